@@ -9,7 +9,16 @@ import yaml
 
 from exporter import api
 from exporter.api import About
-from exporter.web.page.alerts import NOT_HERE, RULES, alerts, holding
+from exporter.web.page.alerts import (
+    HARDWARE_XIDS,
+    NOT_HERE,
+    OTHERWISE_SAID_XIDS,
+    RULES,
+    WARNING_XIDS,
+    alerts,
+    holding,
+)
+from rules.xids import codes
 from tests.api.nodes import demo, failing
 
 FILE = Path(__file__).parents[2] / "rules" / "mgpu-alerts.yaml"
@@ -41,6 +50,12 @@ def test_each_rule_is_either_evaluated_or_said_not_to_be() -> None:
     assert here | set(NOT_HERE) == {rule["alert"] for rule in SHIPPED}
 
 
+def test_xids_are_of_the_alerts_that_the_rules_give_them() -> None:
+    assert {str(code) for code in codes("MgpuXidHardware")} == HARDWARE_XIDS
+    assert {str(code) for code in codes("MgpuXidWarning")} == WARNING_XIDS
+    assert {str(code) for code in codes("")} == OTHERWISE_SAID_XIDS
+
+
 def test_the_most_severe_rules_come_first() -> None:
     order = ["critical", "warning", "info"]
 
@@ -55,6 +70,7 @@ def test_the_most_severe_rules_come_first() -> None:
         ("MgpuGpuLost", {"unmeasured": [{"quantity": "device", "reason": "gpu_lost"}]}),
         ("MgpuGpuUnreadable", {"unmeasured": [{"quantity": "device", "reason": "driver_stuck"}]}),
         ("MgpuRowRemapping", {"row_remapping": [{"state": "pending", "value": 1}]}),
+        ("MgpuRowRemappingFailed", {"row_remapping": [{"state": "failed", "value": 1}]}),
         ("MgpuRetiredPagesPending", {"retired_pages_pending": 1}),
         ("MgpuGpuRecoveryAction", {"recovery_action": 2}),
         ("MgpuPcieLinkDegraded", {"pcie_link_width": 8, "pcie_link_max_width": 16}),
@@ -78,7 +94,13 @@ def whom(of: dict[str, Any], name: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("name", "xid", "ago"),
-    [("MgpuXidHardware", "79", 100), ("MgpuXidError", "31", 100), ("", "79", 1000)],
+    [
+        ("MgpuXidHardware", "79", 100),
+        ("MgpuXidWarning", "94", 100),
+        ("MgpuXidError", "31", 100),
+        ("", "63", 100),
+        ("", "79", 1000),
+    ],
 )
 def test_an_xid_counts_for_a_quarter_of_an_hour(name: str, xid: str, ago: int) -> None:
     made = document()

@@ -17,7 +17,40 @@ NEAR_LIMIT = 0.95
 OVERCOMMITTED = 1.001
 STUCK_S = 60
 XID_S = 900
-HARDWARE_XIDS = frozenset(map(str, (46, 48, 62, 64, 74, 79, 92, 94, 95, 119, 120, 140, 143)))
+HARDWARE_XIDS = frozenset(
+    map(str, (46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158))
+)
+WARNING_XIDS = frozenset(
+    map(
+        str,
+        (
+            54,
+            74,
+            78,
+            92,
+            93,
+            94,
+            121,
+            137,
+            141,
+            142,
+            144,
+            145,
+            146,
+            147,
+            148,
+            149,
+            150,
+            157,
+            160,
+            161,
+            168,
+            171,
+            172,
+        ),
+    )
+)
+OTHERWISE_SAID_XIDS = frozenset(map(str, (63, 106, 107, 154)))
 EXPECTED = frozenset(("container_pending", "mig", "mps", "not_supported", "released"))
 MEASURING = frozenset(("nvml", "amd", "drm", "simulated", "cgroups"))
 
@@ -32,7 +65,9 @@ NOT_HERE = (
     "MgpuNvlinkErrors",
     "MgpuGpuThrottled",
     "MgpuUseUnobserved",
+    "MgpuGpuMissing",
     "MgpuExporterAbsent",
+    "MgpuExporterMissing",
     "MgpuExporterDown",
     "MgpuExporterOverrun",
     "MgpuExporterOverBudget",
@@ -77,27 +112,39 @@ def _overcommitted(document: Json) -> Found:
             yield card_name(device)
 
 
-def _xids(document: Json, *, hardware: bool) -> Found:
+def _xids(document: Json, wanted: Callable[[str], bool]) -> Found:
     now = document["snapshot"]["timestamp_seconds"]
     for device in document["devices"]:
         for last in device.get("xid_last_timestamp_seconds", ()):
             recent = now - last["value"] < XID_S
-            if recent and (last["xid"] in HARDWARE_XIDS) is hardware:
+            if recent and wanted(last["xid"]):
                 yield f"{card_name(device)}: XID {last['xid']}"
 
 
 def _hardware_xids(document: Json) -> Found:
-    return _xids(document, hardware=True)
+    return _xids(document, HARDWARE_XIDS.__contains__)
+
+
+def _warning_xids(document: Json) -> Found:
+    return _xids(document, WARNING_XIDS.__contains__)
 
 
 def _other_xids(document: Json) -> Found:
-    return _xids(document, hardware=False)
+    listed = HARDWARE_XIDS | WARNING_XIDS | OTHERWISE_SAID_XIDS
+    return _xids(document, lambda xid: xid not in listed)
 
 
 def _remapping(document: Json) -> Found:
     for device in document["devices"]:
-        states = (each for each in device.get("row_remapping", ()) if each["value"] == 1)
-        yield from (f"{card_name(device)}: {each['state']}" for each in states)
+        states = {each["state"] for each in device.get("row_remapping", ()) if each["value"] == 1}
+        yield from (f"{card_name(device)}: {state}" for state in sorted(states - {"failed"}))
+
+
+def _remapping_failed(document: Json) -> Found:
+    for device in document["devices"]:
+        for each in device.get("row_remapping", ()):
+            if each["state"] == "failed" and each["value"] == 1:
+                yield card_name(device)
 
 
 def _pages_pending(document: Json) -> Found:
@@ -171,8 +218,15 @@ RULES = (
         "MgpuXidHardware",
         "critical",
         "",
-        "The driver reported a fault of a GPU.",
+        "The driver reported a fault for which a GPU must be reset, or its node restarted.",
         _hardware_xids,
+    ),
+    AlertRule(
+        "MgpuRowRemappingFailed",
+        "critical",
+        "5m",
+        "A GPU has no spare rows left for its memory, and must be exchanged.",
+        _remapping_failed,
     ),
     AlertRule(
         "MgpuGpuRecoveryAction",
@@ -200,8 +254,15 @@ RULES = (
         "MgpuRowRemapping",
         "warning",
         "5m",
-        "A GPU must be reset for its memory to be repaired, or cannot be repaired.",
+        "A GPU must be reset for bad rows of its memory to be replaced.",
         _remapping,
+    ),
+    AlertRule(
+        "MgpuXidWarning",
+        "warning",
+        "",
+        "The driver reported a fault of a GPU or a link that wants a look, and no drain.",
+        _warning_xids,
     ),
     AlertRule(
         "MgpuRetiredPagesPending",
