@@ -123,7 +123,7 @@ def phone(file: Path) -> None:
 def hour(file: Path) -> None:
     """One pod and its last hour."""
     clock = Clock()
-    view = View(1280, 760, query="?q=transcode", opened=".entry .hour-of", shown="figure")
+    view = View(1280, 1340, query="?q=transcode", opened=".entry .hour-of", shown="figure")
     snapshot = simulated(clock, HOUR_S).snapshot
     asyncio.run(photograph(snapshot, clock, file, view))
 
