@@ -29,6 +29,7 @@ FOLDER = Path(__file__).parent / "pictures"
 SECONDS = 660
 START_NS = 1_767_225_600 * 10**9  # the first moment of 2026
 SECOND = 10**9
+HOUR_S = 3700
 WIDTH, HEIGHT = 1280, 1190
 OPENED = "details.entry summary"  # the first pod, to show its container and process
 
@@ -56,18 +57,30 @@ class Shown:
     pulse: Pulse
 
 
-def simulated(clock: Clock) -> Collector:
-    """The shipped scenario after eleven minutes."""
+def simulated(clock: Clock, seconds: int = SECONDS) -> Collector:
+    """The shipped scenario after eleven minutes, or another time."""
     settings = load({"simulate": ["demo"]}, {})
     collector = make_collector(settings, open_sources(settings, clock), clock)
-    for _ in range(SECONDS):
+    for _ in range(seconds):
         clock.now_ns += SECOND
         collector.cycle()
     clock.now_ns += SECOND // 2
     return collector
 
 
-async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class View:
+    """How the page is looked at. ``opened`` is what is clicked, ``shown`` what that shows."""
+
+    width: int = WIDTH
+    height: int = HEIGHT
+    dark: bool = False
+    query: str = ""
+    opened: str = OPENED
+    shown: str = "table.parts"
+
+
+async def photograph(snapshot: Snapshot, clock: Clock, file: Path, view: View) -> None:
     """Serve the snapshot and let a browser take a picture of the page's first screen."""
     settings = load({}, {})
     pages = Pages(lambda: snapshot, clock)
@@ -78,11 +91,11 @@ async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool
     await server.start([sock])
     try:
         async with browsing() as tab:
-            await tab.size(WIDTH, HEIGHT, dark=dark)
-            await tab.open(f"http://127.0.0.1:{sock.getsockname()[1]}/")
+            await tab.size(view.width, view.height, dark=view.dark)
+            await tab.open(f"http://127.0.0.1:{sock.getsockname()[1]}/{view.query}")
             await tab.until(LIVE)
-            await tab.value(f"document.querySelector('{OPENED}').click()")
-            await tab.until("document.querySelector('table.parts')")
+            await tab.value(f"document.querySelector('{view.opened}').click()")
+            await tab.until(f"document.querySelector('{view.shown}')")
             await tab.picture(file, whole=False)
     finally:
         await server.stop()
@@ -91,13 +104,28 @@ async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool
 def page(file: Path) -> None:
     """The live page."""
     clock = Clock()
-    asyncio.run(photograph(simulated(clock).snapshot, clock, file, dark=False))
+    asyncio.run(photograph(simulated(clock).snapshot, clock, file, View()))
 
 
 def dark_page(file: Path) -> None:
     """The same where the browser prefers it dark."""
     clock = Clock()
-    asyncio.run(photograph(simulated(clock).snapshot, clock, file, dark=True))
+    asyncio.run(photograph(simulated(clock).snapshot, clock, file, View(dark=True)))
+
+
+def phone(file: Path) -> None:
+    """The same on a phone."""
+    clock = Clock()
+    view = View(390, 844, opened="h1", shown=".cards")
+    asyncio.run(photograph(simulated(clock).snapshot, clock, file, view))
+
+
+def hour(file: Path) -> None:
+    """One pod and its last hour."""
+    clock = Clock()
+    view = View(1280, 1340, query="?q=transcode", opened=".entry .hour-of", shown="figure")
+    snapshot = simulated(clock, HOUR_S).snapshot
+    asyncio.run(photograph(snapshot, clock, file, view))
 
 
 class Standing:
@@ -145,13 +173,15 @@ def top(file: Path) -> None:
 
 
 def small_top(file: Path) -> None:
-    """The same where a terminal has 80 columns and 24 rows, of one namespace."""
-    asyncio.run(draw((80, 24), ("slash", *"media", "enter"), file))
+    """The same where a terminal has 80 columns and 24 rows."""
+    asyncio.run(draw((80, 24), (), file))
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
     "page.png": page,
     "page-dark.png": dark_page,
+    "page-phone.png": phone,
+    "page-hour.png": hour,
     "top.png": top,
     "top-small.png": small_top,
 }

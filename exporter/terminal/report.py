@@ -37,12 +37,12 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
 
 
 def title(view: Overview, *state: str, short: bool = False) -> str:
-    """The title: the source, the state of the table, and the time of the figures."""
+    """The title: the source, the state of the table, the time of the figures, the owners."""
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
     counts = [_counted(view.pods, "pod")] if view.pods else []
     counts += [_counted(number, noun) for noun, number in view.groups.items()]
     owners = ", ".join(counts)
-    parts = (view.source, view.simulated and simulated, owners, *state, _clock(view.unix_s))
+    parts = (view.source, view.simulated and simulated, *state, _clock(view.unix_s), owners)
     return " · ".join(part for part in parts if part)
 
 
@@ -50,8 +50,9 @@ def names_of(view: Overview) -> str:
     """The title of the column of names: what the levels of lines are."""
     if not view.without_pods:
         return table.NAMES
-    nouns = "/".join(view.groups) or "owner"
-    return f"GPU / {nouns.upper()} / PROCESS"
+    nouns = list(view.groups)
+    owner = nouns[0] if len(nouns) == 1 else "owner"
+    return f"GPU / {owner.upper()} / PROCESS"
 
 
 def sums(view: Overview) -> str:

@@ -174,6 +174,6 @@ def test_off_kubernetes_the_terminal_speaks_of_jobs_units_and_users() -> None:
     title, _, _, head, *_ = report(seen, 160, coloured=False).splitlines()
 
     assert re.search(r"\d+ jobs?, .*\d+ units?, \d+ users?", title)
-    assert head.startswith("GPU / JOB/")
+    assert head.startswith("GPU / OWNER / PROCESS")
     assert "POD" not in head
     assert "pod" not in title

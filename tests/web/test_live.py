@@ -445,6 +445,7 @@ def test_a_pod_shows_the_last_hour_of_each_container() -> None:
         markup = text_of(site, f"/?hour={key}")
 
     assert [words.split(" now ")[0].strip() for words, _ in charts_of(markup)] == [
+        *("Core of the pod", "Memory of the pod"),
         *("Core of recognise on GPU 1", "Memory of recognise on GPU 1"),
         *("Core of synthesise on GPU 1", "Memory of synthesise on GPU 1"),
     ]

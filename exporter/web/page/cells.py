@@ -4,6 +4,7 @@ In SVG, positions and sizes are attributes, because the page's policy forbids in
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from exporter.web.page.entries import Json
@@ -28,6 +29,7 @@ def why(figures: Json, quantity: str) -> list[str]:
     return [each["reason"] for each in listed if each["quantity"] in {quantity, "device"}]
 
 
+@cache
 def swatch(colour: int | None) -> Html:
     """The colour of a container in its GPU's bars; None for unattributed use."""
     look = {"fill": HATCH} if colour is None else {"class": f"c{colour}"}

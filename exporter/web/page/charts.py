@@ -5,12 +5,13 @@ or the focus is on it: this needs no script. ``page.js`` lets the arrow keys go 
 next. The texts of the axes are HTML, so that they keep their size where the chart is narrow.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from exporter.model import History
 from exporter.rows.history import POINTS, Past
+from exporter.web.page.cells import sum_of
 from exporter.web.page.entries import Json, Part, TreeEntry
 from exporter.web.page.gauges import whole_core
 from exporter.web.page.html import Html, gibibytes, h, percent
@@ -62,15 +63,27 @@ def of_device(device: Json, history: History) -> Html:
 
 
 def of_entry(entry: TreeEntry, history: History) -> Html:
-    """Core and memory of each container of a pod, or of a group, on each device."""
+    """Core and memory of a pod or group, and of each of its containers on each device."""
     past = Past(history, POINTS)
     known = [part for part in entry.parts if part.labels in past]
-    charts = []
+    charts = _of_all(entry, [past[part.labels] for part in known]) if len(known) > 1 else []
     for part in known[: MOST_CHARTS // 2]:
         charts += _of_part(part, past, alone=len(known) == 1)
     more = len(known) - MOST_CHARTS // 2
     note = f"{more} more are not shown." if more > 0 else ""
     return _all(charts, history, note)
+
+
+def _of_all(entry: TreeEntry, series: Sequence[Mapping[str, Values]]) -> list[Chart]:
+    """The sums of a pod or group over its containers and devices."""
+    core = sum_of([each["core_utilization_ratio"] for each in series])
+    held = sum_of([each["memory_used_bytes"] for each in series])
+    limit, most = entry.figures.get("core_limit_gpus"), entry.figures.get("memory_limit_bytes")
+    whole = "" if entry.kind == "group" else " of the pod"
+    return [
+        Chart(f"Core{whole}", core, max(_most(core), limit or 0.0), percent, limit),
+        Chart(f"Memory{whole}", held, max(_most(held), most or 0.0), gibibytes, most),
+    ]
 
 
 def _of_part(part: Part, past: Past, *, alone: bool) -> list[Chart]:

@@ -53,6 +53,11 @@ class TreeEntry:
     figures: Json = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """Its whole name, which no other entry has."""
+        return f"{self.space}/{self.name}" if self.space else self.name
+
 
 def entries(document: Json) -> list[TreeEntry]:
     """The entries of a document, without pods and groups that have ended."""

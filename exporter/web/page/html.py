@@ -12,6 +12,7 @@ from html import escape
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+SPECIAL = re.compile(f"[&<>\"'{UNSEEN.pattern[1:-1]}]")  # what is not written as it is
 VOID = frozenset({"input", "link", "meta"})
 NBSP = "\u00a0"
 _GIB, _MIB = 2**30, 2**20
@@ -54,8 +55,8 @@ def _markup(child: Child) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text, escaped for elements and attributes. Most texts are alphanumeric: a quick test."""
-    if text.isascii() and text.isalnum():
+    """The text, escaped for elements and attributes. Most texts need nothing: a quick test."""
+    if SPECIAL.search(text) is None:
         return text
     return escape(UNSEEN.sub("\ufffd", text))
 

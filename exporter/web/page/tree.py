@@ -147,11 +147,11 @@ def _parts(entry: TreeEntry, colours: Colours, document: Json) -> Html:
     rows = [row for part in entry.parts for row in _part(entry, part, colours, document)]
     return h(
         "div",
-        {"class": "scroll", "tabindex": "0", "role": "region", "aria-label": f"{entry.name}"},
+        {"class": "scroll", "tabindex": "0", "role": "region", "aria-label": entry.title},
         h(
             "table",
             {"class": "parts"},
-            h("caption", {"class": "sr"}, f"Containers and processes of {entry.name}"),
+            h("caption", {"class": "sr"}, f"Containers and processes of {entry.title}"),
             h("thead", None, h("tr", None, heads)),
             h("tbody", None, rows),
         ),
