@@ -40,9 +40,7 @@ _FULL_ONLY = frozenset(
     {
         *("mgpu_device_normalization_ratio", "mgpu_device_read_interval_seconds"),
         *("mgpu_device_encoder_utilization_ratio", "mgpu_device_decoder_utilization_ratio"),
-        *("mgpu_device_unexplained_core_seconds_total", "mgpu_device_fan_speed_ratio"),
-        *("mgpu_device_bar1_used_bytes", "mgpu_device_bar1_total_bytes"),
-        *("mgpu_device_pcie_link_generation", "mgpu_device_pcie_link_max_generation"),
+        *("mgpu_device_unexplained_core_seconds_total", "mgpu_device_bar1_total_bytes"),
         *(
             f"mgpu_{level}_{name}"
             for level in ("container", "group")
