@@ -30,6 +30,9 @@ memory or cores of it, or the claim stands for a GPU's resource.
 * A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
   has no device.
 * Administrative access (``adminAccess``) is not an allocation.
+
+Unconfirmed: the vendors' own drivers on hardware. Claims were tried on a real cluster with
+Kubernetes' test driver, which publishes what they publish.
 """
 
 import re
