@@ -14,7 +14,7 @@ import pytest
 from exporter.collector import Collector, Sources
 from exporter.collector.wiring import make_collector
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Row, Snapshot
+from exporter.model import History, Row, Snapshot
 from exporter.settings import load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
@@ -103,6 +103,10 @@ class Soaked:
         self.renderer = Renderer()
         self.started = 0
         self._here: set[tuple[str, ...]] = set()
+
+    def forget_history(self) -> None:
+        """Empties the history, which keeps all series of an hour, up to a bound of its own."""
+        self.collector.snapshot = replace(self.collector.snapshot, history=History())
 
     def cycle(self) -> Snapshot:
         """A second later, one cycle, and a scrape."""
@@ -209,6 +213,7 @@ def test_books_balance_and_nothing_grows(pytestconfig: pytest.Config, *, named: 
         for _ in range(60):
             books.check(soaked.cycle())
         soaked.renderer._numbers.forget(0)  # it fills to a bound and is cleared: a saw-tooth
+        soaked.forget_history()
         sizes.append((soaked.started, blocks()))
 
     (started, before), *_, (ended, after) = sizes[1:]
