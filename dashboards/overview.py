@@ -242,7 +242,7 @@ def _nodes() -> Panel:
         [
             Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
             Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
-            Column("Memory use", f"{memory} / {total}", "percentunit", FILLED),
+            Column("Mem. use", f"{memory} / {total}", "percentunit", FILLED),
             Column("GPUs", cards, "short"),
             Column(
                 "Lost",
