@@ -67,8 +67,14 @@ def test_every_sharing_system_is_described_and_names_its_sources() -> None:
     page = (DOCS / "sharing.md").read_text()
     sections = {section.partition("`\n")[0]: section for section in page.split("\n## `")[1:]}
 
-    assert list(sections) == [scheme.name for scheme in SCHEMES]
-    assert not [name for name, text in sections.items() if not re.search(r"\nSources?: ", text)]
+    sources = {
+        name: DOCS / path
+        for name, text in sections.items()
+        for path in re.findall(r"\[Sources\]\((.*?)\)", text)
+    }
+
+    assert list(sections) == list(sources) == [scheme.name for scheme in SCHEMES]
+    assert not [name for name, path in sources.items() if "\n\nSource" not in path.read_text()]
     assert not [name for name, text in sections.items() if "Unconfirmed:" not in text]
 
 

@@ -12,11 +12,21 @@ from benchmarks.accuracy.picture import draw
 from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
+from benchmarks.accuracy.summary import summary
 from exporter.commands.progress import progress
 from exporter.simulation.description import SampleRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+RESULTS = Path(__file__).with_name("results.md")
 BEGIN, END = "<!-- tables: made by python -m benchmarks.accuracy --write -->\n", "<!-- end -->\n"
+PREFACE = """\
+# Results of the accuracy bench
+
+Made by `python -m benchmarks.accuracy --write`. What the words mean: [accuracy.md][page].
+
+[page]: ../../docs/accuracy.md
+
+"""
 FULL = (1, 5, 20)
 QUICK = (5,)
 QUICK_RULES = ("last", "random")
@@ -58,17 +68,29 @@ def tables(found: Found, minutes: tuple[int, ...]) -> str:
     return "".join(parts)
 
 
+def page_of(page: str, results: str) -> str:
+    """The page with the summary of these results in place of the one that it has."""
+    head, rest = page.split(BEGIN)
+    return f"{head}{BEGIN}\n{summary(results)}\n{END}{rest.split(END, 1)[1]}"
+
+
+def write(results: str) -> None:
+    """Write the page's summary and draw its pictures."""
+    PAGE.write_text(page_of(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+    draw(results, PAGE.parent / "pictures")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; 1 if the goal is missed where it is within reach."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--quick", action="store_true", help="one seed, five minutes, two rules")
-    ways.add_argument("--write", action="store_true", help="write the tables to docs/accuracy.md")
+    ways.add_argument("--write", action="store_true", help="write results.md and docs/accuracy.md")
     parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="of each scenario, at most")
-    ways.add_argument("--draw", action="store_true", help="draw the page's pictures again only")
+    ways.add_argument("--draw", action="store_true", help="write the page from results.md again")
     options = parser.parse_args(arguments)
     if options.draw:
-        draw(PAGE)
+        write(RESULTS.read_text(encoding="utf-8"))
         return 0
     begun = time.monotonic()
     minutes = QUICK if options.quick else FULL
@@ -79,10 +101,8 @@ def main(arguments: Sequence[str]) -> int:
     print(text)
     print(f"{len(todo)} runs, {time.monotonic() - begun:.0f} s")
     if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        head, rest = page.split(BEGIN)
-        PAGE.write_text(f"{head}{BEGIN}\n{text}{END}{rest.split(END)[1]}", encoding="utf-8")
-        draw(PAGE)
+        RESULTS.write_text(f"{PREFACE}{text.rstrip()}\n", encoding="utf-8")
+        write(RESULTS.read_text(encoding="utf-8"))
     failures = missed(found, minutes[-1])
     print("\n".join(f"goal missed: {failure}" for failure in failures))
     return 1 if failures else 0

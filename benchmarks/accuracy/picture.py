@@ -1,10 +1,10 @@
-"""The picture on docs/accuracy.md: errors of up to four readers by scenario, from its table."""
+"""The picture on docs/accuracy.md: errors of up to four readers by scenario, from the results."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-READERS = ("this exporter", "raw poll 1 s", "ring gauge @30 s", "1 s gauge @30 s")
+from benchmarks.accuracy.summary import READERS, mean
+
 RULES = ("last", "random")  # that fit recorded boards; the first that the table has
 TABLE = "### Busy seconds over 20 min"
 MOST = 60.0  # percent at the right edge; a longer bar is cut and has its number
@@ -17,30 +17,25 @@ SCHEMES = {  # background, text, grid, and a colour for each reader
 Means = Mapping[str, Mapping[str, float]]
 
 
-def means(page: str) -> tuple[str, Means]:
+def means(results: str) -> tuple[str, Means]:
     """The rule, and by scenario the mean error of each reader in percent.
 
     Raises:
-        ValueError: the page has no such table.
+        ValueError: the results have no such table.
 
     """
-    _, found, rest = page.partition(TABLE)
+    _, found, rest = results.partition(TABLE)
     lines = [line for line in rest.split("\n###")[0].splitlines() if line.startswith("|")]
     if not found or not lines:
-        raise ValueError(f"{TABLE} is not on the page")
+        raise ValueError(f"the results have no {TABLE}")
     heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     rule = next(rule for rule in RULES if any(row[1] == rule for row in rows))
     places = {reader: heads.index(reader) for reader in READERS if reader in heads}
     return rule, {
-        row[0]: {reader: _mean(row[place]) for reader, place in places.items()}
+        row[0]: {reader: mean(row[place]) for reader, place in places.items()}
         for row in rows
         if row[1] == rule and not row[0].startswith("**")
     }
-
-
-def _mean(cell: str) -> float:
-    found = re.match(r"\**([0-9.]+)%", cell)
-    return float(found[1]) if found else 0.0
 
 
 def picture(rule: str, of: Means, scheme: str) -> str:
@@ -91,9 +86,9 @@ def picture(rule: str, of: Means, scheme: str) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def draw(page: Path) -> None:
-    """Write the pictures beside the page, light and dark, from the tables that it has now."""
-    rule, of = means(page.read_text(encoding="utf-8"))
+def draw(results: str, folder: Path) -> None:
+    """Write the pictures into the folder, light and dark, from the tables of the results."""
+    rule, of = means(results)
     for scheme in SCHEMES:
-        path = page.parent / "pictures" / f"accuracy-{scheme}.svg"
+        path = folder / f"accuracy-{scheme}.svg"
         path.write_text(picture(rule, of, scheme), encoding="utf-8")

@@ -25,6 +25,10 @@ helm upgrade --install gpu-usage charts/mgpu-exporter --namespace gpu-operator \
   --set compat.dropIn=dcgm
 ```
 
+There is no release yet: [build the image](getting-started.md#4-a-cluster) and add
+`--set image.registry=registry.example`. To see the series first, without a cluster:
+`make run ARGS="--simulate=demo --compat=dcgm"`.
+
 Switch dcgm-exporter off first, or every card is counted twice: `dcgmExporter.enabled=false` in the
 values of the GPU operator, or `helm uninstall` of its own chart. While its Service
 `nvidia-dcgm-exporter` is still there, Helm refuses to take the name. A release of this chart that

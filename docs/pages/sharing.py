@@ -1,4 +1,7 @@
-"""The page of the sharing systems, from ``exporter/allocations``."""
+"""The page of the sharing systems, from ``exporter/allocations``.
+
+A scheme's section is its module's text up to the paragraph that begins with "Source".
+"""
 
 import sys
 from collections.abc import Sequence
@@ -15,36 +18,40 @@ SHARING_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
 
-The exporter reads allocations of these sharing systems. You can describe others in the settings
-([configuration.md](configuration.md#a-sharing-system-of-your-own)), and those are tried first.
+The exporter reads allocations of these systems. You can
+[describe others](configuration.md#a-sharing-system-of-your-own), which are tried first.
 
-- **Scheme** is a label of `mgpu_container_allocation_info`, beside `policy` (the second table) and
-  `priority`.
-- **Limits** are what was promised: a share of the core of one GPU, and bytes. Time-slicing promises
-  nothing, so there is no limit, and `mgpu_container_allocated_replicas` counts what was granted.
-- **The device**, if the system does not name it, is the one that a process of the container is seen
-  on.
-- **What cannot be read** costs that pod its limits, and is
-  [counted](troubleshooting.md#what-was-rejected).
-- **Annotations** count only for containers whose limits ask for a resource of the scheme. If both
-  state an amount, the limits are used. [security.md](security.md) lists what can still be forged.
+| term | meaning |
+|---|---|
+| scheme | a label of `mgpu_container_allocation_info`, beside `policy` \
+([below](#what-was-read-and-what-is-enforced)) and `priority` |
+| limits | what was promised: a share of one GPU's core, and bytes. Time-slicing promises \
+nothing: `mgpu_container_allocated_replicas` counts what was granted |
+| device | if the system does not name it: the one on which a process of the container is seen |
+| annotations | count only for containers whose limits ask for a resource of the scheme. If \
+both state an amount, the limits are used ([what can be \
+forged](security.md#who-can-forge-what)) |
+| unreadable values | cost that pod its limits, and are \
+[counted](troubleshooting.md#what-was-rejected) |
 
-A name in the table that ends in `-`, `_` or `/` is the beginning of names.
+A name that ends in `-`, `_` or `/` is the beginning of names.
 
 """
 
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
-Each system as its source or documents have it, in the version named, read on the day named. Tests
-hold the exporter to these versions (`tests/allocations/upstream/`). Newer ones may differ.
+The version of each system that was read, and the day. Tests hold the exporter to these versions;
+newer ones may differ. The label `policy` is the system's own term for how it shares a card.
+Without such a term it is:
 
-The label `policy` is the system's own term for how it shares a card. Without such a term it is:
-
-- `enforced`: the driver, the container's devices or a library hold the container to its allocation
-- `unenforced`: a container can take more than it was promised
-- `shared`: nothing is promised
-- empty: not known
+| `policy` | meaning |
+|---|---|
+| `enforced` | the driver, the container's devices or a library hold the container to its \
+allocation |
+| `unenforced` | a container can take more than it was promised |
+| `shared` | nothing is promised |
+| empty | not known |
 
 """
 
@@ -82,7 +89,10 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _section(scheme: Scheme) -> str:
-    """What the module says of its system."""
+    """What users of the system need of its module's text: what comes before the sources."""
     decode = scheme.decode.func if isinstance(scheme.decode, partial) else scheme.decode
-    title, _, text = (sys.modules[decode.__module__].__doc__ or "").partition("\n")
-    return f"\n## `{scheme.name}`\n\n{title}\n{dedent(text)}".replace("``", "`")
+    module = decode.__module__
+    title, _, text = (sys.modules[module].__doc__ or "").partition("\n")
+    text = dedent(text.partition("\n\nSource")[0]).replace("``", "`")
+    path = module.replace(".", "/") + ".py"
+    return f"\n## `{scheme.name}`\n\n{title}\n{text} [Sources](../{path}).\n"

@@ -2,10 +2,12 @@
 
 import pytest
 
+from benchmarks.accuracy.__main__ import PAGE, RESULTS, page_of
 from benchmarks.accuracy.readers import SECOND, BenchNode, Ours, SetClock
 from benchmarks.accuracy.report import Found, missed, of, quality, table, within_reach
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, JOBS, Case
+from benchmarks.accuracy.summary import summary
 from exporter.model import ContainerKey
 from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe
@@ -90,3 +92,24 @@ def test_the_namespace_has_nearly_all_of_what_short_jobs_used(rule: str) -> None
     used = sum(ns for (owner, _), ns in truth.items() if isinstance(owner, ContainerKey))
 
     assert (0.6 if rule == SampleRule.END else 0.95) <= ours.busy()[JOBS] / used <= 1.001
+
+
+def test_the_page_has_the_summary_of_the_results() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page_of(page, RESULTS.read_text(encoding="utf-8")) == page
+
+
+def test_the_summary_has_typical_and_worst_scenarios_and_every_miss() -> None:
+    heads = "| scenario | rule | floor | this exporter | ring gauge @30 s | goal |\n| --- |\n"
+    text = summary(
+        f"### Busy seconds over 20 min\n\n{heads}"
+        "| a | last | 1.0% | 2.0% / 3.0% | 4.0% / 9.0% | met |\n"
+        "| b | last | 1.0% | 4.0% / 5.0% | 6.0% / 9.0% | met |\n"
+        "| c | last | 1.0% | 9.0% / 9.5% | 7.0% / 9.0% | **missed**: hidden |\n"
+        "| **worst of all** | last | | **9.0% / 9.5%** | **7.0% / 9.0%** | |\n\n"
+        "### By scrape interval\n\n| scrape interval |\n| --- |\n"
+    )
+
+    assert "| Busy seconds over 20 min | this exporter | 4.0% / 9.0% |" in text
+    assert "| hidden | c, *last* (9 %) |" in text
+    assert "worst of all" not in text

@@ -1,10 +1,12 @@
 """Alibaba Cloud ACS: parts of a GPU on its GPU-HPN nodes.
 
-Source: ACS's document on sharing GPUs of GPU-HPN nodes. Both resources are per cent of one GPU:
-``alibabacloud.com/gpu-core.percentage`` of its core, ``gpu-memory.percentage`` of its memory.
+Both resources are per cent of one GPU: of its core, and of its memory.
 
 Unconfirmed: where the device is written, so no card is known until a process is found on it;
 whether there may be more than 100 per cent (assumed not); how it is enforced.
+
+Source: ACS's document on sharing GPUs of GPU-HPN nodes. Both resources are per cent of one GPU:
+``alibabacloud.com/gpu-core.percentage`` of its core, ``gpu-memory.percentage`` of its memory.
 """
 
 from exporter.allocations.reader import PodReader, Share, lasting_containers

@@ -1,5 +1,12 @@
 """Alibaba Cloud ACK's GPU sharing: cGPU and its other modes.
 
+Units of memory are as in version 1 (``aliyun-gpushare-v1``), core is per cent. The policy is the
+node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
+
+Unconfirmed: the shapes of the newer ``gpushare.alibabacloud.com/gpumemory`` and
+``device-resource``, which are not read; that core is divided over several cards as memory is;
+whether a card's number is its NVML index (assumed here) or its minor.
+
 Sources: kubeflow/arena (``pkg/apis/types/const.go``, ``pkg/apis/utils/pods.go``) and ACK's document
 on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation`` holds, as JSON, units of
 ``aliyun.com/gpu-mem`` by the container's position in ``spec.containers`` and by card.
@@ -10,10 +17,6 @@ are as in version 1. The tables count only for containers whose limits hold thes
 their sums are compared with the limits (``evidence``).
 
 The policy is the node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
-
-Unconfirmed: the shapes of the newer ``gpushare.alibabacloud.com/gpumemory`` and
-``device-resource``, which are not read; that core is divided over several cards as memory is;
-whether a card's number is its NVML index (assumed here) or its minor.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,11 @@
 """Aliyun's open GPU sharing (version 1).
 
+``aliyun.com/gpu-mem`` is memory on one card; core is not divided. Whether the unit is GiB or MiB
+is inferred from the node's amounts and the card's memory. Where neither is known it is GiB.
+
+Unconfirmed: whether the card's number is its NVML index (assumed here) or its minor, as
+Koordinator's adapter assumes.
+
 Sources: ``pkg/gpu/nvidia/const.go`` of AliyunContainerService/gpushare-device-plugin, and
 gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card. The pod's annotation
 ``ALIYUN_COM_GPU_MEM_IDX`` names that card for all its containers. Core is not divided.
@@ -7,10 +13,6 @@ gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card. The p
 The unit is GiB, or MiB where the plugin runs with ``--memory-unit=MiB``. It is inferred: the amount
 per card that the node states - its own ``gpu-mem`` by ``gpu-count``, else the pod's
 ``ALIYUN_COM_GPU_MEM_DEV`` - is compared with NVML's. Where neither is known it is GiB.
-
-Unconfirmed: whether the card's number is its NVML index (assumed here) or its minor, as
-Koordinator's adapter assumes. While ``ALIYUN_COM_GPU_MEM_ASSIGNED`` is "false" the card is chosen
-and the container does not exist yet; the allocation counts.
 """
 
 from exporter.allocations.devices import cards

@@ -1,5 +1,12 @@
 """AMD's device plugin: whole cards and partitions of cards.
 
+``amd.com/gpu`` is a card, or a partition with the naming strategy ``single``;
+``amd.com/<compute>_<memory>`` is a partition. A partition's share of its card is unknown, so its
+core and memory are not stated. A container with ``amd.com/gpumem`` or ``gpucores`` belongs to
+HAMi.
+
+Unconfirmed: whether the label of the node's partitioning has values other than names of resources.
+
 Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card, or
 a partition where the node's cards are partitioned and the naming strategy is ``single``. With the
 strategy ``mixed``, partitions are ``amd.com/<compute>_<memory>`` (``cpx_nps4``), and SPX is the
@@ -12,8 +19,6 @@ A partition's share of the card is unknown, so its core and memory are None. A c
 The node's partitioning is the label that AMD's labeller writes (``cmd/k8s-node-labeller/main.go``),
 with the name of the resource as its value. ``amd.com/gpu.vram`` is rounded, so memory is known only
 of cards that the exporter reads.
-
-Unconfirmed: whether the label has other values than names of resources.
 """
 
 import re

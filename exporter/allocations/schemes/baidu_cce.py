@@ -1,13 +1,17 @@
 """Baidu AI Cloud CCE's shared GPUs (cGPU, sGPU).
 
+The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu`` counts cards,
+``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a card. Without
+``..._core`` the core is shared.
+
+Unconfirmed: the annotation of the placement, so no card is known until a process is found on it.
+If memory is not mentioned beside core, it is not stated.
+
 Sources: the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple cards
 with one container". The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu``
 counts cards; ``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a
 card, each divided evenly over the cards counted. The count alone means whole cards. Without
 ``..._core`` the core is shared and nothing of it is promised.
-
-Unconfirmed: the annotation of the placement, so no card is known until a process is found on it;
-the memory of a card whose core is promised and whose memory is not mentioned. It is not stated.
 """
 
 from exporter.allocations.quantities import GIB

@@ -1,5 +1,14 @@
 """Dynamic resource allocation: devices that a container has by a ResourceClaim.
 
+Claims on devices of NVIDIA's, HAMi's, vgpu-manager's, AMD's and Intel's drivers are read, and of
+any other driver that publishes the UUID or the PCI address of a card that is read. If one
+container uses a claim, it has the cores and memory that the claim consumes, else all of the
+device. If several containers use it, nothing is promised, and each has a replica. MPS's limits and
+``shares`` of NVIDIA's driver are read. Administrative access is not an allocation.
+
+Unconfirmed: the vendors' own drivers on hardware. Claims were tried on a real cluster with
+Kubernetes' test driver, which publishes what they publish.
+
 Sources: ``resource.k8s.io/v1`` (kubernetes/api; v1beta2 and v1beta1 hold the same), KEP-5004
 (claims that stand for an extended resource), KEP-5075 (consumable capacity), and what the drivers
 publish: kubernetes-sigs/dra-driver-nvidia-gpu (``gpu.nvidia.com``: attribute ``uuid``, else the
@@ -30,9 +39,6 @@ memory or cores of it, or the claim stands for a GPU's resource.
 * A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
   has no device.
 * Administrative access (``adminAccess``) is not an allocation.
-
-Unconfirmed: the vendors' own drivers on hardware. Claims were tried on a real cluster with
-Kubernetes' test driver, which publishes what they publish.
 """
 
 import re

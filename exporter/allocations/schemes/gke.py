@@ -1,5 +1,10 @@
 """GKE's device plugin: whole cards, MIG partitions, time-sharing and MPS.
 
+Time-sharing promises nothing: one allocation per device, with the number of clients granted. With
+MPS each client has an equal part of the card's threads and memory.
+
+Unconfirmed: whether a node with another form of sharing has none of GKE's labels.
+
 Sources: GoogleCloudPlatform/container-engine-accelerators (``pkg/gpu/nvidia``: device ids, and
 ``Envs`` for what MPS enforces) and GKE's node labels. A pod asks for ``nvidia.com/gpu``. The
 kubelet's PodResources names a card ``nvidia0``, a MIG partition ``nvidia0/gi3``, and a client of
@@ -11,8 +16,6 @@ either ``.../vgpu1``. The first number is the N of ``/dev/nvidiaN``, the second 
 * A pod whose ids have this form belongs to GKE. Before the ids are known, a pod on a node with
   GKE's accelerator label belongs to GKE, unless NVIDIA's feature discovery has labelled the node
   too: then NVIDIA's own plugin runs there.
-
-Unconfirmed: whether a node with another form of sharing has none of these labels.
 """
 
 import re

@@ -1,14 +1,17 @@
 """tkestack's gpu-manager (vcuda).
 
+``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB; 100, 200, ... cores are
+whole cards. ``tencent.com/vcuda-core-limit``, which the pod's owner writes, raises the limit.
+
+Unconfirmed: nothing in the names. More than 100 cores that are not a multiple of 100 are not an
+allocation, because gpu-admission refuses them.
+
 Sources: ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInfo.go`` of
 tkestack/gpu-admission. ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB.
 100, 200, ... cores are whole cards with all their memory, whatever ``vcuda-memory`` says. The
 annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the container at that position
 of ``spec.containers`` by the N of ``/dev/nvidiaN``. The annotation ``tencent.com/vcuda-core-limit``
 raises the enforced share of a card above the request (``README.md``); the pod's owner writes it.
-
-Unconfirmed: nothing in the names. gpu-admission refuses more than 100 cores that are not a multiple
-of 100, so they are not an allocation here.
 """
 
 from exporter.allocations.quantities import MIB, parse_natural

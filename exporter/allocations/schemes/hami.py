@@ -1,5 +1,17 @@
 """HAMi, and its predecessor, 4paradigm's vGPU scheduler.
 
+Cores are per cent of one card, memory MiB; names as HAMi ships them, or yours
+(``--allocations.hami``). Lists of other vendors' devices are read too, with cores for Hygon only.
+A pod that asks for ``nvidia.com/gpu`` alone belongs to HAMi if HAMi's plugin has registered the
+node's cards or the kubelet has granted HAMi's ids.
+
+The kubelet's ids may name other cards than the annotation. Use is counted where it is seen, the
+limit where the annotation places it. ``nvidia.com/vgpu-mode`` is the policy. A container with
+``CUDA_DISABLE_CONTROL`` has no HAMi-core: ``unenforced``.
+
+Unconfirmed: which old versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
+vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
+
 Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` and ``docs/dynamic-mig``.
 The module ``vgpu`` reads the lists of devices. ``hami.io/vgpu-devices-allocated`` is the permanent
 record. ``vgpu-devices-to-allocate`` is erased while devices are assigned, so it is not read.
@@ -29,9 +41,6 @@ configuration (``charts/hami/templates/scheduler/device-configmap.yaml``) and ca
 The shipped words are read, and any that begins as a model of Ascend or Iluvatar does, if a
 container's limits hold a resource of the vendor. Cores are per
 cent for Hygon only (AMD's are compute units).
-
-Unconfirmed: which old versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
-vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
 """
 
 import re

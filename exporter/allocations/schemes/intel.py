@@ -1,5 +1,12 @@
 """Intel's GPU device plugin: cards of the drivers i915 and xe, whole or shared.
 
+Cards are whole if the node offers as many devices as it has cards. Otherwise nothing is promised,
+and an allocation has the number of ids granted. ``monitoring`` is access to all cards, not an
+allocation.
+
+Unconfirmed: that an Intel card's minor is the N of ``/dev/dri/cardN`` (a card with another number
+is not placed).
+
 Source: intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
 ``gpu.intel.com/i915`` or ``xe``. The kubelet's PodResources names ``card<N>-<n>``: N is that of
 ``/dev/dri/cardN``, n one of the ``-shared-dev-num`` users that a card may have. Sharing promises
@@ -8,9 +15,6 @@ access to all cards. It is not an allocation and is not read.
 
 An id does not show whether its card may have other users. Cards are whole if the node offers as
 many devices as it has cards. If that is not known, nothing is promised.
-
-Unconfirmed: that ``Device.minor`` of an Intel card is the N of ``/dev/dri/cardN`` (a card with
-another number is not placed).
 """
 
 import re

@@ -1,5 +1,16 @@
 """KAI Scheduler, and Run:ai, which it was made from: fractions of a GPU.
 
+A pod's annotation asks for a fraction of a GPU's memory or for an amount of it; core is the same
+fraction, promised by nobody. A higher limit of Run:ai's dynamic fractions is the memory limit. The
+card is named by the pod that reserves it, which is not counted as a consumer.
+
+A user who may change the pod may change the amounts. So a fraction counts only for as many devices
+as the scheduler has reserved for its groups. Name the reservations' namespaces with
+``--allocations.kai-namespaces``, so that a tenant of two namespaces cannot pose as the scheduler.
+
+Unconfirmed: Run:ai's keys of limits, which are known from its documents only; whether Run:ai
+enforces by a library of its own.
+
 Sources: kai-scheduler/KAI-Scheduler's ``pkg/common/constants/constants.go``,
 ``pkg/common/resources/gpu_sharing.go``, ``pkg/binder/binding/resourcereservation`` and
 ``docs/gpu-sharing``. A pod asks by annotation for a fraction of a GPU's memory (``gpu-fraction``)
@@ -26,9 +37,6 @@ its environment, from KAI's ConfigMap (``pkg/admission/webhook/v1alpha2/hamicore
 fraction of the node label ``nvidia.com/gpu.memory``. Without the library nothing enforces it, and
 the policy is ``unenforced``. A pod that also asks for ``nvidia.com/gpu`` itself does not belong to
 KAI, which refuses such pods.
-
-Unconfirmed: Run:ai's keys of limits, which are known from its documents only; whether Run:ai
-enforces by a library of its own.
 """
 
 from collections.abc import Sequence

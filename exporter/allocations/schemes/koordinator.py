@@ -1,5 +1,12 @@
 """Koordinator's device sharing.
 
+``gpu-core`` and ``gpu-memory-ratio`` are per cent, ``gpu-memory`` is a quantity of bytes. The
+split among containers is not recorded. If only one container asks for devices, they are that
+container's, else the pod's.
+
+Unconfirmed: values of the label ``koordinator.sh/gpu-isolation-provider`` other than
+``HAMi-core``.
+
 Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
 ``scheduling.koordinator.sh/device-allocated`` lists its devices by ``id``, the UUID, and by minor
 number, which counts where the id names no device. ``gpu-core`` is per cent, ``gpu-memory`` a
@@ -16,8 +23,6 @@ to Koordinator. Entries of other kinds (``rdma``, ``xpu``) are not read.
 The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to its share
 (``HAMi-core``; the policy is ``hami-core``). Koordinator itself holds a pod to nothing, so the
 policy of a part of a card is ``unenforced`` without that label.
-
-Unconfirmed: other values of that label.
 """
 
 from collections.abc import Sequence

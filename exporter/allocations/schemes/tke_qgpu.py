@@ -1,5 +1,14 @@
 """Tencent Cloud TKE qGPU.
 
+``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB; 100, 200, ... are whole cards. Other
+values above 100 are divided evenly over several cards. ``qgpu-core-greedy`` is an offline pod's
+core. The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label.
+
+Unconfirmed: the placement annotation on a live cluster (if it is absent, the cards are unknown);
+whether its numbers, and those of ``/proc/qgpu``, are NVML indices (assumed here) or minors; how a
+policy is written there (assumed: as in the label); that a divided request gets the fewest cards
+that can hold it (documented for two cards, the present maximum).
+
 Sources: the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
 457/127667 (several cards for one container); for the placement's key elastic-ai's fork of arena
 (``pkg/apis/types/const.go``).
@@ -10,11 +19,6 @@ their memory. Other values above 100 are divided evenly over several cards, roun
 
 The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label. A node where
 online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
-
-Unconfirmed: the placement annotation on a live cluster (if it is absent, the cards are
-unknown); whether its numbers, and those of ``/proc/qgpu``, are NVML indices (assumed here) or
-minors; how a policy is written there (assumed: as in the label); that a divided request gets the
-fewest cards that can hold it (documented for two cards, the present maximum).
 """
 
 from exporter.allocations.devices import numbered_cards

@@ -1,5 +1,12 @@
 """vgpu-manager (coldzerofear): parts of NVIDIA cards, by its own scheduler and device plugin.
 
+Cores are per cent of one card; 100 cores are not held to anything. A container that asks for
+neither cores nor memory has a whole card. ``nvidia.com/vgpu-compute-policy`` of the pod, else of
+the node, is the policy: fixed, balance (idle cores are lent) or none (cores are not enforced).
+
+Unconfirmed: another domain than ``nvidia.com``, which its ``--domain`` can set. Then the pod has
+no allocation.
+
 Sources: coldzerofear/vgpu-manager's ``pkg/util/consts.go`` (names), ``pkg/device/types.go``
 (``PodDeviceClaim``, ``GetPodDeviceClaim``), ``pkg/device/allocator/allocator.go`` and
 ``pkg/config/vgpu/vgpu_config.go`` (what its library enforces). The annotation
@@ -16,9 +23,6 @@ The kubelet's ids are ``<uuid>::<n>``, as those of a replica of NVIDIA's plugin,
 chooses them freely: they name a card, and not the one that the container gets. The pod's, else the
 node's, ``nvidia.com/vgpu-compute-policy`` is the policy: fixed, balance (idle cores are lent) or
 none (cores are not enforced; memory is).
-
-Unconfirmed: another domain than ``nvidia.com``, which its ``--domain`` can set. Then the pod has no
-allocation.
 """
 
 import json

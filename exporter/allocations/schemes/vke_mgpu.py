@@ -1,5 +1,12 @@
 """Volcano Engine VKE mGPU.
 
+``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB; 100, 200, ... are whole cards, for
+which ``mgpu-memory`` must not be set. Init containers are not scheduled.
+
+Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor; the shape of
+the placement in the schedule mode ``id``; the proposal's example, in which the placement's key
+ends in the container's position (used if no name matches).
+
 Sources: the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
 scheduling"), the scheduler plugin's ``type.go`` and validators, and product document 6460/182418
 (several cards for one container).
@@ -8,10 +15,6 @@ scheduling"), the scheduler plugin's ``type.go`` and validators, and product doc
 ``mgpu-memory`` must not be set. ``container-multiple-gpu`` holds, for each of ``spec.containers``,
 the number of cards over which its request is divided evenly, 0 for none. mGPU does not schedule
 init containers.
-
-Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor; the shape of the
-placement in the schedule mode ``id``; the proposal's example, in which the placement's key ends in
-the container's position, where the code uses its name (the position counts if no name matches).
 """
 
 from exporter.allocations.quantities import MIB, parse_quantity

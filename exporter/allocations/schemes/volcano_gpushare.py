@@ -1,5 +1,11 @@
 """Volcano's GPU sharing before its vGPU: memory, or whole cards.
 
+``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. Memory is in units of the
+device plugin's ``--gpu-memory-factor``, which follows from the node's units and its cards' memory;
+otherwise set ``--allocations.volcano-memory-factor``.
+
+Unconfirmed: a node whose first card has another size than the others; then the setting is needed.
+
 Source: ``pkg/scheduler/api/devices/nvidia/gpushare`` (``share.go``, ``type.go``) of
 volcano-sh/volcano. ``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. The
 pod's annotation ``volcano.sh/gpu-index`` lists the cards of all its containers together. Memory of
@@ -9,8 +15,6 @@ any. A card's number is its NVML index (volcano-sh/devices, ``pkg/plugin/nvidia/
 Memory is in units of the device plugin's ``--gpu-memory-factor``, a number of MiB. The node offers
 as many units as its cards have together, each as many as the first, so the factor follows from
 their memory. Where the node does not say so, ``--allocations.volcano-memory-factor`` states it.
-
-Unconfirmed: a node whose first card has another size than the others; then the setting is needed.
 """
 
 from functools import partial

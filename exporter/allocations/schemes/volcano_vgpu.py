@@ -1,5 +1,11 @@
 """Volcano's vGPU.
 
+Memory is in units of the device plugin's ``gpuMemoryFactor``, a number of MiB. The factor follows
+from the memory of each card that the plugin registers; otherwise set
+``--allocations.volcano-memory-factor``. ``volcano.sh/vgpu-mode`` is the policy.
+
+Unconfirmed: whether the factor can differ from node to node (it is read for each).
+
 Sources: ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) and
 ``pkg/scheduler/api/devices/util.go`` of volcano-sh/volcano. Its lists of devices have HAMi's format
 and are read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` are for those
@@ -13,8 +19,6 @@ above 1 on a node with large cards. A container is held to the segment's memory 
 (Project-HAMi/volcano-vgpu-device-plugin, ``pkg/plugin/server.go``). The
 plugin registers each card's memory in the same units, so the factor follows from the card's memory
 (``registered``). Where nothing is registered, ``--allocations.volcano-memory-factor`` states it.
-
-Unconfirmed: whether the factor can differ from node to node (it is read for each).
 """
 
 from dataclasses import replace

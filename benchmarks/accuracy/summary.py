@@ -1,0 +1,95 @@
+"""The tables of docs/accuracy.md: the extract of the bench's results that readers need."""
+
+import re
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+READERS = ("this exporter", "raw poll 1 s", "ring gauge @30 s", "1 s gauge @30 s")
+COMPARED = ("this exporter", "ring gauge @30 s")
+RULE = "last"  # the default of the simulated node, which fits recorded boards
+MISSED = "**missed**: "
+
+
+class Results(NamedTuple):
+    """One table of the results: its title and a mapping from heading to cell for each row."""
+
+    title: str
+    rows: Sequence[Mapping[str, str]]
+
+
+def parse(results: str) -> list[Results]:
+    """The tables of scenarios by title, without their rows of the worst."""
+    found = []
+    for part in results.split("### ")[1:]:
+        title, _, text = part.partition("\n")
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+        if heads[0] == "scenario":
+            kept = [dict(zip(heads, row, strict=True)) for row in rows if "**" not in row[0]]
+            found.append(Results(title, kept))
+    return found
+
+
+def mean(cell: str) -> float:
+    """The mean error of a cell in percent; 0 for an empty one."""
+    found = re.match(r"\**([0-9.]+)%", cell)
+    return float(found[1]) if found else 0.0
+
+
+def summary(results: str) -> str:
+    """The summary in Markdown: each scenario once, the others by their typical and worst."""
+    tables = parse(results)
+    longest = tables[0]
+    scrapes = results.partition("### By scrape interval\n")[2]
+    return "\n".join(
+        (
+            f"### {longest.title}, rule *{RULE}*\n\n{_by_scenario(longest)}",
+            f"### Every length, quantity and rule\n\n{_typical(tables)}",
+            f"### Where the goal is missed\n\n{_missed(longest)}",
+            f"### By scrape interval\n{scrapes}",
+        )
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
+
+
+def _by_scenario(results: Results) -> str:
+    rows = [
+        [row["scenario"], row["floor"], *(row.get(reader, "") for reader in READERS)]
+        for row in results.rows
+        if row["rule"] == RULE
+    ]
+    return _table(["scenario", "floor", *READERS], rows)
+
+
+def _typical(tables: Sequence[Results]) -> str:
+    """Median and worst of the mean errors over all scenarios, by rule."""
+    rules = list(dict.fromkeys(row["rule"] for row in tables[0].rows))
+    rows = [
+        [
+            title,
+            reader,
+            *(_range([row for row in rows if row["rule"] == rule], reader) for rule in rules),
+        ]
+        for title, rows in tables
+        for reader in COMPARED
+    ]
+    return _table(["median / worst scenario", "reader", *(f"*{rule}*" for rule in rules)], rows)
+
+
+def _range(rows: Sequence[Mapping[str, str]], reader: str) -> str:
+    means = [mean(row[reader]) for row in rows if row.get(reader)]
+    return f"{median(means):.1f}% / {max(means):.1f}%" if means else ""
+
+
+def _missed(results: Results) -> str:
+    reasons: dict[str, list[str]] = {}
+    for row in results.rows:
+        if row["goal"].startswith(MISSED):
+            case = f"{row['scenario']}, *{row['rule']}* ({mean(row[READERS[0]]):.0f} %)"
+            reasons.setdefault(row["goal"].removeprefix(MISSED), []).append(case)
+    rows = [[reason, "; ".join(cases)] for reason, cases in reasons.items()]
+    return _table(["why", "scenario, rule (mean error)"], rows)
