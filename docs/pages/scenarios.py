@@ -38,13 +38,13 @@ system's own scheduler and device plugin would:
 
 | scheme | written to |
 |---|---|
-| `mgpu`, `qgpu`, `hami`, `volcano-vgpu`, `volcano-gpushare` | the pod |
-| `aliyun`, `ack`, `koordinator` | the pod |
-| `gpu-manager`, `elastic-gpu` | the pod |
+| `mgpu`, `qgpu`, `hami`, `volcano-vgpu`, `ack`, `koordinator` | the pod |
 | `nvidia`, `gke`, `amd`, `intel` | what the kubelet granted |
 | `kai` | a reservation pod |
 | `dra` | claims |
-| `huawei`, `baidu` | nowhere, as far as is known |
+
+A pod of another sharing system states its `limits`, `annotations` and `labels` itself, as the
+system writes them, and has no `scheme`. Its processes name their devices.
 
 With `nvidia` and `gke`, a container has all of a card or MIG instance, an equal part of one
 that MPS shares, and no promise of one that is time-sliced.

@@ -34,20 +34,14 @@ class Scheme(StrEnum):
     QGPU = "qgpu"
     HAMI = "hami"
     VOLCANO_VGPU = "volcano-vgpu"
-    VOLCANO_GPUSHARE = "volcano-gpushare"
-    ALIYUN = "aliyun"
     ACK = "ack"
     KOORDINATOR = "koordinator"
-    GPU_MANAGER = "gpu-manager"
-    ELASTIC_GPU = "elastic-gpu"
     NVIDIA = "nvidia"
     GKE = "gke"
     KAI = "kai"
     DRA = "dra"
     AMD = "amd"
     INTEL = "intel"
-    HUAWEI = "huawei"
-    BAIDU = "baidu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Every key of a scenario file, once: what may stand there, what it means, what it is if missing.
 
-``load`` reads files by this table, ``docs/generate.py`` writes docs/scenarios.md from it.
+``Section`` reads a mapping by this table, ``docs/generate.py`` writes docs/scenarios.md from it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from exporter.simulation import identity, values
+from exporter.simulation import ScenarioError, identity, values
 from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
 from exporter.simulation.values import (
     DURATION,
@@ -202,3 +203,63 @@ STATE = must(
 )
 FROM = must(X, "from", DURATION, "When it begins, after the scenario's start.")
 TO = may(X, "to", DURATION, FOREVER, "never", "When it ends.")
+
+
+LONGEST_SHOWN = 60
+
+
+class Section:
+    """A mapping with its place in the file; ``kind`` is its section in the table of keys.
+
+    Raises:
+        ScenarioError: it is not a mapping, or has an unknown key.
+
+    """
+
+    def __init__(self, data: object, where: str, kind: str) -> None:
+        self.where = where
+        if not isinstance(data, dict):
+            raise ScenarioError(f"{where}: {_shown(data)} is not allowed; write a mapping of keys")
+        self._data: dict[object, object] = data
+        for key in data:
+            if key not in TABLE[kind]:
+                known = ", ".join(sorted(TABLE[kind]))
+                raise ScenarioError(f"{where}: no such key {_shown(key)}; allowed are {known}")
+
+    def get(self, key: Key[T]) -> T:
+        """The value of a key, or what it means if it is missing.
+
+        Raises:
+            ScenarioError: it has the wrong form, or is missing and required.
+
+        """
+        if key.name not in self._data and key.usual is not None:
+            return key.default  # type: ignore[return-value]  # with ``usual``, the default is a T
+        try:
+            return key.kind.read(self._data[key.name])
+        except (KeyError, ValueError):
+            raise self.wrong(key, key.kind.allowed) from None
+
+    def has(self, key: Key[object]) -> bool:
+        """Whether the file gives this key."""
+        return key.name in self._data
+
+    def wrong(self, key: Key[object], allowed: str) -> ScenarioError:
+        """The error for a key's value."""
+        given = key.name in self._data
+        value = f"{_shown(self._data[key.name])} is not allowed" if given else "missing"
+        return ScenarioError(f"{self.where}.{key.name}: {value}; write {allowed}")
+
+    def sections(self, key: Key[list[object]], kind: str) -> Iterator["Section"]:
+        """The mappings of a list, none if it is missing."""
+        for number, item in enumerate(self.get(key)):
+            yield Section(item, f"{self.where}.{key.name}[{number}]", kind)
+
+    def section(self, key: Key[dict[str, object]], kind: str) -> "Section":
+        """The mapping below a key, empty if it is missing."""
+        return Section(self._data.get(key.name, {}), f"{self.where}.{key.name}", kind)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "..."

@@ -7,10 +7,10 @@ from exporter.model import DeviceState
 from exporter.settings import YamlError, yamldocument
 from exporter.simulation import ScenarioError, keys, load_pods
 from exporter.simulation.description import Fault, SampleRule, Scenario
+from exporter.simulation.keys import Section
 from exporter.simulation.load_devices import read_devices
 from exporter.simulation.load_pods import below, read_pods, read_process
 from exporter.simulation.schemes import Site, companions
-from exporter.simulation.section import Section
 
 LARGEST_FILE = 1 << 20
 FAULTS = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from exporter.model import FIRST_INDEX, PARTITIONED
 from exporter.simulation import ScenarioError, identity, keys
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.section import Section
+from exporter.simulation.keys import Section
 
 SLICES = 7  # of compute that a card has which can be divided
 FIRST_BUS = {"nvidia": 0x10, "intel": 0x50, "amd": 0x90}

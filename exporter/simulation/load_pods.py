@@ -14,9 +14,8 @@ from exporter.simulation.description import (
     ProcessSpec,
     Scheme,
 )
-from exporter.simulation.keys import HUNDRED, MOST_REPLICAS, SECOND, Key, may, must
+from exporter.simulation.keys import HUNDRED, MOST_REPLICAS, SECOND, Key, Section, may, must
 from exporter.simulation.schemes import Site, memory_unit
-from exporter.simulation.section import Section
 from exporter.simulation.values import (
     DURATION,
     FLAG,

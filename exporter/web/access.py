@@ -20,8 +20,7 @@ from aiohttp.typedefs import Handler
 from exporter.model import Clock
 from exporter.web.connection import ClientConnection, peer
 from exporter.web.passwords import Passwords, credentials
-from exporter.web.peers import UNIX
-from exporter.web.turns import Busy
+from exporter.web.peers import UNIX, Busy
 from exporter.web.view import NOTHING, WHOLE, View
 from exporter.web.views import PAGE, RELOAD, SCRAPE, Views
 from exporter.web.webconfig import WebConfig

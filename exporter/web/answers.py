@@ -18,7 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from exporter.metrics.text import Format
 from exporter.model import Clock, Snapshot
 from exporter.web.connection import peer
-from exporter.web.turns import Busy, FairQueue
+from exporter.web.peers import Busy, FairQueue
 from exporter.web.view import WHOLE, View
 
 _MAX_CACHED = 16  # answers; a scraper asks the same each time

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from exporter.web.peers import UNIX
-from exporter.web.turns import FairQueue
+from exporter.web.peers import UNIX, FairQueue
 
 _MAX_VERIFIED = 100  # as many as exporter-toolkit
 _MAX_BYTES = 72  # of a password; bcrypt reads no more

@@ -18,7 +18,7 @@ from itertools import product
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from exporter.model import Clock, Labelled, ReviewError, Right, Subject
-from exporter.web.turns import Busy, FairQueue
+from exporter.web.peers import Busy, FairQueue
 
 logger = logging.getLogger(__name__)
 

@@ -47,17 +47,6 @@ def _vgpu(ask: ContainerRequest, card: DeviceSpec) -> Promise:
     return promise._replace(memory_bytes=promise.memory_bytes or card.memory_bytes)
 
 
-def _volcano_gpushare(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    promise = as_asked(ask, card)
-    if ask.memory and not ask.whole:
-        return promise._replace(core=None)
-    return promise._replace(core=1.0, memory_bytes=card.memory_bytes)
-
-
-def _memory_only(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    return as_asked(ask, card)._replace(core=None)
-
-
 def _koordinator(ask: ContainerRequest, card: DeviceSpec) -> Promise:
     """Without memory asked for, it goes with the cores."""
     promise = as_asked(ask, card)
@@ -114,49 +103,33 @@ def _intel(ask: ContainerRequest, device: DeviceSpec) -> Promise | None:
     return Promise(None, None, ask.allocation.replicas, known)
 
 
-def _unplaced(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    return as_asked(ask, card)._replace(device_known=False)
-
-
 PROMISES: Mapping[Scheme, Callable[[ContainerRequest, DeviceSpec], Promise | None]] = {
     Scheme.MGPU: whole_or_asked,
     Scheme.QGPU: whole_or_asked,
     Scheme.HAMI: _vgpu,
     Scheme.VOLCANO_VGPU: _vgpu,
-    Scheme.VOLCANO_GPUSHARE: _volcano_gpushare,
-    Scheme.ALIYUN: _memory_only,
     Scheme.ACK: as_asked,
     Scheme.KOORDINATOR: _koordinator,
-    Scheme.GPU_MANAGER: whole_or_asked,
-    Scheme.ELASTIC_GPU: whole_or_asked,
     Scheme.NVIDIA: _nvidia,
     Scheme.GKE: _nvidia,
     Scheme.KAI: _kai,
     Scheme.DRA: _dra,
     Scheme.AMD: _amd,
     Scheme.INTEL: _intel,
-    Scheme.HUAWEI: _unplaced,
-    Scheme.BAIDU: _unplaced,
 }
 SERVED_AS: Mapping[Scheme, str] = {  # the label "scheme" of its pods
     Scheme.MGPU: "vke-mgpu",
     Scheme.QGPU: "tke-qgpu",
     Scheme.HAMI: "hami",
     Scheme.VOLCANO_VGPU: "volcano-vgpu",
-    Scheme.VOLCANO_GPUSHARE: "volcano-gpushare",
-    Scheme.ALIYUN: "aliyun-gpushare-v1",
     Scheme.ACK: "aliyun-ack",
     Scheme.KOORDINATOR: "koordinator",
-    Scheme.GPU_MANAGER: "tkestack-gpu-manager",
-    Scheme.ELASTIC_GPU: "elastic-gpu",
     Scheme.NVIDIA: "nvidia-device-plugin",
     Scheme.GKE: "gke",
     Scheme.KAI: "kai",
     Scheme.DRA: "dra",
     Scheme.AMD: "amd-device-plugin",
     Scheme.INTEL: "intel-device-plugin",
-    Scheme.HUAWEI: "huawei-cce",
-    Scheme.BAIDU: "baidu-cce",
 }
 BY_POD = {Scheme.KOORDINATOR}  # with several containers, it states only the pod's total
 

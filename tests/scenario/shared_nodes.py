@@ -141,28 +141,6 @@ _NODES: dict[str, Keys] = {
         ),
         pod("one", "volcano-vgpu", container("a", [2], core=30, memory="6GiB")),
     ),
-    "volcano-gpushare": node(
-        pod(
-            "two",
-            "volcano-gpushare",
-            container("a", [1], memory="3000MiB", **RUNNING),
-            container("b", [1], memory="2GiB"),
-        ),
-        pod("whole", "volcano-gpushare", container("a", [2, 0], **BIG)),
-    ),
-    "aliyun": node(
-        pod(
-            "two",
-            "aliyun",
-            container("a", [2], memory="3GiB", **RUNNING),
-            container("b", [2], memory="8GiB"),
-        ),
-        pod("untold", "aliyun", container("a", [0], memory="5GiB", placed=False)),
-    ),
-    "aliyun-mib": node(
-        pod("one", "aliyun", container("a", [1], memory="3000MiB", **RUNNING)),
-        node={"memory_unit": "MiB"},
-    ),
     "ack": node(
         pod(
             "two",
@@ -181,25 +159,6 @@ _NODES: dict[str, Keys] = {
         pod(
             "of-the-pod", "koordinator", container("a", [0], **SMALL), container("b", [0], **SMALL)
         ),
-    ),
-    "gpu-manager": node(
-        pod(
-            "second-container",
-            "gpu-manager",
-            container("log"),
-            container("a", [1], **RUNNING, **SMALL),
-            container("b", [0], core=30, memory="768MiB"),
-        ),
-        pod("whole", "gpu-manager", container("a", [2, 0], **BIG)),
-    ),
-    "elastic-gpu": node(
-        pod(
-            "two",
-            "elastic-gpu",
-            container("a", [0], **RUNNING, **SMALL),
-            container("b", [1], core=25, memory="1GiB"),
-        ),
-        pod("whole", "elastic-gpu", container("a", [1, 2], **BIG)),
     ),
     "nvidia": node(
         pod("two-cards", "nvidia", container("a", [2, 0], **RUNNING)),
@@ -294,14 +253,6 @@ _NODES: dict[str, Keys] = {
         devices=[
             {"model": "Intel GPU Max 1100", "memory": "48GiB", "vendor": "intel", "replicas": 5}
         ],
-    ),
-    "huawei": node(
-        pod("one", "huawei", container("a", [1], core=25, memory="5GiB", **RUNNING)),
-        pod("nowhere", "huawei", container("a", [2], 0.0, **SMALL)),
-    ),
-    "baidu": node(
-        pod("one", "baidu", container("a", [1], **RUNNING, **SMALL)),
-        pod("two-cards", "baidu", container("a", [0, 2], core=50, memory="12GiB")),
     ),
 }
 

@@ -137,7 +137,6 @@ BAD: list[tuple[object, str, str]] = [
         "f.pods[0].scheme",
         "a container has devices",
     ),
-    (_allotted("gpu-manager", memory="100MiB"), "containers[0].memory", "multiple of 256MiB"),
     (_allotted("qgpu", memory="1536MiB"), "containers[0].memory", "multiple of 1GiB, qgpu's unit"),
     (_allotted("nvidia", devices=1), "containers[0].devices: 1", "from 0 to 0"),
     (

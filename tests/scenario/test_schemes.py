@@ -91,25 +91,6 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, str]
         },
     ),
     (
-        {"scheme": "volcano-gpushare"},
-        {"devices": 1, "memory": "1GiB"},
-        {"volcano.sh/gpu-memory": "1024"},
-        {"volcano.sh/gpu-index": "1", "volcano.sh/predicate-time": "1700000000000000000"},
-    ),
-    (
-        {"scheme": "aliyun"},
-        {"devices": 1, "memory": "3GiB"},
-        {"aliyun.com/gpu-mem": "3"},
-        {
-            "ALIYUN_COM_GPU_MEM_IDX": "1",
-            "ALIYUN_COM_GPU_MEM_POD": "3",
-            "ALIYUN_COM_GPU_MEM_DEV": "24",
-            "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
-            "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000000000000",
-            "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "1700000000000000000",
-        },
-    ),
-    (
         {"scheme": "ack"},
         {"devices": [0, 1], "core": 30, "memory": "4GiB"},
         {"aliyun.com/gpu-mem": "8", "aliyun.com/gpu-core.percentage": "60"},
@@ -131,43 +112,10 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, str]
         },
     ),
     (
-        {"scheme": "gpu-manager"},
-        {"devices": [0, 1], "core": 100},
-        {"tencent.com/vcuda-core": "200"},
-        {
-            "tencent.com/gpu-assigned": "true",
-            "tencent.com/predicate-gpu-idx-0": "6,5",
-            "tencent.com/predicate-node": "gpu-node",
-            "tencent.com/predicate-time": "1700000000000000000",
-        },
-    ),
-    (
-        {"scheme": "elastic-gpu"},
-        {"devices": 0, "core": 25, "memory": "1GiB"},
-        {"elasticgpu.io/gpu-core": "25", "elasticgpu.io/gpu-memory": "1024"},
-        {"elasticgpu.io/assumed": "true", "elasticgpu.io/container-c": "1"},
-    ),
-    (
         {"scheme": "kai"},
         {"devices": 0, "memory": "2000MiB"},
         {},
         {"gpu-memory": "2000", "received-resource-type": "Fraction"},
-    ),
-    (
-        {"scheme": "huawei"},
-        {"devices": 0, "core": 25, "memory": "5GiB"},
-        {"volcano.sh/gpu-mem.128Mi": "40", "volcano.sh/gpu-core.percentage": "25"},
-        {},
-    ),
-    (
-        {"scheme": "baidu"},
-        {"devices": [0, 1], "core": 50, "memory": "4GiB"},
-        {
-            "baidu.com/gpu_cgpu": "2",
-            "baidu.com/gpu_cgpu_core": "100",
-            "baidu.com/gpu_cgpu_memory": "8",
-        },
-        {},
     ),
     (
         {"scheme": "mgpu", "annotations": {"vke.volcengine.com/assumed": "false"}},
@@ -221,11 +169,9 @@ def test_volcano_s_vgpu_has_segments_for_those_who_ask_and_none_is_closed() -> N
     assert limits[1] == {"volcano.sh/vgpu-number": "2", "volcano.sh/vgpu-memory": "2048"}
 
 
-def test_gpu_manager_and_ack_count_the_containers_that_ask_for_nothing() -> None:
+def test_ack_counts_the_containers_that_ask_for_nothing() -> None:
     containers = {"name": "log"}, {"name": "a", "devices": 0, "core": 10, "memory": "1GiB"}
-    _, gpu_manager = _marks(*containers, scheme="gpu-manager")
     _, ack = _marks(*containers, scheme="ack")
-    assert gpu_manager["tencent.com/predicate-gpu-idx-1"] == "6"
     assert ack["scheduler.framework.gpushare.allocation"] == '{"1":{"0":1}}'
 
 

@@ -7,7 +7,7 @@ import bcrypt
 import pytest
 
 from exporter.web.passwords import BasicCredentials, Passwords, credentials
-from exporter.web.turns import Busy
+from exporter.web.peers import Busy
 
 T = TypeVar("T")
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from exporter.simulation.description import PodSpec, Scheme
 from exporter.simulation.schemes import (
+    ack,
     clouds,
     dra,
-    elastic,
-    gpushare,
     kai,
     koordinator,
     nvidia,
@@ -46,19 +45,13 @@ SYSTEMS: Mapping[Scheme, System] = {
     Scheme.QGPU: clouds.QGPU_SYSTEM,
     Scheme.HAMI: vgpu.HAMI,
     Scheme.VOLCANO_VGPU: vgpu.VOLCANO_VGPU,
-    Scheme.VOLCANO_GPUSHARE: gpushare.VOLCANO_GPUSHARE,
-    Scheme.ALIYUN: gpushare.ALIYUN_GPUSHARE,
-    Scheme.ACK: gpushare.ACK,
+    Scheme.ACK: ack.SYSTEM,
     Scheme.KOORDINATOR: koordinator.SYSTEM,
-    Scheme.GPU_MANAGER: elastic.GPU_MANAGER,
-    Scheme.ELASTIC_GPU: elastic.ELASTIC_GPU,
     Scheme.GKE: nvidia.GKE_SYSTEM,
     Scheme.KAI: kai.SYSTEM,
     Scheme.DRA: dra.SYSTEM,
     Scheme.AMD: vendors.AMD_SYSTEM,
     Scheme.INTEL: vendors.INTEL_SYSTEM,
-    Scheme.HUAWEI: clouds.HUAWEI_SYSTEM,
-    Scheme.BAIDU: clouds.BAIDU_SYSTEM,
     Scheme.NVIDIA: nvidia.NVIDIA_SYSTEM,  # last: where two offer nvidia.com/gpu, its count stands
 }
 

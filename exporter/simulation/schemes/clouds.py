@@ -1,4 +1,4 @@
-"""Systems of cloud providers: Volcano Engine's mGPU, Tencent's qGPU, and those of Huawei and Baidu.
+"""Systems of cloud providers: Volcano Engine's mGPU and Tencent's qGPU.
 
 mGPU is as its scheduler plugin writes it (Volcano's mGPU proposal, ``type.go``): cores in per cent
 and memory in MiB, both totals over a container's cards. Whole cards ask for no memory. Cards are
@@ -7,13 +7,7 @@ numbered as NVML does. The device plugin's ids are virtual.
 qGPU is as the documents 457/65734, 457/90912 and 457/127667 have it: cores in per cent and memory
 in GiB, both totals over a container's cards. An offline pod's cores are a resource of their own.
 The placement's key is known from elastic-ai's fork of arena only; its numbers are taken for NVML's.
-
-Huawei CCE and Baidu CCE are as far as their documents say: what is asked for, never which card.
-Huawei has units of 128 MiB, and per cent of one card; Baidu has cards by model, per cent and GiB as
-totals over them.
 """
-
-from collections import Counter
 
 from exporter.simulation.schemes.system import (
     GIB,
@@ -31,9 +25,6 @@ from exporter.simulation.schemes.system import (
 
 VKE = "vke.volcengine.com"
 TKE = "tke.cloud.tencent.com"
-HUAWEI = "volcano.sh/gpu-"
-BLOCK = 128 * MIB
-BAIDU = "baidu.com/gpu_cgpu"
 
 
 def _mgpu(order: PlacedPod) -> SchemeOutput:
@@ -125,46 +116,5 @@ def _qgpu_offer(site: Site) -> Offer:
     )
 
 
-def _huawei(order: PlacedPod) -> SchemeOutput:
-    limits: dict[str, dict[str, Amount]] = {}
-    for ask in order.asks:
-        found = limits.setdefault(ask.name, {})
-        if ask.memory:
-            found[f"{HUAWEI}mem.128Mi"] = ask.memory // BLOCK
-        if ask.core:
-            found[f"{HUAWEI}core.percentage"] = ask.core
-    return SchemeOutput(limits)
-
-
-def _huawei_offer(site: Site) -> Offer:
-    blocks = sum(card.memory_bytes // BLOCK for card in site.cards)
-    core = WHOLE * len(site.cards)
-    return Offer({f"{HUAWEI}mem.128Mi": blocks, f"{HUAWEI}core.percentage": core})
-
-
-def _baidu(order: PlacedPod) -> SchemeOutput:
-    limits: dict[str, dict[str, Amount]] = {}
-    for ask in order.asks:
-        resource = ask.devices[0].resource or BAIDU
-        found = limits.setdefault(ask.name, {resource: ask.count})
-        if ask.core:
-            found[f"{resource}_core"] = ask.core * ask.count
-        if ask.memory:
-            found[f"{resource}_memory"] = ask.memory * ask.count // GIB
-    return SchemeOutput(limits)
-
-
-def _baidu_offer(site: Site) -> Offer:
-    offered: Counter[str] = Counter()
-    for card in site.cards:
-        resource = card.resource or BAIDU
-        offered[resource] += 1
-        offered[f"{resource}_core"] += WHOLE
-        offered[f"{resource}_memory"] += card.memory_bytes // GIB
-    return Offer(offered)
-
-
-HUAWEI_SYSTEM = System(_huawei, _huawei_offer, unit=BLOCK)
-BAIDU_SYSTEM = System(_baidu, _baidu_offer, unit=GIB)
 MGPU_SYSTEM = System(_mgpu, _mgpu_offer)
 QGPU_SYSTEM = System(_qgpu, _qgpu_offer, unit=GIB)

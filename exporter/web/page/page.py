@@ -1,7 +1,9 @@
 """The page of one snapshot: summary, sources, GPUs and the tree of pods."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from exporter.api.kinds import counted, is_without_pods, plural
 from exporter.model import History
 from exporter.rows.history import Past
 from exporter.web.page.alerts import alerts
@@ -13,13 +15,37 @@ from exporter.web.page.gauges import tenants_by_device
 from exporter.web.page.glossary import explanations, meanings, word
 from exporter.web.page.gpus import by_use, card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
-from exporter.web.page.owners import OwnerNames, names_of
 from exporter.web.page.shell import around, unread
 from exporter.web.page.tree import line
 
 GPUS_SHOWN = 24
 ENTRIES_SHOWN = 60
 LOST_NAMED = 8  # in the banner
+
+
+class OwnerNames(NamedTuple):
+    """The titles that depend on the kinds of owners.
+
+    ``owner`` heads the tables of cards, ``head`` and ``title`` the tree; ``counts`` are sums.
+    """
+
+    owner: str
+    head: str
+    title: str
+    counts: tuple[tuple[str, int], ...]
+
+
+def names_of(document: Json, everyone: Sequence[TreeEntry]) -> OwnerNames:
+    """The names for this node."""
+    pods = sum(entry.kind == "pod" for entry in everyone)
+    if not is_without_pods(document):
+        return OwnerNames("Container", "Pod", "Pods and processes", (("Pods", pods),))
+    counts = counted(entry.space for entry in everyone if entry.kind == "group")
+    if not counts:
+        return OwnerNames("Owner", "Owner", "Processes", ())
+    head = next(iter(counts)).capitalize() if len(counts) == 1 else "Owner"
+    sums = tuple((f"{noun.capitalize()}s", count) for noun, count in counts.items())
+    return OwnerNames(head, head, f"{plural(counts).capitalize()}, with processes", sums)
 
 
 class Page:
