@@ -8,6 +8,8 @@ import copyreg
 import logging
 import pickle
 import sys
+import time
+from ctypes import CDLL
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +43,7 @@ class Agent:
     def __init__(self, **settings: Any) -> None:
         self.clock = SetClock()
         self.log: list[str] = []
+        self.library_path: str = settings["library_path"]
         self.source = NvmlSource(clock=self.clock, **settings)
         self.memory: list[Any] = []
         self.gpms: dict[str, Gpm] = {}
@@ -113,6 +116,14 @@ class Agent:
         with watch._changed:
             assert watch._changed.wait_for(lambda: watch.of(uuid).refusal, 30)
             return watch.of(uuid).refusal
+
+    def hung(self) -> None:
+        """Wait until a call hangs in the driver."""
+        driver = CDLL(self.library_path)  # the one that is loaded already
+        deadline = time.monotonic() + 30
+        while not driver.fakenvml_waiting():
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
 
     def settle(self) -> None:
         """Wait until every call has come back."""
