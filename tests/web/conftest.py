@@ -1,13 +1,18 @@
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from exporter.model import Snapshot
 from tests.pods.apiserver import ApiServer
 from tests.pods.apistate import Account
+from tests.web.browser import Tab, browser, tab_of
 from tests.web.certificates import Authority, Pair
+from tests.web.looking import Watched
 from tests.web.reviewing import ACCOUNTS, Guarded, user
+from tests.web.serving import Site, serving
 
 
 class Pki(NamedTuple):
@@ -43,3 +48,26 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture
 def guarded(server: ApiServer, tmp_path: Path) -> Guarded:
     return Guarded(server, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[str]:
+    """One browser for all tests; each has a tab of its own."""
+    with browser() as url:
+        yield url
+
+
+@pytest.fixture
+def watched(started: str) -> Watched:
+    """Looks at the page of a snapshot; the browser may have nothing to complain of."""
+
+    def watch(made: Snapshot, look: Callable[[Tab, Site], Awaitable[None]]) -> None:
+        async def run(site: Site) -> None:
+            async with tab_of(started) as tab:
+                await look(tab, site)
+                assert tab.complaints == []
+
+        with serving(made) as site:
+            asyncio.run(run(site))
+
+    return watch

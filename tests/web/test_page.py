@@ -1,16 +1,16 @@
 """The live page in a real browser, with scripts and without."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from exporter.model import Snapshot
 from tests.api.nodes import crowded, demo, failing, hostile
-from tests.web.browser import LIVE, Tab, browser, tab_of
-from tests.web.serving import Site, serving
+from tests.web.browser import Tab
+from tests.web.looking import Watched, answered, go, show
+from tests.web.serving import Site
 
 pytestmark = pytest.mark.program("chromium")
 
@@ -68,56 +68,6 @@ FAINT = """(() => {
 def mixed() -> Snapshot:
     """A node of three vendors, boards in partitions among them."""
     return demo(60, "mixed")
-
-
-Watched = Callable[[Snapshot, Callable[[Tab, Site], Awaitable[None]]], None]
-
-
-@pytest.fixture(scope="module")
-def started() -> Iterator[str]:
-    """One browser for all tests; each has a tab of its own."""
-    with browser() as url:
-        yield url
-
-
-@pytest.fixture
-def watched(started: str) -> Watched:
-    """Looks at the page of a snapshot; the browser may have nothing to complain of."""
-
-    def watch(made: Snapshot, look: Callable[[Tab, Site], Awaitable[None]]) -> None:
-        async def run(site: Site) -> None:
-            async with tab_of(started) as tab:
-                await look(tab, site)
-                assert tab.complaints == []
-
-        with serving(made) as site:
-            asyncio.run(run(site))
-
-    return watch
-
-
-async def go(tab: Tab, site: Site, query: str = "") -> None:
-    await tab.open(f"http://127.0.0.1:{site.port}/{query}")
-    await tab.until(LIVE)
-
-
-async def answered(tab: Tab, action: str) -> None:
-    """Do something that makes the page ask the server, and wait until it shows the answer."""
-    await tab.value(f"""new Promise((done) => {{
-        const send = XMLHttpRequest.prototype.send;
-        XMLHttpRequest.prototype.send = function () {{
-            XMLHttpRequest.prototype.send = send;
-            this.addEventListener('loadend', () => done());
-            send.call(this);
-        }};
-        {action};
-    }})""")
-
-
-async def show(tab: Tab, site: Site, snapshot: Snapshot) -> None:
-    """Let the page fetch another snapshot at once, as a tab does that comes to the front."""
-    site.show(replace(snapshot, version=snapshot.version + 1000))
-    await answered(tab, "document.dispatchEvent(new Event('visibilitychange'))")
 
 
 def outside_kubernetes() -> Snapshot:

@@ -68,7 +68,9 @@ def cut(name: str, kind: str = "name") -> Html:
     """A name that is cut in the middle where there is little room.
 
     The second text is seen only where the first does not fit; it is neither read aloud nor copied.
+    A name without a visible character is shown as "(no name)".
     """
+    name = name if name.strip() else "(no name)"
     if len(name) <= 2 * TAIL:
         return h("bdi", {"class": kind}, name)
     head, tail = h("span", None, name[:-TAIL]), h("span", None, name[-TAIL:])
