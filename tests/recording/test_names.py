@@ -193,6 +193,21 @@ def test_places_of_devices_stay(names: Pseudonyms, place: str) -> None:
     assert grant.device_ids == (place,)
 
 
+def test_limits_of_devices_by_number_stay(names: Pseudonyms) -> None:
+    """MPS's limits are stated by a device's UUID or by its number among those of the claim."""
+    card = "GPU-11111111-2222-4333-8444-555555555555"
+    sharing = {"strategy": "MPS", "memory/0": "2Gi", f"memory/{card}": "1Gi"}
+    claimed = (ClaimedDevice("gpu", "gpu.nvidia.com", "pool", "gpu-0", sharing=sharing),)
+    [device] = names.node(NodeFacts(claims={("ns", "claim"): claimed})).claims[
+        names.name("ns"), names.name("claim")
+    ]
+    assert device.sharing == {
+        "strategy": "MPS",
+        "memory/0": "2Gi",
+        f"memory/{names.name(card)}": "1Gi",
+    }
+
+
 def test_a_container_still_finds_its_request(names: Pseudonyms) -> None:
     claiming = Container("c", claims=(ClaimRef("claim", "gpu", "nvidia.com/gpu"),))
     claimed = (ClaimedDevice("gpu/first", "gpu.nvidia.com", "pool", "gpu-0"),)
