@@ -203,7 +203,7 @@ class ApiPods(Listener):
             for line in lines(stream.chunks()):
                 if self._stop.is_set():
                     return
-                # Each event, and a bookmark once a minute: what a pod was allotted may be in units
+                # Each event, and a bookmark once a minute: what a pod was allocated may be in units
                 # that the node states.
                 self._read_node(client)
                 self._event(line)
