@@ -36,8 +36,9 @@ READINGS = {
         "by its driver, as the policy says",
     ),
     "volcano-vgpu": Reading(
-        "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17)",
-        f"{_BEFORE}; the plugin {_NOW}",
+        "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17); both were "
+        "run on Kubernetes 1.36.3",
+        "2026-11-24",
         "core and memory of a card, in units of the memory factor",
         f"{_LIMITS}; annotation of amounts and cards",
         "by HAMi-core in the container (`hami-core`), or by the instance (`mig`); with "
@@ -114,8 +115,9 @@ READINGS = {
         "memory by its library; core too with `fixed` and `balance`, not with `none`",
     ),
     "kai": Reading(
-        "KAI-Scheduler d5bc503a (2026-08-07, v0.17); Run:ai's documents 2.17 to 3.0",
-        _NOW,
+        "KAI-Scheduler d5bc503a (2026-08-07, v0.17), which was run on Kubernetes 1.36.3; Run:ai's "
+        "documents 2.17 to 3.0",
+        "2026-11-24",
         "memory of a card",
         "annotation of amounts; the reservation pod names the card",
         "not: `unenforced`; by HAMi-core if it is loaded from the host: `enforced`",

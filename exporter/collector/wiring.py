@@ -24,7 +24,7 @@ from exporter.sources.node.polled import Polled, PollTimings, open_pod_resources
 from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
-from exporter.sources.pods.claims import Claims
+from exporter.sources.pods.claims import NO_CLAIMS_YET, Claims
 from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
 from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.reviews import ApiReviewer
@@ -174,5 +174,5 @@ def _real_nodes(settings: Settings, pods: PodSource, places: PodAccess) -> tuple
         nodes.append(StaticNodeSource("node_api", pods.node))
         if settings.pods_claims == "auto":
             claims = Claims(places.to_api(), node_name(settings.node_name))
-            nodes.append(Polled(claims, CLAIMS_RHYTHM))
+            nodes.append(Polled(claims, CLAIMS_RHYTHM, first=NO_CLAIMS_YET))
     return tuple(nodes)

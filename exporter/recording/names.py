@@ -118,7 +118,7 @@ def disguised_claims(
                 driver=_driver(device.driver, name),
                 device=_offered_name(device.driver, device.device, name),
                 sharing={
-                    "/".join((part, *map(name, rest))): text
+                    "/".join((part, *(one if one.isdecimal() else name(one) for one in rest))): text
                     for key, text in device.sharing.items()
                     for part, *rest in (key.split("/", 1),)
                 },

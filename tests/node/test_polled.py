@@ -130,6 +130,20 @@ def test_a_source_that_fails_keeps_what_it_said_last_and_says_why(names: Names) 
         source.until_up()
 
 
+def test_a_first_answer_stands_until_an_ask_has_ended(names: Names) -> None:
+    names.free.clear()
+    names.error = OSError("no route")
+    source = Polled(names, first=["a"])
+    source.start()
+    try:
+        assert source.facts(table(pod("a"))).labels == {"a": ""}
+        assert names.entered.wait(60)
+        assert source.facts(table(pod("a"))).labels == {"a": ""}
+    finally:
+        source.close()
+    assert source.facts(table(pod("a"))) == NodeFacts()
+
+
 def test_a_failure_without_words_has_its_type_for_a_detail(names: Names) -> None:
     names.error = TimeoutError()
     with Asking(names) as source:

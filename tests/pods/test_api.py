@@ -222,6 +222,40 @@ def test_the_node_is_read_again_when_its_period_is_over(server: ApiServer, tmp_p
         assert pods.source.node().labels == {"gpu": "b"}
 
 
+def test_the_node_is_read_again_while_the_watch_is_open(server: ApiServer, tmp_path: Path) -> None:
+    """A device plugin may write what its units mean long after the watch began."""
+    server.set_node(node_document("node-1", {"gpu": "a"}, {}))
+    clock = ManualClock()
+    with Watching(connector(server, tmp_path), clock=clock) as pods:
+        server.wait_for_watches(1)
+        server.set_node(node_document("node-1", {"gpu": "b"}, {}))
+        server.add_pod(pod_document("early"))
+        pods.wait_for_names("early")
+        assert pods.source.node().labels == {"gpu": "a"}
+        clock.now_ns += 60 * 10**9
+        server.add_pod(pod_document("late"))
+        pods.wait_for_names("early", "late")
+        assert pods.source.node().labels == {"gpu": "b"}
+    assert len(server.requests("node")) == 2
+    assert len(server.requests("watch")) == 1
+
+
+def test_it_ends_at_once_after_the_node_was_read_during_the_watch(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.set_node(node_document("node-1", {"gpu": "a"}, {}))
+    clock = ManualClock()
+    with Watching(connector(server, tmp_path), clock=clock) as pods:
+        server.wait_for_watches(1)
+        clock.now_ns += 60 * 10**9
+        server.bookmark()
+        server.wait_for_requests("node", 2)
+        server.add_pod(pod_document("a"))
+        pods.wait_for_names("a")
+        pods.source.close()
+        assert not pods.source._thread.is_alive()
+
+
 def test_not_being_allowed_to_read_the_node_is_said_once_and_costs_nothing(
     server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from exporter.allocations.schemes.dra import decode
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
-from exporter.sources.pods.claims import Claims, ClaimsError, decode_claim
+from exporter.sources.node.polled import Polled
+from exporter.sources.pods.claims import NO_CLAIMS_YET, Claims, ClaimsError, decode_claim
 from exporter.sources.pods.table import indexed
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
@@ -143,6 +145,15 @@ def test_a_claim_that_was_not_asked_for_yet_has_no_devices(asked: Asked) -> None
     facts = asked.claims.facts(answer, pods("c", "new", version=2))
 
     assert facts.claims == {("default", "c"): (GPU,), ("default", "new"): ()}
+
+
+def test_a_claim_of_a_pod_that_runs_at_the_start_is_not_unknown(asked: Asked) -> None:
+    table = pods("c")
+    [pod] = table.pods.values()
+    before, never = Polled(asked.claims, first=NO_CLAIMS_YET), Polled(asked.claims)
+
+    assert decode(pod, before.facts(table)).problems == ()
+    assert [p.reason for p in decode(pod, never.facts(table)).problems] == ["unknown_claim"]
 
 
 @pytest.mark.parametrize("kind", ["versions", "claim", "slices"])

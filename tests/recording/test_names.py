@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.allocations.registry import SCHEMES, decode
+from exporter.allocations.schemes.kai import is_reservation
 from exporter.attribution.ownership import owner_of
 from exporter.model import (
     CgroupIdentity,
@@ -191,6 +192,31 @@ def test_places_of_devices_stay(names: Pseudonyms, place: str) -> None:
     grants = {UID: (Grant("c", "nvidia.com/gpu", (place,)),)}
     [grant] = names.node(NodeFacts(grants=grants)).grants[names.name(UID)]
     assert grant.device_ids == (place,)
+
+
+def test_limits_of_devices_by_number_stay(names: Pseudonyms) -> None:
+    """MPS's limits are stated by a device's UUID or by its number among those of the claim."""
+    card = "GPU-11111111-2222-4333-8444-555555555555"
+    sharing = {"strategy": "MPS", "memory/0": "2Gi", f"memory/{card}": "1Gi"}
+    claimed = (ClaimedDevice("gpu", "gpu.nvidia.com", "pool", "gpu-0", sharing=sharing),)
+    [device] = names.node(NodeFacts(claims={("ns", "claim"): claimed})).claims[
+        names.name("ns"), names.name("claim")
+    ]
+    assert device.sharing == {
+        "strategy": "MPS",
+        "memory/0": "2Gi",
+        f"memory/{names.name(card)}": "1Gi",
+    }
+
+
+def test_a_reservation_in_a_namespace_of_the_settings_is_found_by_name(names: Pseudonyms) -> None:
+    """The settings of a recording to be shared name no namespace."""
+    limits = {"nvidia.com/gpu": "1"}
+    held = (Container("resource-reservation", limits=limits),)
+    pod = Pod(UID, "team-reservations", "gpu-reservation-1d214a216c5e", containers=held)
+    made = names.pod(replace(pod, labels={"runai-gpu-group": "40cf2f69-1c19-4f29-a586"}))
+    assert made.namespace != "team-reservations"
+    assert is_reservation(made)
 
 
 def test_a_container_still_finds_its_request(names: Pseudonyms) -> None:

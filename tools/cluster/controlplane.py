@@ -39,10 +39,12 @@ class ControlPlane:
         self.programs = [self.etcd, self.server, self.controllers, self.scheduler]
 
     def start(self) -> None:
-        """Start all and wait until the API server is ready."""
-        for each in self.programs:
+        """Start all: those that ask the API server when it is ready, or they end by themselves."""
+        for each in (self.etcd, self.server):
             each.start()
         self.wait()
+        for each in (self.controllers, self.scheduler):
+            each.start()
 
     @contextmanager
     def away(self) -> Iterator[None]:

@@ -83,7 +83,8 @@ class PollTimings:
 class Polled(Generic[A]):
     """Implements ``NodeSource`` over an inquiry.
 
-    ``changed`` is called, in its thread, after each ask.
+    ``changed`` is called, in its thread, after each ask. ``first`` stands for the answer until the
+    first ask has ended.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Polled(Generic[A]):
         clock: Clock = time,
         jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
+        first: A | None = None,
     ) -> None:
         self.name = inquiry.name
         self._inquiry, self._timings = inquiry, timings or PollTimings()
@@ -104,7 +106,8 @@ class Polled(Generic[A]):
         self._table: PodTable | None = None  # the last one with news that concern the inquiry
         self._subject: Hashable = None
         self._asked: Hashable = None
-        self._answers: list[A] = []  # the last one, if any
+        self._first: list[A] = [] if first is None else [first]
+        self._answers = self._first  # the last one, if any
         self._status = SourceStatus(self.name, up=True)
         self._cached: tuple[list[A], PodTable, NodeFacts] | None = None  # the facts, and of what
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -199,6 +202,8 @@ class Polled(Generic[A]):
         logger.debug("source %s was not answered", self.name, exc_info=error)
         detail = " ".join(str(error).split()) or type(error).__name__
         with self._news:
+            if self._answers is self._first:
+                self._answers = []
             self._asked = None  # what was asked about is still to be asked
             self._status = SourceStatus(
                 self.name,

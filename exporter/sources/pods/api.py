@@ -113,7 +113,7 @@ class ApiPods(Listener):
         if self._stop.is_set():
             return
         # First the node: a pod's allocation cannot be read without the node's labels.
-        self._node_reader.read(client, self._clock.monotonic_ns(), self._timings.node_wait_s)
+        self._read_node(client)
         if self._stop.is_set():
             return
         if not self._has_no_place():
@@ -124,6 +124,9 @@ class ApiPods(Listener):
                 return
         self._list(client)
         self._watch(client)
+
+    def _read_node(self, client: KubeClient) -> None:
+        self._node_reader.read(client, self._clock.monotonic_ns(), self._timings.node_wait_s)
 
     def _has_no_place(self) -> bool:
         return self._position is None or self._missed
@@ -200,6 +203,9 @@ class ApiPods(Listener):
             for line in lines(stream.chunks()):
                 if self._stop.is_set():
                     return
+                # Each event, and a bookmark once a minute: what a pod was allocated may be in units
+                # that the node states.
+                self._read_node(client)
                 self._event(line)
                 self._changed()
                 if self._missed:

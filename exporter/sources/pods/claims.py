@@ -177,6 +177,10 @@ class ClaimsAnswer(NamedTuple):
     offered: Mapping[Place, OfferedDevice]
 
 
+NO_CLAIMS_YET = ClaimsAnswer({}, {})
+"""Before the first answer: claims are known to be asked for, so they are no unknown ones."""
+
+
 class Claims:
     """Reads ResourceClaims from the API server. ``connect`` reads the credentials again."""
 

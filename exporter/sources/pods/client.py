@@ -52,12 +52,12 @@ class KubeClient:
     def __init__(self, configuration: "Configuration") -> None:
         from kubernetes.client import rest  # noqa: PLC0415 - see the module's docstring
 
-        configuration.connection_pool_maxsize = 1
+        configuration.connection_pool_maxsize = 2  # a watch, and the node meanwhile
         configuration.socket_options = KEEPALIVE
         self._configuration = configuration
         self._pool = rest.RESTClientObject(configuration).pool_manager
         self._lock = threading.Lock()
-        self._response: BaseHTTPResponse | None = None
+        self._responses: list[BaseHTTPResponse] = []  # whose bodies may still be read
         self._interrupted = False
 
     def get(self, path: str, query: Mapping[str, str | int], read_timeout_s: float) -> Stream:
@@ -108,7 +108,8 @@ class KubeClient:
             ),
         )
         with self._lock:
-            self._response = response
+            still_open = [each for each in self._responses if not each.closed]
+            self._responses = [*still_open, response]
             interrupted = self._interrupted
         stream = Stream(response)
         if not interrupted and response.status in SUCCESS[method]:
@@ -120,11 +121,11 @@ class KubeClient:
         raise ApiError(response.status, message or str(response.reason))
 
     def interrupt(self) -> None:
-        """End the current read of another thread, and all later ones. Returns at once."""
+        """End the current reads of another thread, and all later ones. Returns at once."""
         with self._lock:
             self._interrupted = True
-            response = self._response
-        if response is not None:
+            responses = self._responses
+        for response in responses:
             with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
                 response.shutdown()
 

@@ -33,7 +33,7 @@ class ListenerTimings:
     list_s: float = 30
     whole_list_s: float = 120
     poll_s: float = 10
-    node_s: float = 600
+    node_s: float = 60
     node_wait_s: float = 5
     backoff_s: float = 0.8
     backoff_limit_s: float = 60
