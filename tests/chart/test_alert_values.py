@@ -39,9 +39,10 @@ def rendered(*, honoured: bool = True, **values: Any) -> list[Object]:
 
 
 @pytest.mark.parametrize("honoured", [True, False])
-def test_no_two_groups_have_one_name(honoured: bool) -> None:
+def test_no_two_groups_have_one_name(*, honoured: bool) -> None:
     """The operator's CRD lists groups by name: the API server refuses a second one."""
-    given = {"prometheusRule": {"enabled": True}, "podMonitor": {"honorLabels": honoured}}
+    monitor = {"enabled": True, "honorLabels": honoured}
+    given = {"prometheusRule": {"enabled": True}, "podMonitor": monitor}
     groups = render(given).one("PrometheusRule")["spec"]["groups"]
     names = [group["name"] for group in groups]
     assert len(names) == len(set(names))

@@ -172,7 +172,7 @@ def test_another_program_is_refused() -> None:
 
 @pytest.mark.parametrize(("own", "jobs"), [({}, ".*(mgpu|dcgm)-exporter.*"), ({"jobs": "x"}, "x")])
 def test_the_alerts_of_exporters_know_its_job(own: dict[str, str], jobs: str) -> None:
-    rules = {name: own for name in ("MgpuExporterDown", "MgpuExporterMissing")}
+    rules = dict.fromkeys(("MgpuExporterDown", "MgpuExporterMissing"), own)
     given = {"enabled": True, "rules": rules if own else {}}
     rendered = render({"compat": {"dropIn": "dcgm"}, "prometheusRule": given})
     found = [
