@@ -60,6 +60,20 @@ Each was asked of a real Prometheus that scraped the simulated node `demo`
 (`tests/compat/test_conformance.py`). *data*: it returns series. *quiet*: it is an alert's, and
 returns none on a healthy node. *none*: it cannot be given, and the last column says why. The column
 before it says what dcgm-exporter answers instead, by its source, where that differs.
+
+By hand, the whole list was asked on a Kubernetes 1.36 node with the real Prometheus Operator
+(0.85.0) and Prometheus 3.16. Its config-reloader took up the chart's ServiceMonitor, one with the
+GPU operator's selector, and one with that of dcgm-exporter's chart; all targets were up. With
+the simulated node 31 queries returned data, 8 were quiet and 9 returned none, as listed here.
+kube-prometheus' rules (4d719f1) were loaded beside the chart's: 283 rules, none failed.
+
+prometheus-adapter 0.12 ran with kube-prometheus' `resourceRules`, `examples/autoscaling`, and a
+rule for each of three fields. Two pods shared a card of a stand-in for the driver. The custom
+metrics API had `DCGM_FI_DEV_GPU_UTIL` of 14.1 and 15.9 for them, `DCGM_FI_PROF_GR_ENGINE_ACTIVE` of
+0.14 and 0.16, and `DCGM_FI_DEV_FB_USED` of 256 MiB each.
+
+The API server also took the monitors, PrometheusRule and GrafanaDashboards of all 13 presets, with
+and without the drop-in, by server-side apply with strict validation against the operators' CRDs.
 """
 
 _EQUIVALENT_TEXT = """

@@ -38,6 +38,16 @@ def rendered(*, honoured: bool = True, **values: Any) -> list[Object]:
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
+@pytest.mark.parametrize("honoured", [True, False])
+def test_no_two_groups_have_one_name(*, honoured: bool) -> None:
+    """The operator's CRD lists groups by name: the API server refuses a second one."""
+    monitor = {"enabled": True, "honorLabels": honoured}
+    given = {"prometheusRule": {"enabled": True}, "podMonitor": monitor}
+    groups = render(given).one("PrometheusRule")["spec"]["groups"]
+    names = [group["name"] for group in groups]
+    assert len(names) == len(set(names))
+
+
 def named(rules: list[Object], name: str) -> list[Object]:
     return [rule for rule in rules if rule["alert"] == name]
 

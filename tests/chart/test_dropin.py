@@ -168,3 +168,18 @@ def test_what_would_not_be_found_is_refused(values: dict[str, Any], words: str) 
 def test_another_program_is_refused() -> None:
     with pytest.raises(Refused, match=r"compat.dropIn|/compat/dropIn"):
         render({"compat": {"dropIn": "hami"}})
+
+
+@pytest.mark.parametrize(("own", "jobs"), [({}, ".*(mgpu|dcgm)-exporter.*"), ({"jobs": "x"}, "x")])
+def test_the_alerts_of_exporters_know_its_job(own: dict[str, str], jobs: str) -> None:
+    rules = dict.fromkeys(("MgpuExporterDown", "MgpuExporterMissing"), own)
+    given = {"enabled": True, "rules": rules if own else {}}
+    rendered = render({"compat": {"dropIn": "dcgm"}, "prometheusRule": given})
+    found = [
+        rule["expr"]
+        for group in rendered.one("PrometheusRule")["spec"]["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") in rules
+    ]
+    assert len(found) == 2
+    assert all(f'job=~"{jobs}"' in expr and "mgpu-exporter.*" not in expr for expr in found)

@@ -33,7 +33,11 @@
 {{- $expr = replace (index $places.xids $name) (join "|" $codes) $expr }}
 {{- end }}
 {{- $parameters := default dict (index $places.parameters .rule.alert) }}
-{{- range $name, $value := omit (default dict (index $given.rules .rule.alert)) "enabled" "for" "severity" }}
+{{- $own := omit (default dict (index $given.rules .rule.alert)) "enabled" "for" "severity" }}
+{{- if and (include "mgpu.isDcgm" .root) (hasKey $parameters "jobs") (not (hasKey $own "jobs")) }}
+{{- $own = merge (dict "jobs" ".*(mgpu|dcgm)-exporter.*") $own }}
+{{- end }}
+{{- range $name, $value := $own }}
 {{- $place := index $parameters $name }}
 {{- $expr = replace $place.find (printf "%s%v%s" $place.before $value $place.after) $expr }}
 {{- end }}
