@@ -71,33 +71,41 @@ def attribute_samples(
     if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return attribute_samples(spans, aligned) if aligned else None
-    slack = len(spans) / 2
     by_pid: dict[int, NamedTime] = {}
     for row in sorted(rows, key=ROW_TIME):
-        pid, timestamp_us, core = row[:3]
-        if _is_of_codec(row):
-            by_pid[pid] = 0, 0
-            continue
-        left = len(spans) * (core + 0.5)  # cut to whole percents: this is the middle
-        busy_ns = covered_ns = 0
-        last = free.get(timestamp_us)
-        if last and 0 < last[1] <= left + slack:
-            _, percent, covered_ns, busy_ns = last
-            left -= percent
-            del free[timestamp_us]
-        if left > 0 and others:
-            for sample in _adding_up(left, left + slack, others, timestamp_us):
-                time, percent, own_covered_ns, own_busy_ns = sample
-                left -= percent
-                busy_ns += own_busy_ns
-                covered_ns += own_covered_ns
-                free.pop(time, None)
-                others.remove(sample)
-        if left > 100 + slack:
+        taken = (0, 0) if _is_of_codec(row) else _take(row, len(spans), free, others)
+        if taken is None:
             return None
-        by_pid[pid] = busy_ns, covered_ns - busy_ns
+        by_pid[row[0]] = taken
     unclaimed = [span[3] for span in free.values() if 0 < span[1] <= FULL_PERCENT]
     return SampleAttribution(by_pid, sum(unclaimed))
+
+
+def _take(
+    row: ProcessRow, count: int, free: dict[int, SampleSpan], others: list[SampleSpan]
+) -> NamedTime | None:
+    """Takes the samples of one process out of ``free`` and ``others``; None if they do not fit.
+
+    ``count`` is the number of samples in the window, of which the row has the average.
+    """
+    _, timestamp_us, core = row[:3]
+    slack = count / 2
+    left = count * (core + 0.5)  # cut to whole percents: this is the middle
+    busy_ns = covered_ns = 0
+    last = free.get(timestamp_us)
+    if last and 0 < last[1] <= left + slack:
+        _, percent, covered_ns, busy_ns = last
+        left -= percent
+        del free[timestamp_us]
+    if left > 0 and others:
+        for sample in _adding_up(left, left + slack, others, timestamp_us):
+            time, percent, own_covered_ns, own_busy_ns = sample
+            left -= percent
+            busy_ns += own_busy_ns
+            covered_ns += own_covered_ns
+            free.pop(time, None)
+            others.remove(sample)
+    return None if left > 100 + slack else (busy_ns, covered_ns - busy_ns)
 
 
 def _is_of_codec(row: ProcessRow) -> bool:
