@@ -63,7 +63,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
         about = about or (lambda: About(window_ns=settings.collection_window_ns))
         reading = _page_and_api(gate, health, clock, about, settings.web_telemetry_path)
-        for route in (*reading, *cardinality.routes(), *routes(gate)):
+        for route in (*cardinality.routes(), *routes(gate), *reading):
             gate.add(app, route)
     return app
 
