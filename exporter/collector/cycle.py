@@ -10,14 +10,12 @@ from typing import NamedTuple
 from exporter.attribution.tenancy import account_for
 from exporter.collector.allocations import Allocations
 from exporter.collector.budget import CpuThrottle
-from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import LastReload, Own, with_own
-from exporter.collector.owners import GroupNames, ProcessOwners
+from exporter.collector.owners import GroupNames, IdlePolicy, ProcessOwners, idle_weights
 from exporter.collector.plausible import Plausible
-from exporter.collector.polling import Guard, SourcePoller
+from exporter.collector.polling import Guard, SourcePoller, Sources
 from exporter.collector.rules import CycleRules
 from exporter.collector.series_limit import DroppedSeries, limit_series
-from exporter.collector.sources import Sources
 from exporter.collector.tenants import Residency
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (

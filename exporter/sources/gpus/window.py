@@ -13,9 +13,8 @@ from operator import itemgetter
 
 from exporter.model import Engines, Methods, RawSamples, Sampling, Window
 from exporter.sources.gpus.energy import EnergySource, EnergyUse
-from exporter.sources.gpus.naming import NamingEvidence
-from exporter.sources.gpus.ring_clock import RingChange, RingClock
 from exporter.sources.gpus.sample_attribution import (
+    NamingEvidence,
     SampleSpan,
     attribute_samples,
     process_activities,
@@ -25,6 +24,8 @@ from exporter.sources.gpus.samples import (
     FUTURE_US,
     BusySample,
     ProcessRow,
+    RingChange,
+    RingClock,
     SampleReader,
     newest_rows,
     plausible_samples,
