@@ -25,6 +25,7 @@ import exporter
 from exporter import api
 
 FOLDER = Path(__file__).parent
+RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
 WORDS = str(Path(exporter.__file__).parent / "web" / "page" / "glossary.json")
 
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
     for name, text in (
-        *pictures(folder),
+        *pictures(),
         ("metrics.md", metrics()),
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
@@ -54,9 +55,9 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     return 1 if drifted else 0
 
 
-def pictures(folder: Path) -> list[tuple[str, str]]:
+def pictures() -> list[tuple[str, str]]:
     """Return the drawn pictures in each colour scheme: path and SVG."""
-    page = (folder / "performance.md").read_text(encoding="utf-8")
+    page = RESULTS.read_text(encoding="utf-8")
     return [
         (f"pictures/{name}-{scheme}.svg", picture)
         for scheme in SCHEMES

@@ -41,7 +41,7 @@ PROGRAM_WORDS = {
 
 def compatibility() -> str:
     """The text of compatibility.md."""
-    heads = ("name", "type", "meaning", "a series for each", "made of")
+    heads = ("name", "meaning", "a series for each", "made of")
     return COMPATIBILITY_PREFACE + "".join(
         f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n\n"
         + table(heads, map(_alias, aliases))
@@ -60,7 +60,7 @@ def _alias_labels(aliases: Sequence[Alias]) -> str:
 
 
 def _alias(alias: Alias) -> tuple[str, ...]:
-    return (f"`{alias.name}`", alias.type, alias.help, alias.subject, _source(alias))
+    return (f"`{alias.name}`", alias.help, alias.subject, _source(alias))
 
 
 def _source(alias: Alias) -> str:

@@ -6,12 +6,16 @@ from exporter.settings import SUBJECTS, Setting
 from exporter.settings.schemes import KEYS
 from pages.tables import table
 
+COMMAS = "; several separated by commas"
+UNITS = ", with its units: ms, s, m, h"
+
 CONFIGURATION_PREFACE = """\
 # Configuration
 
 Written by `docs/generate.py` from `exporter/settings/`. Do not edit.
 
-Each setting is a flag, an environment variable, and a key of the YAML file of `--config.file`.
+Each setting is a flag, an environment variable, and a key of the YAML file of `--config.file`: the
+variable of `--web.listen-address` is `MGPU_WEB_LISTEN_ADDRESS`, its key `web.listen-address`.
 Flags override variables, and variables override the file. A bad value or an unknown key ends the
 start with exit status 2, and a line says where it is and what is allowed.
 `mgpu-exporter check-config` checks without starting anything. An unknown variable that begins with
@@ -110,7 +114,7 @@ number means is the only thing that is other than taken, say so of the shipped s
 
 def configuration() -> str:
     """The text of configuration.md."""
-    heads = ("flag", "variable", "default", "live", "meaning", "allowed")
+    heads = ("flag", "default", "live", "meaning", "allowed")
     subjects = "".join(
         f"\n## {title.rstrip('.')}\n\n{table(heads, map(_setting, subject.values()))}"
         for title, subject in SUBJECTS.items()
@@ -121,12 +125,16 @@ def configuration() -> str:
 def _setting(setting: Setting) -> tuple[str, ...]:
     return (
         f"`--{setting.name}`",
-        f"`{setting.variable}`",
         f"`{setting.default}`" if setting.default else "",
         "yes" if setting.live else "",
         f"{setting.about} {setting.why}".strip(),
-        setting.kind.allowed,
+        _allowed(setting),
     )
+
+
+def _allowed(setting: Setting) -> str:
+    """What is allowed, without what the table of values says of every such setting."""
+    return setting.kind.allowed.replace(COMMAS, "").replace(UNITS, "")
 
 
 def _any_of(names: Sequence[str]) -> str:
