@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from exporter.metrics.compat.dcgm import LEFT_OUT
 from exporter.metrics.compat.subjects import SPLIT
 from pages.tables import table
 
@@ -51,6 +50,13 @@ Some device figures are split on a card that several containers share, or one co
 processes outside pods: {}. They have one series for each container, and one without a container's
 labels for the rest. Their sum over a card is the card. All other figures of such a card have one
 series without a container.
+
+`DCGM_FI_DEV_FB_FREE` is such a figure: free memory is the card's and no pod's. With one container
+on the card the row has its labels, with several it has none; dcgm-exporter repeats it for each pod.
+So `sum by (UUID)` of used, free and reserved memory is the card's. A query that adds a pod's used
+and free memory finds nothing on a shared card: take `mgpu_pod_memory_limit_utilization_ratio`.
+
+All of dcgm-exporter's default counters are served.
 """
 
 _CONFORMANCE_TEXT = """
@@ -95,8 +101,6 @@ def dcgm() -> str:
         )
         + _MONITOR_TEXT
         + _SPLIT_TEXT.format(", ".join(f"`{whole}`" for whole in SPLIT.values()))
-        + "\n## Default counters that are not served\n\n"
-        + table(("counter", "why"), ((f"`{name}`", why) for name, why in LEFT_OUT.items()))
         + _CONFORMANCE_TEXT
         + "".join(
             _tool(tool, source, lists["queries"]) for tool, source in lists["sources"].items()

@@ -390,6 +390,12 @@ BOARD = (
     ),
     _optional("bar1", "bar1_total_bytes", "BAR1 memory (nvmlDeviceGetBAR1MemoryInfo)."),
     _optional(
+        "license",
+        "vgpu_licensed",
+        "1 if the driver of a vGPU's guest is licensed, 0 if it is not or needs no license "
+        "(nvmlDeviceGetGridLicensableFeatures).",
+    ),
+    _optional(
         "pcie",
         "pcie_bytes_total",
         "PCIe traffic of the device, protocol overhead included (GPM; before Hopper NVML fields "

@@ -161,6 +161,7 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
         bar1_used_bytes=min(BAR1_USED_BYTES, device.memory_bytes),
         bar1_total_bytes=device.memory_bytes,
         recovery_action=0,
+        vgpu_licensed=0,
         **_profile(device, load, now_us),
         **_transfers(device, counts.busy_ns),
     )

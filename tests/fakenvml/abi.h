@@ -128,6 +128,25 @@ typedef struct {
 } nvmlBAR1Memory_t;
 
 typedef struct {
+    unsigned year;
+    unsigned short month, day, hour, min, sec;
+    unsigned char status;
+} nvmlGridLicenseExpiry_t; /* 16 */
+
+typedef struct {
+    unsigned featureCode, featureState;
+    char licenseInfo[128], productName[128];
+    unsigned featureEnabled;
+    nvmlGridLicenseExpiry_t licenseExpiry;
+} nvmlGridLicensableFeature_t; /* 284 */
+
+typedef struct {
+    int isGridLicenseSupported;
+    unsigned licensableFeaturesCount;
+    nvmlGridLicensableFeature_t gridLicensableFeatures[3];
+} nvmlGridLicensableFeatures_t; /* 860 */
+
+typedef struct {
     unsigned multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount, sharedJpegCount,
         sharedOfaCount, gpuInstanceSliceCount, computeInstanceSliceCount;
     unsigned long long memorySizeMB;

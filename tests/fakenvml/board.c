@@ -190,3 +190,18 @@ NVML(nvmlDeviceGetPcieThroughput)(nvmlDevice_t device, unsigned counter_type, un
     *kib_per_second = counter_type == 0 ? 2048 : 1024;
     return NVML_SUCCESS;
 }
+
+/* --- licences --- */
+
+NVML(nvmlDeviceGetGridLicensableFeatures_v4)(nvmlDevice_t device, nvmlGridLicensableFeatures_t *features)
+{
+    static const unsigned workstation = 2, vgpu = 1; /* nvmlGridLicenseFeatureCode_t */
+    BOARD_CALL(device)
+    *features = (nvmlGridLicensableFeatures_t){.isGridLicenseSupported = call.gpu->license != NO_LICENSE};
+    if (call.gpu->license == NO_LICENSE) return NVML_SUCCESS;
+    features->licensableFeaturesCount = 2;
+    features->gridLicensableFeatures[0].featureCode = workstation;
+    features->gridLicensableFeatures[1].featureCode = vgpu;
+    features->gridLicensableFeatures[1].featureState = call.gpu->license;
+    return NVML_SUCCESS;
+}

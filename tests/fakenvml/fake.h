@@ -87,7 +87,7 @@ typedef struct {
 typedef struct {
     bool present, lost, energy, mig_capable, mig, accounting, gpm, sleeps;
     const char *uuid, *name, *pci;
-    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates;
+    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates, license;
     unsigned long long memory, reserved, used;
     int64_t sample_period, sample_offset, slice, energy_step;
     Process *processes;
@@ -162,6 +162,8 @@ void scenario_release(Scenario *scenario);
 int scenario_watch(void);
 void sleep_for(int64_t duration);
 nvmlReturn_t put_string(char *target, unsigned length, const char *text);
+
+#define NO_LICENSE 2u /* of Gpu.license, which is otherwise 0 or 1 */
 
 #define NVML(name) __attribute__((visibility("default"))) nvmlReturn_t name
 

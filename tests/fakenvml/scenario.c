@@ -161,6 +161,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->accounting = number_of(line, "accounting", 0) != 0;
     gpu->slices = (unsigned)number_of(line, "slices", 7);
     gpu->gpm = number_of(line, "gpm", 1) != 0;
+    gpu->license = (unsigned)number_of(line, "license", NO_LICENSE);
     if (!gpu->ring || gpu->ring > MAX_RING || gpu->sample_period <= 0 || gpu->slice <= 0 || gpu->energy_step <= 0)
         wrong(line, "must be above 0", "ring, sample_period, slice or energy_step");
 }

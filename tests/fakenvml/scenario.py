@@ -21,7 +21,10 @@ Engine = Literal["core", "memory", "encoder", "decoder"]
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A board. ``mig`` None: not capable; ``used`` None: the sum of its processes."""
+    """A board. ``mig`` None: not capable; ``used`` None: the sum of its processes.
+
+    ``license`` None: the driver has no vGPU software to license.
+    """
 
     index: int
     uuid: str = ""
@@ -49,6 +52,7 @@ class Gpu:
     mig: bool | None = None
     accounting: bool = False
     gpm: bool = True
+    license: bool | None = None
     slices: int = 7
     garbage: int = 0
     lost: bool = False

@@ -2,7 +2,7 @@
 
 Names, units and meanings are those of ``etc/default-counters.csv`` (NVIDIA/dcgm-exporter d5e5f51)
 and ``dcgmlib/dcgm_fields.h`` (NVIDIA/DCGM 72fa3fe); labels those of
-``internal/pkg/rendermetrics``. ``LEFT_OUT`` has the default counters that cannot be given.
+``internal/pkg/rendermetrics``. No default counter is left out.
 
 A device with one container has that container's labels. For a device with several, what ``SPLIT``
 names is split: one series for each container, and one without a container's labels for the rest;
@@ -12,8 +12,6 @@ over pods multiplies the device. Here they are written once, without a pod.
 A MIG instance has its board's ``gpu``, ``UUID`` and ``device``; ``GPU_I_ID`` and ``GPU_I_PROFILE``
 say which one it is. A board with instances has no memory of its own here, as in DCGM.
 """
-
-from collections.abc import Mapping
 
 from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, Subject, of
 
@@ -34,12 +32,6 @@ _DEVICE = {
     "pod_uid": "pod_uid",
     "uid": "uid",
 }
-
-LEFT_OUT: Mapping[str, str] = {
-    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "of the guest of a vGPU, where the driver has no figures of "
-    "processes; not read",
-}
-"""Default counters of dcgm-exporter that are not served, with the reason."""
 
 
 def _device(name: str, about: str, figure: Figure, kind: str = "gauge") -> Alias:
@@ -223,6 +215,11 @@ ALIASES = (
         "DCGM_FI_PROF_PCIE_RX_BYTES",
         "Bytes per second received over PCIe since an earlier scrape, headers included.",
         of("pcie_bytes_receive"),
+    ),
+    _device(
+        "DCGM_FI_DEV_VGPU_LICENSE_STATUS",
+        "Whether the vGPU is licensed; 0 where none is needed.",
+        of("vgpu_licensed"),
     ),
     _device(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",

@@ -314,6 +314,7 @@ CALLS = {
     "fan": ("nvmlDeviceGetFanSpeed",),
     "link": ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkGeneration"),
     "bar1": ("nvmlDeviceGetBAR1MemoryInfo",),
+    "license": ("nvmlDeviceGetGridLicensableFeatures_v4",),
     "profiling": ("nvmlGpmSampleGet", "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"),
     "xid": ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents"),
 }

@@ -19,6 +19,7 @@ CALLS = {
     "fan": ("nvmlDeviceGetFanSpeed",),
     "link": ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkGeneration"),
     "bar1": ("nvmlDeviceGetBAR1MemoryInfo",),
+    "license": ("nvmlDeviceGetGridLicensableFeatures_v4",),
     "profiling": ("nvmlGpmSampleGet", "nvmlGpmMetricsGet"),
 }
 

@@ -183,11 +183,13 @@ RARE = {
     "recovery_action": 4,
     "pcie_replays_total": 7,
     "retired_pages_pending": 1,
+    "vgpu_licensed": 0,
 }
 REFUSED = [
     *("nvmlDeviceGetFanSpeed", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetBAR1MemoryInfo"),
     *("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth"),
     *("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"),
+    "nvmlDeviceGetGridLicensableFeatures_v4",
 ]
 
 
@@ -201,6 +203,13 @@ def test_what_a_board_reports_of_its_fan_links_and_pages(busy: Node) -> None:
     errors = {"crc_flit": 5, "crc_data": 6, "replay": 8, "recovery": 9}
     assert sensors.by_label("nvlink_errors_total") == errors
     assert busy.device("GPU-1").device.cuda_version == "13.0"
+
+
+@pytest.mark.parametrize(("licensed", "value"), [(None, 0), (False, 0), (True, 1)])
+def test_a_vgpu_is_licensed_or_not(busy: Node, *, licensed: bool | None, value: int) -> None:
+    busy.change_gpu(1, license=licensed)
+    busy.start()
+    assert busy.device("GPU-1").sensors.number("vgpu_licensed") == value
 
 
 def test_what_a_board_refuses_is_absent_and_not_0(busy: Node) -> None:

@@ -53,6 +53,7 @@ class Plain(NamedTuple):
 _GENERATION, _WIDTH = "PcieLinkGeneration", "PcieLinkWidth"
 _BAR1 = "nvmlDeviceGetBAR1MemoryInfo"
 LOWEST_STATE = 15  # 32: unknown
+_VGPU = 1  # NVML_GRID_LICENSE_FEATURE_CODE_VGPU
 
 PLAIN = (
     Plain("power", "power", "power_watts", "nvmlDeviceGetPowerUsage", 1000),
@@ -258,7 +259,9 @@ class BoardReader:
         self._counters.read(SENSORS)
 
     def _read_counters(self) -> None:
-        self._rare = self._plain(COUNTERS)
+        licensed = self._try("license", "license", self._vgpu_licensed)
+        known = {} if licensed is None else {"vgpu_licensed": licensed}
+        self._rare = {**self._plain(COUNTERS), **known}
         self._counters.read(COUNTERS)
 
     def _plain(self, phase: str) -> dict[str, float]:
@@ -273,6 +276,15 @@ class BoardReader:
                 if answer is not None and answer <= each.most:
                     found[each.family] = answer / each.divisor
         return found
+
+    def _vgpu_licensed(self) -> float | None:
+        """1 or 0, as DCGM says it; None where what can be licensed is no vGPU."""
+        found = self._ask("nvmlDeviceGetGridLicensableFeatures_v4", self._handle)
+        if not found.isGridLicenseSupported:
+            return 0
+        listed = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+        states = [one.featureState for one in listed if one.featureCode == _VGPU]
+        return float(states[0] > 0) if states else None
 
     def _temperature(self) -> int:
         newer = self._refusals.ask(
