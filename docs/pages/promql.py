@@ -35,7 +35,8 @@ It is off by default: a Prometheus without the feature stores each `_created` li
 its own. So all readers of one exporter must take start times, or ask for the text format, which has
 none.
 
-Names of other exporters (`--compat`) have no start. The page grows by a third, with gzip by a sixth.
+Names of other exporters (`--compat`) have no start. The page grows by a third, with
+gzip by a sixth.
 
 <a id="allocations-in-promql"></a>
 

@@ -41,7 +41,7 @@ A name that ends in `-`, `_` or `/` is the beginning of names.
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
-The version of each system that was read, and the day. Tests hold the exporter to these versions;
+The version of each system that was read. Tests hold the exporter to these versions;
 newer ones may differ. The label `policy` is the system's own term for how it shares a card.
 Without such a term it is:
 

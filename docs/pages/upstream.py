@@ -159,7 +159,7 @@ READINGS = {
     ),
 }
 
-HEADS = ("scheme", "read: repository and commit", "on", "promises", "written in", "enforced")
+HEADS = ("scheme", "read: repository and commit", "promises", "enforced")
 
 
 def readings() -> str:
@@ -169,4 +169,5 @@ def readings() -> str:
         KeyError: a scheme has no row.
 
     """
-    return table(HEADS, ((f"`{one.name}`", *READINGS[one.name]) for one in SCHEMES))
+    rows = ((f"`{one.name}`", READINGS[one.name]) for one in SCHEMES)
+    return table(HEADS, ((name, it.version, it.promises, it.enforced) for name, it in rows))
