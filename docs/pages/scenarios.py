@@ -11,8 +11,8 @@ SCENARIOS_PREFACE = """\
 Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
 
 `--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file. It simulates a whole
-node, without a GPU or a cluster: devices, pods, and processes in their cgroups. Every page says
-that it is simulated. A bad value or an unknown key ends the start with a line that names it.
+node, without a GPU or a cluster: devices, pods, and processes in their cgroups. A bad value
+or an unknown key ends the start with a line that names it.
 
 ```yaml
 devices:
@@ -45,10 +45,9 @@ system's own scheduler and device plugin would:
 
 A pod of another sharing system states its `limits`, `annotations` and `labels` itself, as the
 system writes them, and has no `scheme`. Its processes name their devices.
-
-With `nvidia` and `gke`, a container has all of a card or MIG instance, an equal part of one
-that MPS shares, and no promise of one that is time-sliced.
 """
+
+EXAMPLES = (" such as 500ms, 7.5s, 2m, 1h, or seconds", " such as 512MiB, 16GiB, or bytes")
 
 SECTIONS = {  # of a scenario file → what they are
     "file": "The file",
@@ -72,4 +71,7 @@ def scenarios() -> str:
 
 def _key(key: Key[object]) -> tuple[str, ...]:
     usual = "must be given" if key.usual is None else key.usual
-    return (f"`{key.name}`", key.about, usual, key.kind.allowed)
+    allowed = key.kind.allowed
+    for example in EXAMPLES:  # the page says once how they are written
+        allowed = allowed.replace(example, "")
+    return (f"`{key.name}`", key.about, usual, allowed)
