@@ -100,8 +100,8 @@ allocations:
 Without a resource, as with KubeShare, who may change a pod may change its limits too
 ([security.md](security.md)).
 
-What is described is read before what is shipped. If only the meaning of a card's number differs from
-a shipped system, say so instead: `--allocations.index-basis=vke-mgpu=minor`.
+What is described is read before what is shipped. If only the meaning of a card's number differs
+from a shipped system, say so instead: `--allocations.index-basis=vke-mgpu=minor`.
 
 """
 
