@@ -18,6 +18,9 @@ DCGM_PREFACE = """\
 Written by `docs/generate.py` from `docs/pages/dcgm.yaml` and `exporter/metrics/compat/dcgm.py`. Do
 not edit.
 
+Dashboards, rules and tools that ask for dcgm-exporter go on working: this exporter serves the same
+series under the same Service. On a shared card they then show each container's own figures.
+
 ## Install it
 
 ```sh
