@@ -30,8 +30,8 @@ pods:
           - {{device: 0, duty: 0.3, memory: 6GiB}}
 ```
 
-[All keys](../exporter/simulation/README.md) are listed with meaning, default and bounds. The shipped
-scenarios (`exporter/simulation/shipped`) are examples to copy.
+[All keys](../exporter/simulation/README.md) are listed with meaning, default and bounds. The
+shipped scenarios (`exporter/simulation/shipped`) are examples to copy.
 
 Times are written as `500ms`, `7.5s`, `2m`, `1h`, or in seconds; sizes as `512MiB`, `16GiB`, or in
 bytes. What changes with age is a list of `[time, value]`, joined by straight lines.
