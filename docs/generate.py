@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pages.architecture_picture import architecture
-from pages.atlas import accuracy
+from pages.atlas import ATLAS, boards
 from pages.compatibility import compatibility
 from pages.configuration import configuration
 from pages.dcgm import dcgm
@@ -18,7 +18,7 @@ from pages.forging import security
 from pages.glossary import glossary
 from pages.metrics import metrics
 from pages.performance_picture import performance
-from pages.scenarios import scenarios
+from pages.scenarios import keys, scenarios
 from pages.sharing import sharing
 
 import exporter
@@ -26,6 +26,7 @@ from exporter import api
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
+KEYS = str(Path(exporter.__file__).parent / "simulation" / "README.md")
 WORDS = str(Path(exporter.__file__).parent / "web" / "page" / "glossary.json")
 
 
@@ -39,9 +40,10 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("compatibility.md", compatibility()),
         ("dcgm.md", dcgm()),
         ("scenarios.md", scenarios()),
+        (KEYS, keys()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
         ("sharing.md", sharing()),
-        ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
+        (str(ATLAS / "README.md"), boards()),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
         (WORDS, glossary((FOLDER / "glossary.md").read_text(encoding="utf-8"))),
     ):

@@ -19,8 +19,7 @@ variable of `--web.listen-address` is `MGPU_WEB_LISTEN_ADDRESS`, its key `web.li
 Flags override variables, and variables override the file. A bad value or an unknown key ends the
 start with exit status 2, and a line says where it is and what is allowed.
 `mgpu-exporter check-config` checks without starting anything. An unknown variable that begins with
-`MGPU_` is ignored with a warning, because Kubernetes sets some for every Service
-(`MGPU_EXPORTER_SERVICE_HOST`).
+`MGPU_` is ignored with a warning.
 
 ```yaml
 collection.interval: 500ms
@@ -98,16 +97,11 @@ allocations:
       index-basis: uuid
 ```
 
-A TensorFusion pod whose annotations are `vram-limit: 1Gi`, `inject-container: pytorch` and
-`gpu-ids: gpu-…` then has a memory limit of 1 GiB on that card for its container `pytorch`.
 Without a resource, as with KubeShare, who may change a pod may change its limits too
 ([security.md](security.md)).
 
-What is described is read before what is shipped. A container with all units of a card has all its
-memory, unless it asks for some. What a pod says beyond what can be true costs it that part only and
-is counted in `mgpu_exporter_rejected_samples_total`, as with any other system. If what a card's
-number means is the only thing that is other than taken, say so of the shipped system instead:
-`--allocations.index-basis=vke-mgpu=minor`.
+What is described is read before what is shipped. If only the meaning of a card's number differs
+from a shipped system, say so instead: `--allocations.index-basis=vke-mgpu=minor`.
 
 """
 

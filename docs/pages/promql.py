@@ -35,8 +35,8 @@ It is off by default: a Prometheus without the feature stores each `_created` li
 its own. So all readers of one exporter must take start times, or ask for the text format, which has
 none.
 
-Names of other exporters (`--compat`) have no start. The page grows by a third; gzipped,
-by a sixth.
+Names of other exporters (`--compat`) have no start. The page grows by a third, with
+gzip by a sixth.
 
 <a id="allocations-in-promql"></a>
 
@@ -50,11 +50,8 @@ nothing where use or allocation is not known.
   its limits, and the container `unmeasured{reason="placement"}`.
 - An allocation of a pod as a whole has `container=""`; one whose device is not known has `gpu=""`
   and `uuid=""`.
-- `mgpu_container_allocation_info` is there for every allocation, also without a promised share. Of
-  replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
-  mgpu_device_sharing_replicas` is the part.
+- `mgpu_container_allocation_info` is there for every allocation, also without a promised share.
 - Charge a pod by `mgpu_pod_allocated_core_seconds_total`, used or not.
-- Series of an allocated pod begin at 0 when it is bound to the node, others with their first use.
 
 """
 
