@@ -23,7 +23,7 @@ BEGIN, END = "<!-- {}: written by rules/generate.py -->\n", "<!-- end of {} -->\
 HEAD = "# Written by rules/generate.py, for series with exported_ labels. Do not edit.\n"
 
 COMMENT = re.compile(r"^\s*#.*\n", re.MULTILINE)
-ANNOTATION = re.compile(r"(\$labels\.)(namespace|pod|container)\b")
+ANNOTATION = re.compile(r"(\$labels\.|\blabel \")(namespace|pod|container)\b")
 # a label in an expression: not in braces of a template, not the level in a recorded name
 LABEL = re.compile(r"(?<![\w$.])(namespace|pod|container)\b(?=\s*(?:[,)]|[=!]))")
 

@@ -236,7 +236,7 @@ def test_an_exporter_that_is_down_keeps_its_node_quiet_and_no_other(told: Told) 
         ("MgpuExporterDown", "MgpuGpuLost", {}),
         ("MgpuExporterStuck", "MgpuPodNearMemoryLimit", {}),
         ("MgpuGpuLost", "MgpuXidHardware", {"uuid": "GPU-a"}),
-        ("MgpuGpuLost", "MgpuContainerUnmeasured", {"uuid": "GPU-a"}),
+        ("MgpuGpuLost", "MgpuPlacementMismatch", {"uuid": "GPU-a"}),
         ("MgpuExporterBlind", "MgpuContainerUnmeasured", {}),
         (
             "MgpuContainerCrowdsOutNeighbour",

@@ -5,7 +5,7 @@ so that each quiet case differs in what its name says.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 Series = Mapping[str, str]
 
@@ -48,14 +48,32 @@ def _unattributed(rate: float, reason: str) -> dict[str, str]:
     return {name: f"0+{rate * 60}{HOURS}"}
 
 
+V = TypeVar("V")
+
+
+def _with_second(series: Mapping[str, V]) -> dict[str, V]:
+    """The series, and the same of a second device."""
+    pairs = (
+        (key.replace("GPU-a", "GPU-b").replace('gpu="0"', 'gpu="1"'), values)
+        for key, values in series.items()
+    )
+    return {**series, **dict(pairs)}
+
+
+def _on_two(example: Example) -> Example:
+    """The same on two devices of the node, which are to raise one alert."""
+    quiet = {why: _with_second(series) for why, series in example.quiet.items()}
+    return Example(_with_second(example.firing), quiet, example.minute)
+
+
 def _books(whole: str, part: str, rate: float) -> Example:
-    """A device of which a tenth is charged to nobody."""
+    """Devices of which a tenth is charged to nobody."""
     device = f"mgpu_device_{whole}{{{GPU}}}"
     mine = f'mgpu_namespace_{part}{{{NODE},namespace="n",uuid="GPU-a"}}'
     group = f'mgpu_group_kind_{part}{{{NODE},kind="docker",uuid="GPU-a"}}'
     nobody = f'mgpu_device_unattributed_{part}{{{GPU},reason="idle"}}'
     parts = {mine: 0.4, group: 0.3, nobody: 0.2}
-    return Example(
+    example = Example(
         {
             device: f"0+{rate * 60}{HOURS}",
             **{name: f"0+{rate * share * 60}{HOURS}" for name, share in parts.items()},
@@ -69,6 +87,7 @@ def _books(whole: str, part: str, rate: float) -> Example:
             "the device is not measured": {device: None},
         },
     )
+    return _on_two(example)
 
 
 def _same_books(name: str, rate: float) -> Example:
@@ -79,8 +98,11 @@ def _same_books(name: str, rate: float) -> Example:
 FULLNESS = f"mgpu_pod_memory_limit_utilization_ratio{{{POD}}}"
 POD_CORE = f"mgpu_pod_core_seconds_total{{{POD}}}"
 PROCESSES = f"mgpu_container_processes{{{MAIN}}}"
+PROCESSES_OF_SECOND = PROCESSES.replace('container="c"', 'container="d"')
 MISMATCH = f"mgpu_container_placement_mismatch{{{MAIN}}}"
 UNMEASURED = f'mgpu_container_unmeasured{{{MAIN},quantity="core",reason="no_hostpid"}}'
+NEXT_UNMEASURED = UNMEASURED.replace(MAIN, NEXT)
+OTHER_UNMEASURED = UNMEASURED.replace(MAIN, OTHER)
 CORE_ALLOCATED = f"mgpu_device_allocated_core_ratio{{{GPU}}}"
 MEMORY_ALLOCATED = f"mgpu_device_allocated_memory_bytes{{{GPU}}}"
 MEMORY = f"mgpu_device_memory_total_bytes{{{GPU}}}"
@@ -102,6 +124,7 @@ NVLINK = f'mgpu_device_nvlink_errors_total{{{GPU},kind="replay"}}'
 HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
 LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
 STUCK = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="driver_stuck"}}'
+NOT_UNMEASURED = dict.fromkeys((UNMEASURED, NEXT_UNMEASURED, OTHER_UNMEASURED))
 CARD = f'mgpu_device_info{{{GPU},pci_bus_id="00000000:10:00.0"}}'
 SECOND = f'mgpu_device_info{{{NODE},gpu="1",uuid="GPU-b",pci_bus_id="00000000:20:00.0"}}'
 INSTANCES = [
@@ -180,30 +203,35 @@ CASES: dict[str, Example] = {
         minute=260,
     ),
     "MgpuGpuUsedWithoutAllotment": Example(
-        {PROCESSES: f"1{HOURS}"},
+        {PROCESSES: f"1{HOURS}", PROCESSES_OF_SECOND: f"1{HOURS}"},
         {
             "it was allocated": {_allocated(MAIN): f"1{HOURS}"},
             "the pod was allocated as a whole": {
                 f'mgpu_container_allocation_info{{{POD},container=""}}': f"1{HOURS}"
             },
-            "it has no process": {PROCESSES: f"0{HOURS}"},
-            "it only looked in": {PROCESSES: "0x40 1x5 0x400"},
+            "it has no process": {PROCESSES: f"0{HOURS}", PROCESSES_OF_SECOND: None},
+            "it only looked in": {PROCESSES: "0x40 1x5 0x400", PROCESSES_OF_SECOND: None},
         },
     ),
     "MgpuPlacementMismatch": Example(
         {MISMATCH: f"1{HOURS}"}, {"the two agree": {MISMATCH: f"0{HOURS}"}}
     ),
     "MgpuContainerUnmeasured": Example(
-        {UNMEASURED: f"1{HOURS}"},
+        dict.fromkeys((UNMEASURED, NEXT_UNMEASURED, OTHER_UNMEASURED), f"1{HOURS}"),
         {
-            "it is measured": {UNMEASURED: None},
-            "its container is about to be known": {
-                UNMEASURED: None,
+            "they are measured": NOT_UNMEASURED,
+            "the container is about to be known": {
+                **NOT_UNMEASURED,
                 UNMEASURED.replace("no_hostpid", "container_pending"): f"1{HOURS}",
             },
             "another quantity": {
-                UNMEASURED: None,
+                **NOT_UNMEASURED,
                 UNMEASURED.replace('"core"', '"encoder"'): f"1{HOURS}",
+            },
+            "their GPU cannot be read, which is told of the GPU": {
+                **NOT_UNMEASURED,
+                UNMEASURED.replace("no_hostpid", "gpu_lost"): f"1{HOURS}",
+                LOST: f"1{HOURS}",
             },
         },
     ),
@@ -402,7 +430,9 @@ CASES: dict[str, Example] = {
             },
         },
     ),
-    "MgpuUseUnobserved": Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}}),
+    "MgpuUseUnobserved": _on_two(
+        Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}})
+    ),
     "MgpuExporterAbsent": Example({UP: f"0{HOURS}"}, {"one is there": {BUILD: f"1{HOURS}"}}),
     "MgpuExporterDown": Example(
         {UP: f"0{HOURS}"},

@@ -85,6 +85,16 @@ def test_an_alert_is_raised_by_what_it_is_for(found: dict[str, list[Alert]], tit
 
 
 @pytest.mark.program("promtool")
+def test_an_alert_of_a_node_counts_its_containers_and_names_the_worst(
+    found: dict[str, list[Alert]],
+) -> None:
+    (alert,) = found["MgpuContainerUnmeasured"]
+    assert alert.labels["reason"] == "no_hostpid"
+    assert "is not known (no_hostpid): 2." in alert.annotations
+    assert "On most GPUs: n/p (c), on 2." in alert.annotations
+
+
+@pytest.mark.program("promtool")
 @pytest.mark.parametrize(("title", "why"), QUIET)
 def test_an_alert_is_not_raised_where(found: dict[str, list[Alert]], title: str, why: str) -> None:
     assert found[f"{title}: {why}"] == []

@@ -120,6 +120,18 @@ def test_a_rule_of_containers_holds_for_the_container(name: str, part: dict[str,
     assert name in names(made)
 
 
+def test_a_container_on_a_gpu_that_cannot_be_read_is_not_told_apart() -> None:
+    made = document()
+    pod = next(pod for pod in made["pods"] if not pod["ended"])
+    part = pod["containers"][0]["devices"][0]
+    part["unmeasured"] = [{"quantity": "core", "reason": "gpu_lost"}]
+    gpu = next(each for each in made["devices"] if each["uuid"] == part["uuid"])
+    gpu["unmeasured"] = [{"quantity": "device", "reason": "gpu_lost"}]
+
+    assert "MgpuGpuLost" in names(made)
+    assert "MgpuContainerUnmeasured" not in names(made)
+
+
 def test_a_reason_that_is_expected_raises_nothing() -> None:
     made = document()
     pod = next(pod for pod in made["pods"] if not pod["ended"])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from charts.package import package
 from tests.fakenvml.build import library
-from tools.cluster.pins import KUBERNETES_SOURCE
+from tools.cluster.pins import KUBERNETES_SOURCE, MONITORING, MONITORING_KINDS
 from tools.cluster.sandbox import run_inside
-from tools.cluster.stage import DRIVER, EXPORTER, PROTO
+from tools.cluster.stage import DRIVER, EXPORTER, KINDS, PROTO
 from tools.cluster.tools import ToolError, module_folder, provide
 from tools.cluster.turn import turn
 
@@ -47,6 +47,7 @@ def _prepare(state: Path) -> None:
     kubelet = module_folder("k8s.io/kubelet", KUBERNETES_SOURCE.staging)
     shutil.copy(kubelet / "pkg/apis/deviceplugin/v1beta1" / PROTO, state / PROTO)
     shutil.copytree(library().parent, state / DRIVER)
+    shutil.copytree(module_folder(*MONITORING) / MONITORING_KINDS, state / KINDS)
     _build_image(state / EXPORTER)
 
 

@@ -67,6 +67,15 @@ DRIVER_SOURCE = Source(
 ADAPTER_SOURCE = Source("sigs.k8s.io/prometheus-adapter", f"v{ADAPTER}", ("adapter",))
 SOURCES = (KUBERNETES_SOURCE, DRIVER_SOURCE, ADAPTER_SOURCE)
 
+# The Prometheus Operator's kinds: a module's folder, of which nothing is built. The checksum is
+# Go's, of the module's files ("h1:", as in go.sum).
+MONITORING = (
+    "github.com/prometheus-operator/prometheus-operator",
+    "v0.85.0",
+    "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+)
+MONITORING_KINDS = "example/prometheus-operator-crd"
+
 # Debian packages: program that is looked for, package that brings it.
 PACKAGES = {
     "containerd": "containerd",

@@ -21,6 +21,7 @@ from tools.cluster.workloads import NAMESPACE
 EXPORTER = "exporter.tar"
 PROTO = "api.proto"
 DRIVER = "driver"
+KINDS = "kinds"  # of the Prometheus Operator
 BURST_S = 3.0
 _SLACK_S = 0.5  # a sample is 1/6 s long, and a window's ends fall into one each; whole percents
 

@@ -1,32 +1,28 @@
 """Every preset installed on the node by Helm: its objects are taken, and its pods start.
 
-What a platform has and this node does not is put there under its name: the RuntimeClass, and the
-kinds of OpenShift and of the Prometheus Operator. Whether the driver gets in on the platform is not
-seen here.
+What a platform has and this node does not is put there: the Prometheus Operator's own kinds, and
+under its name the RuntimeClass and the kind of OpenShift. Whether the driver gets in on the
+platform is not seen here.
 """
 
 import subprocess
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from charts.table.presets import PRESETS, Preset
 from tools.cluster.agent import CHART, NAME, PORT
-from tools.cluster.kubectl import Document
+from tools.cluster.kubectl import Document, KubectlError
 from tools.cluster.programs import eventually
-from tools.cluster.stage import Stage
+from tools.cluster.stage import KINDS, Stage
 from tools.cluster.tools import program
 
 SPACE = "presets"
-KINDS = (
-    ("security.openshift.io", "SecurityContextConstraints", "Cluster"),
-    ("monitoring.coreos.com", "PodMonitor", "Namespaced"),
-    ("monitoring.coreos.com", "PrometheusRule", "Namespaced"),
-)
 
 
 def kind(group: str, name: str, scope: str) -> Document:
-    """A kind of somebody else's, with any content; tests/chart holds the content to its schema."""
+    """A kind of somebody else's, with any content."""
     plural = name.lower() if name.endswith("s") else f"{name.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     one = {
@@ -57,15 +53,15 @@ def platform(stage: Stage) -> Iterator[Stage]:
         "metadata": {"name": "nvidia"},
         "handler": "runc",
     }
-    known = [kind(*one) for one in KINDS]
-    stage.kubectl.apply(runtime_class, *known)
-    for one in known:
-        what = f"customresourcedefinition/{one['metadata']['name']}"
-        stage.kubectl.wait("default", what, "Established")
+    own = kind("security.openshift.io", "SecurityContextConstraints", "Cluster")
+    monitoring = str(stage.state / KINDS)
+    stage.kubectl.apply(runtime_class, own)
+    stage.kubectl("apply", "--server-side", "-f", monitoring)
+    stage.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     yield stage
     stage.kubectl("delete", "runtimeclass", "nvidia")
-    for one in known:
-        stage.kubectl("delete", "customresourcedefinition", one["metadata"]["name"])
+    stage.kubectl("delete", "customresourcedefinition", own["metadata"]["name"])
+    stage.kubectl("delete", "-f", monitoring)
 
 
 def helm(stage: Stage, *arguments: str) -> str:
@@ -82,6 +78,51 @@ def pods(stage: Stage) -> list[Document]:
     """The pods of the release."""
     found: list[Document] = stage.kubectl.get("pods", "-n", SPACE)["items"]
     return found
+
+
+MONITORS = ("serviceMonitor", "podMonitor")
+
+
+@pytest.mark.parametrize("monitor", MONITORS)
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_the_operators_kinds_take_what_a_preset_makes(
+    platform: Stage, preset: Preset, monitor: str
+) -> None:
+    file = CHART / "presets" / f"{preset.name}.yaml"
+    off = (f"--set={other}.enabled={str(other == monitor).lower()}" for other in MONITORS)
+    made = helm(
+        platform,
+        *("template", NAME, str(CHART), f"--values={file}", "--skip-tests"),
+        *("--set=prometheusRule.enabled=true", *off),
+        "--api-versions=monitoring.coreos.com/v1",
+    )
+    wanted = {f"{monitor[0].upper()}{monitor[1:]}", "PrometheusRule"}
+    objects = [one for one in yaml.safe_load_all(made) if one and one["kind"] in wanted]
+    assert {one["kind"] for one in objects} == wanted
+    platform.kubectl(
+        *("apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", "default"),
+        *("-f", "-"),
+        given=yaml.safe_dump_all(one | {"metadata": _elsewhere(one)} for one in objects),
+    )
+
+
+def _elsewhere(one: Document) -> Document:
+    """Its metadata in a namespace that is there."""
+    return {**one["metadata"], "namespace": "default"}
+
+
+def test_the_operators_kinds_refuse_two_groups_of_one_name(platform: Stage) -> None:
+    group = {"name": "twice", "rules": [{"record": "a:b:sum", "expr": "sum(up)"}]}
+    rule = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "twice", "namespace": "default"},
+        "spec": {"groups": [group, group]},
+    }
+    with pytest.raises(KubectlError, match="twice"):
+        platform.kubectl(
+            *("apply", "--server-side", "--dry-run=server", "-f", "-"), given=yaml.safe_dump(rule)
+        )
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)

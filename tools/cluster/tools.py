@@ -51,14 +51,16 @@ def program(name: str) -> str:
     return str(install.provide(name)) if name in install.PROGRAMS else name
 
 
-def module_folder(module: str, version: str) -> Path:
+def module_folder(module: str, version: str, checksum: str = "") -> Path:
     """Where the module cache holds a module; it is fetched if it must be.
 
     Raises:
-        ToolError: there is no Go, or the proxy does not give the module.
+        ToolError: there is no Go, the proxy does not give the module, or it has another checksum.
 
     """
     told = json.loads(_go("mod", "download", "-json", f"{module}@{version}", cwd=Path("/")))
+    if checksum and told["Sum"] != checksum:
+        raise ToolError(f"{module} {version} has the checksum {told['Sum']}, not {checksum}")
     return Path(told["Dir"])
 
 

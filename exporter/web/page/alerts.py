@@ -73,10 +73,13 @@ def _misplaced(document: Json) -> Found:
 
 
 def _unmeasured(document: Json) -> Found:
+    """Without those on a GPU that cannot be read: that is said of the GPU."""
+    unreadable = {d["uuid"] for d in document["devices"] if _reasons(d, "device")}
     for pod in document.get("pods", ()):
         for name, part in _parts(pod):
-            for reason in _reasons(part, "core") - EXPECTED:
-                yield f"{_at(pod, name, part)}: {reason}"
+            if part.get("uuid") not in unreadable:
+                for reason in _reasons(part, "core") - EXPECTED:
+                    yield f"{_at(pod, name, part)}: {reason}"
 
 
 def _overcommitted(document: Json) -> Found:
@@ -271,7 +274,7 @@ RULES = (
         "MgpuGpuUsedWithoutAllotment",
         "warning",
         "15m",
-        "A container uses a GPU that it did not ask for.",
+        "A pod uses GPUs that it did not ask for.",
         _without_allocation,
     ),
     AlertRule(
@@ -285,7 +288,7 @@ RULES = (
         "MgpuContainerUnmeasured",
         "warning",
         "15m",
-        "The GPU use of a container cannot be measured.",
+        "The GPU use of containers cannot be measured.",
         _unmeasured,
     ),
     AlertRule(
