@@ -167,9 +167,8 @@ class Collector:
 
     def _adopt(self, rules: CycleRules) -> None:
         self._throttle.follow(rules)
-        self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
-        self._residency.window_ns = rules.window_ns
-        self._allocations.rules = rules.allocations
+        for part in (self._ledger, self._residency, self._allocations):
+            part.follow(rules)
         self._shown.allow(rules.allowed)
         self._poller.follow(self._rules)
 
