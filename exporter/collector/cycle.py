@@ -31,6 +31,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
+from exporter.rows.alerts import AlertFacts, held
 from exporter.rows.device_view import CycleFacts
 from exporter.rows.history import current_gauges, extended, gauges_of
 from exporter.rows.lazy import at_most, rows_of
@@ -210,19 +211,25 @@ class Collector:
         self._dropped.count(taken.dropped, rules.most_series)
         present = gauges_of(taken.rows) if taken.dropped else current_gauges(self._ledger, facts)
         own = self._own(readings, processes, now)
+        every, before = with_own(taken.rows, own), self.snapshot
+        history = extended(before.history, present, now)
+        conditions = before.held
+        if history is not before.history:
+            conditions = held(conditions, AlertFacts(every, own.sources, now.unix_ns), now)
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
             mono_ns=now.mono_ns,
             simulated=own.simulated,
-            rows=with_own(taken.rows, own),
+            rows=every,
             sources=own.sources,
             dropped=taken.dropped,
             most_series=rules.most_series,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns),
             owners=owners,
             processes=self._residency.described(owners, now.mono_ns, self._processes),
-            history=extended(self.snapshot.history, present, now),
+            history=history,
+            held=conditions,
             interval_ns=rules.interval_ns,
             started_unix_ns=self.snapshot.started_unix_ns,
         )

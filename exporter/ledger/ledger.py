@@ -7,8 +7,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
 from exporter.ledger.accounts import Account, Moment, changed, opened, set_allocations
-from exporter.ledger.averages import OwnerKey
-from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.model import (
     Allocation,
     ContainerKey,
