@@ -31,7 +31,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.alerts import AlertFacts, held
+from exporter.rows.alerts import WHOLE_EVERY, AlertFacts, held
 from exporter.rows.device_view import CycleFacts
 from exporter.rows.history import current_gauges, extended, gauges_of
 from exporter.rows.lazy import at_most, rows_of
@@ -215,7 +215,9 @@ class Collector:
         history = extended(before.history, present, now)
         conditions = before.held
         if history is not before.history:
-            conditions = held(conditions, AlertFacts(every, own.sources, now.unix_ns), now)
+            whole = history.number // WHOLE_EVERY > before.history.number // WHOLE_EVERY
+            facts_now = AlertFacts(every, own.sources, now.unix_ns)
+            conditions = held(conditions, facts_now, now, whole=whole)
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,

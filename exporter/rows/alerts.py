@@ -5,7 +5,7 @@ a test compares them. A rule that needs rates, averages or other machines is in 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from exporter.ledger import Moment
@@ -368,17 +368,20 @@ RULES = (
 )
 """The most severe first."""
 
+_OF_PODS = (_pods_near_limit, _without_allocation, _misplaced, _unmeasured)
+WHOLE_EVERY = 6  # evaluations: the rows of containers cost as much as a page, and they fire late
+
 
 def held(
-    before: Sequence[HeldCondition], facts: AlertFacts, now: Moment
+    before: Sequence[HeldCondition], facts: AlertFacts, now: Moment, *, whole: bool = True
 ) -> tuple[HeldCondition, ...]:
     """The conditions that hold now, at most ``MOST_HELD``; each since when it was first found.
 
     ``before`` are those of the evaluation before. A condition that is not found any more is
-    forgotten, as Prometheus does.
+    forgotten, as Prometheus does. Without ``whole``, rules of containers and pods are as before.
     """
     since = {(each.rule, each.subject): each.since_mono_ns for each in before}
-    found = (
+    found: Iterator[HeldCondition] = (
         HeldCondition(
             rule.name,
             subject.text,
@@ -386,6 +389,10 @@ def held(
             since.get((rule.name, subject.text), now.mono_ns),
         )
         for rule in RULES
+        if whole or rule.find not in _OF_PODS
         for subject in rule.find(facts)
     )
+    if not whole:
+        of_pods = {rule.name for rule in RULES if rule.find in _OF_PODS}
+        found = chain(found, (each for each in before if each.rule in of_pods))
     return tuple(islice(found, MOST_HELD))

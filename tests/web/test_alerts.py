@@ -241,3 +241,16 @@ def test_the_cycle_keeps_since_when_conditions_hold() -> None:
     assert node.held
     assert all(0 <= node.mono_ns - each.since_mono_ns <= MINUTE for each in node.held)
     assert {each.rule for each in node.held} <= {rule.name for rule in RULES}
+
+
+def test_rules_of_pods_may_wait_and_keep_what_they_found() -> None:
+    place, _ = living(demo())
+    node = with_values(place, "container", placement_mismatch=1)
+    before = found(node)
+    facts = AlertFacts(demo().rows, demo().sources, demo().unix_ns)
+
+    waiting = held(before, facts, Moment(2 * MINUTE, NOW.unix_ns), whole=False)
+
+    assert [each for each in before if "Placement" in each.rule] == [
+        each for each in waiting if "Placement" in each.rule
+    ]

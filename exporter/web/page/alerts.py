@@ -65,10 +65,10 @@ def alerts(document: Json, held: Sequence[HeldCondition], at_mono_ns: int) -> Ht
     firing = sum(each.fires for each in rules)
     count = h("span", {"class": "count"}, f"{firing} firing, {len(rules) - firing} pending")
     note = (
-        "Evaluated here each ten seconds, with the shipped thresholds and times; the chart may "
-        "have changed those of Prometheus. Times count from this exporter's start at the "
-        f"earliest, and at most {MOST_HELD} conditions are followed. Not evaluated here, because "
-        f"they need rates or other machines: {', '.join(NOT_HERE)}."
+        "Evaluated here each ten seconds, for pods each minute, with the shipped thresholds and "
+        "times; the chart may have changed those of Prometheus. Times count from this exporter's "
+        f"start at the earliest, and at most {MOST_HELD} conditions are followed. Not evaluated "
+        f"here, because they need rates or other machines: {', '.join(NOT_HERE)}."
     )
     is_bad = any(each.rule.severity == "critical" for each in rules)
     return h(
