@@ -60,7 +60,7 @@ class AlertFacts(NamedTuple):
     unix_ns: int
 
 
-class Subject(NamedTuple):
+class Affected(NamedTuple):
     """What a condition holds for. Clients that may see ``namespace`` may see it; None: all may.
 
     The namespace "" is seen by those only who may see all of the node.
@@ -70,7 +70,7 @@ class Subject(NamedTuple):
     namespace: str | None = None
 
 
-Found = Iterator[Subject]
+Found = Iterator[Affected]
 
 
 def card_name(index: str, uuid: str, parent: str) -> str:
@@ -87,13 +87,13 @@ def _devices(facts: AlertFacts) -> Iterator[tuple[str, Row]]:
         yield card_name(index, uuid, info[_PARENT] if info else ""), row
 
 
-def _parts(facts: AlertFacts) -> Iterator[tuple[Row, Subject]]:
+def _parts(facts: AlertFacts) -> Iterator[tuple[Row, Affected]]:
     """The containers on their devices that have not ended."""
     for row in facts.rows.get("container", ()):
         if not all(name.endswith("_total") for name in row.values):
             namespace, pod, container, index, uuid = row.labels
             on = f" on GPU {index}" if uuid else ""
-            yield row, Subject(f"{namespace}/{pod} ({container}){on}", namespace)
+            yield row, Affected(f"{namespace}/{pod} ({container}){on}", namespace)
 
 
 def _labelled(row: Row, name: str) -> Labelled:
@@ -114,7 +114,7 @@ def _reasons(row: Row, quantity: str) -> set[str]:
 def _pods_near_limit(facts: AlertFacts) -> Found:
     for row in facts.rows.get("pod", ()):
         if _number(row, "memory_limit_utilization_ratio") > NEAR_LIMIT:
-            yield Subject("/".join(row.labels), row.labels[0])
+            yield Affected("/".join(row.labels), row.labels[0])
 
 
 def _without_allocation(facts: AlertFacts) -> Found:
@@ -132,7 +132,7 @@ def _misplaced(facts: AlertFacts) -> Found:
 def _unmeasured(facts: AlertFacts) -> Found:
     for row, subject in _parts(facts):
         for reason in sorted(_reasons(row, "core") - EXPECTED):
-            yield Subject(f"{subject.text}: {reason}", subject.namespace)
+            yield Affected(f"{subject.text}: {reason}", subject.namespace)
 
 
 def _overcommitted(facts: AlertFacts) -> Found:
@@ -141,14 +141,14 @@ def _overcommitted(facts: AlertFacts) -> Found:
         core = _number(row, "allocated_core_ratio") > OVERCOMMITTED
         memory = _number(row, "allocated_memory_bytes")
         if core or (total is not None and memory > _number(row, "memory_total_bytes")):
-            yield Subject(name)
+            yield Affected(name)
 
 
 def _xids(facts: AlertFacts, wanted: Callable[[str], bool]) -> Found:
     for name, row in _devices(facts):
         for (xid,), last_ns in _labelled(row, "xid_last_timestamp_seconds").items():
             if facts.unix_ns - last_ns < XID_S * 10**9 and wanted(xid):
-                yield Subject(f"{name}: XID {xid}")
+                yield Affected(f"{name}: XID {xid}")
 
 
 def _hardware_xids(facts: AlertFacts) -> Found:
@@ -170,50 +170,50 @@ def _remapped(row: Row) -> set[str]:
 
 def _remapping(facts: AlertFacts) -> Found:
     for name, row in _devices(facts):
-        yield from (Subject(f"{name}: {state}") for state in sorted(_remapped(row) - {"failed"}))
+        yield from (Affected(f"{name}: {state}") for state in sorted(_remapped(row) - {"failed"}))
 
 
 def _remapping_failed(facts: AlertFacts) -> Found:
-    return (Subject(name) for name, row in _devices(facts) if "failed" in _remapped(row))
+    return (Affected(name) for name, row in _devices(facts) if "failed" in _remapped(row))
 
 
 def _pages_pending(facts: AlertFacts) -> Found:
-    return (Subject(n) for n, row in _devices(facts) if _number(row, "retired_pages_pending") == 1)
+    return (Affected(n) for n, row in _devices(facts) if _number(row, "retired_pages_pending") == 1)
 
 
 def _recovery(facts: AlertFacts) -> Found:
-    return (Subject(n) for n, row in _devices(facts) if _number(row, "recovery_action") > 0)
+    return (Affected(n) for n, row in _devices(facts) if _number(row, "recovery_action") > 0)
 
 
 def _link_degraded(facts: AlertFacts) -> Found:
     for name, row in _devices(facts):
         width, most = _number(row, "pcie_link_width"), _number(row, "pcie_link_max_width")
         if "pcie_link_width" in row.values and width < most:
-            yield Subject(f"{name}: {width:.0f} of {most:.0f} lanes")
+            yield Affected(f"{name}: {width:.0f} of {most:.0f} lanes")
 
 
 def _lost(facts: AlertFacts) -> Found:
-    return (Subject(n) for n, row in _devices(facts) if "gpu_lost" in _reasons(row, "device"))
+    return (Affected(n) for n, row in _devices(facts) if "gpu_lost" in _reasons(row, "device"))
 
 
 def _unreadable(facts: AlertFacts) -> Found:
     for name, row in _devices(facts):
         for reason in sorted(_reasons(row, "device") - {"gpu_lost", "released"}):
-            yield Subject(f"{name}: {reason}")
+            yield Affected(f"{name}: {reason}")
 
 
 def _blind(facts: AlertFacts) -> Found:
-    return (Subject(s.name) for s in facts.sources if s.name in MEASURING and not s.up)
+    return (Affected(s.name) for s in facts.sources if s.name in MEASURING and not s.up)
 
 
 def _stale(facts: AlertFacts) -> Found:
     of_pods = [each for each in facts.sources if each.name.startswith("pods_")]
     if of_pods and not any(each.up for each in of_pods):
-        yield from (Subject(each.name) for each in of_pods)
+        yield from (Affected(each.name) for each in of_pods)
     for each in facts.sources:
         other = each.name not in MEASURING and not each.name.startswith("pods_")
         if other and not each.up:
-            yield Subject(each.name)
+            yield Affected(each.name)
 
 
 def _stuck(_: AlertFacts) -> Found:
@@ -224,7 +224,7 @@ def _stuck(_: AlertFacts) -> Found:
 def _reload_failed(facts: AlertFacts) -> Found:
     for row in facts.rows.get("exporter", ()):
         if row.values.get("config_last_reload_successful") == 0:
-            yield Subject("this exporter", "")
+            yield Affected("this exporter", "")
 
 
 class AlertRule(NamedTuple):
