@@ -33,6 +33,17 @@ def _over(alert: str, default: str, about: str, sign: str = "> ") -> Parameter:
     return Parameter(alert, "threshold", default, sign, "", about)
 
 
+def _window(alert: str) -> Parameter:
+    """The time over which an expression counts what happens rarely."""
+    return Parameter(alert, "window", "30m", "[", "]", "time looked at", TIME)
+
+
+def _jobs(alert: str) -> Parameter:
+    """The jobs of Prometheus that an expression takes for exporters."""
+    about = "Prometheus' jobs of exporters"
+    return Parameter(alert, "jobs", ".*mgpu-exporter.*", 'job=~"', '"', about, PATTERN)
+
+
 _XID = "seconds since the XID"
 
 PARAMETERS: tuple[Parameter, ...] = (
@@ -69,9 +80,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     _over("MgpuXidHardware", str(XID_S), _XID, "< "),
     _over("MgpuXidWarning", str(XID_S), _XID, "< "),
     _over("MgpuXidError", str(XID_S), _XID, "< "),
-    Parameter("MgpuEccUncorrected", "window", "30m", "[", "]", "time looked at", TIME),
+    _window("MgpuEccUncorrected"),
     _over("MgpuNvlinkErrors", "0", "errors"),
-    Parameter("MgpuNvlinkErrors", "window", "30m", "[", "]", "time looked at", TIME),
+    _window("MgpuNvlinkErrors"),
     _over("MgpuGpuThrottled", "0.1", "of the time"),
     Parameter(
         "MgpuGpuThrottled",
@@ -84,15 +95,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     Parameter("MgpuGpuMissing", "window", "1d", "[", ":5m]", "time looked at", TIME),
     _over("MgpuUseUnobserved", "0.05", "of the time"),
-    Parameter(
-        "MgpuExporterDown",
-        "jobs",
-        ".*mgpu-exporter.*",
-        'job=~"',
-        '"',
-        "Prometheus' jobs of exporters",
-        PATTERN,
-    ),
+    _jobs("MgpuExporterDown"),
     Parameter(
         "MgpuExporterMissing",
         "resources",
@@ -102,15 +105,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "resources of GPU nodes, as kube-state-metrics names them",
         PATTERN,
     ),
-    Parameter(
-        "MgpuExporterMissing",
-        "jobs",
-        ".*mgpu-exporter.*",
-        'job=~"',
-        '"',
-        "Prometheus' jobs of exporters",
-        PATTERN,
-    ),
+    _jobs("MgpuExporterMissing"),
     _over("MgpuExporterStuck", str(STUCK_S), "seconds without a cycle"),
     _over("MgpuExporterOverrun", "0.2", "of the cycles"),
 )

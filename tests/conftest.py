@@ -1,5 +1,6 @@
 """What all tests share: which of them this machine can run."""
 
+import logging
 import os
 import shutil
 from collections import Counter
@@ -7,6 +8,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from exporter.commands.logs import Collapsing
 
 OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 
@@ -28,6 +31,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get(OWED):
         pytest.fail(f"{reason}, which {OWED} says must be here")
     pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """End the product's logging that a test began, while the stream of ``capsys`` is still open."""
+    try:
+        return (yield)
+    finally:
+        root = logging.getLogger()
+        for handler in root.handlers[:]:
+            if isinstance(handler, Collapsing):
+                root.removeHandler(handler)
+                handler.close()
+                logging.captureWarnings(capture=False)
 
 
 @pytest.hookimpl(wrapper=True)

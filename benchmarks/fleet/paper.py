@@ -23,7 +23,7 @@ class Assumed:
     events_per_pod: int = 6  # made, bound, started, ready, ended, deleted: each sends it whole
     pod_lives_s: int = DAY_S
     watch_s: float = 330.0  # --pods.source=api renews it after 300 to 360 s
-    node_read_s: float = 600.0  # labels of the node are read again
+    node_read_s: float = 60.0  # the node is read again: its annotations have units of allocations
     shard_bytes: int = 32 * GIB  # of memory that one Prometheus may have
     headroom: float = 2.0  # for queries, and for the replay of the WAL after a restart
     evaluate_s: float = 60.0  # between evaluations of the rules, whose ranges are minutes
@@ -102,7 +102,7 @@ class Watches:
 def watches(assumed: Assumed) -> Watches:
     """One watch a node, of its own pods; ``list_bytes`` is what all nodes list once, together."""
     events = assumed.nodes * assumed.pods * assumed.events_per_pod / assumed.pod_lives_s
-    node_reads = assumed.nodes / (assumed.node_read_s + assumed.watch_s / 2)
+    node_reads = assumed.nodes / assumed.node_read_s
     return Watches(
         open=assumed.nodes,
         events=events,

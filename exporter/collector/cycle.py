@@ -31,6 +31,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
+from exporter.rows.alerts import WHOLE_EVERY, AlertFacts, held
 from exporter.rows.device_view import CycleFacts
 from exporter.rows.history import current_gauges, extended, gauges_of
 from exporter.rows.lazy import at_most, rows_of
@@ -167,9 +168,8 @@ class Collector:
 
     def _adopt(self, rules: CycleRules) -> None:
         self._throttle.follow(rules)
-        self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
-        self._residency.window_ns = rules.window_ns
-        self._allocations.rules = rules.allocations
+        for part in (self._ledger, self._residency, self._allocations):
+            part.follow(rules)
         self._shown.allow(rules.allowed)
         self._poller.follow(self._rules)
 
@@ -211,19 +211,27 @@ class Collector:
         self._dropped.count(taken.dropped, rules.most_series)
         present = gauges_of(taken.rows) if taken.dropped else current_gauges(self._ledger, facts)
         own = self._own(readings, processes, now)
+        every, before = with_own(taken.rows, own), self.snapshot
+        history = extended(before.history, present, now)
+        conditions = before.held
+        if history is not before.history:
+            whole = history.number // WHOLE_EVERY > before.history.number // WHOLE_EVERY
+            facts_now = AlertFacts(every, own.sources, now.unix_ns)
+            conditions = held(conditions, facts_now, now, whole=whole)
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
             mono_ns=now.mono_ns,
             simulated=own.simulated,
-            rows=with_own(taken.rows, own),
+            rows=every,
             sources=own.sources,
             dropped=taken.dropped,
             most_series=rules.most_series,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns),
             owners=owners,
             processes=self._residency.described(owners, now.mono_ns, self._processes),
-            history=extended(self.snapshot.history, present, now),
+            history=history,
+            held=conditions,
             interval_ns=rules.interval_ns,
             started_unix_ns=self.snapshot.started_unix_ns,
         )

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from exporter.collector.polling import Guard
+from exporter.collector.rules import CycleRules
 from exporter.model import (
     DeviceReading,
     DeviceUsage,
@@ -33,6 +34,10 @@ class Residency:
         self._pids: Collection[int] = ()
         self._infos: Mapping[int, ProcessInfo] = {}
         self._described_mono_ns = 0
+
+    def follow(self, rules: CycleRules) -> None:
+        """Applies these rules from the next cycle on."""
+        self.window_ns = rules.window_ns
 
     def enter(
         self,

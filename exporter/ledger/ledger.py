@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from exporter.ledger.accounts import Account, Moment, changed, opened, set_allocations
-from exporter.ledger.averages import OwnerKey
-from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -40,6 +39,20 @@ class Tenure(NamedTuple):
     since_mono_ns: int
 
 
+class LedgerRules(Protocol):
+    """The rules of the ledger that may change between two cycles."""
+
+    @property
+    def window_ns(self) -> int:
+        """The time over which gauges are averaged."""
+        ...
+
+    @property
+    def retention_ns(self) -> int:
+        """How long an account stays after its owner's last sign of life."""
+        ...
+
+
 class Ledger:
     """Accounts of devices, containers, pods, namespaces and groups.
 
@@ -67,6 +80,10 @@ class Ledger:
         self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
         self._settled_mono_ns = 0
         self._first_sign_ns = 0  # no account that is open had its last sign of life before
+
+    def follow(self, rules: LedgerRules) -> None:
+        """Applies these rules from the next cycle on."""
+        self.window_ns, self.retention_ns = rules.window_ns, rules.retention_ns
 
     def observe(self, reading: DeviceReading, now: Moment) -> None:
         """Records a device's state in this cycle.

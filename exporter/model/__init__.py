@@ -58,6 +58,7 @@ from exporter.model.processes import (
     Unit,
 )
 from exporter.model.snapshot import (
+    HeldCondition,
     History,
     HistoryPoint,
     Labelled,
@@ -104,6 +105,7 @@ __all__ = [
     "GroupFacts",
     "GroupKey",
     "GroupMember",
+    "HeldCondition",
     "History",
     "HistoryPoint",
     "Labelled",

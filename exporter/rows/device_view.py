@@ -7,8 +7,7 @@ from itertools import chain
 from typing import Any
 
 from exporter.ledger.accounts import ENERGY, Account, Counters, Moment
-from exporter.ledger.averages import OwnerKey
-from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.ledger.ledger import Allocated, Ledger
 from exporter.model import (
     COUNTED,

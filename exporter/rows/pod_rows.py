@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from exporter.ledger.accounts import ENERGY
-from exporter.ledger.averages import OwnerKey
+from exporter.ledger.device_ledger import OwnerKey
 from exporter.ledger.ledger import Allocated
 from exporter.model import ContainerKey, GroupKey, Labelled, Row, Table
 from exporter.rows.allocation_rows import allocated_core_ns

@@ -55,7 +55,7 @@ class LivePage:
 
     def _page(self, snapshot: Snapshot, age_ns: int, view: View) -> "Page":
         """The page of this snapshot. ``Answers`` renders in one thread at a time."""
-        from exporter.web.page import Page  # noqa: PLC0415
+        from exporter.web.page import Page, visible  # noqa: PLC0415
 
         stale = age_ns > snapshot.stale_after_ns
         for old, cached in [*self._rendered.items()]:
@@ -70,7 +70,9 @@ class LivePage:
             if view.namespaces is not None:
                 document = api.restricted(document, view.namespaces)
                 past = api.restricted_past(past, view.namespaces)
-            self._rendered[view] = _Rendered(snapshot, stale, Page(document, past))
+            held = visible(snapshot, view.namespaces)
+            page = Page(document, past, held, snapshot.mono_ns)
+            self._rendered[view] = _Rendered(snapshot, stale, page)
         return self._rendered[view].page
 
 

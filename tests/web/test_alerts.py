@@ -1,6 +1,7 @@
 """The alert rules on the live page: they are those of the rules file, and hold when it says so."""
 
-import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +10,48 @@ import yaml
 
 from exporter import api
 from exporter.api import About
-from exporter.web.page.alerts import (
-    NOT_HERE,
-    RULES,
-    alerts,
-    holding,
-)
+from exporter.ledger import Moment
+from exporter.model import HeldCondition, Row, Snapshot
+from exporter.rows.alerts import MOST_HELD, NOT_HERE, RULES, AlertFacts, held
+from exporter.web.page.alerts import Holding, alerts, holding, visible
 from tests.api.nodes import demo, failing
 
 FILE = Path(__file__).parents[2] / "rules" / "mgpu-alerts.yaml"
 SHIPPED = [rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]]
+SECOND, MINUTE = 10**9, 60 * 10**9
+NOW = Moment(MINUTE, 10**18)
 
 
-def document() -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(api.snapshot(demo(), About("n"), 0)))
-    return made
+def with_values(place: int, level: str = "device", **values: Any) -> Snapshot:
+    """The demo node, one row of which has these values too; None takes one away."""
+    node = demo()
+    rows = list(node.rows[level])
+    own = {
+        name: value for name, value in {**rows[place].values, **values}.items() if value is not None
+    }
+    rows[place] = rows[place]._replace(values=own)
+    return replace(node, rows={**{name: node.rows[name] for name in node.rows}, level: tuple(rows)})
 
 
-def names(of: dict[str, Any]) -> set[str]:
-    return {rule.name for rule, _ in holding(of)}
+def found(
+    node: Snapshot, before: Sequence[HeldCondition] = (), now: Moment = NOW
+) -> Sequence[HeldCondition]:
+    return held(before, AlertFacts(node.rows, node.sources, node.unix_ns), now)
+
+
+def whom(node: Snapshot, rule: str) -> set[str]:
+    return {each.subject.replace("\u00a0", " ") for each in found(node) if each.rule == rule}
+
+
+def living(node: Snapshot) -> tuple[int, Row]:
+    """The only container of a pod, on one device, and not ended."""
+    rows = node.rows["container"]
+    pods = [row.labels[:2] for row in rows]
+    return next(
+        (place, row)
+        for place, row in enumerate(rows)
+        if "core_utilization_ratio" in row.values and pods.count(row.labels[:2]) == 1
+    )
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -36,7 +60,7 @@ def test_a_rule_is_that_of_the_rules_file(rule: Any) -> None:
 
     assert rule.severity == shipped["labels"]["severity"]
     assert rule.summary == shipped["annotations"]["summary"]
-    assert rule.wait == shipped.get("for", "")
+    assert shipped.get("for", "0m") == f"{rule.wait}m"
 
 
 def test_each_rule_is_either_evaluated_or_said_not_to_be() -> None:
@@ -55,12 +79,12 @@ def test_the_most_severe_rules_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "device"),
+    ("name", "values"),
     [
-        ("MgpuGpuLost", {"unmeasured": [{"quantity": "device", "reason": "gpu_lost"}]}),
-        ("MgpuGpuUnreadable", {"unmeasured": [{"quantity": "device", "reason": "driver_stuck"}]}),
-        ("MgpuRowRemapping", {"row_remapping": [{"state": "pending", "value": 1}]}),
-        ("MgpuRowRemappingFailed", {"row_remapping": [{"state": "failed", "value": 1}]}),
+        ("MgpuGpuLost", {"unmeasured": {("device", "gpu_lost"): 1}}),
+        ("MgpuGpuUnreadable", {"unmeasured": {("device", "driver_stuck"): 1}}),
+        ("MgpuRowRemapping", {"row_remapping": {("pending",): 1}}),
+        ("MgpuRowRemappingFailed", {"row_remapping": {("failed",): 1}}),
         ("MgpuRetiredPagesPending", {"retired_pages_pending": 1}),
         ("MgpuGpuRecoveryAction", {"recovery_action": 2}),
         ("MgpuPcieLinkDegraded", {"pcie_link_width": 8, "pcie_link_max_width": 16}),
@@ -68,18 +92,12 @@ def test_the_most_severe_rules_come_first() -> None:
         ("MgpuDeviceOvercommitted", {"allocated_memory_bytes": 2**50}),
     ],
 )
-def test_a_rule_of_devices_holds_for_the_device(name: str, device: dict[str, Any]) -> None:
-    made = document()
-    assert "GPU 1" not in whom(made, name)
-    made["devices"][1] |= device
+def test_a_rule_of_devices_holds_for_the_device(name: str, values: Mapping[str, Any]) -> None:
+    node = with_values(1, **values)
+    device = f"GPU {node.rows['device'][1].labels[0]}"
 
-    assert "GPU 1" in whom(made, name)
-
-
-def whom(of: dict[str, Any], name: str) -> set[str]:
-    """The GPUs that a rule holds for."""
-    found = (each for rule, found in holding(of) if rule.name == name for each in found)
-    return {each.replace("\u00a0", " ").partition(":")[0] for each in found}
+    assert device not in {each.partition(":")[0] for each in whom(demo(), name)}
+    assert device in {each.partition(":")[0] for each in whom(node, name)}
 
 
 @pytest.mark.parametrize(
@@ -93,108 +111,163 @@ def whom(of: dict[str, Any], name: str) -> set[str]:
     ],
 )
 def test_an_xid_counts_for_a_quarter_of_an_hour(name: str, xid: str, ago: int) -> None:
-    made = document()
-    at = made["snapshot"]["timestamp_seconds"] - ago
-    made["devices"][0]["xid_last_timestamp_seconds"] = [{"xid": xid, "value": at}]
+    at_ns = demo().unix_ns - ago * SECOND
+    node = with_values(0, xid_last_timestamp_seconds={(xid,): at_ns})
 
-    assert {each for each in names(made) if "Xid" in each} == ({name} if name else set())
+    assert {each.rule for each in found(node) if "Xid" in each.rule} == ({name} if name else set())
 
 
 @pytest.mark.parametrize(
-    ("name", "part"),
+    ("name", "values"),
     [
-        ("MgpuPlacementMismatch", {"placement_mismatch": True}),
-        (
-            "MgpuContainerUnmeasured",
-            {"unmeasured": [{"quantity": "core", "reason": "no_hostpid"}]},
-        ),
+        ("MgpuPlacementMismatch", {"placement_mismatch": 1}),
+        ("MgpuContainerUnmeasured", {"unmeasured": {("core", "no_hostpid"): 1}}),
+        ("MgpuGpuUsedWithoutAllotment", {"allocation_info": None, "processes": 1}),
     ],
 )
-def test_a_rule_of_containers_holds_for_the_container(name: str, part: dict[str, Any]) -> None:
-    made = document()
-    before = names(made)
-    pod = next(pod for pod in made["pods"] if not pod["ended"])
-    pod["containers"][0]["devices"][0] |= part
+def test_a_rule_of_containers_holds_for_the_container(name: str, values: Mapping[str, Any]) -> None:
+    place, row = living(demo())
+    namespace, pod, container, *_ = row.labels
+    who = f"{namespace}/{pod} ({container})"
 
-    assert name not in before
-    assert name in names(made)
+    assert not any(each.startswith(who) for each in whom(demo(), name))
+    assert any(
+        each.startswith(who) for each in whom(with_values(place, "container", **values), name)
+    )
 
 
-def test_a_container_on_a_gpu_that_cannot_be_read_is_not_told_apart() -> None:
-    made = document()
-    pod = next(pod for pod in made["pods"] if not pod["ended"])
-    part = pod["containers"][0]["devices"][0]
-    part["unmeasured"] = [{"quantity": "core", "reason": "gpu_lost"}]
-    gpu = next(each for each in made["devices"] if each["uuid"] == part["uuid"])
-    gpu["unmeasured"] = [{"quantity": "device", "reason": "gpu_lost"}]
+def test_a_container_on_a_gpu_that_cannot_be_read_is_said_of_the_gpu_alone() -> None:
+    place, row = living(demo())
+    node = with_values(place, "container", unmeasured={("core", "gpu_lost"): 1})
+    devices = tuple(
+        each._replace(values={**each.values, "unmeasured": {("device", "gpu_lost"): 1}})
+        if each.labels[1] == row.labels[-1]
+        else each
+        for each in node.rows["device"]
+    )
+    rows = {name: node.rows[name] for name in node.rows} | {"device": devices}
+    lost = {each.rule for each in found(replace(node, rows=rows))}
 
-    assert "MgpuGpuLost" in names(made)
-    assert "MgpuContainerUnmeasured" not in names(made)
+    assert "MgpuContainerUnmeasured" in {each.rule for each in found(node)}
+    assert "MgpuGpuLost" in lost
+    assert "MgpuContainerUnmeasured" not in lost
 
 
 def test_a_reason_that_is_expected_raises_nothing() -> None:
-    made = document()
-    pod = next(pod for pod in made["pods"] if not pod["ended"])
-    reasons = [{"quantity": "core", "reason": "container_pending"}]
-    pod["containers"][0]["devices"][0]["unmeasured"] = reasons
+    place, _ = living(demo())
+    expected = {"unmeasured": {("core", "container_pending"): 1}}
 
-    assert "MgpuContainerUnmeasured" not in names(made)
+    assert not whom(with_values(place, "container", **expected), "MgpuContainerUnmeasured")
 
 
 def test_a_pod_near_its_memory_limit_is_named() -> None:
-    made = document()
-    pod = next(pod for pod in made["pods"] if not pod["ended"])
-    pod["memory_limit_utilization_ratio"] = 0.99
+    node = with_values(0, "pod", memory_limit_utilization_ratio=0.99)
 
-    found = {rule.name: found for rule, found in holding(made)}
-    assert f"{pod['namespace']}/{pod['pod']}" in found["MgpuPodNearMemoryLimit"]
+    assert "/".join(node.rows["pod"][0].labels) in whom(node, "MgpuPodNearMemoryLimit")
 
 
-def test_who_uses_a_gpu_without_an_allocation_is_named() -> None:
-    made = document()
-    pod = next(pod for pod in made["pods"] if pod["pod"].startswith("chat"))
-    part = pod["containers"][0]["devices"][0]
-    del part["allocation_info"]
-    part["processes"] = 1
-
-    found = {rule.name: found for rule, found in holding(made)}
-    assert any(each.startswith("inference/chat") for each in found["MgpuGpuUsedWithoutAllotment"])
-
-
-def test_rules_of_the_exporter_hold_for_its_sources_and_its_age() -> None:
-    made = document()
-    made["snapshot"]["age_seconds"] = 61
-    made["exporter"]["config_last_reload_successful"] = 0
-    for source in made["sources"]:
-        source["up"] = False
+def test_rules_of_the_exporter_hold_for_its_sources() -> None:
+    node = with_values(0, "exporter", config_last_reload_successful=0)
+    node = replace(node, sources=tuple(each._replace(up=False) for each in node.sources))
 
     assert {
-        *("MgpuExporterStuck", "MgpuExporterBlind", "MgpuExporterStale"),
+        *("MgpuExporterBlind", "MgpuExporterStale"),
         "MgpuExporterConfigReloadFailed",
-    } <= names(made)
+    } <= {each.rule for each in found(node)}
 
 
-def test_the_page_names_the_rule_links_its_runbook_and_says_what_is_not_evaluated() -> None:
-    made = api.snapshot(failing(), About("n"), 0)
+def to_be_reset() -> Snapshot:
+    return with_values(0, recovery_action=2)
 
-    markup = alerts(made)
+
+def shown(conditions: Sequence[HeldCondition], at: Moment, age_ns: int = 0) -> list[Holding]:
+    return holding(api.snapshot(demo(), About("n"), age_ns), conditions, at.mono_ns)
+
+
+def test_a_condition_is_remembered_since_it_was_first_found_and_forgotten_when_it_ends() -> None:
+    later, last = Moment(4 * MINUTE, NOW.unix_ns), Moment(5 * MINUTE, NOW.unix_ns)
+
+    first = found(to_be_reset())
+    second = found(to_be_reset(), first, later)
+    ended = found(demo(), second, later)
+    again = found(to_be_reset(), ended, last)
+
+    since = [
+        {each.since_mono_ns for each in of if each.rule == "MgpuGpuRecoveryAction"}
+        for of in (first, second, again)
+    ]
+    assert since == [{MINUTE}, {MINUTE}, {5 * MINUTE}]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "fires", "words"),
+    [(3, False, "Pending, for 2 of 5 min."), (13, True, "Firing for 7 min.")],
+)
+def test_a_rule_is_pending_until_its_time_is_over(minutes: int, *, fires: bool, words: str) -> None:
+    own = [each for each in found(to_be_reset()) if each.rule == "MgpuGpuRecoveryAction"]
+    at = Moment(minutes * MINUTE, NOW.unix_ns)
+
+    [one] = shown(own, at)
+    markup = alerts(api.snapshot(demo(), About("n"), 0), own, at.mono_ns)
+
+    assert one.fires is fires
+    assert markup is not None
+    assert words in markup
+
+
+def test_more_conditions_than_the_bound_are_not_remembered() -> None:
+    node = demo()
+    reasons = {("core", f"reason_{n}"): 1 for n in range(MOST_HELD + 9)}
+    place, _ = living(node)
+
+    assert len(found(with_values(place, "container", unmeasured=reasons))) == MOST_HELD
+
+
+def test_while_nothing_is_measured_the_exporter_is_stuck_and_nothing_else_is_known() -> None:
+    [stuck] = shown(found(to_be_reset()), NOW, age_ns=90 * SECOND)
+
+    assert (stuck.rule.name, stuck.for_s) == ("MgpuExporterStuck", 30)
+
+
+def test_a_client_sees_the_conditions_of_its_namespaces_and_of_the_devices() -> None:
+    conditions = tuple(
+        HeldCondition("MgpuPodNearMemoryLimit", str(of), of, 0) for of in (None, "", "a", "b")
+    )
+    node = Snapshot(held=conditions)
+
+    assert [each.namespace for each in visible(node)] == [None, "", "a", "b"]
+    assert [each.namespace for each in visible(node, {"a"})] == [None, "a"]
+
+
+def test_the_page_links_runbooks_and_says_which_thresholds_and_what_is_not_evaluated() -> None:
+    markup = alerts(api.snapshot(demo(), About("n"), 0), found(failing()), MINUTE)
 
     assert markup is not None
     assert "/docs/runbooks/MgpuGpu" in markup
     assert "MgpuBooksOutOfBalance" in markup
-    assert "fires after" in markup.lower()
+    assert "shipped thresholds" in markup
 
 
 def test_nothing_is_shown_where_no_rule_holds() -> None:
-    made = document()
-    made["devices"], made["pods"] = [], []
-
-    assert alerts(made) is None
+    assert alerts(api.snapshot(demo(), About("n"), 0), (), 0) is None
 
 
-def test_the_page_says_that_thresholds_are_the_shipped_ones_and_conditions_may_be_pending() -> None:
-    markup = alerts(api.snapshot(failing(), About("n"), 0))
+def test_the_cycle_keeps_since_when_conditions_hold() -> None:
+    node = demo()
 
-    assert markup is not None
-    assert "shipped thresholds" in markup
-    assert "pending" in markup
+    assert node.held
+    assert all(0 <= node.mono_ns - each.since_mono_ns <= MINUTE for each in node.held)
+    assert {each.rule for each in node.held} <= {rule.name for rule in RULES}
+
+
+def test_rules_of_pods_may_wait_and_keep_what_they_found() -> None:
+    place, _ = living(demo())
+    node = with_values(place, "container", placement_mismatch=1)
+    before = found(node)
+    facts = AlertFacts(demo().rows, demo().sources, demo().unix_ns)
+
+    waiting = held(before, facts, Moment(2 * MINUTE, NOW.unix_ns), whole=False)
+
+    assert [each for each in before if "Placement" in each.rule] == [
+        each for each in waiting if "Placement" in each.rule
+    ]

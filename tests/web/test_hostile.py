@@ -310,12 +310,13 @@ def test_slow_readers_do_not_keep_out_others() -> None:
         ExitStack() as stack,
     ):
         slow_readers(site, ATTACKER, 60, stack)
+        # The slow ones take nothing more: whoever waited for them would never be answered.
         scrapes = [ask(site, SCRAPER) for _ in range(20)]
-        worst_s = slowest_health_s(site, 0.5)
+        probes = [ask(site, SCRAPER, "/-/healthy") for _ in range(20)]
         crowd = ask(site, ATTACKER)
 
     assert scrapes == [200] * 20
-    assert worst_s < HEALTH_MAY_TAKE_S
+    assert probes == [200] * 20
     assert crowd == 200  # those who gave way have left room
 
 

@@ -58,10 +58,14 @@ class Agent:
 
     def helm(self, *command: str, with_values: bool = False) -> str:
         """What a command about this release prints; with the chart and this node's values."""
-        where = [f"--namespace={self.namespace}", f"--kubeconfig={self._kubectl.kubeconfig}"]
         chart = [str(CHART), "--values=-"] if with_values else []
+        return self._helm(*command, self.name, *chart)
+
+    def _helm(self, *words: str) -> str:
+        """What Helm prints; it may read this node's values from its standard input."""
+        where = [f"--namespace={self.namespace}", f"--kubeconfig={self._kubectl.kubeconfig}"]
         done = subprocess.run(
-            [program("helm"), *command, *where, self.name, *chart],
+            [program("helm"), *words, *where],
             input=json.dumps(self._values()),
             capture_output=True,
             text=True,

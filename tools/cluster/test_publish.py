@@ -42,16 +42,7 @@ class Published(Agent):
         """A command about the release; the chart stands among the words, after its name."""
         assert not with_values, "the chart is the registry's"
         verb, *rest = command
-        where = (f"--namespace={self.namespace}", f"--kubeconfig={self._kubectl.kubeconfig}")
-        done = subprocess.run(
-            [program("helm"), verb, self.name, *rest, *where],
-            input=json.dumps(self._values()),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return self._helm(verb, self.name, *rest)
 
     def image(self) -> str:
         """The image of its pod's container, as the pod asks for it."""

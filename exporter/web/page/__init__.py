@@ -6,8 +6,9 @@ The page has no inline script or style and loads nothing from another host, so i
 Content-Security-Policy can forbid both. ``docs/decisions/one-page-renderer.md`` has the reasons.
 """
 
+from exporter.web.page.alerts import visible
 from exporter.web.page.choice import Choice, choice_of
 from exporter.web.page.page import Page
 from exporter.web.page.shell import CONTENT_SECURITY_POLICY
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Page", "choice_of"]
+__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Page", "choice_of", "visible"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from exporter.rows.alerts import card_name as named_card
 from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.charts import button
 from exporter.web.page.entries import Json, Series, key_of, shortened
@@ -140,8 +141,7 @@ def _past(device: Json, series: Series) -> list[float]:
 def card_name(device: Json) -> str:
     """The name of a card: the board's index, with the partition's number if its UUID has one."""
     parent = device.get("info", {}).get("parent_uuid")
-    part = device["uuid"].removeprefix(parent) if parent else ""
-    return f"GPU{NBSP}{device['index']}{part if len(part) < len(device['uuid']) else ''}"
+    return named_card(str(device["index"]), device["uuid"], parent or "")
 
 
 def _model(device: Json) -> str:

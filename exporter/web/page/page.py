@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporter.api.kinds import counted, is_without_pods, plural
-from exporter.model import History
+from exporter.model import HeldCondition, History
 from exporter.rows.history import Past
 from exporter.web.page.alerts import alerts
 from exporter.web.page.cells import POINTS
@@ -54,8 +54,15 @@ class Page:
     The cards and lines do not depend on a choice. Each is rendered lazily and then cached.
     """
 
-    def __init__(self, document: Json, history: History) -> None:
+    def __init__(
+        self,
+        document: Json,
+        history: History,
+        held: Sequence[HeldCondition] = (),
+        at_mono_ns: int = 0,
+    ) -> None:
         self._document = document
+        self._alerts = alerts(document, held, at_mono_ns)
         self._history = history
         self._series = Past(history, POINTS)
         self._entries = entries(document)
@@ -75,7 +82,7 @@ class Page:
             _banner(document),
             _shown(document),
             _summary(document, self._entries, choice, self._names),
-            alerts(document),
+            self._alerts,
             _sources(document),
             self._gpus(matching, choice),
             self._tree(in_order(matching, choice), choice),

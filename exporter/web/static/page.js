@@ -33,6 +33,11 @@ function patch(node, wanted) {
     if (!wanted.hasAttribute(name) && name !== "open") node.removeAttribute(name);
   }
   const keyed = new Map([...node.children].map((child) => [child.dataset.k, child]));
+  // What is not wanted any more goes first: to move what follows it would take the focus from it.
+  const wantedKeys = new Set([...wanted.children].map((child) => child.dataset.k));
+  for (const [key, child] of keyed) {
+    if (key !== undefined && !wantedKeys.has(key)) child.remove();
+  }
   let next = node.firstChild;
   for (const child of inOrder(node, [...wanted.childNodes])) {
     const key = child.dataset?.k;
