@@ -17,7 +17,7 @@
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
-# make pictures  take the pictures of the documents anew (needs Chromium); of dashboards: see docs/dashboards.md
+# make pictures  take the pictures of the documents anew (needs Chromium); of dashboards: see dashboards/README.md
 # make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
 # make docs-site  build the documentation with all its links checked, into docs/_site
 # make image   build the container image into dist/ (ARGS=--stand-in: where there is no registry)

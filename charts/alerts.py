@@ -9,8 +9,9 @@ from pathlib import Path
 import yaml
 
 from charts.table.value import DURATION, TEXT, Schema
+from exporter.model.alerts import HARDWARE, IGNORED, WATCH
 from rules.parameters import NUMBER, TIME, Parameter, of
-from rules.xids import HARDWARE, IGNORED, WATCH, pattern
+from rules.xids import pattern
 
 RULES = Path(__file__).parent.parent / "rules" / "mgpu-alerts.yaml"
 LISTS = {"critical": HARDWARE, "warning": WATCH, "ignored": IGNORED}

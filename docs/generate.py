@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pages.architecture_picture import architecture
-from pages.atlas import accuracy
+from pages.atlas import ATLAS, boards
 from pages.compatibility import compatibility
 from pages.configuration import configuration
 from pages.dcgm import dcgm
@@ -18,13 +18,15 @@ from pages.forging import security
 from pages.glossary import glossary
 from pages.metrics import metrics
 from pages.performance_picture import performance
-from pages.scenarios import scenarios
+from pages.scenarios import keys, scenarios
 from pages.sharing import sharing
 
 import exporter
 from exporter import api
 
 FOLDER = Path(__file__).parent
+RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
+KEYS = str(Path(exporter.__file__).parent / "simulation" / "README.md")
 WORDS = str(Path(exporter.__file__).parent / "web" / "page" / "glossary.json")
 
 
@@ -32,15 +34,16 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
     for name, text in (
-        *pictures(folder),
+        *pictures(),
         ("metrics.md", metrics()),
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
         ("dcgm.md", dcgm()),
         ("scenarios.md", scenarios()),
+        (KEYS, keys()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
         ("sharing.md", sharing()),
-        ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
+        (str(ATLAS / "README.md"), boards()),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
         (WORDS, glossary((FOLDER / "glossary.md").read_text(encoding="utf-8"))),
     ):
@@ -54,9 +57,9 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     return 1 if drifted else 0
 
 
-def pictures(folder: Path) -> list[tuple[str, str]]:
+def pictures() -> list[tuple[str, str]]:
     """Return the drawn pictures in each colour scheme: path and SVG."""
-    page = (folder / "performance.md").read_text(encoding="utf-8")
+    page = RESULTS.read_text(encoding="utf-8")
     return [
         (f"pictures/{name}-{scheme}.svg", picture)
         for scheme in SCHEMES

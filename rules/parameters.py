@@ -6,6 +6,8 @@ hold each place to both sets of rules.
 
 from typing import NamedTuple
 
+from exporter.model.alerts import NEAR_LIMIT, OVERCOMMITTED, STUCK_S, XID_S
+
 NUMBER, TIME, PATTERN = "number", "time", "pattern"
 
 
@@ -34,7 +36,7 @@ def _over(alert: str, default: str, about: str, sign: str = "> ") -> Parameter:
 _XID = "seconds since the XID"
 
 PARAMETERS: tuple[Parameter, ...] = (
-    _over("MgpuPodNearMemoryLimit", "0.95", "share of the memory that was allocated"),
+    _over("MgpuPodNearMemoryLimit", str(NEAR_LIMIT), "share of the memory that was allocated"),
     _over("MgpuContainerOverCoreShare", "1.1", "times the share that was allocated"),
     Parameter(
         "MgpuContainerCrowdsOutNeighbour", "threshold", "1.1", "> ", " *", "times the own share"
@@ -50,16 +52,23 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("MgpuContainerCrowdsOutNeighbour", "busy", "0.95", "rate5m > ", "", "of the GPU"),
     _over("MgpuAllottedGpuIdle", "0.001", "GPUs' worth of core", "< "),
     Parameter("MgpuAllottedGpuIdle", "window", "4h", "", "", "time without use", TIME),
-    Parameter("MgpuDeviceOvercommitted", "core", "1.001", "> ", "", "of the GPU's core, allocated"),
+    Parameter(
+        "MgpuDeviceOvercommitted",
+        "core",
+        str(OVERCOMMITTED),
+        "> ",
+        "",
+        "of the GPU's core, allocated",
+    ),
     Parameter("MgpuDeviceOvercommitted", "memory", "1", "bytes > ", "", "of its memory, allocated"),
     Parameter("MgpuUnattributedUse", "threshold", "0.2", ") > ", "", "of the GPU's work"),
     Parameter("MgpuUnattributedUse", "busy", "0.05", "> ", ")", "of the GPU, busy at least"),
     _over("MgpuGpuUsedOutsidePods", "0.1", "of a GPU's core or memory"),
     Parameter("MgpuGpuUsedOutsidePods", "kinds", "pod", 'kind!~"', '"', "kinds that may", PATTERN),
     _over("MgpuBooksOutOfBalance", "0.05", "of what the GPU did", ") > "),
-    _over("MgpuXidHardware", "900", _XID, "< "),
-    _over("MgpuXidWarning", "900", _XID, "< "),
-    _over("MgpuXidError", "900", _XID, "< "),
+    _over("MgpuXidHardware", str(XID_S), _XID, "< "),
+    _over("MgpuXidWarning", str(XID_S), _XID, "< "),
+    _over("MgpuXidError", str(XID_S), _XID, "< "),
     Parameter("MgpuEccUncorrected", "window", "30m", "[", "]", "time looked at", TIME),
     _over("MgpuNvlinkErrors", "0", "errors"),
     Parameter("MgpuNvlinkErrors", "window", "30m", "[", "]", "time looked at", TIME),
@@ -102,7 +111,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Prometheus' jobs of exporters",
         PATTERN,
     ),
-    _over("MgpuExporterStuck", "60", "seconds without a cycle"),
+    _over("MgpuExporterStuck", str(STUCK_S), "seconds without a cycle"),
     _over("MgpuExporterOverrun", "0.2", "of the cycles"),
 )
 

@@ -11,7 +11,16 @@ from exporter.metrics.families import FAMILIES
 from exporter.settings import TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = Path("benchmarks", "cost", "results.md")
 COMMAND = [sys.executable, str(DOCS / "generate.py")]
+
+
+def copied(to: Path) -> Path:
+    """A copy of the documents and of the figures that they show; its folder."""
+    shutil.copytree(DOCS, to / "docs", ignore=shutil.ignore_patterns("_site"))
+    (to / RESULTS).parent.mkdir(parents=True)
+    shutil.copy(DOCS.parent / RESULTS, to / RESULTS)
+    return to / "docs"
 
 
 def test_the_documents_are_as_the_code() -> None:
@@ -21,13 +30,10 @@ def test_the_documents_are_as_the_code() -> None:
 
 
 def test_a_document_that_drifted_is_named(tmp_path: Path) -> None:
-    for path in (DOCS / "generate.py", *DOCS.glob("*.md"), DOCS / "api.schema.json"):
-        shutil.copy(path, tmp_path)
-    shutil.copytree(DOCS / "pages", tmp_path / "pages")
-    shutil.copytree(DOCS / "pictures", tmp_path / "pictures")
-    with (tmp_path / "metrics.md").open("a") as file:
+    docs = copied(tmp_path)
+    with (docs / "metrics.md").open("a") as file:
         file.write("more\n")
-    command = [sys.executable, str(tmp_path / "generate.py")]
+    command = [sys.executable, str(docs / "generate.py")]
 
     check = subprocess.run([*command, "--check"], capture_output=True, text=True, check=False)
     subprocess.run(command, check=True)
@@ -36,16 +42,16 @@ def test_a_document_that_drifted_is_named(tmp_path: Path) -> None:
     assert check.returncode == 1
     assert check.stdout.startswith("metrics.md: not as in the code")
     assert again.returncode == 0
-    assert (tmp_path / "metrics.md").read_text() == (DOCS / "metrics.md").read_text()
+    assert (docs / "metrics.md").read_text() == (DOCS / "metrics.md").read_text()
 
 
 def test_a_picture_that_does_not_show_the_pages_figures_is_named(tmp_path: Path) -> None:
-    shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("_site"))
-    page = tmp_path / "docs" / "performance.md"
+    docs = copied(tmp_path)
+    page = tmp_path / RESULTS
     text, changed = re.subn(r"(\| RSS at rest, MiB \|) \d+ ", r"\1 999 ", page.read_text(), count=1)
     page.write_text(text)
 
-    command = [sys.executable, str(tmp_path / "docs" / "generate.py"), "--check"]
+    command = [sys.executable, str(docs / "generate.py"), "--check"]
     check = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert changed == 1
@@ -53,6 +59,25 @@ def test_a_picture_that_does_not_show_the_pages_figures_is_named(tmp_path: Path)
     assert "performance-light.svg" in check.stdout
     assert "performance-dark.svg" in check.stdout
     assert "architecture" not in check.stdout
+
+
+@pytest.mark.parametrize("size", ["1 x 4 x 10", "8 x 64 x 110", "16 x 128 x 250"])
+def test_the_page_on_performance_has_the_figures_of_the_benchmark(size: str) -> None:
+    gpus, processes, pods = size.split(" x ")
+    page = (DOCS / "performance.md").read_text()
+    row = re.search(rf"\| {gpus} GPUs?, {processes} processes on \w+, {pods} pods \|(.*)\|\n", page)
+    table = (DOCS.parent / RESULTS).read_text().partition(f"### {size}\n")[2]
+    names = (
+        "CPU a cycle (of a second), ms",
+        "CPU a scrape, identity, ms",
+        "RSS at rest, MiB",
+        "series",
+    )
+
+    measured = [table.partition(f"| {name} | ")[2].partition(" |")[0] for name in names]
+
+    assert row is not None
+    assert [cell.split()[0] for cell in row[1].split("|")] == measured
 
 
 def test_every_family_and_every_setting_is_described() -> None:

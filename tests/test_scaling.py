@@ -1,4 +1,4 @@
-"""docs/scaling.md: its tables are as the code is, and its configurations are taken."""
+"""docs/scaling.md and its files: the tables are as the code is, the configurations are taken."""
 
 import re
 import subprocess
@@ -8,8 +8,16 @@ import pytest
 import yaml
 
 from benchmarks.fleet import config
-from benchmarks.fleet.report import begin, series_tables
-from benchmarks.fleet.series import DASHBOARDS, RULES, choices, named_in, series_without
+from benchmarks.fleet.report import (
+    FILES,
+    RESULTS,
+    begin,
+    choices_table,
+    file_of,
+    parts_table,
+    settings_files,
+)
+from benchmarks.fleet.series import DASHBOARDS, RULES, Choice, choices, named_in, series_without
 from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
 from exporter.settings import load
@@ -17,28 +25,33 @@ from exporter.settings import load
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scaling.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-SETTINGS = [text for text in BLOCKS if text.startswith("metrics:")]
+MEASURED = RESULTS.read_text()
 SELECTED = [
     {"role": "pod", "selectors": [{"role": "pod", "label": "app.kubernetes.io/name=mgpu-exporter"}]}
 ]
-CONFIGS = [text for text in BLOCKS if "scrape_configs:" in text]
+ZONE, SHARD = BLOCKS
 
 
 def test_the_tables_of_series_are_as_in_the_code() -> None:
-    written = f"{begin('series')}\n{series_tables()}\n<!-- end -->\n"
+    assert f"{begin('series')}\n{parts_table()}\n<!-- end -->\n" in MEASURED, "run make docs"
+    assert f"{begin('choices')}\n{choices_table()}\n<!-- end -->\n" in PAGE, "run make docs"
 
-    assert written in PAGE, "run make docs"
+
+def test_the_settings_files_are_as_in_the_code() -> None:
+    written = {path.name: path.read_text() for path in (ROOT / FILES).iterdir()}
+
+    assert written == settings_files(), "run make docs"
 
 
 @pytest.mark.parametrize("name", ["run", "paper"])
 def test_the_measured_tables_are_there(name: str) -> None:
-    table = PAGE.partition(begin(name))[2].partition("<!-- end -->")[0]
+    table = MEASURED.partition(begin(name))[2].partition("<!-- end -->")[0]
 
     assert len(table.strip().splitlines()) > 10
 
 
 def test_how_many_more_series_nodes_have_than_when_they_were_measured_is_said() -> None:
-    found = re.search(r"nodes had ([\d,]+) series.*?all of it is (\d+) % more", PAGE, re.DOTALL)
+    found = re.search(r"nodes had ([\d,]+) series.*?all of it is (\d+) % more", MEASURED, re.DOTALL)
     assert found is not None
     measured = int(found[1].replace(",", ""))
 
@@ -58,29 +71,34 @@ def test_what_is_kept_is_all_that_the_shipped_files_name(
     assert len(named_in(*places)) > 40
 
 
-def test_the_settings_are_taken_and_are_those_of_the_choices(tmp_path: Path) -> None:
+@pytest.mark.parametrize("choice", choices(), ids=lambda choice: choice.name)
+def test_the_settings_are_taken_and_are_those_of_the_choice(tmp_path: Path, choice: Choice) -> None:
     file = tmp_path / "settings.yaml"
-    taken = []
-    for text in SETTINGS:
-        file.write_text(text)
-        settings = load({"config.file": [str(file)]}, {})
-        taken.append(settings.metrics_left_out)
+    file.write_text(f"metrics: {{{choice.setting}}}")
+    if choice.disable and not choice.setting:
+        file = ROOT / FILES / file_of(choice)
 
-    left = [left_out("full", disable=one.disable) for one in choices()[1:]]
-    assert taken == left
+    settings = load({"config.file": [str(file)]}, {})
+
+    assert settings.metrics_left_out == left_out("full", disable=choice.disable)
 
 
 @pytest.mark.program("promtool")
-@pytest.mark.parametrize("text", CONFIGS, ids=["agent", "zone", "shard"])
-def test_prometheus_takes_the_configurations(tmp_path: Path, text: str) -> None:
-    wanted = yaml.safe_load(text)
+@pytest.mark.parametrize("kind", ["zone", "shard", "agent"])
+def test_prometheus_takes_the_configurations(tmp_path: Path, kind: str) -> None:
+    wanted = yaml.safe_load(ZONE)
+    if kind == "shard":
+        wanted["scrape_configs"][0]["relabel_configs"] += yaml.safe_load(SHARD)
+    if kind == "agent":  # as the page says
+        del wanted["global"]["evaluation_interval"], wanted["rule_files"]
+        del wanted["remote_write"][0]["write_relabel_configs"]
     for job in wanted["scrape_configs"]:
         assert job.pop("kubernetes_sd_configs") == SELECTED  # Debian's is built without it
         job["file_sd_configs"] = [{"files": ["targets.json"]}]
     file = tmp_path / "prometheus.yml"
     file.write_text(yaml.safe_dump(wanted))
     (tmp_path / "rules").symlink_to(ROOT / "rules")
-    agent = ["--agent"] if "--enable-feature=agent" in text else []
+    agent = ["--agent"] if kind == "agent" else []
 
     done = subprocess.run(
         ["promtool", "check", "config", *agent, str(file)],
@@ -92,13 +110,8 @@ def test_prometheus_takes_the_configurations(tmp_path: Path, text: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_configuration_of_the_page_is_among_the_tested() -> None:
-    assert len(SETTINGS) + len(CONFIGS) == len(BLOCKS)
-    assert len(CONFIGS) == 3
-
-
 def test_the_page_sends_on_what_the_benchmark_measured() -> None:
-    zone = yaml.safe_load(CONFIGS[1])
+    zone = yaml.safe_load(ZONE)
     (rule,) = zone["remote_write"][0]["write_relabel_configs"]
 
     assert (

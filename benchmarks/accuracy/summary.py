@@ -6,9 +6,8 @@ from statistics import median
 from typing import NamedTuple
 
 READERS = ("this exporter", "raw poll 1 s", "ring gauge @30 s", "1 s gauge @30 s")
-COMPARED = ("this exporter", "ring gauge @30 s")
+COMPARED = ("this exporter",)
 RULE = "last"  # the default of the simulated node, which fits recorded boards
-MISSED = "**missed**: "
 
 
 class Results(NamedTuple):
@@ -46,7 +45,6 @@ def summary(results: str) -> str:
         (
             f"### {longest.title}, rule *{RULE}*\n\n{_by_scenario(longest)}",
             f"### Every length, quantity and rule\n\n{_typical(tables)}",
-            f"### Where the goal is missed\n\n{_missed(longest)}",
             f"### By scrape interval\n{scrapes}",
         )
     )
@@ -83,13 +81,3 @@ def _typical(tables: Sequence[Results]) -> str:
 def _range(rows: Sequence[Mapping[str, str]], reader: str) -> str:
     means = [mean(row[reader]) for row in rows if row.get(reader)]
     return f"{median(means):.1f}% / {max(means):.1f}%" if means else ""
-
-
-def _missed(results: Results) -> str:
-    reasons: dict[str, list[str]] = {}
-    for row in results.rows:
-        if row["goal"].startswith(MISSED):
-            case = f"{row['scenario']}, *{row['rule']}* ({mean(row[READERS[0]]):.0f} %)"
-            reasons.setdefault(row["goal"].removeprefix(MISSED), []).append(case)
-    rows = [[reason, "; ".join(cases)] for reason, cases in reasons.items()]
-    return _table(["why", "scenario, rule (mean error)"], rows)

@@ -21,7 +21,7 @@ from benchmarks.cost.targets import targets
 from exporter import __version__
 from exporter.commands.progress import Progress, progress
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).with_name("results.md")
 BEGIN, END = "<!-- tables: made by python -m benchmarks.cost --write -->\n", "<!-- end -->\n"
 SIZES = ("8x64x110", "16x128x250", "1x4x10")
 LONG_S, SHORT_S = 20.0, 10.0  # of each measurement
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a minute: this exporter, one size")
     parser.add_argument("--size", action="append", type=Size.parse, help="in place of all three")
     parser.add_argument("--only", action="append", help="agents whose names begin so")
-    parser.add_argument("--write", action="store_true", help="write to docs/performance.md too")
+    parser.add_argument("--write", action="store_true", help="write results.md too")
     options = parser.parse_args(arguments)
     sizes = options.size or [Size.parse(text) for text in SIZES[: 1 if options.quick else None]]
     chosen = tuple(options.only or ([OURS.name] if options.quick else [""]))

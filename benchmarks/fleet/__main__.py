@@ -19,16 +19,16 @@ from exporter.commands.progress import progress
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; with ``--write`` put them into docs/scaling.md."""
+    """Print the tables; with ``--write`` put them into results.md and docs/scaling.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
     parser.add_argument("--nodes", type=int, default=100, help="how many are simulated")
     parser.add_argument("--interval", type=int, default=15, help="seconds between scrapes")
     parser.add_argument("--seconds", type=int, default=180, help="how long is measured")
     parser.add_argument("--history", type=int, default=history.BLOCK_S, help="of a block, seconds")
     parser.add_argument("--series", action="store_true", help="count series only; no server")
-    parser.add_argument("--write", action="store_true", help="write docs/scaling.md")
+    parser.add_argument("--write", action="store_true", help="write results.md and docs/scaling.md")
     options = parser.parse_args(arguments)
-    texts = {"series": report.series_tables()}
+    texts = {"series": report.parts_table(), "choices": report.choices_table()}
     if not options.series:
         texts |= measured(options)
     if options.write:

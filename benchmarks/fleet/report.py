@@ -1,4 +1,4 @@
-"""Figures to tables in Markdown, and the tables into docs/scaling.md. Pure but for the writing."""
+"""Figures to tables in Markdown, and the tables into their pages. Pure but for the writing."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,10 @@ from benchmarks.fleet.nodes import KINDS, kinds
 from benchmarks.fleet.paper import DAY_S, GIB, KIB, MIB, Assumed, Servers, herd, servers, watches
 from benchmarks.fleet.series import Choice, choices, counted, parts
 
-PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "scaling.md"
+RESULTS = Path(__file__).with_name("results.md")
+FILES = "examples/metrics"  # settings files of the choices that name families
 INTERVALS_S = (15, 30, 60)
 SPREADS_S = (1.0, 10.0, 30.0)
 END = "<!-- end -->\n"
@@ -29,23 +32,48 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def series_tables() -> str:
-    """What a standard node's series are, and what is left after switching some off."""
+def parts_table() -> str:
+    """What a standard node's series are."""
     total = sum(counted().values())
     found = [
         (p.about, p.switch, str(len(p.families)), str(p.series), f"{p.series / total:.0%}")
         for p in parts()
     ]
     found.append(("**all**", "", str(sum(len(p.families) for p in parts())), str(total), ""))
-    kept = [(c.name, str(c.series), f"{1 - c.series / total:.0%}", c.cost) for c in choices()]
-    first = table(("families", "switched off", "number", "series", "of all"), found)
-    second = table(("what is kept", "series", "saved", "what it costs"), kept)
-    return f"{first}\n{second}\n{''.join(map(_setting, choices()[1:]))}"
+    return table(("families", "switched off", "number", "series", "of all"), found)
+
+
+def choices_table() -> str:
+    """What is left of a standard node's series after switching some off, and the setting."""
+    total = sum(counted().values())
+    kept = [
+        (c.name, str(c.series), f"{1 - c.series / total:.0%}", c.cost, _setting(c))
+        for c in choices()
+    ]
+    return table(("what is kept", "series", "saved", "what it costs", "setting"), kept)
 
 
 def _setting(choice: Choice) -> str:
-    setting = choice.setting or f"disable: [{', '.join(choice.disable)}]"
-    return f"\n{choice.name}:\n\n```yaml\nmetrics:\n  {setting}\n```\n"
+    if choice.setting or not choice.disable:
+        return choice.setting and f"`metrics: {{{choice.setting}}}`"
+    return f"[{file_of(choice)}](../{FILES}/{file_of(choice)})"
+
+
+def file_of(choice: Choice) -> str:
+    """The name of the settings file of a choice that names families."""
+    return f"{choice.name.replace(' ', '-')}.yaml"
+
+
+def settings_files() -> dict[str, str]:
+    """The settings files of the choices that name families, by name."""
+    return {
+        file_of(choice): (
+            f"# {choice.series} series of a standard node are left: {choice.cost}.\n"
+            "metrics:\n  disable:\n" + "".join(f"    - {name}\n" for name in choice.disable)
+        )
+        for choice in choices()
+        if choice.disable and not choice.setting
+    }
 
 
 def run_table(live: Live, found: Figures) -> str:
@@ -176,9 +204,10 @@ def put(page: str, name: str, text: str) -> str:
     return f"{head}{mark}\n{text}\n{end}{tail}"
 
 
-def write(texts: Mapping[str, str], path: Path = PAGE) -> None:
-    """Put the texts into their places."""
-    page = path.read_text(encoding="utf-8")
+def write(texts: Mapping[str, str]) -> None:
+    """Put the texts into their places, and write the settings files."""
     for name, text in texts.items():
-        page = put(page, name, text)
-    path.write_text(page, encoding="utf-8")
+        path = PAGE if name == "choices" else RESULTS
+        path.write_text(put(path.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+    for name, text in settings_files().items():
+        (ROOT / FILES / name).write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ from exporter.commands.progress import progress
 from tests.e2e.programs import Page
 from tests.e2e.scraper import measured_at
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).with_name("results.md")
 BEGIN, END = "<!-- soak: made by python -m benchmarks.soak --write -->\n", "<!-- soak end -->\n"
 SCRAPE_S = 5.0  # of the node
 LOOKS = 120
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         help=f"of the node's life; growth is judged from {LEAST_MINUTES} minutes on",
     )
     parser.add_argument("--speed", type=float, default=20.0, help="times as fast")
-    parser.add_argument("--write", action="store_true", help="write it to docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="write it to results.md")
     options = parser.parse_args(arguments)
     soak = Soak(options.minutes, options.speed)
     with (

@@ -12,7 +12,7 @@ from charts.table.value import (
     Section,
     Value,
 )
-from rules.xids import HARDWARE, IGNORED, WATCH, codes
+from exporter.model.alerts import HARDWARE, IGNORED, WATCH, codes
 
 RULES = "prometheusRule.rules"  # its schema is made from the alerts
 _CODES = {"type": "array", "items": NUMBER}

@@ -1,4 +1,4 @@
-"""The table of accuracy.md that lists the boards of the atlas."""
+"""The page that lists the boards of the atlas."""
 
 import json
 from pathlib import Path
@@ -8,26 +8,23 @@ import exporter
 from pages.tables import table
 
 ATLAS = Path(exporter.__file__).parents[1] / "tests" / "atlas"
-BEGIN = "<!-- boards: written by docs/generate.py from tests/atlas -->\n"
-END = "<!-- end of boards -->\n"
+PREFACE = """\
+# Boards of others
+
+Written by `docs/generate.py` from the files of this folder. Do not edit.
+
+Boards that others recorded, and that tests replay through the exporter. What follows from them:
+[docs/accuracy.md](../../docs/accuracy.md#hardware).
+
+"""
 
 
-def accuracy(page: str) -> str:
-    """Return the page with the table of real boards as the atlas has them.
-
-    Raises:
-        ValueError: one of the two marks is not on the page.
-
-    """
-    before, _, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        message = "accuracy.md has lost the marks around its table of real boards"
-        raise ValueError(message)
+def boards() -> str:
+    """Return the README beside the boards."""
     heads = ("board", "driver", "sample period", "which process is named", "refused", "source")
     paths = sorted(ATLAS.glob("*.json"))
     rows = [_row(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    return f"{before}{BEGIN}\n{table(heads, rows)}\n{END}{after}"
+    return PREFACE + table(heads, rows)
 
 
 def _row(board: dict[str, Any]) -> tuple[str, ...]:

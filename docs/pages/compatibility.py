@@ -13,7 +13,8 @@ Written by `docs/generate.py` from `exporter/metrics/compat/`. Do not edit.
 
 `--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
 exporters. So dashboards (such as Grafana's 12239), rules and autoscalers keep working while you
-move. What is not known is absent, where the other exporter may report 0.
+move. What is not known is absent, where the other exporter may report 0. Each name has the other
+exporter's meaning, which is its HELP on `/metrics`.
 
 *A series for each* is one of:
 
@@ -41,7 +42,7 @@ PROGRAM_WORDS = {
 
 def compatibility() -> str:
     """The text of compatibility.md."""
-    heads = ("name", "type", "meaning", "a series for each", "made of")
+    heads = ("name", "a series for each", "made of")
     return COMPATIBILITY_PREFACE + "".join(
         f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n\n"
         + table(heads, map(_alias, aliases))
@@ -60,7 +61,7 @@ def _alias_labels(aliases: Sequence[Alias]) -> str:
 
 
 def _alias(alias: Alias) -> tuple[str, ...]:
-    return (f"`{alias.name}`", alias.type, alias.help, alias.subject, _source(alias))
+    return (f"`{alias.name}`", alias.subject, _source(alias))
 
 
 def _source(alias: Alias) -> str:

@@ -6,17 +6,20 @@ from exporter.settings import SUBJECTS, Setting
 from exporter.settings.schemes import KEYS
 from pages.tables import table
 
+COMMAS = "; several separated by commas"
+UNITS = ", with its units: ms, s, m, h"
+
 CONFIGURATION_PREFACE = """\
 # Configuration
 
 Written by `docs/generate.py` from `exporter/settings/`. Do not edit.
 
-Each setting is a flag, an environment variable, and a key of the YAML file of `--config.file`.
+Each setting is a flag, an environment variable, and a key of the YAML file of `--config.file`: the
+variable of `--web.listen-address` is `MGPU_WEB_LISTEN_ADDRESS`, its key `web.listen-address`.
 Flags override variables, and variables override the file. A bad value or an unknown key ends the
 start with exit status 2, and a line says where it is and what is allowed.
 `mgpu-exporter check-config` checks without starting anything. An unknown variable that begins with
-`MGPU_` is ignored with a warning, because Kubernetes sets some for every Service
-(`MGPU_EXPORTER_SERVICE_HOST`).
+`MGPU_` is ignored with a warning.
 
 ```yaml
 collection.interval: 500ms
@@ -94,23 +97,18 @@ allocations:
       index-basis: uuid
 ```
 
-A TensorFusion pod whose annotations are `vram-limit: 1Gi`, `inject-container: pytorch` and
-`gpu-ids: gpu-…` then has a memory limit of 1 GiB on that card for its container `pytorch`.
 Without a resource, as with KubeShare, who may change a pod may change its limits too
 ([security.md](security.md)).
 
-What is described is read before what is shipped. A container with all units of a card has all its
-memory, unless it asks for some. What a pod says beyond what can be true costs it that part only and
-is counted in `mgpu_exporter_rejected_samples_total`, as with any other system. If what a card's
-number means is the only thing that is other than taken, say so of the shipped system instead:
-`--allocations.index-basis=vke-mgpu=minor`.
+What is described is read before what is shipped. If only the meaning of a card's number differs
+from a shipped system, say so instead: `--allocations.index-basis=vke-mgpu=minor`.
 
 """
 
 
 def configuration() -> str:
     """The text of configuration.md."""
-    heads = ("flag", "variable", "default", "live", "meaning", "allowed")
+    heads = ("flag", "default", "live", "meaning", "allowed")
     subjects = "".join(
         f"\n## {title.rstrip('.')}\n\n{table(heads, map(_setting, subject.values()))}"
         for title, subject in SUBJECTS.items()
@@ -121,12 +119,16 @@ def configuration() -> str:
 def _setting(setting: Setting) -> tuple[str, ...]:
     return (
         f"`--{setting.name}`",
-        f"`{setting.variable}`",
         f"`{setting.default}`" if setting.default else "",
         "yes" if setting.live else "",
         f"{setting.about} {setting.why}".strip(),
-        setting.kind.allowed,
+        _allowed(setting),
     )
+
+
+def _allowed(setting: Setting) -> str:
+    """What is allowed, without what the table of values says of every such setting."""
+    return setting.kind.allowed.replace(COMMAS, "").replace(UNITS, "")
 
 
 def _any_of(names: Sequence[str]) -> str:

@@ -23,12 +23,19 @@ def security(page: str) -> str:
         message = "security.md has lost the marks around its table of sharing systems"
         raise ValueError(message)
     heads = ("scheme", "amounts", "device", "who may patch a pod can change")
-    return f"{before}{BEGIN}\n{table(heads, map(_row, SCHEMES))}\n{END}{after}"
+    return f"{before}{BEGIN}\n{table(heads, _rows())}\n{END}{after}"
 
 
-def _row(scheme: Scheme) -> tuple[str, ...]:
+def _rows() -> list[tuple[str, ...]]:
+    """One row for all schemes of which the same can be said."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for scheme in SCHEMES:
+        names.setdefault(_cells(scheme), []).append(f"[`{scheme.name}`](sharing.md#{scheme.name})")
+    return [(", ".join(these), *cells) for cells, these in names.items()]
+
+
+def _cells(scheme: Scheme) -> tuple[str, ...]:
     return (
-        f"[`{scheme.name}`](sharing.md#{scheme.name})",
         ", else ".join(scheme.amounts),
         ", else ".join(scheme.placement) or "not named",
         " and ".join(_forgeable(scheme)) or "nothing",

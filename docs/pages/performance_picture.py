@@ -1,4 +1,4 @@
-"""The picture on docs/performance.md, from the first table of figures of that page."""
+"""The picture on docs/performance.md, from the first table of benchmarks/cost/results.md."""
 
 import re
 

@@ -8,8 +8,7 @@ BOOKS_PREFACE = """
 ## The books in PromQL
 
 Each query finds devices whose parts differ from the whole by more than a twentieth. There should be
-none, so each can be an alert (with `for: 15m`). The parts are namespaces and kinds of groups: their
-counters begin before a job does, so `rate()` also sees jobs of a few seconds.
+none, so each can be an alert (with `for: 15m`).
 
 """
 
@@ -27,20 +26,17 @@ ALLOCATIONS_PREFACE = """
 Prometheus 3 can put a 0 where a counter began. Then `increase()` and `rate()` see what a container
 used before its first scrape. Switch it on at both ends:
 
-- Prometheus 3.0 and newer: `--enable-feature=created-timestamp-zero-ingestion`. The flag kept its
-  name when Prometheus renamed created timestamps to start timestamps.
+- Prometheus 3.0 and newer: `--enable-feature=created-timestamp-zero-ingestion`.
 - From 3.11 on `--enable-feature=st-storage,use-start-timestamps` stores the times themselves and
-  lets PromQL use them. It is experimental, and not tested here.
+  lets PromQL use them. It is experimental.
 - The exporter: `--metrics.created`.
 
 It is off by default: a Prometheus without the feature stores each `_created` line as a series of
 its own. So all readers of one exporter must take start times, or ask for the text format, which has
 none.
 
-A series begins when its container was first observed, or else at the OpenMetrics page before the
-first that shows it. What is on the first page began with the exporter. A series that left the page
-begins again when it returns. Names of other exporters (`--compat`) have no start. The page grows by
-a third (40 to 54 kB; with gzip 5.9 to 6.8 kB).
+Names of other exporters (`--compat`) have no start. The page grows by a third, with
+gzip by a sixth.
 
 <a id="allocations-in-promql"></a>
 
@@ -54,11 +50,8 @@ nothing where use or allocation is not known.
   its limits, and the container `unmeasured{reason="placement"}`.
 - An allocation of a pod as a whole has `container=""`; one whose device is not known has `gpu=""`
   and `uuid=""`.
-- `mgpu_container_allocation_info` is there for every allocation, also without a promised share. Of
-  replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
-  mgpu_device_sharing_replicas` is the part.
+- `mgpu_container_allocation_info` is there for every allocation, also without a promised share.
 - Charge a pod by `mgpu_pod_allocated_core_seconds_total`, used or not.
-- Series of an allocated pod begin at 0 when it is bound to the node, others with their first use.
 
 """
 

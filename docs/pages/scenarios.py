@@ -1,4 +1,4 @@
-"""The page of the scenario files, from ``exporter/simulation/keys.py``."""
+"""The pages of the scenario files, the second from ``exporter/simulation/keys.py``."""
 
 from exporter.simulation.keys import TABLE as SCENARIO_KEYS
 from exporter.simulation.keys import Key
@@ -8,11 +8,11 @@ from pages.tables import table
 SCENARIOS_PREFACE = """\
 # Scenarios
 
-Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
+Written by `docs/generate.py`. Do not edit.
 
 `--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file. It simulates a whole
-node, without a GPU or a cluster: devices, pods, and processes in their cgroups. Every page says
-that it is simulated. A bad value or an unknown key ends the start with a line that names it.
+node, without a GPU or a cluster: devices, pods, and processes in their cgroups. A bad value
+or an unknown key ends the start with a line that names it.
 
 ```yaml
 devices:
@@ -30,6 +30,9 @@ pods:
           - {{device: 0, duty: 0.3, memory: 6GiB}}
 ```
 
+[All keys](../exporter/simulation/README.md) are listed with meaning, default and bounds. The
+shipped scenarios (`exporter/simulation/shipped`) are examples to copy.
+
 Times are written as `500ms`, `7.5s`, `2m`, `1h`, or in seconds; sizes as `512MiB`, `16GiB`, or in
 bytes. What changes with age is a list of `[time, value]`, joined by straight lines.
 
@@ -45,10 +48,17 @@ system's own scheduler and device plugin would:
 
 A pod of another sharing system states its `limits`, `annotations` and `labels` itself, as the
 system writes them, and has no `scheme`. Its processes name their devices.
-
-With `nvidia` and `gke`, a container has all of a card or MIG instance, an equal part of one
-that MPS shares, and no promise of one that is time-sliced.
 """
+
+KEYS_PREFACE = """\
+# The keys of a scenario file
+
+Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
+
+[docs/scenarios.md](../../docs/scenarios.md) has an example, and how times and sizes are written.
+"""
+
+EXAMPLES = (" such as 500ms, 7.5s, 2m, 1h, or seconds", " such as 512MiB, 16GiB, or bytes")
 
 SECTIONS = {  # of a scenario file → what they are
     "file": "The file",
@@ -63,7 +73,12 @@ SECTIONS = {  # of a scenario file → what they are
 
 def scenarios() -> str:
     """The text of scenarios.md."""
-    text = SCENARIOS_PREFACE.format(shipped=", ".join(f"`{name}`" for name in shipped()))
+    return SCENARIOS_PREFACE.format(shipped=", ".join(f"`{name}`" for name in shipped()))
+
+
+def keys() -> str:
+    """The text of the README beside the simulation, with all keys of a scenario file."""
+    text = KEYS_PREFACE
     for section, about in SECTIONS.items():
         rows = (_key(key) for key in SCENARIO_KEYS[section].values())
         text += f"\n## {about}\n\n" + table(("key", "meaning", "if missing", "allowed"), rows)
@@ -72,4 +87,7 @@ def scenarios() -> str:
 
 def _key(key: Key[object]) -> tuple[str, ...]:
     usual = "must be given" if key.usual is None else key.usual
-    return (f"`{key.name}`", key.about, usual, key.kind.allowed)
+    allowed = key.kind.allowed
+    for example in EXAMPLES:  # the page says once how they are written
+        allowed = allowed.replace(example, "")
+    return (f"`{key.name}`", key.about, usual, allowed)

@@ -18,7 +18,8 @@ SHARING_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
 
-The exporter reads allocations of these systems. You can
+A sharing system gives several containers a part of one GPU each. For these systems the exporter
+knows how much each container was allocated, and on which GPU, without any setting. You can
 [describe others](configuration.md#a-sharing-system-of-your-own), which are tried first.
 
 | term | meaning |

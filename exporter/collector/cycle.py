@@ -10,17 +10,16 @@ from typing import NamedTuple
 from exporter.attribution.tenancy import account_for
 from exporter.collector.allocations import Allocations
 from exporter.collector.budget import CpuThrottle
-from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import LastReload, Own, with_own
-from exporter.collector.owners import GroupNames, ProcessOwners
+from exporter.collector.owners import GroupNames, IdlePolicy, ProcessOwners, idle_weights
 from exporter.collector.plausible import Plausible
-from exporter.collector.polling import Guard, SourcePoller
+from exporter.collector.polling import Guard, SourcePoller, Sources
 from exporter.collector.rules import CycleRules
 from exporter.collector.series_limit import DroppedSeries, limit_series
-from exporter.collector.sources import Sources
 from exporter.collector.tenants import Residency
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
+    CgroupIdentity,
     Clock,
     DeviceReading,
     DeviceState,
@@ -29,6 +28,7 @@ from exporter.model import (
     Reading,
     Snapshot,
     SourceStatus,
+    Unattributed,
     Unmeasured,
 )
 from exporter.rows.device_view import CycleFacts
@@ -141,11 +141,7 @@ class Collector:
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
-        self._ledger.kinds = self._poller.group_kinds()
-        identities, processes = self._poller.identities(devices.values())
-        self._ledger.unidentified = (
-            None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        )
+        identities, processes = self._identify(devices)
         self._process_owners.update(identities, table, by_step=self._rules.by_step)
         owners = self._process_owners.owners
         self._enter(devices, owners, now)
@@ -154,18 +150,15 @@ class Collector:
         self._allocated = self._allocations.of(table, node, seen)
         self._ledger.set_allocations(self._allocated, now)
         self._ledger.settle(now)
+        groups = self._group_names.of(owners, identities, self._ledger.groups, self._poller.groups)
         facts = CycleFacts(
-            *(
-                now,
-                devices,
-                self._allocated,
-                self._allocations.pods_by_name,
-                self._allocations.replicas,
-            ),
+            now,
+            devices,
+            self._allocated,
+            self._allocations.pods_by_name,
+            self._allocations.replicas,
             shown=self._shown.of(table),
-            groups=self._group_names.of(
-                owners, identities, self._ledger.groups, self._poller.groups
-            ),
+            groups=groups,
         )
         self.snapshot = self._published(facts, readings, processes)
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
@@ -179,6 +172,17 @@ class Collector:
         self._allocations.rules = rules.allocations
         self._shown.allow(rules.allowed)
         self._poller.follow(self._rules)
+
+    def _identify(
+        self, devices: Mapping[str, DeviceReading]
+    ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
+        """The identities of the devices' processes, with their source's status."""
+        self._ledger.kinds = self._poller.group_kinds()
+        identities, processes = self._poller.identities(devices.values())
+        self._ledger.unidentified = (
+            None if processes.up else processes.reason or Unmeasured.READ_FAILED
+        )
+        return identities, processes
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment

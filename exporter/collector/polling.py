@@ -1,4 +1,4 @@
-"""Polls all sources from the cycle's thread, each under a guard.
+"""The sources of the cycle, and how its thread polls them, each under a guard.
 
 Calls are timed, and failures are caught and logged once. If a source of pods or of node facts
 fails, its last answer is used. GPUs that cannot be read, and processes and groups that cannot be
@@ -8,13 +8,12 @@ looked up, are unknown in that cycle.
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from exporter.collector.owners import Pids
 from exporter.collector.rules import CycleRules
-from exporter.collector.sources import Reporting, Sources
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -29,8 +28,45 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
 )
+from exporter.sources.cgroups.source import ProcessSource
 from exporter.sources.gpus.source import GpuSource, RestartRequiredError
-from exporter.sources.node.source import merged
+from exporter.sources.groups.source import GroupSource
+from exporter.sources.node.source import NodeSource, merged
+from exporter.sources.pods.source import PodSource
+
+Listening = PodSource | NodeSource | GroupSource
+Reporting = ProcessSource | PodSource | NodeSource | GroupSource
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All sources. If two ``nodes`` or ``groups`` have the same fact, the later one wins.
+
+    ``others`` returns the statuses of sources that replace one of these now.
+    """
+
+    gpus: tuple[GpuSource, ...]
+    processes: ProcessSource
+    pods: PodSource
+    nodes: tuple[NodeSource, ...] = ()
+    others: Callable[[], tuple[SourceStatus, ...]] = tuple
+    groups: tuple[GroupSource, ...] = ()
+
+    @property
+    def listening(self) -> tuple[Listening, ...]:
+        """The sources that must be started."""
+        return (self.pods, *self.nodes, *self.groups)
+
+    @property
+    def reporting(self) -> tuple[Reporting, ...]:
+        """The sources with a status of their own."""
+        return (self.processes, self.pods, *self.nodes, *self.groups)
+
+    @property
+    def all(self) -> tuple[GpuSource | Reporting, ...]:
+        """The sources in the order in which to close them: a driver may have to be waited for."""
+        return (*self.reporting, *self.gpus)
+
 
 logger = logging.getLogger(__name__)
 

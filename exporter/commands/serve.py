@@ -46,6 +46,10 @@ _NO_API = (
 )
 
 
+class NoApiError(Exception):
+    """Clients' tokens are to be checked, and there is no API server to ask."""
+
+
 def serve(
     settings: Settings,
     open_sources: Callable[[Settings], Sources] = open_for_agent,
@@ -68,17 +72,11 @@ def serve(
         for problem in error.problems:
             logger.error("%s", problem)  # noqa: TRY400 - the message says it all
         return 2
-    verdicts = None
-    if settings.web_kubernetes_access:
-        reviewer = open_reviewer(settings)
-        if reviewer is None:
-            logger.error("%s", _NO_API)
-            return 1
-        verdicts = Verdicts(reviewer, clock)
     try:
+        verdicts = _open_verdicts(settings, clock)
         sources = open_sources(settings)
         sockets = listen(settings.web_listen_address)
-    except (BindError, ScenarioError) as error:
+    except (NoApiError, BindError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
     logger.info("mgpu-exporter %s", __version__)
@@ -88,6 +86,16 @@ def serve(
     stop = stop or threading.Event()
     agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop, verdicts)
     return asyncio.run(agent.run(sockets))
+
+
+def _open_verdicts(settings: Settings, clock: Clock) -> Verdicts | None:
+    """The answers of Kubernetes about clients' tokens; None if clients need none."""
+    if not settings.web_kubernetes_access:
+        return None
+    reviewer = open_reviewer(settings)
+    if reviewer is None:
+        raise NoApiError(_NO_API)
+    return Verdicts(reviewer, clock)
 
 
 class _Agent:

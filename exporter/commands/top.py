@@ -12,8 +12,7 @@ from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
 from exporter.terminal.feeds import Feed, FeedError
-from exporter.terminal.feeds.commands import ProcessCommands
-from exporter.terminal.feeds.local import LocalFeed
+from exporter.terminal.feeds.local import LocalFeed, ProcessCommands
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
 logger = logging.getLogger(__name__)

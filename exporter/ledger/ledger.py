@@ -101,19 +101,7 @@ class Ledger:
         if made_of[0] is self._allocated_of[0] and made_of[1] == self._allocated_of[1]:
             return
         self.tenures = self._tenures_of(allocated, now)
-        pods: _Cores[_Name] = defaultdict(list)
-        unplaced: _Cores[_Place] = defaultdict(list)
-        here: dict[str, _Cores[OwnerKey]] = {uuid: defaultdict(list) for uuid in self.devices}
-        for key, allocation in allocated:
-            core, uuid = allocation.core or 0.0, allocation.device or ""
-            placed = here.get(uuid)
-            for each in here if placed is None else (uuid,):
-                self.devices[each].open_sums(ContainerKey, key.namespace)
-            pods[key[:2]].append(core)
-            if placed is not None and key.container:
-                placed[key].append(core)
-            else:
-                unplaced[key, "" if placed is None else uuid].append(core)
+        pods, unplaced, here = self._placed(allocated)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
         others = {
             *changed(self.pods, pods),
@@ -130,6 +118,28 @@ class Ledger:
                 cores, since_mono_ns, now, lambda key: key[:2] in others
             )
         self._allocated_of = made_of
+
+    def _placed(
+        self, allocated: Sequence[Allocated]
+    ) -> tuple[_Cores[_Name], _Cores[_Place], dict[str, _Cores[OwnerKey]]]:
+        """The allocated cores: of each pod, of what has no device or container, and by device.
+
+        Opens the sums of each namespace on the devices that it may use.
+        """
+        pods: _Cores[_Name] = defaultdict(list)
+        unplaced: _Cores[_Place] = defaultdict(list)
+        here: dict[str, _Cores[OwnerKey]] = {uuid: defaultdict(list) for uuid in self.devices}
+        for key, allocation in allocated:
+            core, uuid = allocation.core or 0.0, allocation.device or ""
+            placed = here.get(uuid)
+            for each in here if placed is None else (uuid,):
+                self.devices[each].open_sums(ContainerKey, key.namespace)
+            pods[key[:2]].append(core)
+            if placed is not None and key.container:
+                placed[key].append(core)
+            else:
+                unplaced[key, "" if placed is None else uuid].append(core)
+        return pods, unplaced, here
 
     def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_Name, Tenure]:
         tenures: dict[_Name, Tenure] = {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from exporter.collector import Sources
-from exporter.collector.sources import Reporting
+from exporter.collector.polling import Reporting
 from exporter.model import (
     CgroupIdentity,
     Clock,

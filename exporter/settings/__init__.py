@@ -5,8 +5,15 @@ reads its file and the environment and nothing else.
 """
 
 from exporter.settings import yamldocument
-from exporter.settings.load import Complaint, examine, load
-from exporter.settings.problem import MAX_PROBLEMS, Place, Problem, SettingsError
+from exporter.settings.load import (
+    MAX_PROBLEMS,
+    Complaint,
+    Place,
+    Problem,
+    SettingsError,
+    examine,
+    load,
+)
 from exporter.settings.table import (
     SUBJECTS,
     TABLE,

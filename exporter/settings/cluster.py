@@ -65,8 +65,7 @@ class ClusterSettings:
             "auto",
             "Where pods are read from: the API server, this node's kubelet, or the names of log "
             "files. auto uses the first of them that is up, and returns to a better one.",
-            "With auto, no name is lost while the API server is down. Log files give names only, "
-            "no limits and no labels. Without names, usage is counted for groups by pod uid.",
+            "Log files give names only, no limits and no labels.",
         ),
     ]
     pods_labels: Annotated[
@@ -76,8 +75,7 @@ class ClusterSettings:
             many(KEY),
             "",
             "Pod labels to show on mgpu_pod_info, with kube-state-metrics' names.",
-            "None by default, because each is one more label on a series. At most 64 labels of a "
-            "pod are shown, the first by name.",
+            "At most 64 labels of a pod are shown, the first by name.",
             live=True,
         ),
     ]
@@ -88,8 +86,7 @@ class ClusterSettings:
             many(KEY),
             "",
             "Pod annotations to show on mgpu_pod_info, like --pods.labels.",
-            "Annotations can be long or secret: name only those that you need. A value of more "
-            "than 256 characters is cut and ends in an ellipsis.",
+            "Annotations can be long or secret: name only those that you need.",
             live=True,
         ),
     ]
@@ -101,9 +98,7 @@ class ClusterSettings:
             "1s",
             "Longest random delay of a list of pods, at the start and when the watch has lost its "
             "position.",
-            "The nodes of a fleet then do not list at the same moment after their API server came "
-            "back. docs/scaling.md recommends values by number of nodes. Meanwhile names come from "
-            "the kubelet or from files, if available.",
+            "docs/scaling.md recommends values by number of nodes.",
         ),
     ]
     pods_claims: Annotated[
@@ -142,10 +137,8 @@ class ClusterSettings:
             "",
             "Address of this node's kubelet; if not set, https on port 10250 of $NODE_IP, else of "
             "127.0.0.1.",
-            "A pod with its own network reaches its node only by the node's address "
-            "(status.hostIP). The read-only port (http, 10255) is used only if it is set here: if "
-            "the kubelet does not use it, any pod with the host's network can answer there. No "
-            "token is sent to it.",
+            "The read-only port (http, 10255) is used only if it is set here: any pod with "
+            "the host's network may answer there.",
         ),
     ]
     kubelet_ca_file: Annotated[
@@ -155,7 +148,7 @@ class ClusterSettings:
             OPTIONAL_PATH,
             "",
             "CA of the kubelet's certificate; if not set, the cluster's.",
-            "Most kubelets sign their own certificate (kubelet.crt in /var/lib/kubelet/pki).",
+            "Most kubelets sign their own certificate.",
         ),
     ]
     kubelet_insecure_tls: Annotated[
@@ -165,8 +158,7 @@ class ClusterSettings:
             SWITCH,
             "false",
             "Accept any certificate of the kubelet.",
-            "The token of the ServiceAccount is then sent to any server at that address. "
-            "metrics-server has the same switch, for the same self-signed certificates.",
+            "The token of the ServiceAccount is then sent to any server at that address.",
         ),
     ]
     node_name: Annotated[
@@ -186,7 +178,7 @@ class ClusterSettings:
             SCHEMES,
             "",
             "Your own sharing systems, described by their resources and annotations.",
-            "They are read before the shipped ones and need no code.",
+            "They are read before the shipped ones.",
             live=True,
         ),
     ]
@@ -201,9 +193,7 @@ class ClusterSettings:
             ),
             "",
             "What a sharing system's card numbers mean on this node, if not its default.",
-            "The three numberings differ on some nodes, and not every system documents which one "
-            "it "
-            "uses. A wrong one shows as mgpu_container_placement_mismatch.",
+            "A wrong one shows as mgpu_container_placement_mismatch.",
             live=True,
         ),
     ]
@@ -215,7 +205,6 @@ class ClusterSettings:
             "",
             "HAMi's resource names and memory factor, if its device configuration (`nvidia:`) "
             "changes them; by the keys used there.",
-            "A pod belongs to HAMi by its resources, or by HAMi's annotation.",
             live=True,
         ),
     ]
@@ -227,8 +216,8 @@ class ClusterSettings:
             "0",
             "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
             "the node says.",
-            "What the node registers or offers comes first, so it is needed only where the "
-            "exporter may not read its node, or where the cards of a node differ.",
+            "It is needed only where the exporter may not read its node, or where the cards "
+            "of a node differ.",
             live=True,
         ),
     ]
@@ -240,8 +229,7 @@ class ClusterSettings:
             "",
             "Namespaces of the pods by which KAI or Run:ai reserve GPUs; if not set, they are "
             "found by the pods' names.",
-            "KAI's chart sets it as `global.resourceReservation.namespace`. A tenant of two "
-            "namespaces can pose as the scheduler while it is not set.",
+            "A tenant of two namespaces can pose as the scheduler while it is not set.",
             live=True,
         ),
     ]

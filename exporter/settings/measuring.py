@@ -21,7 +21,7 @@ class MeasuringSettings:
             duration("100ms", "5s"),
             "1s",
             "Time from one collection cycle to the next.",
-            "The driver keeps samples for a few seconds only. Older time is unobserved.",
+            "The driver keeps samples for a few seconds only.",
             live=True,
         ),
     ]
@@ -43,8 +43,7 @@ class MeasuringSettings:
             duration("1s", "60s"),
             "5s",
             "Time from one list of a device's processes and their memory to the next.",
-            "The driver is locked for all its users while it makes a list. A new process that is "
-            "active is looked up at once.",
+            "The driver is locked for all its users while it makes a list.",
             live=True,
         ),
     ]
@@ -65,9 +64,7 @@ class MeasuringSettings:
             SHARE,
             "none",
             "Share of one CPU that the exporter may use, averaged over 30 s.",
-            "While it uses more, the intervals above grow: between cycles to at most 5 s, which "
-            "the "
-            "driver's samples cover, the others to at most 60 s.",
+            "While it uses more, the intervals above grow.",
             live=True,
         ),
     ]
@@ -80,8 +77,7 @@ class MeasuringSettings:
             "Who is charged for the energy that a board uses without work: nobody; the owners that "
             "hold memory on it, in equal parts; or the owners with an allocation of its core, by "
             "their share.",
-            "The share that is not allocated stays unattributed. The parts always add up to the "
-            "board's counter.",
+            "The share that is not allocated stays unattributed.",
         ),
     ]
     ledger_retention_ns: Annotated[
@@ -91,7 +87,7 @@ class MeasuringSettings:
             duration("0s", "24h"),
             "5m",
             "How long a container's counters are served after it ended.",
-            "Make it longer than a scrape interval, so that the last seconds are scraped.",
+            "Make it longer than a scrape interval.",
             live=True,
         ),
     ]
@@ -110,8 +106,7 @@ class GeneralSettings:
             TEXT,
             "",
             "YAML file with settings, by the names of the flags (docs/rules.md).",
-            "Flags and environment variables take precedence over it. It is checked every two "
-            "seconds; changes of live settings are applied.",
+            "Flags and environment variables take precedence over it.",
         ),
     ]
     log_level: Annotated[
@@ -161,8 +156,7 @@ class MetricsSettings:
             "full",
             "Which families are served: minimal (who uses how much, what was allocated, energy), "
             "standard (what the shipped rules and dashboards ask for as well), or full.",
-            "What it leaves out costs no driver call, and --compat cannot serve it either. "
-            "metrics.enable adds to it, and metrics.disable takes away from both. See scaling.md.",
+            "What it leaves out costs no driver call. See scaling.md.",
             live=True,
         ),
     ]
@@ -184,9 +178,7 @@ class MetricsSettings:
             many(_CHOICE),
             "",
             "Groups of device metrics, and single families, to leave out.",
-            "It goes before metrics.profile and metrics.enable. A group that is off costs no "
-            "driver call. What the counters need is measured in any case. Families about the "
-            "exporter itself stay.",
+            "A group that is off costs no driver call.",
             live=True,
         ),
     ]
@@ -197,9 +189,8 @@ class MetricsSettings:
             SWITCH,
             "false",
             "Serve the start time of each counter, so that nothing is lost at its first scrape.",
-            "Only for a Prometheus that takes start times (docs/metrics.md): any other stores "
-            "them as series of their own, which are as many as there are counters. OpenMetrics "
-            "only.",
+            "Only for a Prometheus that takes start times (docs/metrics.md): any other "
+            "stores them as series of their own.",
             live=True,
         ),
     ]
@@ -210,9 +201,8 @@ class MetricsSettings:
             count(1, 1_000_000),
             "10000",
             "Most series that one family may have.",
-            "Series that are shown stay, so that no series comes and goes. New series beyond the "
-            "limit are left out and counted in mgpu_exporter_dropped_series_total. Their counting "
-            "goes on.",
+            "New series beyond the limit are left out and counted in "
+            "mgpu_exporter_dropped_series_total.",
             live=True,
         ),
     ]
@@ -223,8 +213,7 @@ class MetricsSettings:
             many(choice("pod_uid", "uid")),
             "",
             "Labels that hold the pod's UID on series of --compat=dcgm.",
-            "dcgm-exporter has pod_uid, and OpenCost groups by uid. They make new series of every "
-            "pod that is created again under its name. mgpu_pod_info has the UID in any case.",
+            "They make new series of every pod that is created again under its name.",
             live=True,
         ),
     ]
@@ -235,7 +224,7 @@ class MetricsSettings:
             many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
             "",
             "Other exporters whose names, labels and units are served as well.",
-            "For dashboards, rules and autoscalers that still use them: see compatibility.md.",
+            "See compatibility.md.",
             live=True,
         ),
     ]

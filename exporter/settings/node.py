@@ -77,8 +77,8 @@ class NodeSettings:
             choice("auto", "samples", "accounting"),
             "auto",
             "Where each process's share of a device comes from; auto uses samples.",
-            "accounting needs driver 610, accounting mode, and processes that started after it was "
-            "switched on. A window without accounting data is shared by samples.",
+            "accounting needs driver 610, accounting mode, and processes that started after "
+            "it was switched on.",
         ),
     ]
     nvml_enable_accounting: Annotated[
@@ -88,7 +88,7 @@ class NodeSettings:
             SWITCH,
             "false",
             "Switch on the driver's accounting mode on every device. Needs root.",
-            "Off by default, because it changes the driver for all users until it is unloaded.",
+            "It changes the driver for all users until it is unloaded.",
         ),
     ]
     nvml_released: Annotated[
@@ -98,8 +98,7 @@ class NodeSettings:
             SWITCH,
             "false",
             "Start with the driver released.",
-            "An open driver cannot be unloaded or upgraded. SIGUSR2 releases the driver, or opens "
-            "it again, while the exporter runs.",
+            "SIGUSR2 releases the driver, or opens it again, while the exporter runs.",
         ),
     ]
     drm_wake: Annotated[
@@ -109,8 +108,7 @@ class NodeSettings:
             SWITCH,
             "false",
             "Whether reading may wake Intel's and AMD's devices and keep them awake.",
-            "Intel's xe must be awake to be read, and AMD's boards for power and clocks. Without "
-            "this they may sleep, and what they did just before is read when they wake.",
+            "Without this they may sleep, and what they did just before is read when they wake.",
             live=True,
         ),
     ]
@@ -121,7 +119,6 @@ class NodeSettings:
             TEXT,
             "",
             "Simulate a whole node: a shipped scenario's name, or a file (docs/scenarios.md).",
-            "Devices, processes and pods are then all simulated, and every page shows that.",
         ),
     ]
     simulate_start: Annotated[
@@ -152,8 +149,8 @@ class GroupSettings:
             "usual "
             "ones of the machine, and of each user who runs containers, if the exporter has "
             "access.",
-            "Docker's socket gives full control of the machine: give the exporter access only if "
-            "the names are worth it. Without names containers are shown by their ids.",
+            "Docker's socket gives full control of the machine. Without names containers "
+            "are shown by their ids.",
         ),
     ]
     groups_slurm: Annotated[
@@ -174,8 +171,7 @@ class GroupSettings:
             "false",
             "Show a Slurm job's account, from SLURM_JOB_ACCOUNT of its process.",
             "This needs the right to read other users' processes (CAP_DAC_READ_SEARCH, "
-            "CAP_SYS_PTRACE), and a user can write anything there. sacct has the certain account "
-            "of each job.",
+            "CAP_SYS_PTRACE), and a user can write anything there.",
         ),
     ]
     path_passwd: Annotated[
@@ -185,8 +181,6 @@ class GroupSettings:
             PATH,
             "/etc/passwd",
             "File with the names of the host's users, in the form of passwd(5).",
-            "In a container the host's is mounted elsewhere. If users come from a directory "
-            "server, "
-            "write the file with getent passwd.",
+            "If users come from a directory server, write the file with getent passwd.",
         ),
     ]

@@ -26,8 +26,7 @@ class WebSettings:
             count(1, 10_000),
             "40",
             "Most requests that are served at once; others are answered with 503.",
-            "When the limit is reached, the address with the most requests gives way to others. "
-            "Health checks do not count. node_exporter has the same default.",
+            "Health checks do not count.",
         ),
     ]
     web_config_file: Annotated[
@@ -48,9 +47,8 @@ class WebSettings:
             SWITCH,
             "false",
             "Serve the live page and its JSON to all clients.",
-            "They show every pod of the node and its processes. Without this setting they are "
-            "served "
-            "to users of --web.config.file, and on loopback addresses and Unix sockets.",
+            "Without this setting they are served to users of --web.config.file, and on "
+            "loopback addresses and Unix sockets.",
         ),
     ]
     web_metrics_only: Annotated[
@@ -60,8 +58,7 @@ class WebSettings:
             SWITCH,
             "false",
             "Serve the metrics and the health checks, but neither the live page nor its JSON.",
-            "For a proxy in front that judges by path: in every cluster all authenticated clients "
-            "may get /api/*, by the ClusterRole system:discovery.",
+            "For a proxy in front that judges by path.",
         ),
     ]
     web_kubernetes_access: Annotated[
@@ -71,10 +68,8 @@ class WebSettings:
             SWITCH,
             "false",
             "Let Kubernetes decide who may scrape and who may see the page and its JSON.",
-            "Clients show a token of Kubernetes. The API server says whose it is (TokenReview) and "
-            "what they may do (SubjectAccessReview): docs/security.md. It excludes "
-            "--web.open-page, and users in --web.config.file. Unix sockets and health checks "
-            "need no token.",
+            "Clients show a token of Kubernetes: docs/security.md. It excludes "
+            "--web.open-page, and users in --web.config.file.",
         ),
     ]
     web_kubernetes_audiences: Annotated[
@@ -85,8 +80,8 @@ class WebSettings:
             "",
             "Audiences of the tokens, one of which a token must be made for; if not set, the API "
             "server's.",
-            "With an audience of its own, a token that reaches the exporter opens nothing else in "
-            "the cluster.",
+            "With an audience of its own, a token that reaches the exporter opens nothing "
+            "else in the cluster.",
         ),
     ]
     web_enable_lifecycle: Annotated[
@@ -96,6 +91,6 @@ class WebSettings:
             SWITCH,
             "false",
             "Read the settings file again on POST /-/reload.",
-            "Off as in Prometheus, because every client that reaches the listener could use it.",
+            "Every client that reaches the listener can then use it.",
         ),
     ]

@@ -162,19 +162,24 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
         bar1_total_bytes=device.memory_bytes,
         recovery_action=0,
         vgpu_licensed=0,
-        pcie_bytes_total={
-            "transmit": int(SENT_PER_BUSY_NS * counts.busy_ns),
-            "receive": int(RECEIVED_PER_BUSY_NS * counts.busy_ns),
-        },
-        nvlink_bytes_total=dict.fromkeys(
-            ("transmit", "receive") if LINKED in device.model else (),
-            int(NVLINK_PER_BUSY_NS * counts.busy_ns),
-        ),
-        nvlink_errors_total=dict.fromkeys(
-            ("crc_flit", "crc_data", "replay", "recovery") if LINKED in device.model else (), 0
-        ),
         **_profile(device, load, now_us),
+        **_transfers(device, counts.busy_ns),
     )
+
+
+def _transfers(device: DeviceSpec, busy_ns: int) -> dict[str, dict[str, int]]:
+    """What the board sent and received over PCIe, and over NVLink if its model has that."""
+    linked = LINKED in device.model
+    directions = ("transmit", "receive") if linked else ()
+    errors = ("crc_flit", "crc_data", "replay", "recovery") if linked else ()
+    return {
+        "pcie_bytes_total": {
+            "transmit": int(SENT_PER_BUSY_NS * busy_ns),
+            "receive": int(RECEIVED_PER_BUSY_NS * busy_ns),
+        },
+        "nvlink_bytes_total": dict.fromkeys(directions, int(NVLINK_PER_BUSY_NS * busy_ns)),
+        "nvlink_errors_total": dict.fromkeys(errors, 0),
+    }
 
 
 def profiled(device: DeviceSpec) -> bool:

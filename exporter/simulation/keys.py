@@ -1,6 +1,6 @@
 """Every key of a scenario file, once: what may stand there, what it means, what it is if missing.
 
-``Section`` reads a mapping by this table, ``docs/generate.py`` writes docs/scenarios.md from it.
+``Section`` reads a mapping by this table, ``docs/generate.py`` writes README.md from it.
 """
 
 from collections.abc import Iterator

@@ -21,8 +21,7 @@ from exporter.model import Clock
 from exporter.web.connection import ClientConnection, peer
 from exporter.web.passwords import Passwords, credentials
 from exporter.web.peers import UNIX, Busy
-from exporter.web.view import NOTHING, WHOLE, View
-from exporter.web.views import PAGE, RELOAD, SCRAPE, Views
+from exporter.web.views import NOTHING, PAGE, RELOAD, SCRAPE, WHOLE, View, Views
 from exporter.web.webconfig import WebConfig
 from exporter.web.webfile import RateLimit, WebFile
 

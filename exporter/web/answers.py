@@ -19,7 +19,7 @@ from exporter.metrics.text import Format
 from exporter.model import Clock, Snapshot
 from exporter.web.connection import peer
 from exporter.web.peers import Busy, FairQueue
-from exporter.web.view import WHOLE, View
+from exporter.web.views import WHOLE, View
 
 _MAX_CACHED = 16  # answers; a scraper asks the same each time
 _MAX_HEADER = 1024  # characters that are read of a header; Prometheus sends a third of it

@@ -14,7 +14,7 @@ from exporter.metrics.families import Family
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers
-from exporter.web.view import WHOLE, View
+from exporter.web.views import WHOLE, View
 
 JSON = "application/json"
 PREFIX = "/api/v1"

@@ -53,28 +53,34 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     slots = RequestSlots(settings.web_max_requests, limits or ClientLimits())
     app = web.Application(middlewares=[gate.check, slots.check])
     app.on_response_prepare.append(_add_headers(config))
-
-    about = about or (lambda: About(window_ns=settings.collection_window_ns))
-    answers = Answers(lambda: health.snapshot, clock)
-    live = LivePage(answers, about, settings.web_telemetry_path)
-    home = _home(gate, live, health, clock, settings.web_telemetry_path)
-    cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
-    reload = reload if settings.web_enable_lifecycle else None
-    always = (
+    for route in (
         *_checks(health, clock),
-        Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST"),
+        *_reload(reload if settings.web_enable_lifecycle else None),
         Route(settings.web_telemetry_path, _metrics(pages), Access.METRICS),
-    )
-    private = (
-        Route("/", home, Access.OPEN if views is None else Access.VIEW),
-        *cardinality.routes(),
-        *routes(gate),
-        *static_routes(),
-        *Api(answers, about, gate.view).routes(),
-    )
-    for route in (*always, *(() if settings.web_metrics_only else private)):
+    ):
         gate.add(app, route)
+    if not settings.web_metrics_only:
+        cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
+        about = about or (lambda: About(window_ns=settings.collection_window_ns))
+        reading = _page_and_api(gate, health, clock, about, settings.web_telemetry_path)
+        for route in (*cardinality.routes(), *routes(gate), *reading):
+            gate.add(app, route)
     return app
+
+
+def _reload(reload: Reload | None) -> Iterator[Route]:
+    yield Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST")
+
+
+def _page_and_api(
+    gate: Gate, health: CollectorState, clock: Clock, about: Callable[[], About], metrics: str
+) -> Iterator[Route]:
+    """The live page with its files, and the JSON documents."""
+    answers = Answers(lambda: health.snapshot, clock)
+    home = _home(gate, LivePage(answers, about, metrics), health, clock, metrics)
+    yield Route("/", home, Access.OPEN if gate.views is None else Access.VIEW)
+    yield from static_routes()
+    yield from Api(answers, about, gate.view).routes()
 
 
 def _home(

@@ -14,7 +14,7 @@ from exporter.api import About
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers, accepts_gzip, is_known
-from exporter.web.view import WHOLE, View
+from exporter.web.views import WHOLE, View
 
 if TYPE_CHECKING:
     from exporter.web.page import Page

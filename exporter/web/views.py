@@ -1,12 +1,15 @@
-"""What a client with a token of Kubernetes may see: everything, or some namespaces.
+"""What a client may see of the node: everything, or some namespaces.
 
-The rights are non-resource URLs. That of the page and the JSON is not their own path, because
-``system:discovery`` gives every authenticated client ``get`` on ``/api/*``, and OpenShift on ``/``.
+The rights of a token of Kubernetes are non-resource URLs. That of the page and the JSON is not
+their own path, because ``system:discovery`` gives every authenticated client ``get`` on ``/api/*``,
+and OpenShift on ``/``.
 """
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import compress
 
 from aiohttp import hdrs, web
@@ -15,7 +18,31 @@ from exporter.model import Right, Snapshot
 from exporter.web.connection import peer
 from exporter.web.passwords import credentials
 from exporter.web.verdicts import Client, Unavailable, Verdicts
-from exporter.web.view import WHOLE, View
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The namespaces whose rows a client may see; None stands for all of the node."""
+
+    namespaces: frozenset[str] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the client may see everything."""
+        return self.namespaces is None
+
+    @property
+    def tag(self) -> str:
+        """The end of an entity tag; different views have different ones."""
+        if self.namespaces is None:
+            return ""
+        names = "/".join(sorted(self.namespaces))
+        return f"-{hashlib.sha256(names.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+WHOLE = View()
+NOTHING = View(frozenset())
+
 
 SCRAPE = Right("get", path="/metrics")
 PAGE = Right("get", path="/mgpu-exporter/page")

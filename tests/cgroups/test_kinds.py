@@ -6,8 +6,7 @@ import pytest
 
 from exporter.attribution.ownership import owner_of
 from exporter.model import GroupKey, PodTable
-from exporter.sources.cgroups.kinds import kind_of, kinds_of
-from exporter.sources.cgroups.layout import parse_path
+from exporter.sources.cgroups.layout import kind_of, kinds_of, parse_path
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from tests.scenario.clock import ManualClock

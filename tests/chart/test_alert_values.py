@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from charts import alerts
+from exporter.model.alerts import XIDS, codes
 from rules.parameters import NUMBER, PARAMETERS, TIME, Parameter
-from rules.xids import XIDS, codes, pattern
+from rules.xids import pattern
 from tests.chart.rendering import ROOT, Object, Refused, render
 from tests.rules.cases import CASES
 from tests.rules.run import Case, raised

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.model import Engines, Naming, ProcessActivity, Sample
 from exporter.simulation.description import SampleRule
-from exporter.sources.gpus.naming import REMEMBERED_NS, NamingEvidence
+from exporter.sources.gpus.sample_attribution import REMEMBERED_NS, NamingEvidence
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.window import WindowCursor
 from tests.gpus.test_window import PERIOD, Ring, begun, row, taken

@@ -14,20 +14,18 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
-from exporter.sources.groups.accounts import (
-    LONGEST_ENVIRONMENT,
-    MOST_AT_ONCE,
-    Accounts,
-    slurm_account,
-)
 from exporter.sources.groups.containers import ContainerNames
 from exporter.sources.groups.owners import (
     AT_ONCE,
     LARGEST_FILE,
+    LONGEST_ENVIRONMENT,
+    MOST_AT_ONCE,
+    Accounts,
     GroupUsers,
     Users,
     _parsed,
     open_groups,
+    slurm_account,
 )
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import FakeProc

@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from exporter.sources.pods.health import ApiError
-from exporter.sources.pods.stream import Stream
+from exporter.sources.pods.wire import Stream
 
 CHUNKED = "Transfer-Encoding: chunked"
 END = b"0\r\n\r\n"

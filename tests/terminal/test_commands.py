@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from exporter.terminal.feeds.commands import LONGEST_COMMAND, ProcessCommands
+from exporter.terminal.feeds.local import LONGEST_COMMAND, ProcessCommands
 
 ARGUMENT = "--model=seven"
 

@@ -9,13 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from exporter.simulation.description import PodSpec, Scheme
 from exporter.simulation.schemes import (
-    ack,
     clouds,
     dra,
-    kai,
-    koordinator,
-    nvidia,
-    vendors,
+    plugins,
+    schedulers,
     vgpu,
 )
 from exporter.simulation.schemes.system import (
@@ -45,14 +42,14 @@ SYSTEMS: Mapping[Scheme, System] = {
     Scheme.QGPU: clouds.QGPU_SYSTEM,
     Scheme.HAMI: vgpu.HAMI,
     Scheme.VOLCANO_VGPU: vgpu.VOLCANO_VGPU,
-    Scheme.ACK: ack.SYSTEM,
-    Scheme.KOORDINATOR: koordinator.SYSTEM,
-    Scheme.GKE: nvidia.GKE_SYSTEM,
-    Scheme.KAI: kai.SYSTEM,
+    Scheme.ACK: clouds.ACK_SYSTEM,
+    Scheme.KOORDINATOR: schedulers.KOORDINATOR_SYSTEM,
+    Scheme.GKE: plugins.GKE_SYSTEM,
+    Scheme.KAI: schedulers.KAI_SYSTEM,
     Scheme.DRA: dra.SYSTEM,
-    Scheme.AMD: vendors.AMD_SYSTEM,
-    Scheme.INTEL: vendors.INTEL_SYSTEM,
-    Scheme.NVIDIA: nvidia.NVIDIA_SYSTEM,  # last: where two offer nvidia.com/gpu, its count stands
+    Scheme.AMD: plugins.AMD_SYSTEM,
+    Scheme.INTEL: plugins.INTEL_SYSTEM,
+    Scheme.NVIDIA: plugins.NVIDIA_SYSTEM,  # last: where two offer nvidia.com/gpu, its count stands
 }
 
 
@@ -88,7 +85,7 @@ def offered(schemes: Iterable[Scheme], site: Site) -> Offer:
 
 def companions(pods: tuple[PodSpec, ...], site: Site) -> list[PodSpec]:
     """The pods that sharing systems create for those of the scenario."""
-    return kai.reservations(pods, site)
+    return schedulers.reservations(pods, site)
 
 
 def memory_unit(scheme: Scheme | None, site: Site) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from exporter.model import CgroupIdentity, Clock
 from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
-from exporter.sources.cgroups.kinds import kinds_of
+from exporter.sources.cgroups.layout import kinds_of
 from exporter.sources.cgroups.walk import Walk, walk
 
 logger = logging.getLogger(__name__)

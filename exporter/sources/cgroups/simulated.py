@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 
 from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
-from exporter.sources.cgroups.kinds import kinds_of
-from exporter.sources.cgroups.layout import parse_path
+from exporter.sources.cgroups.layout import kinds_of, parse_path
 from exporter.sources.cgroups.walk import TreeBuilder
 
 

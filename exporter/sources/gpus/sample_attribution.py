@@ -4,6 +4,11 @@ Each sample of a driver has the device's busy percentage and one process. The dr
 percentages sample by sample. Of each process it returns only an average in whole percents and the
 time of its last sample. Together these identify the samples of a process: they end with its last
 one and add up to its average.
+
+Which process a sample names is decided in closed firmware and differs by board: ``NamingEvidence``
+learns it from the windows. Where every busy sample names somebody, also on an engine that idles in
+part of it, the sums of named samples are all that was used. Where some do not, their time has no
+owner: work ended before the driver looked, or the driver hides a process.
 """
 
 from bisect import bisect_left
@@ -11,8 +16,62 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from exporter.model import Engines, ProcessActivity
+from exporter.model import QUANTITIES, Engines, Naming, ProcessActivity
 from exporter.sources.gpus.samples import BusySample, ProcessRow
+
+REMEMBERED_NS = 30 * 10**9  # of busy time: older evidence counts for half, then a quarter
+LEAST_NS = 200 * 10**6  # less busy time than this is no evidence
+FEW = 0.05  # shares below this are noise of rounding
+
+
+class NamingEvidence:
+    """What the windows of one device have shown so far, by engine in the order of QUANTITIES."""
+
+    def __init__(self) -> None:
+        count = len(QUANTITIES)
+        self._busy_ns, self._unnamed_ns, self._idle_ns = ([0] * count for _ in range(3))
+        self.naming = (Naming.UNKNOWN,) * count
+
+    def observe(
+        self,
+        busy: Engines,
+        processes: Iterable[ProcessActivity],
+        observed_ns: int,
+        *,
+        per_sample: bool,
+    ) -> None:
+        """Takes one window whose rows can all be true."""
+        own = tuple(processes)
+        for place, busy_ns in enumerate(busy):
+            if not busy_ns:
+                continue
+            parts = [process.busy[place] or 0 for process in own]
+            named_ns = sum(parts)
+            if place or not per_sample:  # averages are cut to whole percents: up to one is missing
+                named_ns += (len(parts) - parts.count(0)) * observed_ns // 100
+            self._count(place, busy_ns, max(busy_ns - named_ns, 0), observed_ns - busy_ns)
+        self.naming = tuple(map(self._verdict, range(len(QUANTITIES))))
+
+    def _count(self, place: int, busy_ns: int, unnamed_ns: int, idle_ns: int) -> None:
+        if self._busy_ns[place] > REMEMBERED_NS:
+            for sums in (self._busy_ns, self._unnamed_ns, self._idle_ns):
+                sums[place] //= 2
+        self._busy_ns[place] += busy_ns
+        self._unnamed_ns[place] += unnamed_ns
+        if unnamed_ns <= busy_ns * FEW:
+            self._idle_ns[place] += idle_ns
+
+    def _verdict(self, place: int) -> Naming:
+        busy_ns = self._busy_ns[place]
+        if busy_ns < LEAST_NS:
+            return Naming.UNKNOWN
+        unnamed = self._unnamed_ns[place] / busy_ns
+        if unnamed > 1 - FEW:
+            return Naming.NEVER
+        if unnamed > FEW:
+            return Naming.PARTLY
+        return Naming.ALWAYS if self._idle_ns[place] > busy_ns * FEW else Naming.UNKNOWN
+
 
 FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
 MOST_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
@@ -71,33 +130,41 @@ def attribute_samples(
     if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return attribute_samples(spans, aligned) if aligned else None
-    slack = len(spans) / 2
     by_pid: dict[int, NamedTime] = {}
     for row in sorted(rows, key=ROW_TIME):
-        pid, timestamp_us, core = row[:3]
-        if _is_of_codec(row):
-            by_pid[pid] = 0, 0
-            continue
-        left = len(spans) * (core + 0.5)  # cut to whole percents: this is the middle
-        busy_ns = covered_ns = 0
-        last = free.get(timestamp_us)
-        if last and 0 < last[1] <= left + slack:
-            _, percent, covered_ns, busy_ns = last
-            left -= percent
-            del free[timestamp_us]
-        if left > 0 and others:
-            for sample in _adding_up(left, left + slack, others, timestamp_us):
-                time, percent, own_covered_ns, own_busy_ns = sample
-                left -= percent
-                busy_ns += own_busy_ns
-                covered_ns += own_covered_ns
-                free.pop(time, None)
-                others.remove(sample)
-        if left > 100 + slack:
+        taken = (0, 0) if _is_of_codec(row) else _take(row, len(spans), free, others)
+        if taken is None:
             return None
-        by_pid[pid] = busy_ns, covered_ns - busy_ns
+        by_pid[row[0]] = taken
     unclaimed = [span[3] for span in free.values() if 0 < span[1] <= FULL_PERCENT]
     return SampleAttribution(by_pid, sum(unclaimed))
+
+
+def _take(
+    row: ProcessRow, count: int, free: dict[int, SampleSpan], others: list[SampleSpan]
+) -> NamedTime | None:
+    """Takes the samples of one process out of ``free`` and ``others``; None if they do not fit.
+
+    ``count`` is the number of samples in the window, of which the row has the average.
+    """
+    _, timestamp_us, core = row[:3]
+    slack = count / 2
+    left = count * (core + 0.5)  # cut to whole percents: this is the middle
+    busy_ns = covered_ns = 0
+    last = free.get(timestamp_us)
+    if last and 0 < last[1] <= left + slack:
+        _, percent, covered_ns, busy_ns = last
+        left -= percent
+        del free[timestamp_us]
+    if left > 0 and others:
+        for sample in _adding_up(left, left + slack, others, timestamp_us):
+            time, percent, own_covered_ns, own_busy_ns = sample
+            left -= percent
+            busy_ns += own_busy_ns
+            covered_ns += own_covered_ns
+            free.pop(time, None)
+            others.remove(sample)
+    return None if left > 100 + slack else (busy_ns, covered_ns - busy_ns)
 
 
 def _is_of_codec(row: ProcessRow) -> bool:

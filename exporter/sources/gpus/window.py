@@ -13,9 +13,8 @@ from operator import itemgetter
 
 from exporter.model import Engines, Methods, RawSamples, Sampling, Window
 from exporter.sources.gpus.energy import EnergySource, EnergyUse
-from exporter.sources.gpus.naming import NamingEvidence
-from exporter.sources.gpus.ring_clock import RingChange, RingClock
 from exporter.sources.gpus.sample_attribution import (
+    NamingEvidence,
     SampleSpan,
     attribute_samples,
     process_activities,
@@ -25,6 +24,8 @@ from exporter.sources.gpus.samples import (
     FUTURE_US,
     BusySample,
     ProcessRow,
+    RingChange,
+    RingClock,
     SampleReader,
     newest_rows,
     plausible_samples,
@@ -238,22 +239,17 @@ class WindowCursor:
         start, end = self._cursor_us, spans[-1][0]
         start_ns = (self._end_us or 0) * 1000
         observed_ns = sum(map(COVERED_NS, spans))
-        busy = Engines(
-            sum(map(BUSY_NS, spans)),
-            self._busy("memory_active", start, end, observed_ns, memory),
-            self._busy("encoder", start, end, observed_ns),
-            self._busy("decoder", start, end, observed_ns),
-        )
+        busy = self._engines(spans, observed_ns, memory)
         valid, rejected = newest_rows(rows or (), start, end + FUTURE_US)
         has_samples = method == "samples" and rows is not None and observed_ns
         attribution = attribute_samples(spans, valid) if has_samples else None
-        energy = (
-            self._energy.take(busy.core if observed_ns else None) if self._energy else EnergyUse()
-        )
+        energy, energy_method = EnergyUse(), "none"
+        if self._energy:
+            energy = self._energy.take(busy.core if observed_ns else None)
+            energy_method = self._energy.method
         processes = process_activities(valid, busy, observed_ns, attribution)
-        per_sample = attribution is not None
         if rows is not None and observed_ns and not rejected:
-            self._naming.observe(busy, processes, observed_ns, per_sample=per_sample)
+            self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
         return Window(
             start_unix_ns=start_ns,
             end_unix_ns=start_ns + (end - start) * 1000,
@@ -266,16 +262,24 @@ class WindowCursor:
             idle_energy_uj=energy.idle_uj,
             late_energy_uj=energy.late_uj,
             methods=_methods(
-                method,
-                "none" if rows is None else "process_utilization",
-                self._energy.method if self._energy else "none",
+                method, "none" if rows is None else "process_utilization", energy_method
             ),
-            per_sample=per_sample,
+            per_sample=attribution is not None,
             unclaimed_ns=attribution.unclaimed_ns if attribution else 0,
             sampling=Sampling(
                 self._known_period_us if method == "samples" else None,
                 () if rows is None else self._naming.naming,
             ),
+        )
+
+    def _engines(self, spans: Sequence[SampleSpan], observed_ns: int, memory: Samples) -> Engines:
+        """The busy time of the core and of the other engines in these spans."""
+        start, end = self._cursor_us, spans[-1][0]
+        return Engines(
+            sum(map(BUSY_NS, spans)),
+            self._busy("memory_active", start, end, observed_ns, memory),
+            self._busy("encoder", start, end, observed_ns),
+            self._busy("decoder", start, end, observed_ns),
         )
 
     def _busy(

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 from exporter.settings import YamlError, read_bytes, yamldocument
 from exporter.sources.pods import lazy_package
 from exporter.sources.pods.health import ApiError
-from exporter.sources.pods.stream import Stream, attempt, message_of
+from exporter.sources.pods.wire import Stream, attempt, message_of
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration

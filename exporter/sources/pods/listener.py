@@ -12,9 +12,8 @@ from exporter.model import Clock, Pod, PodTable, SourceStatus
 from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
 from exporter.sources.pods.health import SECOND_NS, ApiError, ServerKind, SourceHealth, explanation
-from exporter.sources.pods.stream import Stream
 from exporter.sources.pods.table import PodStore
-from exporter.sources.pods.wire import JsonError, list_parts
+from exporter.sources.pods.wire import JsonError, Stream, list_parts
 
 
 @dataclass(frozen=True, slots=True)

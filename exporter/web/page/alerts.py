@@ -7,50 +7,25 @@ compares them. A rule that needs rates, averages or other machines is in ``NOT_H
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from exporter.model.alerts import (
+    HARDWARE,
+    IGNORED,
+    NEAR_LIMIT,
+    OVERCOMMITTED,
+    STUCK_S,
+    WATCH,
+    XID_S,
+    codes,
+)
 from exporter.web.page.entries import Json
 from exporter.web.page.gpus import card_name
 from exporter.web.page.html import Html, h, many
 
 RUNBOOKS = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks"
 NAMED = 5  # what a rule holds for
-NEAR_LIMIT = 0.95
-OVERCOMMITTED = 1.001
-STUCK_S = 60
-XID_S = 900
-HARDWARE_XIDS = frozenset(
-    map(str, (46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 155, 156, 158))
+_HARDWARE_XIDS, _WARNING_XIDS, _IGNORED_XIDS = (
+    frozenset(map(str, codes(alert))) for alert in (HARDWARE, WATCH, IGNORED)
 )
-WARNING_XIDS = frozenset(
-    map(
-        str,
-        (
-            54,
-            74,
-            78,
-            92,
-            93,
-            94,
-            121,
-            137,
-            141,
-            142,
-            144,
-            145,
-            146,
-            147,
-            148,
-            149,
-            150,
-            157,
-            160,
-            161,
-            168,
-            171,
-            172,
-        ),
-    )
-)
-OTHERWISE_SAID_XIDS = frozenset(map(str, (63, 106, 107, 154)))
 EXPECTED = frozenset(("container_pending", "mig", "mps", "not_supported", "released"))
 MEASURING = frozenset(("nvml", "amd", "drm", "simulated", "cgroups"))
 
@@ -125,15 +100,15 @@ def _xids(document: Json, wanted: Callable[[str], bool]) -> Found:
 
 
 def _hardware_xids(document: Json) -> Found:
-    return _xids(document, HARDWARE_XIDS.__contains__)
+    return _xids(document, _HARDWARE_XIDS.__contains__)
 
 
 def _warning_xids(document: Json) -> Found:
-    return _xids(document, WARNING_XIDS.__contains__)
+    return _xids(document, _WARNING_XIDS.__contains__)
 
 
 def _other_xids(document: Json) -> Found:
-    listed = HARDWARE_XIDS | WARNING_XIDS | OTHERWISE_SAID_XIDS
+    listed = _HARDWARE_XIDS | _WARNING_XIDS | _IGNORED_XIDS
     return _xids(document, lambda xid: xid not in listed)
 
 
@@ -352,10 +327,12 @@ def alerts(document: Json) -> Html | None:
     held = holding(document)
     if not held:
         return None
-    count = h("span", {"class": "count"}, f"{len(held)} of {len(RULES)} hold now")
+    count = h("span", {"class": "count"}, f"{len(held)} of {len(RULES)} conditions hold now")
     note = (
-        "A rule fires in Prometheus once it has held for the time given. Not evaluated here, "
-        f"because they need rates or other machines: {', '.join(NOT_HERE)}."
+        "These are conditions of this moment, at the shipped thresholds; the chart may have "
+        "changed those. Prometheus fires an alert once its condition has held for the time given, "
+        "so a new condition may be pending there. Not evaluated here, because they need rates or "
+        f"other machines: {', '.join(NOT_HERE)}."
     )
     return h(
         "details",

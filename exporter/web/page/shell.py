@@ -53,7 +53,6 @@ def alarming(document: Json) -> bool:
 
 
 def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
-    owner = "job, unit, user" if is_without_pods(document) else "pod, owner"
     return h(
         "header",
         {"class": "top"},
@@ -63,35 +62,37 @@ def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
             h("h1", None, h("bdi", None, node)),
             _freshness(document, age_s),
         ),
+        _search(choice, "job, unit, user" if is_without_pods(document) else "pod, owner"),
+    )
+
+
+def _search(choice: Choice, owner: str) -> Html:
+    """The form that filters and sorts; ``owner`` names what owns use on this node."""
+    options = [
+        h("option", {"value": name, "selected": name == choice.sort}, words)
+        for name, words in SORTS.items()
+    ]
+    return h(
+        "form",
+        {"role": "search", "method": "get", "action": "./", "id": "choice"},
         h(
-            "form",
-            {"role": "search", "method": "get", "action": "./", "id": "choice"},
-            h(
-                "input",
-                {
-                    "type": "search",
-                    "name": "q",
-                    "value": choice.text,
-                    "placeholder": f"Filter: {owner}, model, gpu0 …",
-                    "aria-label": "Filter by pod, owner, sharing system, process, GPU or model",
-                    "autocomplete": "off",
-                    "maxlength": "200",
-                },
-            ),
-            h(
-                "select",
-                {"name": "sort", "aria-label": "Sort by"},
-                [
-                    h("option", {"value": name, "selected": name == choice.sort}, words)
-                    for name, words in SORTS.items()
-                ],
-            ),
-            h("input", {"type": "hidden", "name": "all", "value": "1"}) if choice.all else None,
-            h("input", {"type": "hidden", "name": "hour", "value": choice.hour})
-            if choice.hour
-            else None,
-            h("button", {"type": "submit"}, "Show"),
+            "input",
+            {
+                "type": "search",
+                "name": "q",
+                "value": choice.text,
+                "placeholder": f"Filter: {owner}, model, gpu0 …",
+                "aria-label": "Filter by pod, owner, sharing system, process, GPU or model",
+                "autocomplete": "off",
+                "maxlength": "200",
+            },
         ),
+        h("select", {"name": "sort", "aria-label": "Sort by"}, options),
+        h("input", {"type": "hidden", "name": "all", "value": "1"}) if choice.all else None,
+        h("input", {"type": "hidden", "name": "hour", "value": choice.hour})
+        if choice.hour
+        else None,
+        h("button", {"type": "submit"}, "Show"),
     )
 
 

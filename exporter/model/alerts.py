@@ -1,0 +1,68 @@
+"""What the shipped alert rules say of XIDs and thresholds: for the live page, and for rules/.
+
+The XIDs are NVIDIA's, by what its catalogue has one do at once. Source:
+docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, column "Immediate Action", for A100,
+H100, B100 and GB200, as of 2026. What is not listed here is a program's (RESTART_APP), or asks for
+nothing (IGNORE); it raises MgpuXidError.
+"""
+
+from typing import NamedTuple
+
+NEAR_LIMIT = 0.95  # share of the allocated memory that a pod holds
+OVERCOMMITTED = 1.001  # core of a device that is allocated
+STUCK_S = 60  # without a cycle
+XID_S = 900  # since an XID
+
+HARDWARE, WATCH, IGNORED = "MgpuXidHardware", "MgpuXidWarning", ""
+
+
+class Xid(NamedTuple):
+    """Some XIDs of one kind: what happened, NVIDIA's immediate action, the alert."""
+
+    codes: tuple[int, ...]
+    what: str
+    action: str
+    alert: str
+
+
+_RESET, _NONE = "reset the GPU", "none"
+_LINK = "by the register values in the kernel's line, from nothing to a reset"
+
+XIDS: tuple[Xid, ...] = (
+    Xid((46,), "the GPU stopped answering", _RESET, HARDWARE),
+    Xid((48,), "a double-bit memory error", "reset the GPU; drain first with 63 or 64", HARDWARE),
+    Xid((62,), "its power management unit stopped", _RESET, HARDWARE),
+    Xid((64,), "a bad row of memory could not be recorded", _RESET, HARDWARE),
+    Xid((79,), "it has fallen off the bus", "restart the node", HARDWARE),
+    Xid((95,), "a memory error that was not contained: any program may be hit", _RESET, HARDWARE),
+    Xid((109, 158), "a timeout that it does not recover from", _RESET, HARDWARE),
+    Xid((110,), "a security fault", _RESET, HARDWARE),
+    Xid((119, 120), "its system processor (GSP) hangs or failed", _RESET, HARDWARE),
+    Xid((136, 155), "NVLink could not be trained or failed", _RESET, HARDWARE),
+    Xid((140,), "a memory error that could not be recovered", _RESET, HARDWARE),
+    Xid((143,), "it could not be initialised", _RESET, HARDWARE),
+    Xid((151,), "keys could not be changed (confidential computing)", "restart the VM", HARDWARE),
+    Xid((156,), "a part of it is to be retired", _RESET, HARDWARE),
+    Xid((54,), "auxiliary power is missing: it runs slowly", "check cables and power", WATCH),
+    Xid((74,), "NVLink, up to Hopper", _LINK, WATCH),
+    Xid((78,), "a vGPU could not start", "update driver or firmware", WATCH),
+    Xid((92,), "many single-bit errors, which it corrects", f"{_NONE}; support if it stays", WATCH),
+    Xid((93,), "its InfoROM was written too often", _NONE, WATCH),
+    Xid((94,), "a memory error, contained in one program", "restart that program", WATCH),
+    Xid((121,), "the link to the CPU (C2C)", f"{_NONE}; support if it stays", WATCH),
+    Xid((137,), "a program's or NVLink's access was refused", _NONE, WATCH),
+    Xid((141,), "a fault of the fast path", f"{_NONE}; support if it stays", WATCH),
+    Xid((142,), "the encoder", "support", WATCH),
+    Xid((144, 145, 146, 147, 148, 149, 150), "NVLink, from Blackwell on", _LINK, WATCH),
+    Xid((157,), "a part could not be retired", f"{_NONE}; support if it stays", WATCH),
+    Xid((160, 161), "a channel of memory was retired, or could not be", _NONE, WATCH),
+    Xid((168, 171, 172), "less memory, or what came before 94 and 95", "not stated", WATCH),
+    Xid((63,), "a bad row of memory was recorded: MgpuRowRemapping says so", _NONE, IGNORED),
+    Xid((106, 107), "a test message", _NONE, IGNORED),
+    Xid((154,), "the recovery action changed: MgpuGpuRecoveryAction says so", _NONE, IGNORED),
+)
+
+
+def codes(alert: str) -> list[int]:
+    """The XIDs of an alert."""
+    return sorted(code for xid in XIDS if xid.alert == alert for code in xid.codes)
