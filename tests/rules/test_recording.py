@@ -111,7 +111,7 @@ def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -
 
     assert sorted(alert.case for alert in alerts) == sorted(CASES)
     of_pods = [alert for alert in alerts if "exported_pod" in alert.labels]
-    assert len(of_pods) == 7
+    assert len(of_pods) == 6
     assert not any("mgpu-exporter-x7k2p" in alert.annotations for alert in of_pods)
 
 
