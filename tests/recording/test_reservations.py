@@ -143,3 +143,18 @@ def test_a_recording_to_share_of_that_node_holds_its_boards_alone(tmp_path: Path
 
     assert (len(last.rows["device"]), last.rows["container"]) == (len(CARDS), ())
     assert replayed(path) == pages
+
+
+@pytest.mark.parametrize("key", range(4))
+def test_a_limit_by_number_stays_with_its_card(tmp_path: Path, key: int) -> None:
+    """Numbers count the cards in the order of their UUIDs, which pseudonyms change."""
+    names = Pseudonyms(bytes([key]) * 32)
+    _, last = recorded(tmp_path / "node.rec.gz", "secret-reservations", names)
+
+    named = {
+        names.name(card): row.values.get("memory_limit_bytes")
+        for card in CARDS[1:]
+        for row in last.rows["container"]
+        if names.name(card) in row.labels
+    }
+    assert named == {names.name(CARDS[1]): 1 * GIB, names.name(CARDS[2]): 2 * GIB}

@@ -174,7 +174,7 @@ def _memory(
 
 
 def _held(node: NodeFacts, amount: int | None, part: float | None) -> int:
-    """Return the MiB that HAMi-core is told for an amount in bytes or a part; 0 if not known.
+    """Return the MiB that HAMi-core gets for an amount in bytes or a part; 0 if not known.
 
     The scheduler hands on two decimals of the part that it counts. Of an amount it counts the
     hundredths of the label, rounded up. The label is rounded down to hundreds of MiB first.
