@@ -119,7 +119,7 @@ def replayed(path: Path) -> list[bytes]:
     return pages
 
 
-def limits(snapshot: Snapshot) -> list[object]:
+def limits(snapshot: Snapshot) -> list[float]:
     """The memory limits of all containers, in the order of their size."""
     found = (row.values.get("memory_limit_bytes") for row in snapshot.rows["container"])
     return sorted(value for value in found if isinstance(value, int | float))
