@@ -45,6 +45,7 @@ from exporter.model import (
 )
 
 Pseudonymise = Callable[[str], str]
+_LIMIT = "memory/"  # begins the name of MPS's limit of one device
 
 RESOURCE_PREFIXES = tuple(sorted({name for scheme in SCHEMES for name in scheme.resources}))
 NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and their model
@@ -105,7 +106,9 @@ def _device_id(text: str, name: Pseudonymise) -> str:
 
 
 def disguised_claims(
-    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]], name: Pseudonymise
+    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]],
+    offered: Mapping[tuple[str, str, str], OfferedDevice],
+    name: Pseudonymise,
 ) -> dict[tuple[str, str], tuple[ClaimedDevice, ...]]:
     """Returns the claims with their GPUs."""
     return {
@@ -119,7 +122,7 @@ def disguised_claims(
                 device=_offered_name(device.driver, device.device, name),
                 sharing={
                     "/".join((part, *(one if one.isdecimal() else name(one) for one in rest))): text
-                    for key, text in device.sharing.items()
+                    for key, text in _by_uuid(device, devices, offered).items()
                     for part, *rest in (key.split("/", 1),)
                 },
             )
@@ -127,6 +130,23 @@ def disguised_claims(
         )
         for (namespace, claim), devices in claims.items()
     }
+
+
+def _by_uuid(
+    device: ClaimedDevice,
+    devices: tuple[ClaimedDevice, ...],
+    offered: Mapping[tuple[str, str, str], OfferedDevice],
+) -> dict[str, str]:
+    """Returns how a device is shared, with UUIDs in place of the numbers of devices.
+
+    Numbers count UUIDs in their order, which is not that of their pseudonyms.
+    """
+    alike = [d for d in devices if (d.driver, d.sharing) == (device.driver, device.sharing)]
+    offers = [offered.get((d.driver, d.pool, d.device), OfferedDevice()).attributes for d in alike]
+    uuids = sorted({own.get("uuid") or own.get(f"{device.driver}/uuid", "") for own in offers})
+    known = {} if "" in uuids else {f"{_LIMIT}{n}": f"{_LIMIT}{u}" for n, u in enumerate(uuids)}
+    numbered = {known[key]: text for key, text in device.sharing.items() if key in known}
+    return {**numbered, **{key: t for key, t in device.sharing.items() if key not in known}}
 
 
 def disguised_offers(
@@ -351,7 +371,7 @@ class Pseudonyms(Names):
             annotations={key: self._tokens(text) for key, text in annotations.items()},
             allocatable=allocatable,
             grants=disguised_grants(facts.grants, self.name, RESOURCE_PREFIXES),
-            claims=disguised_claims(facts.claims, self.name),
+            claims=disguised_claims(facts.claims, facts.offered, self.name),
             offered=disguised_offers(facts.offered, self.name),
             card_policies={card: self._token(own) for card, own in facts.card_policies.items()},
             pods={self.name(uid): self.pod(pod) for uid, pod in facts.pods.items()},

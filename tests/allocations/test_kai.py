@@ -248,12 +248,30 @@ def test_named_namespaces_are_the_only_ones() -> None:
         assert registry.decode(other, knowing(other), named).allocations
 
 
-def test_fraction_is_enforced_where_hami_core_is_loaded_from_the_host() -> None:
-    fraction = fraction_of({FRACTION: "0.3"})
+@pytest.mark.parametrize(
+    ("annotations", "card", "held"),
+    [
+        ({FRACTION: "0.3"}, "32607", 9782),
+        ({FRACTION: "0.333"}, "32607", 10760),  # 0.33 of it
+        ({MEMORY: "1000"}, "4096", 1024),  # 0.25 of 4096: 1000 of 4000
+        ({MEMORY: "1001"}, "4096", 1064),  # 0.26 of 4096: rounded up
+        ({MEMORY: "1000"}, "0", 1000),
+        ({MEMORY: "40"}, "99", 40),
+    ],
+)
+def test_limit_is_what_hami_core_is_told_where_it_is_loaded_from_the_host(
+    annotations: dict[str, str], card: str, held: int
+) -> None:
+    """The scheduler hands on a share of two decimals, and that share of the card is the limit."""
+    fraction = fraction_of(annotations)
     hooked = replace(fraction, containers=(replace(container("a"), memory_hook=True),))
-    facts = replace(TWO, labels={"nvidia.com/gpu.memory": "32607"})
+    facts = replace(TWO, labels={"nvidia.com/gpu.memory": card})
     [allocation] = decode(hooked, facts).allocations
-    assert (allocation.policy, allocation.memory_bytes) == ("enforced", 9782 * MIB)
+    assert (allocation.policy, allocation.memory_bytes) == ("enforced", held * MIB)
+    [allocation] = decode(fraction, replace(facts, labels={})).allocations
+    asked = int(annotations[MEMORY]) * MIB if MEMORY in annotations else None
+    assert allocation.policy == "unenforced"
+    assert asked in {None, allocation.memory_bytes}
 
 
 @pytest.mark.parametrize(

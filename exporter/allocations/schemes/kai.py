@@ -2,7 +2,9 @@
 
 A pod's annotation asks for a fraction of a GPU's memory or for an amount of it; core is the same
 fraction, promised by nobody. A higher limit of Run:ai's dynamic fractions is the memory limit. The
-card is named by the pod that reserves it, which is not counted as a consumer.
+card is named by the pod that reserves it, which is not counted as a consumer. Where HAMi-core
+enforces, the limit is the share that KAI counts, in hundredths of a card: ``gpu-memory: 1000`` on a
+card of 4096 MiB is 0.25, so 1024 MiB.
 
 A user who may change the pod may change the amounts. So a fraction counts only for as many devices
 as the scheduler has reserved for its groups. Name the reservations' namespaces with
@@ -34,13 +36,15 @@ The policy is ``enforced`` if the pod's container has both parts of HAMi-core: t
 its environment, from KAI's ConfigMap (``pkg/admission/webhook/v1alpha2/hamicore``), and
 ``/etc/ld.so.preload`` from the host, which KAI-resource-isolator mounts
 (``docs/gpu-sharing/hami/README.md``). The limit is then that of ``pkg/binder/plugins/hamicore``: a
-fraction of the node label ``nvidia.com/gpu.memory``. Without the library nothing enforces it, and
-the policy is ``unenforced``. A pod that also asks for ``nvidia.com/gpu`` itself does not belong to
-KAI, which refuses such pods.
+share of the node label ``nvidia.com/gpu.memory``, with two decimals as ``pkg/scheduler/cache``
+writes it. The environment variable ``GPU_PORTION`` is that share too, and no limit. Without the
+library nothing enforces it, and the policy is ``unenforced``. A pod that also asks for
+``nvidia.com/gpu`` itself does not belong to KAI, which refuses such pods.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 
 from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.quantities import MIB, parse_natural, parse_share
@@ -160,14 +164,26 @@ def _memory(
     if amount and limit and limit < amount:
         reader.reject(Reason.LIMITS_DIFFER, f"{_MEMORY_LIMIT}={limit} bytes below {amount}")
         limit = None
+    part = most or fraction
+    if policy == ENFORCED and (held := _held(reader.node, limit or amount, part)):
+        return reader.memory(held, MIB)
     if amount:
         return limit or amount
-    part = most or fraction
-    labelled = parse_natural(reader.node.labels.get(_CARD_MEMORY, "")) or 0
-    if part and policy == ENFORCED and labelled:
-        return reader.memory(int(labelled * part), MIB)  # as HAMi-core's variable has it
     size = reader.card_memory(card)
     return reader.memory(int(size * part), 1) if size and part else None
+
+
+def _held(node: NodeFacts, amount: int | None, part: float | None) -> int:
+    """Return the MiB that HAMi-core gets for an amount in bytes or a part; 0 if not known.
+
+    The scheduler hands on two decimals of the part that it counts. Of an amount it counts the
+    hundredths of the label, rounded up. The label is rounded down to hundreds of MiB first.
+    """
+    card = parse_natural(node.labels.get(_CARD_MEMORY, "")) or 0
+    if amount:
+        hundreds = card - card % 100
+        part = ceil(amount / MIB / hundreds * 100) / 100 if hundreds else None
+    return int(card * float(f"{part:.2f}")) if part else 0
 
 
 def _devices(

@@ -84,6 +84,7 @@ class Terms(NamedTuple):
     ``key`` is the annotation that lists them. ``registers`` are the node's annotations that list
     its cards. ``percent``: whether cores are per cent of a GPU. ``unit``: the bytes in one unit of
     memory in the list and in the registers; that of the limits is in ``names``.
+    ``percentage_first``: whether the percentage counts where a limit has both it and the amount.
     """
 
     names: ResourceNames
@@ -93,6 +94,7 @@ class Terms(NamedTuple):
     instances: Instances = _NO_INSTANCES
     registers: tuple[str, ...] = ()
     unit: int = MIB
+    percentage_first: bool = False
 
 
 class _Entry(NamedTuple):
@@ -273,10 +275,10 @@ def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tupl
     core = reader.limit(owner, names.core) if terms.percent else None
     share = Share(reader.core(core) if core else core, None)
     memory = reader.quantity(owner, names.memory)
-    if memory is not None:
+    percent = reader.quantity(owner, names.memory_percentage)
+    if memory is not None and not (terms.percentage_first and percent):
         size = reader.memory(memory, names.memory_factor * MIB)
         return share._replace(memory_bytes=size), 0
-    percent = reader.quantity(owner, names.memory_percentage)
     registered = registered_memory(reader.node, terms.registers, uuid)
     if percent is None or registered is None:
         card = device_by_uuid(reader.node, uuid)

@@ -11,7 +11,10 @@ Sources: ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) a
 and are read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` are for those
 of ``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
 ``vgpu-memory`` is for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
-is the policy: hami-core or mig. A segment counts only for a container whose limits hold these
+is the policy: hami-core or mig. ``vgpu-memory-percentage`` counts before ``vgpu-memory``. No
+plugin offers it, so such a pod is scheduled only where an operator adds it to the node. The plugin
+(``pkg/util/util.go``, ``getOldestPod``) refuses pods with two containers that have vGPUs, and those
+with an init container that has one. A segment counts only for a container whose limits hold these
 resources (``evidence``).
 
 Limits and segments are in units of the device plugin's ``gpuMemoryFactor``, a number of MiB that is
@@ -66,6 +69,7 @@ def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
         read_mode(reader, _MODE),
         registers=VOLCANO_REGISTERS,
         unit=factor * MIB,
+        percentage_first=True,
     )
     segments = encoded.split(";", MAX_SEGMENTS) if encoded else []
     if len(segments) == len(users) + 1 and not segments[-1]:
