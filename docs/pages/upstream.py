@@ -100,7 +100,8 @@ READINGS = {
         "not by itself: `unenforced`; by HAMi-core where the pod's label says so (`hami-core`)",
     ),
     "hami": Reading(
-        "HAMi 4707fb02 (2026-08-21); its scheduler and device plugin were run on Kubernetes 1.36.3",
+        "HAMi 4707fb02 (2026-08-21); its scheduler and device plugin were run on "
+        "Kubernetes 1.36.3, its monitor beside the exporter",
         _NOW,
         "core and memory of a card, or a MIG instance",
         f"{_LIMITS}; annotation of amounts and cards",

@@ -4,6 +4,9 @@ The former names are those of ``--legacy-metrics`` and of volcano-vgpu's monitor
 in per cent. ``vdevice_index`` numbers a container's devices by index here; HAMi numbers them in the
 order of its shared memory.
 
+A container's memory is the driver's figure here; HAMi shows what its library in the container has
+counted, and nothing of containers without it.
+
 Left out: the parts of a container's memory (context, module, buffer), which only HAMi's library in
 the container knows, and the scheduler's own metrics.
 """
@@ -34,6 +37,12 @@ _USED, _LIMIT = of("memory_used_bytes"), of("memory_limit_bytes")
 _CORE = of("core_utilization_ratio", times=PERCENT)
 
 
+def _used_of_board(device: Subject) -> float | None:
+    """`memory_used_bytes` + `memory_reserved_bytes`, as version 1 of NVML's call has it."""
+    used = device.number("memory_used_bytes")
+    return None if used is None else used + (device.number("memory_reserved_bytes") or 0)
+
+
 def _since_last_kernel(container: Subject) -> float | None:
     """Seconds since `last_active_timestamp_seconds`."""
     last = container.number("last_active_timestamp_seconds")
@@ -46,7 +55,7 @@ ALIASES = (
         "GPU device memory usage in bytes",
         "device",
         _HOST,
-        _USED,
+        _used_of_board,
     ),
     Alias(
         "hami_host_gpu_utilization_ratio",
@@ -100,7 +109,7 @@ ALIASES = (
 )
 
 LEGACY = (
-    Alias("HostGPUMemoryUsage", "GPU device memory usage", "device", _OLD_HOST, _USED),
+    Alias("HostGPUMemoryUsage", "GPU device memory usage", "device", _OLD_HOST, _used_of_board),
     Alias("HostCoreUtilization", "GPU core utilization", "device", _OLD_HOST, _BUSY),
     Alias(
         "vGPU_device_memory_usage_in_bytes", "vGPU device usage", "container", _OLD_CONTAINER, _USED
