@@ -55,7 +55,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app.on_response_prepare.append(_add_headers(config))
     for route in (
         *_checks(health, clock),
-        *_reload(reload if settings.web_enable_lifecycle else None),
+        _reload(reload if settings.web_enable_lifecycle else None),
         Route(settings.web_telemetry_path, _metrics(pages), Access.METRICS),
     ):
         gate.add(app, route)
@@ -68,8 +68,8 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     return app
 
 
-def _reload(reload: Reload | None) -> Iterator[Route]:
-    yield Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST")
+def _reload(reload: Reload | None) -> Route:
+    return Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST")
 
 
 def _page_and_api(

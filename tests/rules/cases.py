@@ -228,7 +228,7 @@ CASES: dict[str, Example] = {
                 **NOT_UNMEASURED,
                 UNMEASURED.replace('"core"', '"encoder"'): f"1{HOURS}",
             },
-            "their GPU cannot be read, which is told of the GPU": {
+            "their GPU cannot be read, which has an alert of its own": {
                 **NOT_UNMEASURED,
                 UNMEASURED.replace("no_hostpid", "gpu_lost"): f"1{HOURS}",
                 LOST: f"1{HOURS}",

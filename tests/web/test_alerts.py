@@ -39,7 +39,7 @@ def found(
     return held(before, AlertFacts(node.rows, node.sources, node.unix_ns), now)
 
 
-def whom(node: Snapshot, rule: str) -> set[str]:
+def affected(node: Snapshot, rule: str) -> set[str]:
     return {each.subject.replace("\u00a0", " ") for each in found(node) if each.rule == rule}
 
 
@@ -96,8 +96,8 @@ def test_a_rule_of_devices_holds_for_the_device(name: str, values: Mapping[str, 
     node = with_values(1, **values)
     device = f"GPU {node.rows['device'][1].labels[0]}"
 
-    assert device not in {each.partition(":")[0] for each in whom(demo(), name)}
-    assert device in {each.partition(":")[0] for each in whom(node, name)}
+    assert device not in {each.partition(":")[0] for each in affected(demo(), name)}
+    assert device in {each.partition(":")[0] for each in affected(node, name)}
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_a_rule_of_containers_holds_for_the_container(name: str, values: Mapping
     namespace, pod, container, *_ = row.labels
     who = f"{namespace}/{pod} ({container})"
 
-    assert not any(each.startswith(who) for each in whom(demo(), name))
+    assert not any(each.startswith(who) for each in affected(demo(), name))
     assert any(
-        each.startswith(who) for each in whom(with_values(place, "container", **values), name)
+        each.startswith(who) for each in affected(with_values(place, "container", **values), name)
     )
 
 
@@ -157,13 +157,13 @@ def test_a_reason_that_is_expected_raises_nothing() -> None:
     place, _ = living(demo())
     expected = {"unmeasured": {("core", "container_pending"): 1}}
 
-    assert not whom(with_values(place, "container", **expected), "MgpuContainerUnmeasured")
+    assert not affected(with_values(place, "container", **expected), "MgpuContainerUnmeasured")
 
 
 def test_a_pod_near_its_memory_limit_is_named() -> None:
     node = with_values(0, "pod", memory_limit_utilization_ratio=0.99)
 
-    assert "/".join(node.rows["pod"][0].labels) in whom(node, "MgpuPodNearMemoryLimit")
+    assert "/".join(node.rows["pod"][0].labels) in affected(node, "MgpuPodNearMemoryLimit")
 
 
 def test_rules_of_the_exporter_hold_for_its_sources() -> None:
