@@ -31,7 +31,6 @@ POD = f'{NAMESPACE},$pod_label=~"$pod"'
 ALERTS = 'ALERTS{alertname=~"Mgpu.+",alertstate="firing",instance=~"$node|"}'
 FIRING_SINCE = 'ALERTS_FOR_STATE{alertname=~"Mgpu.+",instance=~"$node|"}'
 
-MOST = 8  # lines of a chart of pods, by core and by memory; the others are one line
 WORKLOAD = ("namespace", "pod", "container")
 # The plain name is also the answer where Prometheus knows no pod: a query needs a name to be valid.
 RENAMED = (
@@ -87,18 +86,6 @@ TITLES = {
 ONE = ("node", "pod")
 # What a link to another dashboard keeps: what was chosen above the panels, and the time range.
 KEPT = ("datasource", "job", "cluster")
-
-
-def most_used(by: str, selector: str, cards: str = "") -> str:
-    """Those that used most, or held most, in the time range; ``cards`` limits on which devices.
-
-    Lines for them alone are few, and the same in a chart of core and in one of memory: so each has
-    one colour. With ``@ end()`` Prometheus finds them once, not at each step.
-    """
-    core = f"increase(mgpu_container_core_seconds_total{{{selector}}}[$__range] @ end())"
-    held = f"max_over_time(mgpu_container_memory_used_bytes{{{selector}}}[$__range] @ end())"
-    core, held = (f"topk({MOST}, sum by ({by}) ({expr}{cards}))" for expr in (core, held))
-    return f"({core} or {held})"
 
 
 def to(uid: str, keep: Sequence[str] = KEPT, **values: str) -> str:

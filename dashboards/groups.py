@@ -3,13 +3,13 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.frame import GROUP, NODE, board, events, to
+from dashboards.lines import SAME_GROUP, group_figure, lines, most_of_groups
 from dashboards.panels import Panel, series, stat
 from dashboards.tables import Column, bar, table
 
 EVENTS = events()
 
 JOULES_PER_KWH = "3.6e6"
-SAME = "job, cluster, instance, uuid, kind, group"
 CORE = f"mgpu_group_core_utilization_ratio{{{GROUP}}}"
 MEMORY = f"mgpu_group_memory_used_bytes{{{GROUP}}}"
 POWER = f"rate(mgpu_group_energy_joules_total{{{GROUP}}}[$__rate_interval])"
@@ -22,7 +22,7 @@ HOURS = f"increase(mgpu_group_core_seconds_total{{{GROUP}}}[$__range]) / 3600"
 KWH = f"increase(mgpu_group_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_PER_KWH}"
 INFO = f"mgpu_group_info{{{GROUP}}}"
 # Of the names that a group has had in the time range, one: a join takes no more.
-INFO_OF_RANGE = f"topk by ({SAME}) (1, max_over_time({INFO}[$__range]))"
+INFO_OF_RANGE = f"topk by ({SAME_GROUP}) (1, max_over_time({INFO}[$__range]))"
 PEOPLE = {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"}
 JOB = {"slurm_job": "Job", "user": "User", "account": "Account"}
 
@@ -46,12 +46,15 @@ def dashboard() -> build.Dashboard:
 
 def _named(expr: str, by: str, info: str = INFO) -> str:
     """The sum of a group's figure by what it is called."""
-    return f"sum by ({by}) ({expr} * on ({SAME}) group_left ({by_labels(by)}) {info})"
+    return f"sum by ({by}) ({group_figure(expr, by, info)})"
 
 
-def by_labels(by: str) -> str:
-    """Those of the labels that only the names have."""
-    return ", ".join(label for label in by.split(", ") if label not in {"kind", "instance"})
+def _lines(figure: str, by: str, others: str, named: str = "") -> dict[str, str]:
+    """Lines of those that used or held most in the time range, and of the others together."""
+    info = INFO.replace("}", f"{named}}}")
+    legend = " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
+    most = most_of_groups(by, GROUP, named)
+    return lines(group_figure(figure, by, info), by, most, legend, others)
 
 
 def _totals() -> list[Panel]:
@@ -91,8 +94,9 @@ def _who() -> Panel:
 def _cores() -> Panel:
     return series(
         "GPUs in use, by group",
-        "GPUs' worth of core.",
-        {"{{kind}} {{name}}": _named(CORE, "kind, name")},
+        "GPUs' worth of core: of the groups that used or held most in the time range, and of the "
+        "others together.",
+        _lines(CORE, "kind, name", "other groups"),
         "short",
         stacked=True,
     )
@@ -101,19 +105,19 @@ def _cores() -> Panel:
 def _memory() -> Panel:
     return series(
         "Memory held, by group",
-        "Device memory, on all GPUs.",
-        {"{{kind}} {{name}}": _named(MEMORY, "kind, name")},
+        "Device memory, on all GPUs: of the groups that used or held most in the time range, and "
+        "of the others together.",
+        _lines(MEMORY, "kind, name", "other groups"),
         "bytes",
         stacked=True,
     )
 
 
 def _users() -> Panel:
-    mine = INFO.replace("}", ',user!=""}')
     return series(
         "Power, by user",
         "Of groups whose user is known: jobs, sessions, services, containers without root.",
-        {"{{user}}": _named(POWER, "user", mine)},
+        _lines(POWER, "user", "other users", ',user!=""'),
         "watt",
         stacked=True,
         nothing="No group's user is known here",
@@ -121,11 +125,10 @@ def _users() -> Panel:
 
 
 def _accounts() -> Panel:
-    charged = INFO.replace("}", ',account!=""}')
     return series(
         "GPUs in use, by Slurm account",
         "Where accounts are read (--groups.slurm-account).",
-        {"{{account}}": _named(CORE, "account", charged)},
+        _lines(CORE, "account", "other accounts", ',account!=""'),
         "short",
         stacked=True,
         nothing="No account is known: --groups.slurm-account reads them",

@@ -4,7 +4,8 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards import hardware
 from dashboards.boards import GPU, alerts, engines, errors, health, of, power, rate
-from dashboards.frame import DEVICE, WORKLOAD, board, events, most_used, to
+from dashboards.frame import DEVICE, WORKLOAD, board, events, to
+from dashboards.lines import group_figure, lines, most_of_containers, most_of_groups
 from dashboards.panels import (
     ANY,
     BAD,
@@ -27,15 +28,19 @@ HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
 GROUP = "{{kind}} {{name}}"
 HOT = ((None, GOOD), (85, LOOK), (95, BAD))
-MOST_USED, OTHERS = most_used(BY_HOLDER, DEVICE), "other containers"
+MOST = most_of_containers(BY_HOLDER, DEVICE)
+BY_GROUP = "kind, name"
+MOST_GROUPS = most_of_groups(BY_GROUP, DEVICE)
 COLORS = {"^nobody": NOBODY}
 
 
-def _named(expr: str) -> str:
-    """A figure of groups by what they are called: jobs, units, users, containers of no pod."""
-    same = "job, cluster, instance, uuid, kind, group"
-    info = f"mgpu_group_info{{{DEVICE}}}"
-    return f"sum by (kind, name) ({expr} * on ({same}) group_left (name) {info})"
+def _holders_of(containers: str, groups: str) -> dict[str, str]:
+    """Lines of containers, and of groups by what they are called."""
+    named = group_figure(groups, BY_GROUP, f"mgpu_group_info{{{DEVICE}}}")
+    return {
+        **lines(containers, BY_HOLDER, MOST, HOLDER, "other containers"),
+        **lines(named, BY_GROUP, MOST_GROUPS, GROUP, "other groups"),
+    }
 
 
 def dashboard() -> build.Dashboard:
@@ -227,16 +232,13 @@ def _memory() -> Panel:
 def _core_by() -> Panel:
     core = f"rate(mgpu_container_core_seconds_total{{{DEVICE}}}[$__rate_interval])"
     nobody = f"rate({of('unattributed_core_seconds_total')}[$__rate_interval])"
-    use = f"sum by ({BY_HOLDER}) ({core})"
     return series(
         "GPUs' worth of core, by who uses it",
-        "The containers that used or held most in the time range, the others together, groups "
-        "(jobs, units and users that are no pod's) and what nobody can be named for, with the "
-        "reason. They add up to the busy time of the devices.",
+        "The containers and the groups (jobs, units and users that are no pod's) that used or "
+        "held most in the time range, the others together, and what nobody can be named for, with "
+        "the reason. They add up to the busy time of the devices.",
         {
-            HOLDER: f"{use} and {MOST_USED}",
-            OTHERS: f"sum({use} unless {MOST_USED})",
-            GROUP: _named(f"mgpu_group_core_utilization_ratio{{{DEVICE}}}"),
+            **_holders_of(core, f"mgpu_group_core_utilization_ratio{{{DEVICE}}}"),
             "nobody: {{reason}}": f"sum by (reason) ({nobody}) > 0",
         },
         "short",
@@ -247,15 +249,15 @@ def _core_by() -> Panel:
 
 
 def _memory_by() -> Panel:
-    held = f"sum by ({BY_HOLDER}) (mgpu_container_memory_used_bytes{{{DEVICE}}})"
     return series(
         "Memory, by who holds it",
-        "The containers that used or held most in the time range, the others together, groups and "
-        "what nobody can be named for. They add up to the memory in use.",
+        "The containers and the groups that used or held most in the time range, the others "
+        "together, and what nobody can be named for. They add up to the memory in use.",
         {
-            HOLDER: f"{held} and {MOST_USED}",
-            OTHERS: f"sum({held} unless {MOST_USED})",
-            GROUP: _named(f"mgpu_group_memory_used_bytes{{{DEVICE}}}"),
+            **_holders_of(
+                f"mgpu_container_memory_used_bytes{{{DEVICE}}}",
+                f"mgpu_group_memory_used_bytes{{{DEVICE}}}",
+            ),
             "nobody: {{reason}}": f"sum by (reason) ({of('unattributed_memory_bytes')}) > 0",
         },
         "bytes",

@@ -3,7 +3,8 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
-from dashboards.frame import NODE, POD, WORKLOAD, board, events, most_used, to
+from dashboards.frame import NODE, POD, WORKLOAD, board, events, to
+from dashboards.lines import lines, most_of_containers
 from dashboards.panels import (
     ALLOCATED,
     FREE,
@@ -30,7 +31,7 @@ ON_ITS_CARDS = (
 KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
 NO_SHARE = "No pod was promised a share here"
 BY_NEIGHBOUR = "$namespace_label, $pod_label"
-MOST_USED, OTHERS = most_used(BY_NEIGHBOUR, NODE, f" {ON_ITS_CARDS}"), "other pods"
+MOST = most_of_containers(BY_NEIGHBOUR, NODE, f" {ON_ITS_CARDS}")
 NEIGHBOUR = "{{$namespace_label}}/{{$pod_label}}"
 
 
@@ -183,17 +184,19 @@ def _containers() -> Panel:
     )
 
 
+def _neighbour_lines(figure: str) -> dict[str, str]:
+    return lines(f"{figure} {ON_ITS_CARDS}", BY_NEIGHBOUR, MOST, NEIGHBOUR, "other pods")
+
+
 def _neighbours() -> Panel:
     use = f"rate(mgpu_container_core_seconds_total{{{NODE}}}[$__rate_interval])"
     busy = f"rate(mgpu_device_busy_seconds_total{{{NODE}}}[$__rate_interval])"
-    own = f"sum by ({BY_NEIGHBOUR}) ({use} {ON_ITS_CARDS})"
     return series(
         "Core use on the same cards",
         "GPUs' worth of core on the cards of the chosen pods: of those that used or held most in "
         "the time range, of the others together, and what is free.",
         {
-            NEIGHBOUR: f"{own} and {MOST_USED}",
-            OTHERS: f"sum({own} unless {MOST_USED})",
+            **_neighbour_lines(use),
             "free": f"sum(clamp_min(1 - ({busy} {ON_ITS_CARDS}), 0))",
         },
         "short",
@@ -205,14 +208,12 @@ def _neighbours() -> Panel:
 def _neighbours_memory() -> Panel:
     held = f"mgpu_container_memory_used_bytes{{{NODE}}}"
     free = f"mgpu_device_memory_total_bytes{{{NODE}}} - mgpu_device_memory_used_bytes{{{NODE}}}"
-    own = f"sum by ({BY_NEIGHBOUR}) ({held} {ON_ITS_CARDS})"
     return series(
         "Memory on the same cards",
         "Device memory on the cards of the chosen pods: of those that used or held most in the "
         "time range, of the others together, and what is free.",
         {
-            NEIGHBOUR: f"{own} and {MOST_USED}",
-            OTHERS: f"sum({own} unless {MOST_USED})",
+            **_neighbour_lines(held),
             "free": f"sum(({free}) {ON_ITS_CARDS})",
         },
         "bytes",

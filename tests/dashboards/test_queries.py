@@ -30,11 +30,13 @@ FIXED = {
 }  # the lost device was lost at the beginning
 EVERY = dict.fromkeys(("node", "namespace", "pod"), ".*")  # of the boards that open with one
 INSTEAD = "INSTEAD"  # a query that answers while the others of its timeline do not
-# What is only found for a moment, and what is found instead at any time.
-MOMENTS = {
+# What is only found for a moment or on a larger cluster, and what is found instead here.
+INSTEAD_HERE = {
     "XIDs": ("$__rate_interval", "$__range"),
     "XIDs over time": ("$__rate_interval", "$__range"),
     "Sources that were down": (" == 0", ""),
+    "Power, by user": ("topk(8,", "topk(1,"),
+    "GPUs in use, by Slurm account": ("topk(8,", "topk(1,"),
 }
 
 
@@ -46,7 +48,7 @@ def test_every_query_finds_something(ask: Ask, path: Path, job: str) -> None:
     values = resolve(dashboard, ask, {**FIXED, **EVERY, "job": job})
     assert values.get("pod_label", WORLDS[job]) == WORLDS[job]
     waiting = {
-        (query.panel, fill(query.expr.replace(*MOMENTS.get(query.panel, ("", ""))), values))
+        (query.panel, fill(query.expr.replace(*INSTEAD_HERE.get(query.panel, ("", ""))), values))
         for query in queries(dashboard)
         if not query.letter.startswith(INSTEAD)
     }
@@ -58,6 +60,19 @@ def test_every_query_finds_something(ask: Ask, path: Path, job: str) -> None:
     with suppress(AssertionError):  # the one below says more
         eventually(look, "all queries have an answer")
     assert waiting == set()
+
+
+@pytest.mark.program("prometheus", "cc")
+def test_the_lines_of_groups_and_the_others_add_up_to_all(ask: Ask) -> None:
+    """Short jobs are many: a chart draws few of them, and leaves none out."""
+    dashboard = load(next(path for path in PATHS if path.stem == "mgpu-groups"))
+    values = resolve(dashboard, ask, {**FIXED, "job": "honored"})
+    drawn = [query for query in queries(dashboard) if query.panel == "Memory held, by group"]
+    few, others = (fill(query.expr, values).replace("topk(8,", "topk(1,") for query in drawn)
+    every = "mgpu_group_memory_used_bytes{job='honored'}"
+
+    eventually(lambda: ask(f"sum({few}) + {others} == sum({every})"), "the sum of all groups")
+    assert len(ask(few)) <= 2 < len(ask(f"sum by (kind, group) ({every})"))
 
 
 @pytest.mark.program("prometheus", "cc")
