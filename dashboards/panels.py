@@ -75,6 +75,7 @@ INSTEAD = "INSTEAD"
 NO_VALUE = "no value"  # the gaps of a timeline's line
 # Values of a timeline that no figure has.
 NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
+ABOVE_ALL = 1e12  # of the figures that are put into words
 NO_EXPORTER = "No exporter is scraped here"
 
 
@@ -289,11 +290,14 @@ def _tooltip() -> common.VizTooltipOptions:
 
 
 def bands(words: Bands) -> list[RangeMap]:
-    """Parts of a range as words in colours, the highest first: the first that fits counts."""
+    """Parts of a range as words in colours, the highest first: the first that fits counts.
+
+    Grafana 9.4 takes an open end (null) for 0, and no figure fits.
+    """
     return [
         RangeMap(
             DashboardRangeMapOptions(
-                from_val=least, result=ValueMappingResult(text=text, color=color)
+                from_val=least, to=ABOVE_ALL, result=ValueMappingResult(text=text, color=color)
             )
         )
         for least, text, color in sorted(words, reverse=True)

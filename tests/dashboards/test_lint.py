@@ -363,6 +363,23 @@ def test_a_panel_without_data_says_why(dashboard: Dashboard) -> None:
 
 
 @EVERY
+def test_a_range_that_is_put_into_words_has_both_ends(dashboard: Dashboard) -> None:
+    """Grafana 9.4 compares with an end that is null as with 0."""
+    for panel in panels(dashboard):
+        for each in _settings(panel["fieldConfig"], "mappings"):
+            if each["type"] == "range":
+                ends = each["options"]["from"], each["options"]["to"]
+                assert None not in ends, (panel["title"], ends)
+
+
+def _settings(config: dict[str, Any], name: str) -> list[Any]:
+    """A list that the fields of a panel have by default, and those of its overrides."""
+    properties = [one for override in config["overrides"] for one in override["properties"]]
+    own = [one["value"] for one in properties if one["id"] == name]
+    return [each for found in (config["defaults"].get(name) or [], *own) for each in found]
+
+
+@EVERY
 def test_the_time_range_and_the_highest_are_asked_for_once(dashboard: Dashboard) -> None:
     for panel in panels(dashboard):
         for target in panel["targets"]:
