@@ -185,6 +185,7 @@ def _used() -> Panel:
         stacked=True,
         colors={"^allocated in all$": ALLOCATED},
         dashed="^allocated in all$",
+        width=9,
     )
 
 
@@ -211,7 +212,7 @@ def _groups() -> Panel:
             Column("Memory", named("memory_used_bytes"), "bytes"),
         ],
         links={"Kind": to("groups", kind="${__value.raw}"), "Node": TO_NODE},
-        width=12,
+        width=15,
     )
 
 

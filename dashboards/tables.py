@@ -62,7 +62,7 @@ def tinted(steps: Steps) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 # Of columns of text that is long or short wherever it stands, the least width.
-WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 95, "Name": 100, "Model": 115}
+WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 110, "Name": 110, "User": 75, "Model": 115}
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
 SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
