@@ -14,10 +14,10 @@ END = "<!-- end of {} -->"
 
 def text(preset: Preset) -> str:
     """The values file of a preset."""
-    why = preset.why.replace("**", "").replace("[AMD and Intel](#amd-and-intel)", "AMD and Intel")
+    why = preset.why.replace("**", "").replace("[device files](#amd-and-intel)", "device files")
     lines = [
         f"{preset.title}. Written by charts/generate.py from charts/table: do not edit.",
-        f"{why} See docs/installation.md.",
+        f"{why} See docs/installation.md. Source: {preset.source}.",
     ]
     comment = "".join(
         f"{line}\n"
@@ -48,10 +48,8 @@ def with_tables(page: str) -> str:
 
 
 def _presets() -> str:
-    rows = (
-        f"| {p.title} | `-f $PRESETS/{p.name}.yaml` | {p.why} | {p.source} |\n" for p in PRESETS
-    )
-    return "| platform | add | why | from |\n|---|---|---|---|\n" + "".join(rows)
+    rows = (f"| {p.title} | `{p.name}` | {p.why} |\n" for p in PRESETS)
+    return "| platform | preset | why |\n|---|---|---|\n" + "".join(rows)
 
 
 def _labels() -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Values = Mapping[str, object]
 
 SPC = {"seLinuxOptions": {"type": "spc_t"}}
-_ASSUMED = "NVIDIA's runtime is taken for the default one of GPU nodes, which is not confirmed."
+_ASSUMED = "We assume that NVIDIA's runtime is the default of GPU nodes."
 _RELEASE = {"release": "kube-prometheus-stack"}
 
 
@@ -39,22 +39,21 @@ PRESETS: tuple[Preset, ...] = (
         "gpu-operator",
         "NVIDIA GPU operator",
         {"gpuAccess": "runtimeClass", "runtimeClassName": "nvidia"},
-        "The operator makes the RuntimeClass `nvidia`. `auto` finds it at `helm install`; this "
-        "preset is for what renders without the cluster, such as Argo CD.",
+        "The operator makes the RuntimeClass `nvidia`. `helm install` finds it; what renders "
+        "without the cluster, such as Argo CD, needs this preset.",
         "NVIDIA/gpu-operator a22dbf6",
     ),
     _runtime_of_the_node(
         "eks",
         "Amazon EKS, Amazon Linux 2023 and Ubuntu",
-        "NVIDIA's runtime is the default one of accelerated images, and there is no RuntimeClass.",
+        "NVIDIA's runtime is the default of accelerated images. There is no RuntimeClass.",
         "awslabs/amazon-eks-ami",
     ),
     Preset(
         "eks-bottlerocket",
         "Amazon EKS, Bottlerocket and Auto Mode",
         {"gpuAccess": "volumeMounts"},
-        "NVIDIA's runtime ignores the variable of containers that are not privileged, and takes "
-        "a mount in its place.",
+        "NVIDIA's runtime takes a mount in place of the variable.",
         "bottlerocket's settings",
     ),
     Preset(
@@ -67,17 +66,15 @@ PRESETS: tuple[Preset, ...] = (
             "securityContext": {"privileged": True, "allowPrivilegeEscalation": True},
             "gpuNodeLabels": [{"key": "cloud.google.com/gke-accelerator"}],
         },
-        "There is no runtime of NVIDIA's: libraries come from a folder, and only a **privileged** "
-        "container gets devices without asking for a GPU. The process stays UID 61045. The "
-        "priority `system-node-critical` would need a ResourceQuota. Not for Autopilot, which "
-        "forbids host paths and `hostPID`.",
+        "There is no runtime of NVIDIA's: only a **privileged** container gets devices without "
+        "asking for a GPU. The process stays UID 61045. Not for Autopilot, which forbids host "
+        "paths and `hostPID`.",
         "Google's agents for GPUs",
     ),
     _runtime_of_the_node(
         "aks",
         "Azure AKS",
-        "NVIDIA's runtime is the default one of GPU nodes, and there is no RuntimeClass. With "
-        "the GPU operator on AKS take its preset.",
+        "NVIDIA's runtime is the default of GPU nodes. With the GPU operator take its preset.",
         "Azure/AgentBaker",
     ),
     Preset(
@@ -88,33 +85,24 @@ PRESETS: tuple[Preset, ...] = (
             "openshift": {"securityContextConstraints": True},
             "securityContext": SPC,
         },
-        "The chart makes SecurityContextConstraints of exactly what the pods have, and lets its "
-        "ServiceAccount use them. SELinux keeps confined containers out of others' `/proc`, "
-        "hence `spc_t`. The GPU operator makes the RuntimeClass.",
+        "Makes SecurityContextConstraints of exactly what the pods have. SELinux keeps confined "
+        "containers out of others' `/proc`, so they run as `spc_t`.",
         "openshift/api 2a3d739",
     ),
     Preset(
         "talos",
         "Talos Linux",
         {"gpuAccess": "runtimeClass", "runtimeClassName": "nvidia"},
-        "Talos' documents have you make the RuntimeClass `nvidia`. It enforces the Pod Security "
-        "Standard *baseline*: the namespace needs its label.",
+        "You made the RuntimeClass `nvidia`, as Talos' documents say.",
         "docs.siderolabs.com, Talos 1.12",
     ),
     _runtime_of_the_node(
         "tke",
         "Tencent TKE",
-        f"{_ASSUMED} qGPU's nodes have `qgpu-device-enable`, those of gpu-manager "
-        "`nvidia-device-enable`.",
+        _ASSUMED,
     ),
-    _runtime_of_the_node(
-        "vke", "Volcano Engine VKE", f"{_ASSUMED} mGPU's nodes have `vke.node.gpu.schedule`."
-    ),
-    _runtime_of_the_node(
-        "ack",
-        "Alibaba Cloud ACK",
-        f"{_ASSUMED} Its GPU nodes have `aliyun.accelerator/nvidia_name`.",
-    ),
+    _runtime_of_the_node("vke", "Volcano Engine VKE", _ASSUMED),
+    _runtime_of_the_node("ack", "Alibaba Cloud ACK", _ASSUMED),
     Preset(
         "amd",
         "AMD GPUs",
@@ -128,8 +116,8 @@ PRESETS: tuple[Preset, ...] = (
                 "feature.node.kubernetes.io/pci-1200_1002.present",
             ),
         },
-        "A release of its own beside one for NVIDIA's. Instinct takes `--set profile=minimal` and "
-        "a way for device files: see [AMD and Intel](#amd-and-intel).",
+        "A second Helm release beside NVIDIA's. Instinct: `--set profile=minimal`, and "
+        "[device files](#amd-and-intel).",
         "ROCm/gpu-operator",
     ),
     Preset(
@@ -144,7 +132,7 @@ PRESETS: tuple[Preset, ...] = (
                 "feature.node.kubernetes.io/pci-0380_8086.present",
             ),
         },
-        "A release of its own beside one for NVIDIA's.",
+        "A second Helm release beside NVIDIA's.",
         "intel/intel-device-plugins-for-kubernetes 94a91bc9",
     ),
     Preset(
@@ -155,8 +143,8 @@ PRESETS: tuple[Preset, ...] = (
             "prometheusRule": {"enabled": True, "labels": _RELEASE},
             "dashboards": {"enabled": True},
         },
-        "Its Prometheus takes only monitors and rules with the label `release`, here of a release "
-        "of that name; else set `podMonitor.labels.release` and `prometheusRule.labels.release`.",
+        "Its Prometheus takes only what has its label `release`. If your release has another name, "
+        "set `podMonitor.labels.release` and `prometheusRule.labels.release`.",
         "prometheus-community/helm-charts cf408a2",
     ),
 )
