@@ -23,9 +23,9 @@ Engine = Literal["core", "memory", "encoder", "decoder"]
 class Gpu:
     """A board. ``mig`` None: not capable; ``used`` None: the sum of its processes.
 
-    ``license`` None: the driver has no vGPU software to license. ``sleeps``: it takes no samples while
-    it is idle. ``probe``: the capacity that it reports, if not ``ring``. ``rates``: the percent that
-    the calls for rates return, if not the newest sample. ``garbage``: how many impossible rows it has.
+    ``license`` None: the driver has no vGPU software to license. ``sleeps``: no samples while it is
+    idle. ``probe``: the capacity that it reports, if not ``ring``. ``rates``: the percent that the
+    calls for rates return, if not the newest sample's. ``garbage``: the number of impossible rows.
     """
 
     index: int
