@@ -23,6 +23,8 @@ PREFACE = """\
 # Results of the accuracy bench
 
 Made by `python -m benchmarks.accuracy --write`. What the words mean: [accuracy.md][page].
+The floor is the sampling noise of a container that is busy for a share p of T seconds:
+√((1-p)/(6·T·p)).
 
 [page]: ../../docs/accuracy.md
 

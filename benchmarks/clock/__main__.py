@@ -1,4 +1,4 @@
-"""Print the table of docs/accuracy.md: ``python -m benchmarks.clock``."""
+"""Print what docs/accuracy.md sums up on steps of the clock: ``python -m benchmarks.clock``."""
 
 import sys
 

@@ -46,17 +46,15 @@ def parts_table() -> str:
 def choices_table() -> str:
     """What is left of a standard node's series after switching some off, and the setting."""
     total = sum(counted().values())
-    kept = [
-        (c.name, str(c.series), f"{1 - c.series / total:.0%}", c.cost, _setting(c))
-        for c in choices()
-    ]
-    return table(("what is kept", "series", "saved", "what it costs", "setting"), kept)
+    kept = [(_linked(c), str(c.series), f"{1 - c.series / total:.0%}", c.cost) for c in choices()]
+    return table(("what is kept", "series", "saved", "what is missing"), kept)
 
 
-def _setting(choice: Choice) -> str:
+def _linked(choice: Choice) -> str:
+    """Its name, with a link to its settings file if it has one."""
     if choice.setting or not choice.disable:
-        return choice.setting and f"`metrics: {{{choice.setting}}}`"
-    return f"[{file_of(choice)}](../{FILES}/{file_of(choice)})"
+        return choice.name
+    return f"[{choice.name}](../{FILES}/{file_of(choice)})"
 
 
 def file_of(choice: Choice) -> str:
@@ -68,7 +66,7 @@ def settings_files() -> dict[str, str]:
     """The settings files of the choices that name families, by name."""
     return {
         file_of(choice): (
-            f"# {choice.series} series of a standard node are left: {choice.cost}.\n"
+            f"# {choice.series} series of a standard node are left. Missing: {choice.cost}.\n"
             "metrics:\n  disable:\n" + "".join(f"    - {name}\n" for name in choice.disable)
         )
         for choice in choices()

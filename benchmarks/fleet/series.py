@@ -110,24 +110,23 @@ def choices() -> tuple[Choice, ...]:
     engines = _named("encoder|decoder")
     boards = tuple(group for group in OPTIONAL_GROUPS if group not in {"xid", "ecc"})
     return (
-        Choice("everything", (), "nothing: the profile `full`, which is the default"),
+        Choice("everything", (), "nothing: the profile `full`, the default"),
         Choice(
             "the profile `standard`",
             tuple(sorted(left_out("standard"))),
-            "gauges that no shipped rule or dashboard asks for; their counters stay",
+            "gauges that no shipped rule or dashboard uses",
             "profile: standard",
         ),
         Choice(
             "the profile `minimal`",
             tuple(sorted(left_out("minimal"))),
-            "boards but for energy and XIDs, engines other than the core; the shipped dashboards "
-            "and some rules have gaps",
+            "boards except energy and XIDs, engines except the core; parts of dashboards and rules",
             "profile: minimal",
         ),
-        Choice("no encoders and decoders", engines, "nobody sees video engines"),
-        Choice("no boards", boards, "no power, temperature, clocks; errors and XIDs stay"),
-        Choice("rules and dashboards", _beyond(RULES, DASHBOARDS), "what neither of them asks for"),
-        Choice("rules", _beyond(RULES), "the shipped dashboards have gaps"),
+        Choice("no encoders and decoders", engines, "video engines"),
+        Choice("no boards", boards, "power, temperature, clocks"),
+        Choice("rules and dashboards", _beyond(RULES, DASHBOARDS), "what neither uses"),
+        Choice("rules", _beyond(RULES), "parts of the dashboards"),
     )
 
 

@@ -13,15 +13,15 @@ PREFACE = """\
 
 Written by `docs/generate.py` from the files of this folder. Do not edit.
 
-Boards that others recorded, and that tests replay through the exporter. What follows from them:
-[docs/accuracy.md](../../docs/accuracy.md#hardware).
+Boards that others recorded, and that tests replay through the exporter
+([accuracy](../../docs/accuracy.md#hardware)).
 
 """
 
 
 def boards() -> str:
     """Return the README beside the boards."""
-    heads = ("board", "driver", "sample period", "which process is named", "refused", "source")
+    heads = ("board, driver", "sample period", "which process is named", "source")
     paths = sorted(ATLAS.glob("*.json"))
     rows = [_row(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
     return PREFACE + table(heads, rows)
@@ -31,11 +31,10 @@ def _row(board: dict[str, Any]) -> tuple[str, ...]:
     period = f"{board['period_s']:.3g} s: " if board["period_s"] else ""
     refused = ", ".join(name.replace("_", " ") for name in board.get("refused", ()))
     source = board["source"].partition(" internal/")[0]
+    name = f"{board['board'] or 'unknown'}, {board['driver'] or 'unknown driver'} ({board['os']})"
     return (
-        board["board"] or "not said",
-        f"{board['driver'] or 'not said'} ({board['os']})",
+        f"{name}; refuses {refused}" if refused else name,
         f"{period}{board['period_evidence']}",
         board["rule_evidence"],
-        refused or "nothing",
         f"{source}, {board['recorded']}, {board['licence']}",
     )

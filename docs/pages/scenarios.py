@@ -1,9 +1,10 @@
 """The pages of the scenario files, the second from ``exporter/simulation/keys.py``."""
 
+import re
+
 from exporter.simulation.keys import TABLE as SCENARIO_KEYS
 from exporter.simulation.keys import Key
 from exporter.simulation.load import shipped
-from pages.tables import table
 
 SCENARIOS_PREFACE = """\
 # Scenarios
@@ -55,10 +56,21 @@ KEYS_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
 
-[docs/scenarios.md](../../docs/scenarios.md) has an example, and how times and sizes are written.
+In brackets: what is allowed, and what it is if missing. A name has a-z, 0-9, `-` and `.`; a text is
+one line. [docs/scenarios.md](../../docs/scenarios.md) has an example, and how times, sizes and
+values over age are written.
 """
 
-EXAMPLES = (" such as 500ms, 7.5s, 2m, 1h, or seconds", " such as 512MiB, 16GiB, or bytes")
+IN_SHORT = {  # of what is allowed: the preface explains these once
+    r"; or a list of \[time, value\], times rising": ", also over age",
+    r" such as (500ms, 7.5s, 2m, 1h, or seconds|512MiB, 16GiB, or bytes|500ms, 2m)": "",
+    r"^a text on one line": "text",
+    r"^a name of .*": "name",
+    r"^a (time|size|number of watts|MIG profile|list|mapping of texts)\b": r"\1",
+    r"^a whole number from |^a number from |^one of |^true or false$|^a mapping of keys$": "",
+    r"^a device's number, or a list of them, none twice": "number, or list of them",
+    r"list of at least one \w+": "list",
+}
 
 SECTIONS = {  # of a scenario file → what they are
     "file": "The file",
@@ -80,14 +92,15 @@ def keys() -> str:
     """The text of the README beside the simulation, with all keys of a scenario file."""
     text = KEYS_PREFACE
     for section, about in SECTIONS.items():
-        rows = (_key(key) for key in SCENARIO_KEYS[section].values())
-        text += f"\n## {about}\n\n" + table(("key", "meaning", "if missing", "allowed"), rows)
+        lines = "".join(map(_key, SCENARIO_KEYS[section].values()))
+        text += f"\n## {about}\n\n{lines}"
     return text
 
 
-def _key(key: Key[object]) -> tuple[str, ...]:
-    usual = "must be given" if key.usual is None else key.usual
+def _key(key: Key[object]) -> str:
     allowed = key.kind.allowed
-    for example in EXAMPLES:  # the page says once how they are written
-        allowed = allowed.replace(example, "")
-    return (f"`{key.name}`", key.about, usual, allowed)
+    for pattern, short in IN_SHORT.items():
+        allowed = re.sub(pattern, short, allowed)
+    usual = "required" if key.usual is None else f"default {key.usual}"
+    facts = "; ".join(filter(None, (allowed, "" if key.usual == "none" else usual)))
+    return f"- `{key.name}`: {key.about}{f' ({facts})' if facts else ''}\n"

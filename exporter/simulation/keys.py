@@ -72,8 +72,7 @@ DEVICES = must(
     F,
     "devices",
     listed("device"),
-    "The GPUs, and MIG instances of them; numbered from 0. A board's partitions have the numbers "
-    "that follow its own.",
+    "The GPUs and MIG instances, numbered from 0; a board's partitions follow it.",
 )
 PODS = may(F, "pods", ITEMS, [], "none", "The pods of the node.")
 HOST_PROCESSES = may(F, "processes", ITEMS, [], "none", "Processes outside all pods.")
@@ -86,9 +85,8 @@ SAMPLE_RULE = may(
     choice(*SampleRule),
     SampleRule.LAST,
     "last",
-    "Which process a driver's sample names: the last that ran in it, the one at its end or else "
-    "nobody, the longest in it, or one at random in proportion to use. Recorded boards fit all but "
-    "`end`.",
+    "Which process a driver's sample names: the last in it, the one at its end or nobody, the "
+    "longest, or one at random by use. Recorded boards fit all but `end`.",
 )
 SAMPLE_PERIOD = may(
     F,
@@ -96,7 +94,7 @@ SAMPLE_PERIOD = may(
     values.SAMPLE_PERIOD,
     SAMPLE_PERIOD_NS,
     "1/6 s",
-    "The time between two of the driver's samples. Turing boards have 500 ms.",
+    "Between two of the driver's samples. Turing boards have 500 ms.",
 )
 STATUS_DELAY = may(
     F,
@@ -115,9 +113,9 @@ NODE_LABELS = may(
     TEXTS,
     {},
     "none",
-    "Labels beside, or in place of, those that the sharing systems in use write.",
+    "Labels, added to or replacing those of the sharing systems.",
 )
-NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations in the same way.")
+NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations, likewise.")
 
 MEMORY_UNIT = may(
     N,
@@ -125,13 +123,13 @@ MEMORY_UNIT = may(
     choice("GiB", "MiB"),
     "GiB",
     "GiB",
-    "The memory unit that Aliyun's device plugin is configured for.",
+    "The memory unit of Aliyun's device plugin.",
 )
 
 D = "devices"
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
 DEVICE_MEMORY = may(
-    D, "memory", SIZE, 0, "unknown: Intel's only", "All of its memory, of its partitions together."
+    D, "memory", SIZE, 0, "unknown: Intel's only", "Its memory, of all partitions together."
 )
 RESERVED = may(D, "reserved", SIZE, GIB // 2, "512MiB", "What the driver keeps for itself.")
 PARENT = may(
@@ -140,7 +138,7 @@ PARENT = may(
     integer(0, MOST_DEVICES),
     None,
     "a card",
-    "Number of the NVIDIA card that this is a MIG instance of; it stands before it.",
+    "Number of the NVIDIA card that this is a MIG instance of. The card comes first.",
 )
 DEVICE_PROFILE = may(D, "profile", PROFILE, "", "none", "MIG profile of an instance.")
 VENDOR = may(
@@ -149,7 +147,7 @@ VENDOR = may(
     choice("nvidia", "amd", "intel"),
     "nvidia",
     "nvidia",
-    "Who makes it: it is numbered, named and measured as by the source for its driver.",
+    "Who makes it.",
 )
 PARTITION = may(
     D,
@@ -157,13 +155,12 @@ PARTITION = may(
     choice(*PARTITIONS),
     "",
     "one device",
-    "Compute partitions of an AMD board: 2, 4 or 8 devices, which equally share its cores and "
-    "memory.",
+    "Compute partitions of an AMD board: 2, 4 or 8 equal devices.",
 )
 UUID = may(D, "uuid", TEXT, "", "drawn from the seed", "UUID.")
 MINOR = may(D, "minor", integer(0, WORST_MINOR), None, "in order", "The number of its device file.")
 PCI_BUS_ID = may(
-    D, "pci_bus_id", TEXT, "", "by its index", "PCI address; some systems number by their order."
+    D, "pci_bus_id", TEXT, "", "by its index", "PCI address. Some systems number by it."
 )
 DRIVER_VERSION = may(D, "driver_version", TEXT, None, "its vendor's usual one", "Driver.")
 SHARING = may(
@@ -175,7 +172,7 @@ SHARING = may(
     "How the device plugin shares it.",
 )
 DEVICE_REPLICAS = may(
-    D, "replicas", integer(1, MOST_REPLICAS), 1, "1", "Into how many the device plugin divides it."
+    D, "replicas", integer(1, MOST_REPLICAS), 1, "1", "Into how many the plugin divides it."
 )
 DEVICE_RESOURCE = may(
     D,
@@ -186,12 +183,10 @@ DEVICE_RESOURCE = may(
     "What its device plugin calls it: `nvidia.com/gpu.shared`, `gpu.intel.com/xe`, "
     "`amd.com/cpx_nps1`.",
 )
-CARD_POLICY = may(
-    D, "policy", TEXT, "", "none", "What the node says of it in `/proc/qgpu/<index>/policy`."
-)
-IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Watts of a board that does nothing.")
-MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Watts of a board that is always busy.")
-CLOCK_MHZ = may(D, "clock_mhz", integer(1, 10_000), 1500, "1500", "Clock of a busy board.")
+CARD_POLICY = may(D, "policy", TEXT, "", "none", "Its `/proc/qgpu/<index>/policy`.")
+IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Of an idle board.")
+MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Of a busy board.")
+CLOCK_MHZ = may(D, "clock_mhz", integer(1, 10_000), 1500, "1500", "Of a busy board.")
 
 X = "faults"
 FAULTY = must(X, "device", integer(0, MOST_DEVICES), "Number of the device.")
@@ -201,7 +196,7 @@ STATE = must(
     choice("lost", "stuck", "failing"),
     "Fallen off the bus, calls that hang, or calls that fail.",
 )
-FROM = must(X, "from", DURATION, "When it begins, after the scenario's start.")
+FROM = must(X, "from", DURATION, "When it begins.")
 TO = may(X, "to", DURATION, FOREVER, "never", "When it ends.")
 
 

@@ -41,19 +41,25 @@ START = (
     DURATION,
     0,
     "0s",
-    "When it starts: after the scenario's start, or for a process in a pod the pod's.",
+    "After the start of the scenario or, in a pod, of the pod.",
 )
 FOR = (
     "for",
     LENGTHS,
     (FOREVER, FOREVER),
     "for ever",
-    "How long it lives, or `[shortest, longest]`.",
+    "How long it lives.",
 )
-EVERY = ("every", DURATION, None, "once", "It comes again so often, with a new name and ids.")
+EVERY = (
+    "every",
+    DURATION,
+    None,
+    "once",
+    "From one start to the next; each has a new name and ids.",
+)
 
 P = "pods"
-POD_NAME = must(P, "name", NAME, "Name; of a pod that comes again, the first part of it.")
+POD_NAME = must(P, "name", NAME, "Name, or its first part if the pod comes again.")
 NAMESPACE = must(P, "namespace", NAME, "Namespace.")
 CONTAINERS = must(P, "containers", listed("container"), "Its containers.")
 SCHEME = may(
@@ -70,18 +76,18 @@ POLICY = may(
     TEXT,
     "",
     "none",
-    "mGPU's compute policy of the pod; HAMi's and Volcano's vGPU mode.",
+    "mGPU's compute policy, HAMi's or Volcano's vGPU mode.",
 )
 APP_CLASS = may(P, "app_class", choice("online", "offline"), "", "neither", "qGPU's class.")
 OWNER = may(P, "owner", TEXT, "", "none", "Kind and name of its owner: `Job/train`.")
-LABELS = may(P, "labels", TEXTS, {}, "none", "Labels beside the sharing system's.")
+LABELS = may(P, "labels", TEXTS, {}, "none", "Labels, added to the sharing system's.")
 ANNOTATIONS = may(
     P,
     "annotations",
     TEXTS,
     {},
     "none",
-    "Annotations beside, or in place of, those of the sharing system.",
+    "Annotations, added to or replacing the sharing system's.",
 )
 QOS = may(
     P,
@@ -125,7 +131,7 @@ CORE = may(
     integer(1, HUNDRED),
     None,
     "none asked",
-    "Per cent of the cores of each of them.",
+    "Per cent of each of them.",
 )
 MEMORY = may(
     C,
@@ -133,7 +139,7 @@ MEMORY = may(
     SIZE,
     None,
     "none asked",
-    "Memory of each of them; written in the sharing system's own unit and totals.",
+    "Memory of each of them.",
 )
 PLACED = may(
     C, "placed", FLAG, True, "true", "Whether the sharing system says which devices they are."
@@ -152,8 +158,7 @@ RESOURCE = may(
     TEXT,
     "",
     "the devices'",
-    "DRA: the extended resource that it asks for in place of a claim. Intel: a resource such as "
-    "`gpu.intel.com/monitoring`.",
+    "DRA: the extended resource in place of a claim. Intel: such as `gpu.intel.com/monitoring`.",
 )
 CLAIM = may(
     C,
@@ -161,27 +166,25 @@ CLAIM = may(
     NAME,
     "",
     "one of its own",
-    "Name of its ResourceClaim; containers that name the same one share its devices.",
+    "Its ResourceClaim; containers with the same one share its devices.",
 )
-LIMITS = may(
-    C, "limits", TEXTS, {}, "none", "Limits beside, or in place of, those of the sharing system."
-)
+LIMITS = may(C, "limits", TEXTS, {}, "none", "Limits, added to or replacing the sharing system's.")
 
 R = "processes"
-DEVICE = must(R, "device", NUMBERS, "Number of the device that it works on, or a list.")
+DEVICE = must(R, "device", NUMBERS, "The device that it works on.")
 DUTY = may(
     R,
     "duty",
     curve(RATIO),
     ZERO,
     "0",
-    "For how much of each period it wants the device; over its age if it is a list.",
+    "The part of each period in which it wants the device.",
 )
 REPEAT = may(R, "repeat", DURATION, None, "never", "After this time the duty starts over.")
 PERIOD = may(R, "period", DURATION, SECOND // 5, "200ms", "Length of a period, 1ms or more.")
 PHASE = may(R, "phase", DURATION, None, "drawn", "How far into its period it starts.")
 JITTER = may(R, "jitter", RATIO, 0.0, "0", "How much length and place of its bursts vary.")
-HELD = may(R, "memory", curve(SIZE), ZERO, "0", "Device memory that it holds, over its age.")
+HELD = may(R, "memory", curve(SIZE), ZERO, "0", "Device memory that it holds.")
 MEMORY_ACTIVE = may(R, "memory_active", RATIO, 0.0, "0", "Memory traffic per core time.")
 ENCODER = may(R, "encoder", RATIO, 0.0, "0", "Encoder time per core time.")
 DECODER = may(R, "decoder", RATIO, 0.0, "0", "Decoder time per core time.")
@@ -197,11 +200,11 @@ CGROUP = may(
     TEXT,
     "/system.slice/gpu-tool.service",
     "/system.slice/gpu-tool.service",
-    "Its cgroup; outside pods only. `{id}` stands for a container's id, a number in braces, as in "
-    "`job_{4711}`, for that number and one more each time that the process comes again.",
+    "Its cgroup; outside pods only. `{id}` stands for a container's id, `{4711}` for that number "
+    "and one more each time that the process comes again.",
 )
 CALLED = may(R, "name", TEXT, "", "none", "What its container is called; outside pods only.")
-USER = may(R, "user", TEXT, "", "none", "Name of the user whose it is; outside pods only.")
+USER = may(R, "user", TEXT, "", "none", "Its user's name; outside pods only.")
 ACCOUNT = may(R, "account", TEXT, "", "none", "Slurm's account of its job; outside pods only.")
 PROCESS_START = may(R, *START)
 PROCESS_FOR = may(R, *FOR)

@@ -107,8 +107,9 @@ def test_the_summary_has_typical_and_worst_scenarios() -> None:
         "| b | last | 1.0% | 4.0% / 5.0% | 6.0% / 9.0% | met |\n"
         "| c | last | 1.0% | 9.0% / 9.5% | 7.0% / 9.0% | **missed**: hidden |\n"
         "| **worst of all** | last | | **9.0% / 9.5%** | **7.0% / 9.0%** | |\n\n"
-        "### By scrape interval\n\n| scrape interval |\n| --- |\n"
+        "### By scrape interval\n\n| scrape interval |\n| --- |\n| 15 s | 3.0% / 7.7% |\n"
     )
 
-    assert "| Busy seconds over 20 min | this exporter | 4.0% / 9.0% |" in text
+    assert "| 20 min | 4.0% / 9.0% |" in text
+    assert "By scrape interval: 15 s 3.0%." in text
     assert "worst of all" not in text

@@ -23,7 +23,9 @@ Engine = Literal["core", "memory", "encoder", "decoder"]
 class Gpu:
     """A board. ``mig`` None: not capable; ``used`` None: the sum of its processes.
 
-    ``license`` None: the driver has no vGPU software to license.
+    ``license`` None: the driver has no vGPU software to license. ``sleeps``: no samples while it is
+    idle. ``probe``: the capacity that it reports, if not ``ring``. ``rates``: the percent that the
+    calls for rates return, if not the newest sample's. ``garbage``: the number of impossible rows.
     """
 
     index: int
@@ -118,7 +120,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with a function. A hang of 0 seconds lasts until its line is gone."""
+    """What goes wrong with a function, whose name may end in ``*``.
+
+    A hang of 0 seconds lasts until its line is gone.
+    """
 
     kind: Literal["error", "delay", "hang"]
     function: str
