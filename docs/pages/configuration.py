@@ -8,18 +8,24 @@ from pages.tables import table
 
 COMMAS = "; several separated by commas"
 UNITS = ", with its units: ms, s, m, h"
+BEGINNINGS = ("one of ", "a number from ", "a duration from ", "a number of bytes from ")
+OBVIOUS = {
+    "true or false",
+    "a text without control characters",
+    "an absolute path",
+    "a key such as example.com/gpu-policy",
+    "an extended resource such as example.com/gpu-core",
+}
 
 CONFIGURATION_PREFACE = """\
 # Configuration
 
 Written by `docs/generate.py` from `exporter/settings/`. Do not edit.
 
-Each setting is a flag, an environment variable, and a key of the YAML file of `--config.file`: the
-variable of `--web.listen-address` is `MGPU_WEB_LISTEN_ADDRESS`, its key `web.listen-address`.
-Flags override variables, and variables override the file. A bad value or an unknown key ends the
-start with exit status 2, and a line says where it is and what is allowed.
-`mgpu-exporter check-config` checks without starting anything. An unknown variable that begins with
-`MGPU_` is ignored with a warning.
+Each setting is a flag (`--web.listen-address`), an environment variable
+(`MGPU_WEB_LISTEN_ADDRESS`) and a key of the YAML file of `--config.file`. Flags override variables;
+variables override the file. A bad value ends the start with exit status 2 and a line that says what
+is allowed. `mgpu-exporter check-config` checks without starting anything.
 
 ```yaml
 collection.interval: 500ms
@@ -34,24 +40,20 @@ gpus.source: [nvml]
 | switch | `--web.open-page`, `--web.open-page=false` | `true` | `true` |
 | list | given several times, or `--pods.labels=app,team` | `app,team` | `[app, team]` |
 | pairs | `--allocations.index-basis=tke-qgpu=minor` | `tke-qgpu=minor` | `{tke-qgpu: minor}` |
-| several lines | YAML in one text | YAML in one text | as it stands below |
 
-*Live* settings are applied while the exporter runs, when the file has changed
-([rules.md](rules.md)). The others wait for the next start.
+*Live* settings are applied when the file changes ([rules.md](rules.md)); others at the next start.
+What is allowed stands in parentheses.
 
-| signal | effect |
-|---|---|
-| `SIGTERM`, `SIGINT` | ends within a second, even if a driver call hangs |
-| `SIGHUP` | reads the settings again at once |
-| `SIGUSR2` | releases the GPU driver so that it can be unloaded; again: opens it |
+- `SIGTERM` and `SIGINT` end the exporter within a second, even if a driver call hangs.
+- `SIGHUP` reads the settings again at once.
+- `SIGUSR2` releases the GPU driver so that it can be unloaded; again, it opens it.
 """
 
 SCHEMES_PREFACE = """
 ## A sharing system of your own
 
-You can describe a system that has no decoder here in the settings file, without code. Its series
-are those of any other, with its name as `scheme`. This one counts a card as 1000 parts, memory in
-blocks of 256 MiB, and writes each container's card into an annotation:
+Describe it in the settings file. Its name is the label `scheme`. This one counts a card as 1000
+parts and memory in blocks of 256 MiB, and writes each container's card into an annotation:
 
 ```yaml
 allocations:
@@ -66,13 +68,10 @@ allocations:
       policy-node-label: acme.example/policy
 ```
 
-A pod whose container `train` asks for 250 `acme.example/gpu-core` and 16 `acme.example/gpu-memory`,
-and has the annotation `acme.example/gpu-of-train: "3"`, then has a core limit of 0.25 and a memory
-limit of 4 GiB on the card `/dev/nvidia3`. Without the annotation the pod has its limits, and the
-container those of the card on which its processes are seen.
+A container `train` that asks for 250 cores and 16 units of memory, with the annotation
+`acme.example/gpu-of-train: "3"`, has limits of 0.25 and 4 GiB on the card `/dev/nvidia3`.
 
-Amounts and cards may also come from annotations or labels. TensorFusion uses annotations and a
-resource that begins with `tensor-fusion.ai/index_`. KubeShare uses a label and two annotations:
+Amounts and cards may also come from annotations or labels, as with TensorFusion and KubeShare:
 
 ```yaml
 allocations:
@@ -97,18 +96,16 @@ allocations:
       index-basis: uuid
 ```
 
-Without a resource, as with KubeShare, who may change a pod may change its limits too
-([security.md](security.md)).
-
-What is described is read before what is shipped. If only the meaning of a card's number differs
-from a shipped system, say so instead: `--allocations.index-basis=vke-mgpu=minor`.
+Without a resource, as with KubeShare, anybody who may change a pod may change its limits
+([security.md](security.md)). Described systems are read before shipped ones. If only the meaning of a
+card's number differs from a shipped system, set `--allocations.index-basis=vke-mgpu=minor`.
 
 """
 
 
 def configuration() -> str:
     """The text of configuration.md."""
-    heads = ("flag", "default", "live", "meaning", "allowed")
+    heads = ("flag", "default", "meaning")
     subjects = "".join(
         f"\n## {title.rstrip('.')}\n\n{table(heads, map(_setting, subject.values()))}"
         for title, subject in SUBJECTS.items()
@@ -117,18 +114,22 @@ def configuration() -> str:
 
 
 def _setting(setting: Setting) -> tuple[str, ...]:
+    default = f"`{setting.default}`" if setting.default else ""
     return (
         f"`--{setting.name}`",
-        f"`{setting.default}`" if setting.default else "",
-        "yes" if setting.live else "",
-        f"{setting.about} {setting.why}".strip(),
-        _allowed(setting),
+        ", ".join(filter(None, (default, "live" if setting.live else ""))),
+        f"{setting.about} {setting.why}".strip() + _allowed(setting.kind.allowed),
     )
 
 
-def _allowed(setting: Setting) -> str:
-    """What is allowed, without what the table of values says of every such setting."""
-    return setting.kind.allowed.replace(COMMAS, "").replace(UNITS, "")
+def _allowed(allowed: str) -> str:
+    """What is allowed in few words; nothing where every reader knows."""
+    short = allowed.replace(COMMAS, "").replace(UNITS, "")
+    if short in OBVIOUS:
+        return ""
+    for beginning in BEGINNINGS:
+        short = short.removeprefix(beginning)
+    return f" ({short})"
 
 
 def _any_of(names: Sequence[str]) -> str:
@@ -140,9 +141,10 @@ def _keys() -> str:
         (
             f"`{key.name}`",
             f"`{key.default}`" if key.default else "",
-            key.about + (f" Only with {_any_of(key.needs)}." if key.needs else ""),
-            key.kind.allowed,
+            key.about
+            + (f" Only with {_any_of(key.needs)}." if key.needs else "")
+            + _allowed(key.kind.allowed),
         )
         for key in KEYS.values()
     )
-    return table(("key", "default", "meaning", "allowed"), rows)
+    return table(("key", "default", "meaning"), rows)
