@@ -97,8 +97,8 @@ allocations:
 ```
 
 Without a resource, as with KubeShare, anybody who may change a pod may change its limits
-([security.md](security.md)). Described systems are read before shipped ones. If only the meaning of a
-card's number differs from a shipped system, set `--allocations.index-basis=vke-mgpu=minor`.
+([security.md](security.md)). Described systems are read before shipped ones. If only the meaning of
+a card's number differs from a shipped system, set `--allocations.index-basis=vke-mgpu=minor`.
 
 """
 
