@@ -155,7 +155,7 @@ class HttpServer:
     async def _refresh(self) -> None:
         while True:
             await asyncio.sleep(self._limits.refresh_s)
-            await asyncio.to_thread(self._config.refresh)
+            await asyncio.to_thread(self._config.look)
 
     def _open_connection(self, client: socket.socket, peer: str, *, local: bool) -> None:
         server = self._runner.server

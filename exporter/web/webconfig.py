@@ -2,6 +2,7 @@
 
 import logging
 import ssl
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,8 @@ class _Contents(NamedTuple):
 class WebConfig:
     """The configuration of ``--web.config.file``, or the defaults without a file.
 
-    Contents are compared and not times, because Kubernetes swaps symlinks.
+    Contents are compared and not times, because Kubernetes swaps symlinks. ``look`` and ``refresh``
+    may be called from several threads.
     """
 
     def __init__(self, path: str = "", *, tokens: bool = False) -> None:
@@ -53,21 +55,40 @@ class WebConfig:
         self._path = Path(path) if path else None
         self._tokens = tokens
         self._loaded: _Contents | None = None
+        self._looked = b""  # the file's contents at the last look
         self._problem = ""
+        self._one_at_a_time = threading.Lock()
         if self._path is not None:
-            self._load(self._path)
+            self._looked = _contents(self._path)
+            self._load(self._path, self._looked)
 
     @property
     def has_file(self) -> bool:
         """Whether there is a file."""
         return self._path is not None
 
+    def look(self) -> None:
+        """Loads what has changed, the file only if it is as it was at the last look.
+
+        A file is not always written at once, and half of it may be valid: without its users.
+        """
+        with self._one_at_a_time:
+            self._refresh(changing=False)
+
     def refresh(self) -> None:
         """Loads what has changed. An unusable file is logged once, and the old contents stay."""
+        with self._one_at_a_time:
+            self._refresh(changing=True)
+
+    def _refresh(self, *, changing: bool) -> None:
         if self._path is None:
             return
         try:
-            changed = self._load(self._path)
+            raw = _contents(self._path)
+            is_stable, self._looked = raw == self._looked, raw
+            if not (is_stable or changing):
+                return
+            changed = self._load(self._path, raw)
         except WebFileError as error:
             if str(error) != self._problem:
                 logger.warning("%s; what was in force before stays", error)
@@ -77,10 +98,11 @@ class WebConfig:
             logger.info("%s is in force", self._path)
         self._problem = ""
 
-    def _load(self, path: Path) -> bool:
-        """Loads the files; returns whether any has changed."""
-        raw = _contents(path)
+    def _load(self, path: Path, raw: bytes) -> bool:
+        """Loads the files; returns whether any has changed. ``raw`` are the contents of the one."""
         old = self._loaded
+        if old and old.raw.strip() and not raw.strip():
+            raise _refused(path, "empty; {} stands for neither TLS nor users")
         file = old.file if old and raw == old.raw else parse(_decoded(raw, path), str(path))
         if self._tokens and (key := _other_identity(file)):
             raise _refused(path, _CONTRADICTION, key)

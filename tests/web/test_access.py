@@ -108,6 +108,39 @@ def test_a_bad_new_file_keeps_the_users(users: Path, caplog: pytest.LogCaptureFi
     assert "cannot be read: No such file or directory; what was in force before stays" in missing
 
 
+def test_a_file_that_is_being_written_lets_nobody_in(
+    users: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Programs empty a file before they write it, and half of it may be valid."""
+    whole = users.read_text()
+    with serving(config=users) as site:
+        for half in ("", "http_server_config: {}\n", ""):
+            users.write_text(half)
+            site.config.look()
+            assert site.ask("/metrics").status == 401
+        users.write_text(whole)
+        site.config.look()
+        assert site.ask("/metrics", Authorization=RIGHT).status == 200
+    assert not caplog.records
+
+
+def test_an_empty_file_does_not_take_the_users_away_and_an_empty_mapping_does(
+    users: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(config=users) as site:
+        users.write_text("")
+        for _ in range(3):
+            site.config.look()
+        assert site.ask("/metrics").status == 401
+        users.write_text("{}\n")
+        for _ in range(2):
+            site.config.look()
+        assert site.ask("/metrics").status == 200
+
+    (empty,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "empty; {} stands for neither TLS nor users; what was in force before stays" in empty
+
+
 def test_no_credential_is_in_any_log(users: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(config=users) as site:
@@ -253,7 +286,7 @@ def test_configured_headers_are_on_every_answer(file: Path) -> None:
     )
     with serving(config=file) as site:
         answers = [site.ask(path) for path in ("/", "/metrics", "/-/healthy", "/none")]
-        file.write_text("")
+        file.write_text("{}")
         site.config.refresh()
         after = site.ask("/")
 
