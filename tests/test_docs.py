@@ -84,7 +84,8 @@ def test_every_family_and_every_setting_is_described() -> None:
     metrics = (DOCS / "metrics.md").read_text()
     configuration = (DOCS / "configuration.md").read_text()
 
-    assert all(f"| `{family.full_name}` |" in metrics for family in FAMILIES)
+    described = set(re.findall(r"`(mgpu_\w+)(?:{[\w,]+})?`", metrics))
+    assert described >= {family.full_name for family in FAMILIES}
     assert all(f"| `--{setting.name}` |" in configuration for setting in TABLE.values())
 
 

@@ -5,41 +5,38 @@ from pages.promql import expressions
 from pages.tables import table
 
 LEVEL_WORDS = {
-    "device": "Devices: a physical GPU, or a MIG instance. `--metrics.disable=<group>` leaves a "
-    "group out, with its driver calls.",
+    "device": "Physical GPUs, MIG instances, partitions. `--metrics.disable=<group>` leaves a group "
+    "out, with its driver calls.",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
-    "namespace": "Namespaces, per device. They live as long as the exporter, so that jobs shorter "
-    "than a scrape interval are not lost.",
-    "group": "Groups: cgroups that are not a named pod's container, such as a pod whose name is "
-    "not known yet, or a container outside Kubernetes.",
+    "namespace": "Namespaces, per device. They live as long as the exporter.",
+    "group": "Groups: [cgroups that are no named pod's container](off-kubernetes.md), per device.",
     "group_kind": "All groups of a kind together, per device. They live as long as the exporter, "
-    "and each kind that the node can have is there from the first page on, at 0. So `rate()` loses "
-    "nothing of short jobs and containers. Which kinds those are: [off-kubernetes.md]"
-    "(off-kubernetes.md#kinds).",
+    "and begin at 0, so `rate()` loses nothing of short jobs ([kinds](off-kubernetes.md#kinds)).",
     "exporter": "The exporter itself. The client library's `process_*` and `python_info` stand "
     "beside them.",
 }
+ALIKE = "container"  # the level whose families others have too
 
 METRICS_PREFACE = """\
 # Metrics
 
 Written by `docs/generate.py` from `exporter/metrics/families.py`. Do not edit.
 
-Looking for a query? [Questions and queries](questions.md) has them by question. This page lists
-every metric, by level: [devices](#mgpu_device_), [containers](#mgpu_container_),
-[pods](#mgpu_pod_), [namespaces](#mgpu_namespace_), [groups](#mgpu_group_),
-[kinds of groups](#mgpu_group_kind_), [the exporter](#mgpu_exporter_).
+[Questions and queries](questions.md) has queries. This page lists every metric, by level:
+[devices](#mgpu_device_), [containers](#mgpu_container_), [pods](#mgpu_pod_),
+[namespaces](#mgpu_namespace_), [groups](#mgpu_group_), [kinds of groups](#mgpu_group_kind_),
+[the exporter](#mgpu_exporter_).
 
-- **Counters** end in `_total`, and are for totals over time. All others are gauges, for now.
-  `_ratio` and `_gpus` gauges are averages over `--collection.window`.
+- **Counters** end in `_total`. All others are gauges; `_ratio` and `_gpus` are averages over
+  `--collection.window`.
 - **Units** are the base units that the names end in; a ratio of 1 is the whole.
 - **Labels**: `gpu` is the device's index, `uuid` its UUID. Prometheus adds node and instance.
 - **Age**: values are as old as the last cycle (`mgpu_exporter_snapshot_timestamp_seconds`), at most
-  10 s or three cycles. Older ones are not served.
+  10 s or three cycles.
 - **A missing value** is unknown, and an `unmeasured` series has the reason. 0 was measured.
-- **The end of a process** is noticed within 5 s, if the driver is quick. Then the gauges of
-  its container go, and the counters stay for `--ledger.retention`.
+- When a process ends, its container's gauges go within 5 s. The counters stay for
+  `--ledger.retention`.
 """
 
 
@@ -50,13 +47,25 @@ def metrics() -> str:
 
 def _level(level: str) -> str:
     families = [family for family in FAMILIES if family.level == level]
-    labels = ", ".join(f"`{name}`" for name in LEVELS[level]) or "none"
-    head = f"\n## `mgpu_{level}_`\n\n{LEVEL_WORDS[level]}\n\nLabels of all: {labels}.\n\n"
-    heads = ("metric", "further labels", "meaning")
-    return head + table(heads, (_family(family) for family in families))
+    alike = [family for family in families if _is_alike(family)]
+    labels = ", ".join(f"`{name}`" for name in LEVELS[level])
+    words = LEVEL_WORDS[level] + (f" Labels of all: {labels}." if labels else "")
+    own = (_family(family) for family in families if family not in alike)
+    names = ", ".join(f"`{family.full_name}`" for family in alike)
+    as_there = f"\nAs [of containers](#mgpu_{ALIKE}_): {names}.\n" if alike else ""
+    return f"\n## `mgpu_{level}_`\n\n{words}\n\n{table(('metric', 'meaning'), own)}{as_there}"
 
 
-def _family(family: Family) -> tuple[str, ...]:
-    own = ", ".join(f"`{name}`" for name in family.labels)
+def _is_alike(family: Family) -> bool:
+    """Whether the family says the same of its level as another of the containers."""
+    return family.level != ALIKE and any(
+        (other.level, other.name, other.labels, other.help)
+        == (ALIKE, family.name, family.labels, family.help)
+        for other in FAMILIES
+    )
+
+
+def _family(family: Family) -> tuple[str, str]:
+    own = f"{{{','.join(family.labels)}}}" if family.labels else ""
     about = family.help if family.group == CORE else f"{family.help} Group `{family.group}`."
-    return (f"`{family.full_name}`", own, about)
+    return (f"`{family.full_name}{own}`", about)

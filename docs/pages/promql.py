@@ -8,7 +8,7 @@ BOOKS_PREFACE = """
 ## The books in PromQL
 
 Each query finds devices whose parts differ from the whole by more than a twentieth. There should be
-none, so each can be an alert (with `for: 15m`).
+none.
 
 """
 
@@ -23,34 +23,24 @@ BOOKS = {  # what is used → a device's counter of it, and the name of that of 
 ALLOCATIONS_PREFACE = """
 ## Counters that lose nothing at their first scrape
 
-Prometheus 3 can put a 0 where a counter began. Then `increase()` and `rate()` see what a container
-used before its first scrape. Switch it on at both ends:
+Prometheus 3 can put a 0 where a counter began, so that `rate()` sees what was used before the first
+scrape. Switch it on at both ends:
 
-- Prometheus 3.0 and newer: `--enable-feature=created-timestamp-zero-ingestion`.
-- From 3.11 on `--enable-feature=st-storage,use-start-timestamps` stores the times themselves and
-  lets PromQL use them. It is experimental.
-- The exporter: `--metrics.created`.
-
-It is off by default: a Prometheus without the feature stores each `_created` line as a series of
-its own. So all readers of one exporter must take start times, or ask for the text format, which has
-none.
-
-Names of other exporters (`--compat`) have no start. The page grows by a third, with
-gzip by a sixth.
+- Prometheus: `--enable-feature=created-timestamp-zero-ingestion`, or from 3.11 on
+  `--enable-feature=st-storage,use-start-timestamps` (experimental).
+- The exporter: `--metrics.created`. The page grows by a third, with gzip by a sixth. A Prometheus
+  without the feature stores each `_created` line as a series of its own.
 
 <a id="allocations-in-promql"></a>
 
 ## Allocations in PromQL
 
-Each query finds what its title names. With a `for:` of some minutes it can be an alert. It finds
-nothing where use or allocation is not known.
+Each query finds what its title names, and nothing where use or allocation is not known.
 
-- Limits are on the device that the allocation names, use on the device where it was seen.
-  `mgpu_container_placement_mismatch` is 1 if they differ. Before the device is known, the pod has
-  its limits, and the container `unmeasured{reason="placement"}`.
+- Limits are on the device that the allocation names, use on the device where it was seen
+  (`mgpu_container_placement_mismatch`).
 - An allocation of a pod as a whole has `container=""`; one whose device is not known has `gpu=""`
-  and `uuid=""`.
-- `mgpu_container_allocation_info` is there for every allocation, also without a promised share.
+  and `uuid=""`. It is in `mgpu_container_allocation_info` also without a promised share.
 - Charge a pod by `mgpu_pod_allocated_core_seconds_total`, used or not.
 
 """
