@@ -10,6 +10,7 @@ from exporter.metrics.compat.subjects import SPLIT
 from pages.tables import table
 
 QUERIES = Path(__file__).with_name("dcgm.yaml")
+NONE = "none: "
 
 DCGM_PREFACE = """\
 # In dcgm-exporter's place
@@ -28,66 +29,49 @@ helm upgrade --install gpu-usage charts/mgpu-exporter --namespace gpu-operator \
 ```
 
 There is no release yet: [build the image](getting-started.md#4-a-cluster) and add
-`--set image.registry=registry.example`. To see the series first, without a cluster:
+`--set image.registry=registry.example`. To see the series first:
 `make run ARGS="--simulate=demo --compat=dcgm"`.
 
-Switch dcgm-exporter off first, or every card is counted twice: `dcgmExporter.enabled=false` in the
-values of the GPU operator, or `helm uninstall` of its own chart. While its Service
-`nvidia-dcgm-exporter` is still there, Helm refuses to take the name. A release of this chart that
-is there already becomes the drop-in by an upgrade: the DaemonSet gets another name, so that
-Kubernetes replaces it.
+Switch dcgm-exporter off first, or every card is counted twice and Helm refuses the Service's name:
+`dcgmExporter.enabled=false` in the GPU operator's values, or `helm uninstall` of its own chart.
+An older release of this chart becomes the drop-in by an upgrade.
 
 """
 
 _MONITOR_TEXT = """
 `serviceMonitor.enabled=true` makes a ServiceMonitor with the job `nvidia-dcgm-exporter`, as the GPU
-operator's. It honours the labels of the series. If your queries ask for `exported_pod`,
-`exported_namespace` and `exported_container`, as they do behind the operator's own ServiceMonitor,
-add `--set serviceMonitor.honorLabels=false`.
+operator's. If your queries ask for `exported_pod`, add `--set serviceMonitor.honorLabels=false`.
 """
 
 _SPLIT_TEXT = """
 ## What is split by container
 
-Some device figures are split on a card that several containers share, or one container and
-processes outside pods: {}. They have one series for each container, and one without a container's
-labels for the rest. Their sum over a card is the card. All other figures of such a card have one
-series without a container.
+All of dcgm-exporter's default counters are served. On a shared card {} have one series for each
+container, and one without a container's labels for the rest. Their sum is the card. All other
+figures of such a card have one series without a container.
 
-`DCGM_FI_DEV_FB_FREE` is such a figure: free memory is the card's and no pod's. With one container
-on the card the row has its labels, with several it has none; dcgm-exporter repeats it for each pod.
-So `sum by (UUID)` of used, free and reserved memory is the card's. A query that adds a pod's used
-and free memory finds nothing on a shared card: take `mgpu_pod_memory_limit_utilization_ratio`.
-
-All of dcgm-exporter's default counters are served.
+`DCGM_FI_DEV_FB_FREE` is such a figure, because free memory is the card's. A query that adds a pod's
+used and free memory finds nothing on a shared card: take `mgpu_pod_memory_limit_utilization_ratio`.
 """
 
 _CONFORMANCE_TEXT = """
 ## Queries of dashboards and tools
 
-Each was asked of a real Prometheus that scraped the simulated node `demo`
-(`tests/compat/test_conformance.py`). *data*: it returns series. *quiet*: it is an alert's, and
-returns none on a healthy node. *none*: it cannot be given, and the last column says why. The column
-before it says what dcgm-exporter answers instead, by its source. Queries that mean the same in both
-are counted only; `docs/pages/dcgm.yaml` has them.
+We asked a real Prometheus, which scraped the simulated node `demo`, the queries of Grafana's board
+{}.
+`docs/pages/dcgm.yaml` has them with their sources. {} mean the same in both exporters. These differ:
 
-By hand, the list was asked on a Kubernetes 1.36 node under the real Prometheus Operator (0.85.0),
-with the simulated node: 31 queries returned data, 8 were quiet and 9 returned none, as listed here.
-With three pods on a stand-in for the driver, two on one card and one alone, 29 of the 31 returned
-data; the other two ask for a namespace of the demo. Four find only pods that are alone on their
-card: those of power violation, XIDs, PCIe traffic, and used against free memory.
+"""
 
-kube-prometheus' rules (4d719f1) were loaded beside the chart's: 283 rules, none failed. The custom
-metrics API (prometheus-adapter 0.12) had `DCGM_FI_DEV_GPU_UTIL`, `DCGM_FI_DEV_FB_USED` and
-`DCGM_FI_PROF_GR_ENGINE_ACTIVE` of two pods on one card. `make cluster-test` lets the operator's own
-CRDs take the monitors and rules of all 13 presets, with strict validation.
+_NONE_TEXT = """
+These find nothing here:
+
 """
 
 _EQUIVALENT_TEXT = """
 ## Grafana's board 14574
 
-It asks nvidia_gpu_exporter. What it shows can be asked here by these queries, each tried in the
-same way.
+It asks nvidia_gpu_exporter. These queries answer the same here.
 """
 
 
@@ -102,33 +86,40 @@ def dcgm() -> str:
         )
         + _MONITOR_TEXT
         + _SPLIT_TEXT.format(", ".join(f"`{whole}`" for whole in SPLIT.values()))
-        + _CONFORMANCE_TEXT
-        + "".join(
-            _tool(tool, source, lists["queries"]) for tool, source in lists["sources"].items()
-        )
+        + _queries(list(lists["sources"]), lists["queries"])
         + _EQUIVALENT_TEXT
         + "\n"
-        + table(("it asks for", "here"), starmap(_equivalent, lists["equivalents"].items()))
+        + _equivalents(lists["equivalents"])
     )
 
 
-def _tool(tool: str, source: str, queries: list[dict[str, Any]]) -> str:
-    heads = ("query", "here", "dcgm-exporter", "why not")
-    asked = [one for one in queries if one["tool"] == tool]
-    rows = [
-        (f"`{one['query']}`", one["expect"], one.get("differs", ""), one.get("why", ""))
-        for one in asked
-        if one.keys() & {"differs", "why"}
-    ]
-    same = len(asked) - len(rows)
-    text = f"\n### {tool}\n\nSource: {source}.\n"
-    if rows:
-        text += "\n" + table(heads, rows)
-    return text + (
-        f"\nIts {'other ' if rows else ''}queries, {same}, answer the same.\n" if same else ""
+def _queries(tools: list[str], queries: list[dict[str, Any]]) -> str:
+    none = [one for one in queries if one["expect"] == "none"]
+    differ = [one for one in queries if "differs" in one and one not in none]
+    alike = len(queries) - len(differ) - len(none)
+    named = f"{', '.join(tools[:-1])} and {tools[-1]}"
+    return (
+        _CONFORMANCE_TEXT.format(named, alike)
+        + table(
+            ("from", "query", "dcgm-exporter"),
+            ((one["tool"], f"`{one['query']}`", one["differs"]) for one in differ),
+        )
+        + _NONE_TEXT
+        + table(
+            ("from", "query", "why"),
+            ((one["tool"], f"`{one['query']}`", one["why"]) for one in none),
+        )
+    )
+
+
+def _equivalents(queries: dict[str, str]) -> str:
+    """A row for each query that has an answer; the others by their reasons."""
+    found = {name: query for name, query in queries.items() if not query.startswith(NONE)}
+    missing = [f"`{name}`" for name in queries if name not in found]
+    return table(("it asks for", "here"), starmap(_equivalent, found.items())) + (
+        f"\nNot in the demo, or not read: {', '.join(missing)}.\n"
     )
 
 
 def _equivalent(name: str, query: str) -> tuple[str, str]:
-    reason = query.removeprefix("none: ")
-    return f"`{name}`", f"`{query}`" if reason == query else f"none: {reason}"
+    return f"`{name}`", f"`{query}`"

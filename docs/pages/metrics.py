@@ -5,8 +5,8 @@ from pages.promql import expressions
 from pages.tables import table
 
 LEVEL_WORDS = {
-    "device": "Physical GPUs, MIG instances, partitions. `--metrics.disable=<group>` leaves a group "
-    "out, with its driver calls.",
+    "device": "Physical GPUs, MIG instances, partitions. `--metrics.disable=<group>` leaves a "
+    "group out, with its driver calls.",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter.",
