@@ -59,7 +59,7 @@ _CONFORMANCE_TEXT = """
 
 We asked a real Prometheus, which scraped the simulated node `demo`, the queries of Grafana's board
 {}.
-`docs/pages/dcgm.yaml` has them with their sources. {} mean the same in both exporters. These differ:
+`docs/pages/dcgm.yaml` has them and their sources. {} mean the same in both exporters. These differ:
 
 """
 
