@@ -37,13 +37,13 @@ def exported(text: str) -> str:
 def alerts_page(page: str, rules: str) -> str:
     """The page with its table replaced by the alerts of these rules."""
     rows = {  # by the row itself: several rules may have one name
-        f"| [{rule['alert']}](runbooks/{rule['alert']}.md) | {rule['labels']['severity']} "
-        f"| {rule.get('for', 'at once')} | {rule['annotations']['summary'].strip()} "
-        f"| {_values(rule['alert'])} |\n": None
+        f"| [{rule['alert']}](runbooks/{rule['alert']}.md) | {rule['labels']['severity']}, "
+        f"{rule.get('for', 'at once')} | {rule['annotations']['summary'].strip()}"
+        f"{_values(rule['alert'])} |\n": None
         for group in yaml.safe_load(rules)["groups"]
         for rule in group["rules"]
     }
-    table = "| alert | severity | for | | values |\n|---|---|---|---|---|\n"
+    table = "| alert | severity, for | what it says, and the values to set |\n|---|---|---|\n"
     for name, text in (("alerts", f"{table}{''.join(rows)}"), ("XIDs", xids.table())):
         begin, end = BEGIN.format(name), END.format(name)
         head, _, rest = page.partition(begin)
@@ -54,8 +54,8 @@ def alerts_page(page: str, rules: str) -> str:
 
 def _values(alert: str) -> str:
     """What the chart can set of an alert beside its severity and time."""
-    shown = (f"`{one.name}` {_code(one.default)}: {one.about}" for one in parameters.of(alert))
-    return "; ".join(shown)
+    shown = [f"`{one.name}` {_code(one.default)}: {one.about}" for one in parameters.of(alert)]
+    return f" Values: {'; '.join(shown)}." if shown else ""
 
 
 def _code(text: str) -> str:

@@ -9,10 +9,10 @@ def pattern(alert: str) -> str:
 
 
 def table() -> str:
-    """The XIDs as Markdown."""
-    rows = (
-        f"| {', '.join(map(str, xid.codes))} | {xid.what} | {xid.action} "
-        f"| {xid.alert or 'none'} |\n"
-        for xid in XIDS
-    )
-    return "| XID | what | NVIDIA's immediate action | alert |\n|---|---|---|---|\n" + "".join(rows)
+    """The XIDs as Markdown, by their alerts."""
+    head = "| XID | what | NVIDIA's immediate action |\n|---|---|---|\n"
+    rows: dict[str, str] = {}
+    for xid in XIDS:
+        row = f"| {', '.join(map(str, xid.codes))} | {xid.what} | {xid.action} |\n"
+        rows[xid.alert or "No alert"] = rows.get(xid.alert or "No alert", "") + row
+    return "\n".join(f"{alert}:\n\n{head}{own}" for alert, own in rows.items())
