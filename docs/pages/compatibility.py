@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from exporter.metrics.compat.page import PROGRAMS
 from exporter.metrics.compat.subjects import Alias, of, quotient
-from pages.tables import table
 
 COMPATIBILITY_PREFACE = """\
 # Other exporters' names
@@ -12,23 +11,17 @@ COMPATIBILITY_PREFACE = """\
 Written by `docs/generate.py` from `exporter/metrics/compat/`. Do not edit.
 
 `--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
-exporters. So dashboards (such as Grafana's 12239), rules and autoscalers keep working while you
-move. What is not known is absent, where the other exporter may report 0. Each name has the other
-exporter's meaning, which is its HELP on `/metrics`.
+exporters, so that dashboards, rules and autoscalers keep working. Unknown values are absent, where
+the other exporter may report 0. HELP on `/metrics` has each name's meaning.
+[dcgm.md](dcgm.md) replaces dcgm-exporter as a whole.
 
-*A series for each* is one of:
+Each name is listed with what it is made of. A *holder* is each container on a shared device, and
+the rest of it; their sum is the device. A *container* has a series for each of its devices, a
+*task* is a container over all of them.
 
-- *device*
-- *holder*: each container on a shared device, and the rest of it; their sum is the device
-- *container*: on each of its devices
-- *task*: a container over all its devices
-- *pod*
-
-In OpenMetrics a counter whose name does not end in `_total` is of type unknown, so its name stays.
-[dcgm.md](dcgm.md) shows how to replace dcgm-exporter as a whole.
-
-The labels `namespace`, `pod` and `container` are the workload's. Scrape with `honorLabels: true`,
-or Prometheus calls them `exported_namespace`, `exported_pod` and `exported_container`.
+In OpenMetrics a counter whose name does not end in `_total` is of type unknown. Scrape with
+`honorLabels: true`, or the workload's labels are renamed to `exported_namespace`, `exported_pod`
+and `exported_container`.
 """
 
 PROGRAM_WORDS = {
@@ -42,26 +35,22 @@ PROGRAM_WORDS = {
 
 def compatibility() -> str:
     """The text of compatibility.md."""
-    heads = ("name", "a series for each", "made of")
     return COMPATIBILITY_PREFACE + "".join(
-        f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n\n"
-        + table(heads, map(_alias, aliases))
-        + _alias_labels(aliases)
+        f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n{_lists(aliases)}"
         for program, aliases in PROGRAMS.items()
     )
 
 
-def _alias_labels(aliases: Sequence[Alias]) -> str:
-    """Name each set of labels once."""
-    sets = dict.fromkeys((alias.subject, tuple(alias.labels)) for alias in aliases)
+def _lists(aliases: Sequence[Alias]) -> str:
+    """List the names by what has a series of them, with the labels."""
+    sets: dict[tuple[str, tuple[str, ...]], list[Alias]] = {}
+    for alias in aliases:
+        sets.setdefault((alias.subject, tuple(alias.labels)), []).append(alias)
     return "".join(
-        f"\nLabels of a {subject}: {', '.join(f'`{label}`' for label in labels)}.\n"
-        for subject, labels in sets
+        f"\nFor each {subject}, with {', '.join(f'`{label}`' for label in labels)}:\n\n"
+        + "".join(f"- `{alias.name}`: {_source(alias)}\n" for alias in listed)
+        for (subject, labels), listed in sets.items()
     )
-
-
-def _alias(alias: Alias) -> tuple[str, ...]:
-    return (f"`{alias.name}`", alias.subject, _source(alias))
 
 
 def _source(alias: Alias) -> str:

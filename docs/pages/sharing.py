@@ -18,48 +18,41 @@ SHARING_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
 
-A sharing system gives several containers a part of one GPU each. For these systems the exporter
-knows how much each container was allocated, and on which GPU, without any setting. You can
+For these systems the exporter reads, without any setting, what each container was allocated, and
+on which GPU. You can
 [describe others](configuration.md#a-sharing-system-of-your-own), which are tried first.
 
-| term | meaning |
-|---|---|
-| scheme | a label of `mgpu_container_allocation_info`, beside `policy` \
-([below](#what-was-read-and-what-is-enforced)) and `priority` |
-| limits | what was promised: a share of one GPU's core, and bytes. Time-slicing promises \
-nothing: `mgpu_container_allocated_replicas` counts what was granted |
-| device | if the system does not name it: the one on which a process of the container is seen |
-| annotations | count only for containers whose limits ask for a resource of the scheme. If \
-both state an amount, the limits are used ([what can be \
-forged](security.md#who-can-forge-what)) |
-| unreadable values | cost that pod its limits, and are \
-[counted](troubleshooting.md#what-was-rejected) |
+- `mgpu_container_allocation_info` has the labels `scheme`, `policy`
+  ([below](#what-was-read-and-what-is-enforced)) and `priority`.
+- Time-slicing promises nothing: `mgpu_container_allocated_replicas` counts what was granted.
+- If the system does not name the device, it is the one on which a process of the container is seen.
+- Annotations count only for containers whose limits ask for a resource of the scheme. If both
+  state an amount, the limits are used ([what can be forged](security.md#who-can-forge-what)).
+- A pod with unreadable values has no limits, and is
+  [counted](troubleshooting.md#what-was-rejected).
 
-A name that ends in `-`, `_` or `/` is the beginning of names.
+A name that ends in `-`, `_` or `/` is a prefix. The minor number is the N of
+`/dev/nvidiaN`, for Intel of `/dev/dri/cardN`.
 
 """
 
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
-The version of each system that was read, and the day. Tests hold the exporter to these versions;
-newer ones may differ. The label `policy` is the system's own term for how it shares a card.
-Without such a term it is:
+The exporter is tested against these versions; newer ones may differ. The label `policy` is the
+system's own term for how it shares a card, else one of:
 
-| `policy` | meaning |
-|---|---|
-| `enforced` | the driver, the container's devices or a library hold the container to its \
-allocation |
-| `unenforced` | a container can take more than it was promised |
-| `shared` | nothing is promised |
-| empty | not known |
+- `enforced`: the driver, the container's devices or a library enforce the allocation
+- `unenforced`: a container can take more than it was promised
+- `shared`: nothing is promised
+- empty: not known
 
 """
 
 BASES = {
     IndexBasis.NVML_INDEX: "NVML's index",
-    IndexBasis.MINOR: "minor number: the N of `/dev/nvidiaN`",
-    IndexBasis.PCI: "place in the order of PCI addresses",
+    IndexBasis.MINOR: "minor number",
+    IndexBasis.PCI: "PCI order",
     IndexBasis.UUID: "UUID",
 }
 
@@ -68,7 +61,7 @@ MOST = 6  # names of one kind in a row of the table
 
 def sharing() -> str:
     """The text of sharing.md."""
-    heads = ("scheme", "resources", "annotations and labels of the pod", "devices, if named, by")
+    heads = ("scheme: devices by", "resources", "annotations and labels of the pod")
     overview = SHARING_PREFACE + table(heads, map(_row, SCHEMES))
     read = READINGS_PREFACE + readings()
     return overview + read + "".join(map(_section, SCHEMES))
@@ -76,10 +69,9 @@ def sharing() -> str:
 
 def _row(scheme: Scheme) -> tuple[str, ...]:
     return (
-        f"[`{scheme.name}`](#{scheme.name})",
+        f"[`{scheme.name}`](#{scheme.name}): {BASES[scheme.index_basis]}",
         _names(scheme.resources) or "claims",
         _names((*scheme.annotations, *scheme.labels)) or "none",
-        BASES[scheme.index_basis],
     )
 
 

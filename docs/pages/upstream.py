@@ -16,22 +16,22 @@ class Reading(NamedTuple):
     enforced: str
 
 
-_NOW, _BEFORE = "2026-11-23", "August 2026"
-_DOCUMENTS = "its documents; the source is closed"
-_LIMITS = "limits of the container"
+_NOW, _BEFORE = "2026-11-23", "2026-08"
+_DOCUMENTS = "its documents (closed source)"
+_LIMITS = "limits"
 
 READINGS = {
     "vke-mgpu": Reading(
         _DOCUMENTS,
-        "before August 2026",
-        "core and memory of a card",
+        "before 2026-08",
+        "core, memory",
         f"{_LIMITS}; annotation of the card",
         "by its driver, as the policy says",
     ),
     "tke-qgpu": Reading(
         _DOCUMENTS,
         _BEFORE,
-        "core and memory of a card",
+        "core, memory",
         f"{_LIMITS}; annotation of the card",
         "by its driver, as the policy says",
     ),
@@ -39,87 +39,85 @@ READINGS = {
         "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17); both were "
         "run on Kubernetes 1.36.3",
         "2026-11-24",
-        "core and memory of a card, in units of the memory factor",
-        f"{_LIMITS}; annotation of amounts and cards",
-        "by HAMi-core in the container (`hami-core`), or by the instance (`mig`); with "
+        "core, memory",
+        f"{_LIMITS}; annotation of amounts, cards",
+        "by HAMi-core (`hami-core`), or by the instance (`mig`); with "
         "`CUDA_DISABLE_CONTROL` not: `unenforced`",
     ),
     "volcano-gpushare": Reading(
         "volcano ed72c7c8 (2026-08-20); devices 95b591b6 (2025-03-20)",
         f"{_BEFORE}; the plugin {_NOW}",
-        "memory of a card, in units of the memory factor",
+        "memory",
         f"{_LIMITS}; annotation of the card",
         "not: `unenforced`; whole cards are",
     ),
     "aliyun-ack": Reading(
         _DOCUMENTS,
         _BEFORE,
-        "memory of a card, and core",
-        f"{_LIMITS}; annotation of amounts and cards",
+        "memory, and core",
+        f"{_LIMITS}; annotation of amounts, cards",
         "by cGPU's driver; not with the policy `share`",
     ),
     "aliyun-gpushare-v1": Reading(
         "gpushare-device-plugin 45fb8b8; gpushare-scheduler-extender c0b6141",
         _BEFORE,
-        "memory of a card",
+        "memory",
         f"{_LIMITS}; annotation of the card",
         "not: `unenforced`",
     ),
     "aliyun-acs": Reading(
-        _DOCUMENTS, _BEFORE, "core and memory of a card", _LIMITS, "not known: the policy is empty"
+        _DOCUMENTS, _BEFORE, "core, memory", _LIMITS, "not known: the policy is empty"
     ),
     "tkestack-gpu-manager": Reading(
         "gpu-manager 8cd842ed (2023); gpu-admission 47d56ae (2020)",
         _BEFORE,
-        "core and memory of a card",
+        "core, memory",
         f"{_LIMITS}; annotation of the card",
-        "by its library in the container",
+        "by its library",
     ),
     "elastic-gpu": Reading(
         "elastic-gpu-agent 2609107 (2022)",
         _BEFORE,
-        "core and memory of a card",
+        "core, memory",
         f"{_LIMITS}; annotation of the card",
         "not by itself: `unenforced`",
     ),
     "huawei-cce": Reading(
         _DOCUMENTS,
         _BEFORE,
-        "core and memory of a card, or memory alone",
+        "core and memory, or memory",
         _LIMITS,
         "by its driver",
     ),
-    "baidu-cce": Reading(
-        _DOCUMENTS, "before August 2026", "core and memory of a card", _LIMITS, "by its driver"
-    ),
+    "baidu-cce": Reading(_DOCUMENTS, "before 2026-08", "core, memory", _LIMITS, "by its driver"),
     "koordinator": Reading(
         "koordinator a7a1b76b (2026-07-24, v1.8)",
         _BEFORE,
-        "core and memory of a card",
-        f"{_LIMITS}; annotation of amounts and cards",
+        "core, memory",
+        f"{_LIMITS}; annotation of amounts, cards",
         "not by itself: `unenforced`; by HAMi-core where the pod's label says so (`hami-core`)",
     ),
     "hami": Reading(
         "HAMi 4707fb02 (2026-08-21); its scheduler and device plugin were run on "
         "Kubernetes 1.36.3, its monitor beside the exporter",
         _NOW,
-        "core and memory of a card, or a MIG instance",
-        f"{_LIMITS}; annotation of amounts and cards",
-        "by HAMi-core in the container (`hami-core`, `enforced`), the instance (`mig`), or `mps`; "
+        "core, memory, or a MIG instance",
+        f"{_LIMITS}; annotation of amounts, cards",
+        "by HAMi-core (`hami-core`, `enforced`), the instance (`mig`), or `mps`; "
         "with `CUDA_DISABLE_CONTROL` not: `unenforced`",
     ),
     "vgpu-manager": Reading(
         "vgpu-manager 3d7f66d (2026-08-21, v0.4.1)",
         _NOW,
-        "core and memory of a card",
-        f"{_LIMITS}; annotation of amounts and cards",
+        "core, memory",
+        f"{_LIMITS}; annotation of amounts, cards",
         "memory by its library; core too with `fixed` and `balance`, not with `none`",
     ),
     "kai": Reading(
         "KAI-Scheduler d5bc503a (2026-08-07, v0.17), which was run on Kubernetes 1.36.3; Run:ai's "
         "documents 2.17 to 3.0",
         "2026-11-24",
-        "memory of a card",
+        "memory",
         "annotation of amounts; the reservation pod names the card",
         "not: `unenforced`; by HAMi-core if it is loaded from the host: `enforced`",
     ),

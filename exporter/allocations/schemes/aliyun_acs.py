@@ -2,8 +2,8 @@
 
 Both resources are per cent of one GPU: of its core, and of its memory.
 
-Unconfirmed: where the device is written, so no card is known until a process is found on it;
-whether there may be more than 100 per cent (assumed not); how it is enforced.
+Unconfirmed: where the device is written; whether there may be more than 100 per cent (assumed
+not); how it is enforced.
 
 Source: ACS's document on sharing GPUs of GPU-HPN nodes. Both resources are per cent of one GPU:
 ``alibabacloud.com/gpu-core.percentage`` of its core, ``gpu-memory.percentage`` of its memory.

@@ -1,11 +1,11 @@
 """Alibaba Cloud ACK's GPU sharing: cGPU and its other modes.
 
-Units of memory are as in version 1 (``aliyun-gpushare-v1``), core is per cent. The policy is the
-node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
+Units of memory are as in ``aliyun-gpushare-v1``, core is per cent. The policy is the node's label
+``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
 
-Unconfirmed: the shapes of the newer ``gpushare.alibabacloud.com/gpumemory`` and
-``device-resource``, which are not read; that core is divided over several cards as memory is;
-whether a card's number is its NVML index (assumed here) or its minor.
+Unconfirmed: ``gpushare.alibabacloud.com/gpumemory`` and ``device-resource``, which are not read;
+that core is divided over several cards as memory is; whether a card's number is its NVML index
+(assumed) or its minor.
 
 Sources: kubeflow/arena (``pkg/apis/types/const.go``, ``pkg/apis/utils/pods.go``) and ACK's document
 on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation`` holds, as JSON, units of

@@ -1,10 +1,9 @@
 """Aliyun's open GPU sharing (version 1).
 
-``aliyun.com/gpu-mem`` is memory on one card; core is not divided. Whether the unit is GiB or MiB
-is inferred from the node's amounts and the card's memory. Where neither is known it is GiB.
+``aliyun.com/gpu-mem`` is memory on one card; core is not divided. The unit, GiB or MiB, follows
+from the node's amounts and the card's memory. If neither is known it is GiB.
 
-Unconfirmed: whether the card's number is its NVML index (assumed here) or its minor, as
-Koordinator's adapter assumes.
+Unconfirmed: whether the card's number is its NVML index (assumed) or its minor.
 
 Sources: ``pkg/gpu/nvidia/const.go`` of AliyunContainerService/gpushare-device-plugin, and
 gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card. The pod's annotation

@@ -1,11 +1,10 @@
 """AMD's device plugin: whole cards and partitions of cards.
 
 ``amd.com/gpu`` is a card, or a partition with the naming strategy ``single``;
-``amd.com/<compute>_<memory>`` is a partition. A partition's share of its card is unknown, so its
-core and memory are not stated. A container with ``amd.com/gpumem`` or ``gpucores`` belongs to
-HAMi.
+``amd.com/<compute>_<memory>`` is a partition, whose core and memory are not stated. A container
+with ``amd.com/gpumem`` or ``gpucores`` belongs to HAMi.
 
-Unconfirmed: whether the label of the node's partitioning has values other than names of resources.
+Unconfirmed: whether the node's label of partitioning has values other than names of resources.
 
 Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card, or
 a partition where the node's cards are partitioned and the naming strategy is ``single``. With the

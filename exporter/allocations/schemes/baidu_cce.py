@@ -4,8 +4,7 @@ The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu`` counts
 ``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a card. Without
 ``..._core`` the core is shared.
 
-Unconfirmed: the annotation of the placement, so no card is known until a process is found on it.
-If memory is not mentioned beside core, it is not stated.
+Unconfirmed: the annotation of the placement; what memory is if only core is stated.
 
 Sources: the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple cards
 with one container". The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu``

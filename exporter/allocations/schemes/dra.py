@@ -1,13 +1,12 @@
 """Dynamic resource allocation: devices that a container has by a ResourceClaim.
 
 Claims on devices of NVIDIA's, HAMi's, vgpu-manager's, AMD's and Intel's drivers are read, and of
-any other driver that publishes the UUID or the PCI address of a card that is read. If one
-container uses a claim, it has the cores and memory that the claim consumes, else all of the
-device. If several containers use it, nothing is promised, and each has a replica. MPS's limits and
-``shares`` of NVIDIA's driver are read. Administrative access is not an allocation.
+any driver that publishes a card's UUID or PCI address. The only container of a claim has the cores
+and memory that the claim consumes, else all of the device. Several containers of one claim have a
+replica each, and nothing is promised. MPS's limits and ``shares`` of NVIDIA's driver are read.
+Administrative access is not an allocation.
 
-Unconfirmed: the vendors' own drivers on hardware. Claims were tried on a real cluster with
-Kubernetes' test driver, which publishes what they publish.
+Unconfirmed: the vendors' own drivers on hardware. Claims were tried with Kubernetes' test driver.
 
 Sources: ``resource.k8s.io/v1`` (kubernetes/api; v1beta2 and v1beta1 hold the same), KEP-5004
 (claims that stand for an extended resource), KEP-5075 (consumable capacity), and what the drivers

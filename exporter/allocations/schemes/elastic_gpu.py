@@ -2,9 +2,8 @@
 
 ``gpu-core`` is per cent of one card, ``gpu-memory`` MiB; 100, 200, ... cores are whole cards.
 
-Unconfirmed: whether memory is MiB (assumed here) or 10^6 bytes: the README says MB; whether the
-annotation ever has the domain ``elasticgpu.com``; the semantics of ``elasticgpu.io/qgpu-*`` and
-``pgpu``, which are not read.
+Unconfirmed: whether memory is MiB (assumed) or 10^6 bytes; an annotation with the domain
+``elasticgpu.com``; ``elasticgpu.io/qgpu-*`` and ``pgpu``, which are not read.
 
 Sources: ``pkg/common/const.go`` of elastic-ai/elastic-gpu-agent, the utilities of
 elastic-gpu-scheduler, and the API types of elastic-gpu. ``gpu-core`` is per cent of one card,

@@ -1,10 +1,10 @@
 """tkestack's gpu-manager (vcuda).
 
 ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB; 100, 200, ... cores are
-whole cards. ``tencent.com/vcuda-core-limit``, which the pod's owner writes, raises the limit.
+whole cards. Other values above 100 are not an allocation. ``tencent.com/vcuda-core-limit``, which
+the pod's owner writes, raises the limit.
 
-Unconfirmed: nothing in the names. More than 100 cores that are not a multiple of 100 are not an
-allocation, because gpu-admission refuses them.
+Unconfirmed: nothing.
 
 Sources: ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInfo.go`` of
 tkestack/gpu-admission. ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB.

@@ -5,12 +5,12 @@ Cores are per cent of one card, memory MiB; names as HAMi ships them, or yours
 A pod that asks for ``nvidia.com/gpu`` alone belongs to HAMi if HAMi's plugin has registered the
 node's cards or the kubelet has granted HAMi's ids.
 
-The kubelet's ids may name other cards than the annotation. Use is counted where it is seen, the
-limit where the annotation places it. ``nvidia.com/vgpu-mode`` is the policy. A container with
-``CUDA_DISABLE_CONTROL`` has no HAMi-core: ``unenforced``.
+If the kubelet's ids name other cards than the annotation, use is counted where it is seen, and the
+limit where the annotation places it. ``nvidia.com/vgpu-mode`` is the policy, ``unenforced`` with
+``CUDA_DISABLE_CONTROL``.
 
 Unconfirmed: which old versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
-vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
+vendors' ids are their drivers' UUIDs; the mode of a pod that does not state one.
 
 Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` and ``docs/dynamic-mig``.
 The module ``vgpu`` reads the lists of devices. ``hami.io/vgpu-devices-allocated`` is the permanent

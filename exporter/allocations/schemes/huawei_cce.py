@@ -1,11 +1,11 @@
 """Huawei Cloud CCE's GPU virtualization (xGPU).
 
 ``volcano.sh/gpu-mem.128Mi`` counts 128 MiB; ``gpu-core.percentage`` is per cent of one card and
-may be absent. The pod label ``volcano.sh/gpu-num`` is the number of cards over which both are
-divided. A fraction of ``nvidia.com/gpu`` (``500m``) is that part of a card's memory.
+may be absent. Both are divided over as many cards as the pod label ``volcano.sh/gpu-num`` says. A
+fraction of ``nvidia.com/gpu`` (``500m``) is that part of a card's memory.
 
-Unconfirmed: the annotation of the placement, so no card is known until a process is found on it;
-that ``gpu-num`` applies to each container alike; that a fraction is rounded down.
+Unconfirmed: the annotation of the placement; that ``gpu-num`` applies to each container alike;
+that a fraction is rounded down.
 
 Sources: the CCE user guide, cce_10_0644 and following (resources), and cce_10_0965 (equal
 distribution over several cards). ``volcano.sh/gpu-mem.128Mi`` counts 128 MiB.

@@ -1,11 +1,9 @@
 """Intel's GPU device plugin: cards of the drivers i915 and xe, whole or shared.
 
 Cards are whole if the node offers as many devices as it has cards. Otherwise nothing is promised,
-and an allocation has the number of ids granted. ``monitoring`` is access to all cards, not an
-allocation.
+and an allocation has the number of ids granted. ``monitoring`` is not an allocation.
 
-Unconfirmed: that an Intel card's minor is the N of ``/dev/dri/cardN`` (a card with another number
-is not placed).
+Unconfirmed: that a card's minor is the N of ``/dev/dri/cardN``.
 
 Source: intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
 ``gpu.intel.com/i915`` or ``xe``. The kubelet's PodResources names ``card<N>-<n>``: N is that of

@@ -1,17 +1,15 @@
 """KAI Scheduler, and Run:ai, which it was made from: fractions of a GPU.
 
-A pod's annotation asks for a fraction of a GPU's memory or for an amount of it; core is the same
+A pod's annotation asks for a fraction of a GPU's memory or for an amount of it. Core is the same
 fraction, promised by nobody. A higher limit of Run:ai's dynamic fractions is the memory limit. The
-card is named by the pod that reserves it, which is not counted as a consumer. Where HAMi-core
-enforces, the limit is the share that KAI counts, in hundredths of a card: ``gpu-memory: 1000`` on a
-card of 4096 MiB is 0.25, so 1024 MiB.
+pod that reserves the card names it, and is not counted as a consumer. Where HAMi-core enforces, an
+amount is rounded up to hundredths of a card, as KAI does.
 
-A user who may change the pod may change the amounts. So a fraction counts only for as many devices
-as the scheduler has reserved for its groups. Name the reservations' namespaces with
-``--allocations.kai-namespaces``, so that a tenant of two namespaces cannot pose as the scheduler.
+Users may change their pod's annotation, so a fraction counts only for as many devices as the
+scheduler has reserved. Name the reservations' namespaces with ``--allocations.kai-namespaces``, so
+that a tenant of two namespaces cannot pose as the scheduler.
 
-Unconfirmed: Run:ai's keys of limits, which are known from its documents only; whether Run:ai
-enforces by a library of its own.
+Unconfirmed: Run:ai's keys of limits; whether Run:ai enforces by a library of its own.
 
 Sources: kai-scheduler/KAI-Scheduler's ``pkg/common/constants/constants.go``,
 ``pkg/common/resources/gpu_sharing.go``, ``pkg/binder/binding/resourcereservation`` and

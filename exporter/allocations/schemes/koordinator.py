@@ -1,11 +1,9 @@
 """Koordinator's device sharing.
 
-``gpu-core`` and ``gpu-memory-ratio`` are per cent, ``gpu-memory`` is a quantity of bytes. The
-split among containers is not recorded. If only one container asks for devices, they are that
-container's, else the pod's.
+``gpu-core`` and ``gpu-memory-ratio`` are per cent, ``gpu-memory`` is bytes. If only one container
+asks for devices, they are that container's, else the pod's.
 
-Unconfirmed: values of the label ``koordinator.sh/gpu-isolation-provider`` other than
-``HAMi-core``.
+Unconfirmed: values of ``koordinator.sh/gpu-isolation-provider`` other than ``HAMi-core``.
 
 Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
 ``scheduling.koordinator.sh/device-allocated`` lists its devices by ``id``, the UUID, and by minor

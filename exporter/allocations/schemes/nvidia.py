@@ -1,16 +1,15 @@
 """NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
 
 ``nvidia.com/gpu`` is a whole card, or an instance with MIG's strategy *single*;
-``nvidia.com/mig-<profile>`` is an instance. Time-slicing promises neither core nor memory: one
-allocation with the number of replicas granted. MPS gives each client an equal part of the card,
-however many replicas its container has. nos' sized replicas and the instances of OpenShift's
-operator (``mig.das.com/``) are read too. The device is known once the kubelet's PodResources are
-read (profile ``podresources``).
+``nvidia.com/mig-<profile>`` is an instance. Time-slicing promises nothing: one allocation with the
+number of replicas granted. MPS gives each client an equal part of the card, however many replicas
+its container has. nos' sized replicas and the instances of OpenShift's operator
+(``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
+``podresources``).
 
 Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
-labels and without grants, sharing is recognised only if the node has more allocatable devices than
-real ones. A renamed resource is recognised before its ids are known only with the suffix
-``.shared``.
+labels and grants, sharing is recognised only if the node has more allocatable than real devices,
+and a renamed resource only with the suffix ``.shared``.
 
 Sources: the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its AnnotatedID, and the
 node labels of its GPU feature discovery (``internal/lm``). The pod states how many devices it has.

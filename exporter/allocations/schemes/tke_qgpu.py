@@ -2,12 +2,11 @@
 
 ``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB; 100, 200, ... are whole cards. Other
 values above 100 are divided evenly over several cards. ``qgpu-core-greedy`` is an offline pod's
-core. The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label.
+core. The policy is the one in the node's ``/proc/qgpu``, else the node's label.
 
-Unconfirmed: the placement annotation on a live cluster (if it is absent, the cards are unknown);
-whether its numbers, and those of ``/proc/qgpu``, are NVML indices (assumed here) or minors; how a
-policy is written there (assumed: as in the label); that a divided request gets the fewest cards
-that can hold it (documented for two cards, the present maximum).
+Unconfirmed: the placement annotation on a live cluster; whether numbers are NVML indices (assumed)
+or minors; how a policy is written in ``/proc/qgpu`` (assumed: as in the label); that a divided
+request gets the fewest cards that can hold it.
 
 Sources: the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
 457/127667 (several cards for one container); for the placement's key elastic-ai's fork of arena

@@ -1,11 +1,10 @@
 """vgpu-manager (coldzerofear): parts of NVIDIA cards, by its own scheduler and device plugin.
 
-Cores are per cent of one card; 100 cores are not held to anything. A container that asks for
-neither cores nor memory has a whole card. ``nvidia.com/vgpu-compute-policy`` of the pod, else of
-the node, is the policy: fixed, balance (idle cores are lent) or none (cores are not enforced).
+Cores are per cent of one card; 100 cores have no limit. A container that asks for neither cores
+nor memory has a whole card. ``nvidia.com/vgpu-compute-policy`` of the pod, else of the node, is the
+policy: fixed, balance (idle cores are lent) or none (cores are not enforced).
 
-Unconfirmed: another domain than ``nvidia.com``, which its ``--domain`` can set. Then the pod has
-no allocation.
+Unconfirmed: another domain than ``nvidia.com`` (its ``--domain``), which is not read.
 
 Sources: coldzerofear/vgpu-manager's ``pkg/util/consts.go`` (names), ``pkg/device/types.go``
 (``PodDeviceClaim``, ``GetPodDeviceClaim``), ``pkg/device/allocator/allocator.go`` and

@@ -1,11 +1,10 @@
 """Volcano Engine VKE mGPU.
 
-``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB; 100, 200, ... are whole cards, for
-which ``mgpu-memory`` must not be set. Init containers are not scheduled.
+``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB; 100, 200, ... are whole cards, without
+``mgpu-memory``. Init containers are not scheduled.
 
-Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor; the shape of
-the placement in the schedule mode ``id``; the proposal's example, in which the placement's key
-ends in the container's position (used if no name matches).
+Unconfirmed: whether a card's number is its NVML index (assumed) or its minor; the placement in the
+schedule mode ``id``; a placement's key that ends in the container's position.
 
 Sources: the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
 scheduling"), the scheduler plugin's ``type.go`` and validators, and product document 6460/182418

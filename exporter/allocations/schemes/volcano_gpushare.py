@@ -1,10 +1,10 @@
 """Volcano's GPU sharing before its vGPU: memory, or whole cards.
 
-``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. Memory is in units of the
-device plugin's ``--gpu-memory-factor``, which follows from the node's units and its cards' memory;
-otherwise set ``--allocations.volcano-memory-factor``.
+``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. Memory is in units of
+``--gpu-memory-factor``, which follows from the node's units and its cards' memory; otherwise set
+``--allocations.volcano-memory-factor``.
 
-Unconfirmed: a node whose first card has another size than the others; then the setting is needed.
+Unconfirmed: a node whose first card has another size than the others; then set the factor.
 
 Source: ``pkg/scheduler/api/devices/nvidia/gpushare`` (``share.go``, ``type.go``) of
 volcano-sh/volcano. ``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. The

@@ -1,8 +1,8 @@
 """Volcano's vGPU.
 
-Memory is in units of the device plugin's ``gpuMemoryFactor``, a number of MiB. The factor follows
-from the memory of each card that the plugin registers; otherwise set
-``--allocations.volcano-memory-factor``. ``volcano.sh/vgpu-mode`` is the policy.
+Memory is in units of the device plugin's ``gpuMemoryFactor`` (MiB). It follows from the memory of
+the cards that the plugin registers; otherwise set ``--allocations.volcano-memory-factor``.
+``volcano.sh/vgpu-mode`` is the policy.
 
 Unconfirmed: whether the factor can differ from node to node (it is read for each).
 
