@@ -17,6 +17,8 @@ LEVEL_WORDS = {
     "beside them.",
 }
 ALIKE = "container"  # the level whose families others have too
+SAID_ABOVE = ", averaged over --collection.window"
+UNATTRIBUTED = "unattributed_"
 
 METRICS_PREFACE = """\
 # Metrics
@@ -48,12 +50,25 @@ def metrics() -> str:
 def _level(level: str) -> str:
     families = [family for family in FAMILIES if family.level == level]
     alike = [family for family in families if _is_alike(family)]
+    parts = [family for family in families if _is_a_part(family)]
     labels = ", ".join(f"`{name}`" for name in LEVELS[level])
     words = LEVEL_WORDS[level] + (f" Labels of all: {labels}." if labels else "")
-    own = (_family(family) for family in families if family not in alike)
-    names = ", ".join(f"`{family.full_name}`" for family in alike)
-    as_there = f"\nAs [of containers](#mgpu_{ALIKE}_): {names}.\n" if alike else ""
-    return f"\n## `mgpu_{level}_`\n\n{words}\n\n{table(('metric', 'meaning'), own)}{as_there}"
+    own = (_family(family) for family in families if family not in (*alike, *parts))
+    text = f"\n## `mgpu_{level}_`\n\n{words}\n\n{table(('metric', 'meaning'), own)}"
+    if alike:
+        text += f"\nAs [of containers](#mgpu_{ALIKE}_): {_names(alike)}.\n"
+    if parts:
+        text += f"\nParts that no container or group is charged with: {_names(parts)}.\n"
+    return text
+
+
+def _names(families: list[Family]) -> str:
+    return ", ".join(f"`{_labelled(family)}`" for family in families)
+
+
+def _is_a_part(family: Family) -> bool:
+    """Whether the family is what of a device's counter is attributed to nobody."""
+    return family.name.startswith(UNATTRIBUTED) and family.type == "counter"
 
 
 def _is_alike(family: Family) -> bool:
@@ -66,6 +81,11 @@ def _is_alike(family: Family) -> bool:
 
 
 def _family(family: Family) -> tuple[str, str]:
-    own = f"{{{','.join(family.labels)}}}" if family.labels else ""
-    about = family.help if family.group == CORE else f"{family.help} Group `{family.group}`."
-    return (f"`{family.full_name}{own}`", about)
+    about = family.help.replace(SAID_ABOVE, "")
+    if family.group != CORE:
+        about = f"{about} Group `{family.group}`."
+    return (f"`{_labelled(family)}`", about)
+
+
+def _labelled(family: Family) -> str:
+    return family.full_name + (f"{{{','.join(family.labels)}}}" if family.labels else "")
