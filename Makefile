@@ -12,7 +12,6 @@
 # make guard   fail where a cycle or a page has become a fifth dearer than the committed baseline
 # make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
 #              ARGS=--quick: a minute, this exporter only)
-# make profile  what the cycle's CPU time goes into, room by room (root; a minute)
 # make fleet   measure what a fleet of nodes costs Prometheus and VictoriaMetrics (minutes)
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
@@ -36,7 +35,7 @@ BIN := $(VENV)/bin
 # The tests of a file stay together: they share what the file starts.
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
 
-.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard bench profile fleet clean
+.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard bench fleet clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ] \
@@ -97,9 +96,6 @@ e2e: $(VENV)/.dev
 
 accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
-
-profile: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.profile $(ARGS)
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.soak $(ARGS)

@@ -204,7 +204,7 @@ def _pace() -> list[Panel]:
     return [
         series(
             "Interval",
-            "From one collection cycle to the next; wider than set to keep to a CPU budget.",
+            "From one collection cycle to the next.",
             {NODES: _of("collection_interval_seconds")},
             "s",
             width=8,
@@ -261,11 +261,8 @@ def _cost() -> list[Panel]:
     return [
         series(
             "CPU",
-            "CPUs that each exporter uses, and its budget if it has one.",
-            {
-                NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}"),
-                "{{instance}} budget": _of("cpu_budget_ratio"),
-            },
+            "CPUs that each exporter uses.",
+            {NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}")},
             "percentunit",
             width=8,
         ),

@@ -55,7 +55,6 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "allocations.kai-namespaces": ("a", "b", "c"),
     "collection.interval": ("2s", "3s", "4s"),
     "collection.window": ("20s", "30s", "40s"),
-    "collection.budget": ("1%", "2%", "3%"),
     "collection.processes-interval": ("2s", "3s", "4s"),
     "collection.sensors-interval": ("2s", "3s", "4s"),
     "energy.idle": ("equal", "allotment", "equal"),

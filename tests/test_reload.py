@@ -84,18 +84,6 @@ def test_what_is_live_is_taken_up_and_what_is_not_waits_and_is_named(
     assert scene.reloader.last == LastReload(successful=True, success_unix_ns=101 * SECOND)
 
 
-@pytest.mark.parametrize(("text", "said"), [("2.5%", "2.5%"), ("none", "none")])
-def test_a_budget_is_said_as_it_is_written(
-    scene: Scene, caplog: pytest.LogCaptureFixture, text: str, said: str
-) -> None:
-    scene.write("collection.budget: 7%\n")
-    scene.reloader.reload()
-    scene.write(f"collection.budget: {text}\n")
-    scene.reloader.reload()
-
-    assert caplog.messages[-1] == f"in force from now on: collection.budget={said}"
-
-
 def test_a_bad_file_keeps_all_old_settings_and_says_why_once(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -98,23 +98,8 @@ def test_a_duration_is_read_as_nanoseconds(text: str, nanoseconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ppm"),
-    [("none", 0), ("1%", 10_000), ("0.5%", 5_000), ("0.1%", 1_000), ("100%", 1_000_000)],
-)
-def test_a_share_is_read_as_parts_in_a_million(text: str, ppm: int) -> None:
-    assert parse(f"--collection.budget={text}").collection_budget_ppm == ppm
-
-
-@pytest.mark.parametrize(
     "argument",
     [
-        "--collection.budget=0",
-        "--collection.budget=0%",
-        "--collection.budget=0.09%",
-        "--collection.budget=101%",
-        "--collection.budget=1",
-        "--collection.budget=1 %",
-        "--collection.budget=-1%",
         "--web.listen-address=10045",
         "--web.listen-address=::1:10045",
         "--web.listen-address=:65536",

@@ -4,6 +4,7 @@ The node is simulated for a minute and counted, so that the tables are as the co
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import NamedTuple
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
 from benchmarks.fleet.clock import SECOND_NS, SetClock
 from benchmarks.fleet.nodes import standard
-from exporter.metrics.cardinality import cardinality
 from exporter.metrics.families import (
     CORE,
     FAMILIES,
@@ -23,11 +23,13 @@ from exporter.metrics.families import (
     families_without,
 )
 from exporter.metrics.profiles import left_out
+from exporter.metrics.text import Format, Renderer
 
 ROOT = Path(__file__).parents[2]
 RULES, DASHBOARDS = "rules/mgpu-*.yaml", "dashboards/*.json"
 BEGIN_S = 1_700_000_000
 CYCLES = 12
+NAME = re.compile(r"^\w+", re.MULTILINE)
 PLAIN = re.compile(r"\bmgpu_[a-z_]+\b")
 MATCHED = re.compile(r'__name__=~\\?"([^"\\]+)')
 
@@ -40,8 +42,8 @@ def counted() -> dict[str, int]:
     for _ in range(CYCLES):
         clock.now_ns += CYCLE_S * SECOND_NS
         agent.cycle()
-    document = cardinality(agent.snapshot, FAMILIES)
-    return {entry["family"]: entry["series"] for entry in document["families"]}
+    page = Renderer().render(agent.snapshot, Format.TEXT).decode()
+    return Counter(NAME.findall(page))
 
 
 class Part(NamedTuple):

@@ -15,7 +15,7 @@ from benchmarks.soak.judge import Look
 from tests.e2e.programs import Page, eventually
 
 ADDRESS = re.compile(r"listening on http://([0-9.:]+)")
-SETTINGS = ("metrics.disable: [pcie]\n", "metrics.disable: []\n", "collection.budget: 50%\n")
+SETTINGS = ("metrics.disable: [pcie]\n", "metrics.disable: []\n", "collection.window: 20s\n")
 PATHS = ("/", "/api/v1/snapshot", "/api/v1/history", "/-/healthy", "/metrics?name[]=mgpu_pod_info")
 
 

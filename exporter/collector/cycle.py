@@ -2,14 +2,12 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from exporter.attribution.tenancy import account_for
 from exporter.collector.allocations import Allocations
-from exporter.collector.budget import CpuThrottle
 from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.owners import GroupNames, IdlePolicy, ProcessOwners, idle_weights
 from exporter.collector.plausible import Plausible
@@ -62,7 +60,6 @@ class Collector:
         clock: Clock,
         rules: CycleRules | None = None,
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
-        cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         unix_ns = clock.time_ns()
         self.snapshot = Snapshot(
@@ -76,7 +73,7 @@ class Collector:
         self._ledger = ledger
         self._clock = clock
         self._rules_to_come = rules or CycleRules()
-        self._throttle = CpuThrottle(self._rules_to_come, cpu_ns)
+        self._rules = self._rules_to_come
         self._idle = idle
         self._shown = PodLabels(self._rules.allowed)
         self._process_owners = ProcessOwners()
@@ -88,11 +85,6 @@ class Collector:
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
-
-    @property
-    def _rules(self) -> CycleRules:
-        """The rules in force."""
-        return self._throttle.rules
 
     @property
     def pulse(self) -> Pulse:
@@ -120,8 +112,6 @@ class Collector:
             except Exception:
                 logger.exception("the cycle failed; the next one starts again")
             now = self._clock.monotonic_ns()
-            if self._throttle.note(now):
-                self._poller.follow(self._rules)
             due += self._rules.interval_ns
             if now > due:
                 self._overruns += 1
@@ -135,7 +125,7 @@ class Collector:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
-        if self._rules_to_come is not self._throttle.set:
+        if self._rules_to_come is not self._rules:
             self._adopt(self._rules_to_come)
         readings = self._poller.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
@@ -167,11 +157,11 @@ class Collector:
         return self.snapshot
 
     def _adopt(self, rules: CycleRules) -> None:
-        self._throttle.follow(rules)
+        self._rules = rules
         for part in (self._ledger, self._residency, self._allocations):
             part.follow(rules)
         self._shown.allow(rules.allowed)
-        self._poller.follow(self._rules)
+        self._poller.follow(rules)
 
     def _identify(
         self, devices: Mapping[str, DeviceReading]
@@ -244,8 +234,6 @@ class Collector:
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
             interval_ns=self._rules.interval_ns,
-            budget=self._throttle.budget.share,
-            cpu_used=self._throttle.budget.used,
             simulated=any(reading.simulated for reading in readings),
             idle=self._idle,
             sources=(*gpus, processes, *self._poller.statuses()),

@@ -38,8 +38,6 @@ class Own:
     calls: Sequence[Mapping[str, CallCount]]
     dropped: Mapping[str, int] = field(default_factory=dict)
     reload: LastReload | None = None
-    budget: float = 0.0
-    cpu_used: float | None = None
     reviews: Labelled | None = None
 
 
@@ -76,10 +74,6 @@ def own_row(own: Own) -> Row:
         "nvml_call_seconds_total": {(name,): c.duration_ns for name, c in calls.items()},
         "dropped_series_total": {(family,): count for family, count in own.dropped.items()},
     }
-    if own.budget:
-        values["cpu_budget_ratio"] = own.budget
-    if own.cpu_used is not None:
-        values["cpu_used_ratio"] = own.cpu_used
     if own.reviews is not None:
         values["access_reviews_total"] = own.reviews
     if own.reload is not None:

@@ -10,7 +10,6 @@ from exporter.sources.gpus.source import Demand, demand_of
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
 
-MILLION = 1_000_000
 MOST_SERIES = 10_000
 
 
@@ -20,8 +19,7 @@ class CycleRules:
 
     ``window_ns`` and ``retention_ns`` are the ledger's; ``allocations`` are the rules of decoding.
     ``demand`` is what GPU sources read, ``keep`` what the source of pods keeps, ``allowed`` what is
-    shown of that. ``budget`` is the share of one CPU that the exporter may use, 0 for any.
-    ``by_step``: each step of a Slurm job is a group of its own.
+    shown of that. ``by_step``: each step of a Slurm job is a group of its own.
     """
 
     interval_ns: int = 10**9
@@ -32,7 +30,6 @@ class CycleRules:
     allowed: LabelAllowList = ALLOW_NOTHING
     keep: KeyPrefixes = KEEP_NOTHING
     demand: Demand = field(default_factory=Demand)
-    budget: float = 0.0
     by_step: bool = False
 
 
@@ -47,7 +44,6 @@ def cycle_rules(settings: Settings) -> CycleRules:
         allowed=allowed_of(settings),
         keep=keep_of(settings),
         demand=demand_of(settings),
-        budget=settings.collection_budget_ppm / MILLION,
         by_step=settings.groups_slurm == "step",
     )
 

@@ -115,7 +115,7 @@ class DroppedSeries:
         self._said = set(dropped)
         if news:
             logger.warning(
-                "%d series are left out: more than %d of %s; see /api/v1/cardinality, and raise "
+                "%d series are left out: more than %d of %s; raise "
                 "--metrics.max-series-per-family if they are wanted",
                 *(sum(dropped[name] for name in news), most, ", ".join(sorted(news)[:MAX_NAMED])),
             )

@@ -624,16 +624,6 @@ EXPORTER = (
         "Current time from one collection cycle to the next.",
         divisor=NS,
     ),
-    Family(
-        "exporter",
-        "cpu_budget_ratio",
-        "The share of one CPU of --collection.budget; absent if none is set.",
-    ),
-    Family(
-        "exporter",
-        "cpu_used_ratio",
-        "The share of one CPU that the exporter used in the last 30 s; absent if no budget is set.",
-    ),
     _counter("exporter", "cycles_total", "Collection cycles."),
     _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),
     _counter("exporter", "nvml_calls_total", "Calls of the driver library.", ("call",)),

@@ -47,7 +47,6 @@ NOT_HERE = (
     "MgpuExporterMissing",
     "MgpuExporterDown",
     "MgpuExporterOverrun",
-    "MgpuExporterOverBudget",
 )
 """Rules that need rates, averages over time, or other machines."""
 

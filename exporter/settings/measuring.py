@@ -5,7 +5,7 @@ from typing import Annotated
 
 from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
 from exporter.metrics.profiles import PROFILES, left_out
-from exporter.settings.values import SHARE, SWITCH, TEXT, Setting, choice, count, duration, many
+from exporter.settings.values import SWITCH, TEXT, Setting, choice, count, duration, many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +54,6 @@ class MeasuringSettings:
             duration("1s", "60s"),
             "5s",
             "Time from one reading of power, temperature, clocks and throttling to the next.",
-            live=True,
-        ),
-    ]
-    collection_budget_ppm: Annotated[
-        int,
-        Setting(
-            "collection.budget",
-            SHARE,
-            "none",
-            "Share of one CPU that the exporter may use, averaged over 30 s.",
-            "While it uses more, the intervals above grow.",
             live=True,
         ),
     ]

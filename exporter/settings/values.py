@@ -17,9 +17,6 @@ _KEY = re.compile(r"(?=.)(?:[A-Za-z0-9][A-Za-z0-9._/-]{0,316})?\*?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
 _POWERS: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T"))}
 _POWERS |= {f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGT", 1)}
-_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%")
-_PPM_IN_PERCENT = 10_000
-_LEAST_SHARE_PPM, _MOST_SHARE_PPM = 1_000, 1_000_000
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
@@ -119,15 +116,6 @@ def _size(text: str) -> int:
     return int(match[1] or 1) * _POWERS[match[2]]
 
 
-def _share(text: str) -> int:
-    if text == "none":
-        return 0
-    match = _PERCENT.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    return _within(round(float(match[1]) * _PPM_IN_PERCENT), _LEAST_SHARE_PPM, _MOST_SHARE_PPM)
-
-
 def matching(pattern: str, allowed: str) -> ValueKind[str]:
     """A text that matches the pattern as a whole."""
     form = re.compile(pattern, re.ASCII)
@@ -221,7 +209,6 @@ ADDRESS = ValueKind(
     "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
     "unix:/run/mgpu.sock",
 )
-SHARE = ValueKind(_share, "none, or a share from 0.1% to 100%")
 SWITCH = ValueKind(_switch, "true or false")
 TEXT = ValueKind(_text, "a text without control characters")
 PATH = ValueKind(_path, "an absolute path")

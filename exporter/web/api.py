@@ -1,6 +1,5 @@
-"""``/api/v1/``: the JSON documents of the newest Snapshot, their schema, and the series' counts."""
+"""``/api/v1/``: the JSON documents of the newest Snapshot, and their schema."""
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,8 +8,6 @@ from aiohttp import web
 
 from exporter import api
 from exporter.api import About, Document
-from exporter.metrics.cardinality import SCHEMA, cardinality
-from exporter.metrics.families import Family
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers
@@ -98,7 +95,7 @@ class Api:
         return web.Response(body=self._schema, content_type="application/schema+json")
 
     async def _unknown(self, _: web.Request) -> web.StreamResponse:
-        paths = ", ".join([*_WHOLE, "history", "cardinality", "pods/{namespace}/{pod}", "schema"])
+        paths = ", ".join([*_WHOLE, "history", "pods/{namespace}/{pod}", "schema"])
         return _error(404, f"no such path; there are {paths} below {PREFIX}")
 
 
@@ -109,41 +106,3 @@ def _error(status: int, words: str) -> web.Response:
 def _encoded(document: Document) -> bytes:
     """The document in ASCII, because UTF-8 cannot encode lone surrogates, which names may have."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-
-
-PATH = "/api/v1/cardinality"
-
-
-class Cardinality:
-    """The handlers of ``/api/v1/cardinality``, counted once for each Snapshot.
-
-    ``families`` returns the families that are served now.
-    """
-
-    def __init__(
-        self, newest: Callable[[], Snapshot], families: Callable[[], Sequence[Family]]
-    ) -> None:
-        self._newest = newest
-        self._families = families
-        self._cached: tuple[object, bytes] = (None, b"")
-        self._one_at_a_time = asyncio.Lock()
-
-    def routes(self) -> tuple[Route, ...]:
-        """The routes. The document is PRIVATE, although it names no label value."""
-        return (Route(PATH, self._document), Route(f"{PATH}/schema", self._schema, Access.OPEN))
-
-    async def _document(self, _: web.Request) -> web.StreamResponse:
-        async with self._one_at_a_time:
-            snapshot, families = self._newest(), self._families()
-            stamp = (snapshot.version, families)
-            if self._cached[0] != stamp:
-                body = await asyncio.to_thread(_counted, snapshot, families)
-                self._cached = (stamp, body)
-        return web.Response(body=self._cached[1], content_type="application/json")
-
-    async def _schema(self, _: web.Request) -> web.StreamResponse:
-        return web.json_response(SCHEMA, content_type="application/schema+json")
-
-
-def _counted(snapshot: Snapshot, families: Sequence[Family]) -> bytes:
-    return json.dumps(cardinality(snapshot, families)).encode()

@@ -13,7 +13,7 @@ from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers, accepts_gzip, choose_format
-from exporter.web.api import Api, Cardinality
+from exporter.web.api import Api
 from exporter.web.connection import HEADERS, ClientLimits
 from exporter.web.health import CollectorState, ProbeAnswer, Reload, alive, ready, reload_handler
 from exporter.web.landing import landing
@@ -60,10 +60,9 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     ):
         gate.add(app, route)
     if not settings.web_metrics_only:
-        cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
         about = about or (lambda: About(window_ns=settings.collection_window_ns))
         reading = _page_and_api(gate, health, clock, about, settings.web_telemetry_path)
-        for route in (*cardinality.routes(), *routes(gate), *reading):
+        for route in (*routes(gate), *reading):
             gate.add(app, route)
     return app
 

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-from benchmarks.profile.rooms import ROOMS
-
 ROOT = Path(__file__).parents[2]
 OURS = ("benchmarks", "charts", "dashboards", "docs", "exporter", "tests", "tools")
 PLACES = ("*.md", "Makefile", ".ci/run", ".github/**/*.yml", *(f"{folder}/**/*" for folder in OURS))
@@ -33,8 +31,3 @@ def _starts(name: str) -> bool:
     """Whether ``python -m`` finds it: a module, or a package with a ``__main__``."""
     path = ROOT / name.replace(".", "/")
     return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
-
-
-def test_the_functions_that_the_profile_times_are_there() -> None:
-    names = [(owner, name) for _, owner, those in ROOMS for name in those]
-    assert [each for each in names if not callable(getattr(*each, None))] == []

@@ -53,10 +53,7 @@ class Bench:
         self.pods = SetPods()
         self.ledger = Ledger(300 * SECOND, 15 * SECOND)
         sources = Sources((self.gpus,), self.processes, self.pods, nodes)
-        self.cpu_ns = 0
-        self.collector = Collector(
-            *(sources, self.ledger, self.clock), idle=idle, cpu_ns=lambda: self.cpu_ns
-        )
+        self.collector = Collector(sources, self.ledger, self.clock, idle=idle)
 
     def use(self, pid: int, core_ns: int, memory: int = 100) -> None:
         """Let one process use the device in the next cycles."""

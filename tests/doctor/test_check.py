@@ -91,7 +91,7 @@ def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> N
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     site.node.break_(Fault("delay", lists, gpu=1, seconds=0.08))
 
-    report = site.check("--collection.budget=1%", "--collection.processes-interval=1s")
+    report = site.check("--collection.processes-interval=1s")
 
     slow = report.of("gpus", "slow to answer")
     assert slow["verdict"] == "note"
@@ -99,7 +99,6 @@ def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> N
         r"processes: \d+ ms of GPU 1, 1 of 2 devices use over 1% of the time", slow["found"]
     )
     assert re.search("processes .* to .* ms every 1 s", report.of("gpus", "driver's pace")["found"])
-    assert "a budget of 1 % of a CPU" in report.of("exporter", "pace")["found"]
 
 
 @pytest.mark.slow

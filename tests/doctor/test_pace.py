@@ -1,11 +1,8 @@
-"""How often devices are read: the budget that is set, and parts that are slow to answer."""
+"""How often devices are read: parts that are slow to answer."""
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from exporter.doctor import CheckResult, CheckVerdict
-from exporter.doctor.exporter import exporter
 from exporter.doctor.gpus import pace
 from exporter.model import Device, DeviceReading, PartCost, Reading, SourceStatus
 from tests.doctor.looking import by_subject, evidence, settings
@@ -71,27 +68,3 @@ def test_what_each_cycle_reads_is_never_read_more_seldom() -> None:
 
 def test_nothing_is_said_where_no_source_tells() -> None:
     assert paces([{}, {}]) == {}
-
-
-@pytest.mark.parametrize(
-    ("given", "found", "verdict"),
-    [
-        ({}, "a cycle every 1 s; no CPU budget is set (--collection.budget)", CheckVerdict.OK),
-        (
-            {"collection_budget": "1%", "collection_interval": "500ms"},
-            "a cycle every 0.5 s, up to 5 s apart while usage exceeds a budget of 1 % of a CPU",
-            CheckVerdict.OK,
-        ),
-        (
-            {"collection_budget": "0.5%", "collection_interval": "5s"},
-            "a cycle every 5 s, the longest interval; a budget of 0.5 % of a CPU",
-            CheckVerdict.NOTE,
-        ),
-    ],
-)
-def test_the_budget_is_told_and_whether_it_can_do_anything(
-    given: dict[str, str], found: str, verdict: CheckVerdict
-) -> None:
-    finding = by_subject(exporter(evidence(settings(**given))))["pace"]
-
-    assert (finding.found, finding.verdict) == (found, verdict)

@@ -2,7 +2,6 @@
 
 libfaketime sets the clock of the process, and of the driver in it, while both run. The GPUs: one
 that always samples, one that takes no samples while it is idle, and one that keeps none to itself.
-A table of all steps and states: ``python -m benchmarks.clock``.
 """
 
 import time

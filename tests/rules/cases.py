@@ -144,9 +144,6 @@ PODS = f'mgpu_exporter_source_up{{{NODE},source="pods_api"}}'
 OVERRUNS = f"mgpu_exporter_cycle_overruns_total{{{NODE}}}"
 CYCLES = f"mgpu_exporter_cycles_total{{{NODE}}}"
 RELOADED = f"mgpu_exporter_config_last_reload_successful{{{NODE}}}"
-SPENT = f"mgpu_exporter_cpu_used_ratio{{{NODE}}}"
-BUDGET = f"mgpu_exporter_cpu_budget_ratio{{{NODE}}}"
-INTERVAL = f"mgpu_exporter_collection_interval_seconds{{{NODE}}}"
 UNIT = f'{GPU},kind="systemd",group="ollama.service"'
 UNIT_CORE = f'mgpu_group_kind_core_seconds_total{{{NODE},kind="systemd",uuid="GPU-a"}}'
 UNIT_CORE_B = UNIT_CORE.replace("GPU-a", "GPU-b")
@@ -514,19 +511,6 @@ CASES: dict[str, Example] = {
     "MgpuExporterOverrun": Example(
         {OVERRUNS: f"0+20{HOURS}", CYCLES: f"0+60{HOURS}"},
         {"now and then": {OVERRUNS: f"0+3{HOURS}"}},
-    ),
-    "MgpuExporterOverBudget": Example(
-        {SPENT: f"0.03{HOURS}", BUDGET: f"0.01{HOURS}", INTERVAL: f"5{HOURS}"},
-        {
-            "it keeps to it": {SPENT: f"0.009{HOURS}"},
-            "no budget is set": {SPENT: None, BUDGET: None},
-            "it is still slowing down": {INTERVAL: "1+0.1x400"},
-            "for some minutes": {SPENT: "0.009x38 0.03x3 0.009x400"},
-        },
-    ),
-    "MgpuExporterOverBudget now and then": Example(
-        {SPENT: "0.013x8 0.009 " * 40, BUDGET: f"0.01{HOURS}", INTERVAL: f"5{HOURS}"},
-        {"as often as not": {SPENT: "0.011 0.008 " * 200}},
     ),
     "MgpuExporterConfigReloadFailed": Example(
         {RELOADED: f"0{HOURS}"}, {"the settings are in use": {RELOADED: f"1{HOURS}"}}

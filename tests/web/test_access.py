@@ -253,7 +253,7 @@ def test_a_unix_socket_is_this_machines(tmp_path: Path) -> None:
 
 
 def test_with_metrics_only_there_is_no_page_and_no_json(users: Path) -> None:
-    private = ("/", "/static/page.css", "/api/v1/snapshot", "/api/v1/schema", "/api/v1/cardinality")
+    private = ("/", "/static/page.css", "/api/v1/snapshot", "/api/v1/schema")
     with serving(web_metrics_only=True) as site:
         assert {site.ask(path).status for path in private} == {404}
         assert [site.ask(path).status for path in ("/metrics", "/-/healthy")] == [200, 200]

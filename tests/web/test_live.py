@@ -328,20 +328,6 @@ def test_nothing_is_said_to_run_where_a_gpu_cannot_be_read() -> None:
     assert "Nothing runs on it." not in words_of(card(lost, (), {}, words))
 
 
-def test_an_exporter_with_a_budget_says_how_often_it_measures() -> None:
-    snapshot = demo()
-    [row] = snapshot.rows["exporter"]
-    told = {"cpu_budget_ratio": 0.01, "collection_interval_seconds": 5 * SECOND // 2}
-    rows = {**snapshot.rows, "exporter": (row._replace(values={**row.values, **told}),)}
-    with serving(replace(snapshot, rows=rows)) as site:
-        words = words_of(text_of(site))
-    with serving(snapshot) as site:
-        plain = words_of(text_of(site))
-
-    assert " ago, every 2.5 s" in words.replace("\xa0", " ")
-    assert " ago, every" not in plain
-
-
 def test_a_stale_snapshot_shows_no_figures() -> None:
     with serving(demo()) as site:
         site.clock.now_ns += 30 * SECOND

@@ -100,15 +100,11 @@ def _freshness(document: Json, age_s: float) -> Html:
     """The age of the figures. The script counts ``.since`` up from ``data-age``."""
     stale = document["snapshot"]["stale"]
     since = h("span", {"class": "since"}, age(age_s))
-    exporter = document.get("exporter", {})
     text: list[str]
     if not document["snapshot"]["number"]:
         text = ["The first collection cycle is not done yet."]
     elif stale:
         text = ["Nothing was measured for ", since, "."]
-    elif "cpu_budget_ratio" in exporter:
-        every = f"{exporter['collection_interval_seconds']:.1f}{NBSP}s"
-        text = ["Measured ", since, f" ago, every {every}"]
     else:
         text = ["Measured ", since, " ago"]
     look = "quiet lost" if stale else "quiet"
