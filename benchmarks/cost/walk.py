@@ -8,5 +8,5 @@ from exporter.sources.cgroups.walk import walk
 if __name__ == "__main__":
     for _ in range(int(sys.argv[2])):
         begun = time.process_time_ns()
-        walk([sys.argv[1]])
+        walk(sys.argv[1])
         print((time.process_time_ns() - begun) / 1000)

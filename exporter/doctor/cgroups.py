@@ -39,7 +39,7 @@ def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:
     if hierarchy is None:
         remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
         return problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
-    return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {', '.join(hierarchy.roots)}")
+    return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {hierarchy.root}")
 
 
 def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
@@ -51,21 +51,23 @@ def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
         if name.startswith("kubepods"):
             drivers["systemd" if name.endswith(".slice") else "cgroupfs"] += 1
 
-    walked = walk(hierarchy.roots, enter)
+    walked = walk(hierarchy.root, enter)
+    pods = {one.pod_uid for one in walked.identities if one.pod_uid}
     found = [identity for identity in walked.by_container.values() if identity.pod_uid]
+    outside = {o.container_id for o in walked.identities if o.container_id and not o.pod_uid}
     if drivers:
         yield ok("cgroup driver", " and ".join(sorted(drivers)))
     runtimes = sorted({identity.runtime or "unnamed" for identity in walked.by_container.values()})
     words = (
-        f"{counted(len(walked.tree.pods), 'pod')} with {counted(len(found), 'container')}, "
-        f"{counted(len(walked.tree.containers), 'container')} outside of pods"
+        f"{counted(len(pods), 'pod')} with {counted(len(found), 'container')}, "
+        f"{counted(len(outside), 'container')} outside of pods"
     )
-    if walked.by_container or walked.tree.pods:
+    if walked.by_container or pods:
         of = f" ({', '.join(runtimes)})" if runtimes else ""
         yield ok("containers", words + of)
     else:
         yield note("containers", "no pod and no container", _NO_CONTAINERS, CGROUPS)
-    unreadable = walked.tree.skipped.get("unreadable", 0)
+    unreadable = walked.skipped.get("unreadable", 0)
     if unreadable:
         remedy = "read them as root, or give the pod the node's /sys/fs/cgroup"
         yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)

@@ -16,7 +16,6 @@ from exporter.model import (
     Reading,
     Sampling,
     SourceStatus,
-    Tree,
     Unattributed,
 )
 from exporter.settings import Settings
@@ -50,7 +49,6 @@ class ProbeResults:
     costs: Mapping[str, Sequence[Mapping[str, PartCost]]] = field(default_factory=dict)
     sampling: Mapping[str, Sampling] = field(default_factory=dict)
     fatal: str = ""
-    tree: Tree = field(default_factory=lambda: Tree({}, {}))
     identities: Mapping[int, CgroupIdentity | Unattributed] = field(default_factory=dict)
     table: PodTable = field(default_factory=PodTable)
     sources: tuple[SourceStatus, ...] = ()
@@ -80,7 +78,6 @@ def gather(
             begun=begun,
             ended=ClockReading(clock.monotonic_ns(), clock.time_ns()),
             **gpus._asdict(),
-            tree=sources.processes.tree(),
             identities=sources.processes.resolve(pids),
             table=table,
             sources=tuple(

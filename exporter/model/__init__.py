@@ -54,7 +54,6 @@ from exporter.model.processes import (
     GroupMember,
     PodSlot,
     ProcessInfo,
-    Tree,
     Unit,
 )
 from exporter.model.snapshot import (
@@ -141,7 +140,6 @@ __all__ = [
     "Subject",
     "Table",
     "Tenants",
-    "Tree",
     "Unattributed",
     "Unexplained",
     "Unit",

@@ -1,8 +1,6 @@
 """Identities of processes, from cgroup paths and ``/proc``, and facts about groups for people."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -52,19 +50,6 @@ class ProcessInfo(NamedTuple):
 
     name: str
     start_unix_ns: int | None = None
-
-
-class Tree(NamedTuple):
-    """One walk of the cgroup file system.
-
-    ``pods``: pod uid → container id → pids; the container id "" holds the pids of the pod's own
-    directory (sandbox, conmon). ``containers``: id of a container outside any pod → pids.
-    ``skipped``: what the walk could not use, by reason (vanished, unreadable, foreign_pid, …).
-    """
-
-    pods: Mapping[str, Mapping[str, tuple[int, ...]]]
-    containers: Mapping[str, tuple[int, ...]]
-    skipped: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from exporter.model import (
     ProcessInfo,
     Reading,
     SourceStatus,
-    Tree,
     Unattributed,
     Unit,
     Window,
@@ -112,10 +111,6 @@ class _Processes(_Silent):
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:  # noqa: ARG002
         """Names of processes are not read."""
         return {}
-
-    def tree(self) -> Tree:
-        """There are no cgroups."""
-        return Tree({}, {})
 
     def group_kinds(self) -> frozenset[str]:
         """The kind of the units."""

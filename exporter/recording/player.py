@@ -15,7 +15,6 @@ from exporter.model import (
     ProcessInfo,
     Reading,
     SourceStatus,
-    Tree,
     Unattributed,
 )
 from exporter.recording.cycle import (
@@ -156,7 +155,7 @@ class _PlayedSource(ABC):
 
 
 class _Processes(_PlayedSource):
-    """A ``ProcessSource``. A process without an answer has exited; the tree is empty."""
+    """A ``ProcessSource``. A process without an answer has exited."""
 
     @property
     def _report(self) -> SourceReport:
@@ -171,9 +170,6 @@ class _Processes(_PlayedSource):
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:  # noqa: ARG002 - the protocol's
         """Returns nothing: descriptions are not recorded."""
         return {}
-
-    def tree(self) -> Tree:
-        return Tree({}, {})
 
     def group_kinds(self) -> frozenset[str]:
         return frozenset(answer_of(self._player.group_kinds).kinds)

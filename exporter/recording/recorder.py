@@ -22,7 +22,6 @@ from exporter.model import (
     ProcessInfo,
     Reading,
     SourceStatus,
-    Tree,
     Unattributed,
 )
 from exporter.recording.cycle import (
@@ -179,7 +178,7 @@ class _RecordedSource(ABC, Generic[S]):
 
 
 class _Processes(_RecordedSource[ProcessSource]):
-    """A ``ProcessSource`` whose answers are recorded, except the tree and descriptions."""
+    """A ``ProcessSource`` whose answers are recorded, except descriptions."""
 
     @property
     def _report(self) -> SourceReportBuilder:
@@ -197,9 +196,6 @@ class _Processes(_RecordedSource[ProcessSource]):
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Not recorded: no metric needs it, and names of processes may hold anything."""
         return self._source.describe(pids)
-
-    def tree(self) -> Tree:
-        return self._source.tree()
 
     def group_kinds(self) -> frozenset[str]:
         builder = self._recorder.builder

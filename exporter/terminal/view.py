@@ -108,8 +108,6 @@ class Overview:
 
     source: str
     unix_s: float = 0.0
-    age_s: float = 0.0
-    window_s: float = 0.0
     simulated: bool = False
     troubles: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()

@@ -2,6 +2,8 @@
 
 import uuid
 
+from exporter.sources.cgroups.walk import Walk
+
 RUNTIME_PREFIX = {"containerd": "cri-containerd", "crio": "crio", "docker": "docker"}
 
 
@@ -37,3 +39,17 @@ def container_path(
     if driver == "systemd":
         return f"{pod}/{RUNTIME_PREFIX[runtime]}-{container_id}.scope"
     return f"{pod}/crio-{container_id}" if runtime == "crio" else f"{pod}/{container_id}"
+
+
+def pods(walked: Walk) -> dict[str, dict[str, set[int]]]:
+    """The processes of each container of each pod; under "" those in the pod's own directory."""
+    found: dict[str, dict[str, set[int]]] = {}
+    for one in walked.identities:
+        if one.pod_uid:
+            containers = found.setdefault(one.pod_uid, {})
+            if one.container_id:
+                containers.setdefault(one.container_id, set())
+    for pid, one in walked.by_pid.items():
+        if one.pod_uid:
+            found[one.pod_uid].setdefault(one.container_id or "", set()).add(pid)
+    return found

@@ -25,28 +25,28 @@ def found(root: str) -> Hierarchy:
 
 def test_control_files_of_v2_at_the_root_mean_v2(tmp_path: Path) -> None:
     root = make(tmp_path, CONTAINER, "memory", files=("cgroup.controllers", "cgroup.procs"))
-    assert found(root) == Hierarchy("v2", (root,), (root,))
+    assert found(root) == Hierarchy("v2", root)
 
 
 def test_one_controllers_own_directory_is_v1(tmp_path: Path) -> None:
     root = make(tmp_path, CONTAINER, files=("cgroup.procs", "tasks"))
-    assert found(root) == Hierarchy("v1", (root,), (root,))
+    assert found(root) == Hierarchy("v1", root)
 
 
 def test_of_the_controllers_of_v1_the_one_with_pods_is_walked(tmp_path: Path) -> None:
     root = make(tmp_path, "cpu,cpuacct", "pids/user.slice", f"memory/{CONTAINER}", "freezer")
     hierarchy = found(root)
-    assert (hierarchy.version, hierarchy.roots) == ("v1", (f"{root}/memory",))
+    assert hierarchy == Hierarchy("v1", f"{root}/memory")
 
 
 def test_a_pod_counts_for_more_than_a_container_outside_pods(tmp_path: Path) -> None:
     root = make(tmp_path, f"pids/docker/{new_container_id()}", f"cpuset/{CONTAINER}")
-    assert found(root).roots == (f"{root}/cpuset",)
+    assert found(root).root == f"{root}/cpuset"
 
 
 def test_a_container_outside_pods_counts_for_more_than_none(tmp_path: Path) -> None:
     root = make(tmp_path, "pids", f"cpuset/docker/{new_container_id()}")
-    assert found(root).roots == (f"{root}/cpuset",)
+    assert found(root).root == f"{root}/cpuset"
 
 
 def test_where_several_controllers_have_pods_the_order_of_preference_decides(
@@ -54,45 +54,39 @@ def test_where_several_controllers_have_pods_the_order_of_preference_decides(
 ) -> None:
     names = ("unified", "blkio", "systemd", "memory", "pids")
     root = make(tmp_path, *(f"{name}/{CONTAINER}" for name in names))
-    assert found(root).roots == (f"{root}/pids",)
+    assert found(root).root == f"{root}/pids"
 
 
 def test_pods_deep_below_a_service_are_found(tmp_path: Path) -> None:
     root = make(tmp_path, "pids", f"memory/system.slice/k3s.service/{CONTAINER}")
-    assert found(root).roots == (f"{root}/memory",)
+    assert found(root).root == f"{root}/memory"
 
 
 def test_a_unified_directory_beside_controllers_means_hybrid(tmp_path: Path) -> None:
     root = make(tmp_path, f"pids/{CONTAINER}", f"unified/{CONTAINER}")
     hierarchy = found(root)
-    assert (hierarchy.version, hierarchy.roots) == ("hybrid", (f"{root}/pids",))
+    assert hierarchy == Hierarchy("hybrid", f"{root}/pids")
 
 
 def test_in_hybrid_mode_pods_only_in_the_unified_tree_are_found(tmp_path: Path) -> None:
     root = make(tmp_path, "pids", f"unified/{CONTAINER}")
-    assert found(root).roots == (f"{root}/unified",)
-
-
-def test_all_hierarchies_are_named_for_watching(tmp_path: Path) -> None:
-    root = make(tmp_path, "pids", "memory", "unified", "elsewhere")
-    mounts = (f"{root}/pids", f"{root}/memory", f"{root}/unified")
-    assert found(root).mounts == mounts
+    assert found(root).root == f"{root}/unified"
 
 
 def test_a_hierarchy_of_an_unknown_name_is_known_by_its_files(tmp_path: Path) -> None:
     root = make(tmp_path, f"mine/{CONTAINER}", files=("mine/cgroup.procs",))
-    assert found(root) == Hierarchy("v1", (f"{root}/mine",), (f"{root}/mine",))
+    assert found(root) == Hierarchy("v1", f"{root}/mine")
 
 
-def test_a_link_to_a_controller_is_not_a_second_hierarchy(tmp_path: Path) -> None:
+def test_a_link_to_a_controller_is_not_a_hierarchy(tmp_path: Path) -> None:
     root = make(tmp_path, "cpu,cpuacct")
     (tmp_path / "cpu").symlink_to("cpu,cpuacct")
-    assert found(root).mounts == (f"{root}/cpu,cpuacct",)
+    assert found(root) == Hierarchy("v1", f"{root}/cpu,cpuacct")
 
 
 def test_a_bare_copy_of_the_pods_directories_is_walked_as_v2(tmp_path: Path) -> None:
     root = make(tmp_path, CONTAINER)
-    assert found(root) == Hierarchy("v2", (root,), (root,))
+    assert found(root) == Hierarchy("v2", root)
 
 
 def test_a_directory_without_any_cgroup_is_none(tmp_path: Path) -> None:
@@ -110,7 +104,7 @@ def test_this_machines_own_hierarchy_is_found(version: str) -> None:
     if mount is None:
         pytest.skip(f"no cgroup {version} hierarchy is mounted")
     hierarchy = found(str(mount))
-    assert (hierarchy.version, hierarchy.roots) == (version, (str(mount),))
+    assert hierarchy == Hierarchy(version, str(mount))
 
 
 def test_this_machines_tree_has_the_version_that_its_mounts_say() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from exporter.attribution.ownership import owner_of
 from exporter.model import GroupKey, PodTable
+from exporter.sources.cgroups.containers import ContainerTree
 from exporter.sources.cgroups.layout import kind_of, kinds_of, parse_path
-from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from tests.scenario.clock import ManualClock
 
@@ -66,18 +66,14 @@ def test_the_kinds_of_a_real_tree_stay_when_their_directories_are_gone(tmp_path:
     (root / "cgroup.controllers").write_text("")
     (root / "cgroup.procs").write_text("")
     clock = ManualClock()
-    source = CgroupProcesses(str(root), clock=clock)
-    try:
-        source.status()
-        assert source.group_kinds() == {"systemd", "user", "slurm", "docker"}
-        (root / f"system.slice/docker-{ID}.scope/cgroup.procs").unlink()
-        (root / f"system.slice/docker-{ID}.scope").rmdir()
-        clock.move(2)
-        source.tree()
-        assert source.walks == 2
-        assert source.group_kinds() == {"systemd", "user", "slurm", "docker"}
-    finally:
-        source.close()
+    tree = ContainerTree(str(root), clock)
+    tree.review()
+    assert tree.group_kinds == {"systemd", "user", "slurm", "docker"}
+    (root / f"system.slice/docker-{ID}.scope/cgroup.procs").unlink()
+    (root / f"system.slice/docker-{ID}.scope").rmdir()
+    clock.move(2)
+    assert tree.since(clock.monotonic_ns())
+    assert tree.group_kinds == {"systemd", "user", "slurm", "docker"}
 
 
 def test_a_described_node_has_the_kinds_of_its_places_from_the_start() -> None:

@@ -3,7 +3,6 @@
 import itertools
 import logging
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -354,7 +353,7 @@ def test_a_sibling_container_that_the_tree_lacks_is_a_container_at_least(node: N
 def test_a_sibling_container_too_young_for_the_newest_walk_gets_its_pod_from_the_next(
     node: Node,
 ) -> None:
-    node.processes.tree()
+    node.processes.status()
     node.clock.advance(0.5)
     node.list_in_cgroup(CONTAINER)
     node.proc.put(7, f"/../cri-containerd-{ID}.scope")
@@ -400,7 +399,7 @@ def test_an_unknown_process_is_found_once_the_tree_lists_it(node: Node) -> None:
 
 def test_a_pid_in_a_walk_older_than_its_process_is_not_believed(node: Node) -> None:
     node.list_in_cgroup(CONTAINER, 7)
-    node.processes.tree()
+    node.processes.status()
     node.list_in_cgroup(CONTAINER)  # that process ended; another has its pid now
     node.proc.put(7, SERVICE)
     hide_cgroup(node, 7)
@@ -412,7 +411,7 @@ def test_a_pid_in_a_walk_older_than_its_process_is_not_believed(node: Node) -> N
 
 def test_a_process_too_young_for_the_newest_walk_is_found_by_the_next(node: Node) -> None:
     node.list_in_cgroup(CONTAINER)
-    node.processes.tree()
+    node.processes.status()
     node.clock.advance(0.5)
     node.list_in_cgroup(CONTAINER, 7)
     node.proc.put(7, SERVICE)
@@ -434,67 +433,37 @@ def test_unknown_processes_cause_no_more_than_one_walk_a_second(node: Node) -> N
 # --- the tree -------------------------------------------------------------------------------------
 
 
-def test_the_tree_lists_pods_containers_and_processes(node: Node) -> None:
+def test_the_tree_is_walked_once_while_it_can_be_read(node: Node) -> None:
     node.list_in_cgroup(CONTAINER, 7)
-    assert node.processes.tree().pods == {UID: {ID: (7,)}}
-
-
-def test_the_tree_is_not_walked_again_while_nothing_changes(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    for _ in range(100):
-        node.processes.tree()
-        node.processes.status()
+    for number in range(100):
+        node.list_in_cgroup(f"/{number}.slice", number + 8)
+        assert node.processes.status().up
         node.clock.advance(1)
     assert node.processes.walks == 1
-
-
-def test_a_new_container_is_in_the_next_tree(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    node.processes.tree()
-    node.list_in_cgroup(OTHER_CONTAINER, 8)
-    node.clock.advance(1)
-    assert set(node.processes.tree().pods) == {UID, OTHER_UID}
-
-
-def test_a_removed_container_is_not_in_the_next_tree(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    node.processes.tree()
-    shutil.rmtree(node.cgroups / CONTAINER.lstrip("/"))
-    node.clock.advance(1)
-    assert ID not in node.processes.tree().pods.get(UID, {})
-
-
-def test_changes_cause_no_more_than_one_walk_a_second(node: Node) -> None:
-    for step in range(40):
-        node.list_in_cgroup(f"/docker/{step:064x}", 1)
-        node.processes.tree()
-        node.clock.advance(0.1)
-    assert node.processes.walks <= 4
-    node.clock.advance(1)
-    assert len(node.processes.tree().containers) == 40
 
 
 def test_a_hierarchy_that_appears_later_is_found(node: Node, tmp_path: Path) -> None:
     root = tmp_path / "later"
     processes = CgroupProcesses(str(root), str(node.proc.root), node.clock)
-    assert not processes.tree().pods
+    assert not processes.status().up
     (root / CONTAINER.lstrip("/")).mkdir(parents=True)
-    (root / CONTAINER.lstrip("/") / "cgroup.procs").write_text("7\n")
-    node.clock.advance(1)
-    assert processes.tree().pods == {UID: {ID: (7,)}}
+    node.clock.advance(10)
+    assert processes.status().up
     processes.close()
 
 
-def test_pods_that_appear_in_another_controller_are_found(tmp_path: Path) -> None:
-    clock = ManualClock()
+def test_pods_that_appear_in_another_controller_are_found_within_a_minute(tmp_path: Path) -> None:
+    clock, proc = ManualClock(), FakeProc(tmp_path / "proc")
     for controller in ("pids", "memory"):
         (tmp_path / controller).mkdir()
-    processes = CgroupProcesses(str(tmp_path), str(tmp_path), clock)
-    assert not processes.tree().pods
+    processes = CgroupProcesses(str(tmp_path), str(proc.root), clock)
+    assert processes.status().up
     (tmp_path / "memory" / CONTAINER.lstrip("/")).mkdir(parents=True)
     (tmp_path / "memory" / CONTAINER.lstrip("/") / "cgroup.procs").write_text("7\n")
-    clock.advance(1)
-    assert processes.tree().pods == {UID: {ID: (7,)}}
+    proc.put(7, f"/../cri-containerd-{ID}.scope")
+    clock.advance(60)
+    processes.status()
+    assert processes.resolve([7]) == {7: IDENTITY}
     processes.close()
 
 
@@ -517,7 +486,7 @@ def test_the_memory_of_processes_is_bounded(tmp_path: Path) -> None:
 
 def test_what_walks_could_not_use_is_counted(node: Node) -> None:
     node.list_in_cgroup(CONTAINER, 0, 7)
-    node.processes.tree()
+    node.processes.status()
     assert node.processes.rejected()["foreign_pid"] == 1
 
 
@@ -552,23 +521,15 @@ def test_a_missing_root_is_down_and_names_the_cure_once(
 def test_where_containers_are_looked_for_is_said_once(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
     with caplog.at_level(logging.INFO):
-        for number in range(3):
-            (node.cgroups / f"{number}.slice").mkdir()
+        for _ in range(3):
             node.clock.advance(60)
-            node.processes.tree()
+            node.resolve(7)
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith("cgroup v2: containers are looked for in /")
     assert node.processes.walks > 1
-
-
-def test_containers_that_come_and_go_cost_no_walk_while_the_tree_can_be_read(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    for number in range(30):
-        node.list_in_cgroup(f"/{number}.slice", number + 8)
-        node.clock.advance(10)
-        assert node.processes.status().up
-    assert node.processes.walks == 1
 
 
 def test_a_root_that_goes_away_is_down_within_a_minute_until_it_is_there_again(node: Node) -> None:
@@ -578,7 +539,7 @@ def test_a_root_that_goes_away_is_down_within_a_minute_until_it_is_there_again(n
     node.clock.advance(60)
     assert node.processes.status().reason is Unmeasured.NO_CGROUPS
     away.rename(node.cgroups)
-    node.clock.advance(1)
+    node.clock.advance(10)
     assert node.processes.status().up
 
 

@@ -203,33 +203,6 @@ def test_a_new_process_under_a_pid_remembered_as_ended_has_its_own_identity(
     assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
 
 
-def test_the_tree_follows_real_containers_by_events_alone(
-    cgroups: RealCgroups, processes: CgroupProcesses, clock: ManualClock
-) -> None:
-    path = container_path("systemd", UID, ID)
-    pid = cgroups.spawn(path)
-    assert processes.tree().pods == {UID: {ID: (pid,)}}
-    clock.advance(1)
-    cgroups.make(container_path("systemd", UID, OTHER_ID))
-    assert processes.tree().pods == {UID: {ID: (pid,), OTHER_ID: ()}}
-    clock.advance(1)
-    cgroups.end(pid)
-    cgroups.remove(path)
-    assert processes.tree().pods == {UID: {OTHER_ID: ()}}
-    clock.advance(3600)
-    processes.tree()
-    assert processes.walks == 3
-
-
-def test_a_pod_made_just_after_the_walk_is_heard_of(
-    cgroups: RealCgroups, processes: CgroupProcesses, clock: ManualClock
-) -> None:
-    processes.tree()
-    pid = cgroups.spawn(f"system.slice/k3s.service/{container_path('systemd', UID, ID)}")
-    clock.advance(1)
-    assert processes.tree().pods == {UID: {ID: (pid,)}}
-
-
 def test_a_real_node_is_up(cgroups: RealCgroups, processes: CgroupProcesses) -> None:
     cgroups.spawn(container_path("systemd", UID, ID))
     assert processes.status().up

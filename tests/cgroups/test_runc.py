@@ -14,7 +14,7 @@ import pytest
 from exporter.model import CgroupIdentity
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.cgroups.walk import walk
-from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
+from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path, pods
 from tests.cgroups.real import mounted
 
 BUSYBOX = Path("/bin/busybox")
@@ -116,16 +116,13 @@ def watching(runc: Runc) -> Iterator[CgroupProcesses]:
 
 @pytest.mark.parametrize("driver", ["systemd", "cgroupfs"])
 @pytest.mark.parametrize("qos", ["guaranteed", "besteffort"])
-def test_a_container_of_a_pod_is_found_from_its_pid_and_in_the_tree(
-    runc: Runc, driver: str, qos: str
-) -> None:
+def test_a_container_of_a_pod_is_found_from_its_pid(runc: Runc, driver: str, qos: str) -> None:
     uid, container_id = new_uid(), new_container_id()
     pid = runc.run(container_path(driver, uid, container_id, qos))
     runtime = "containerd" if driver == "systemd" else None
     with watching(runc) as processes:
         expected = CgroupIdentity(uid, container_id, runtime, qos)
         assert processes.resolve([pid]) == {pid: expected}
-        assert processes.tree().pods == {uid: {container_id: (pid,)}}
 
 
 def test_children_in_a_containers_own_pid_namespace_are_found_by_the_nodes_pids(
@@ -142,7 +139,6 @@ def test_children_in_a_containers_own_pid_namespace_are_found_by_the_nodes_pids(
         identity = CgroupIdentity(uid, container_id, None, "burstable")
         assert len(pids) == 3
         assert processes.resolve(pids) == dict.fromkeys(pids, identity)
-        assert set(processes.tree().pods[uid][container_id]) == pids
 
 
 def test_the_leaf_that_runc_makes_of_a_systemd_request_is_read(runc: Runc) -> None:
@@ -159,7 +155,6 @@ def test_a_container_outside_any_pod_is_found(runc: Runc) -> None:
     pid = runc.run(f"docker/{container_id}")
     with watching(runc) as processes:
         assert processes.resolve([pid]) == {pid: CgroupIdentity(None, container_id, "docker")}
-        assert processes.tree().containers == {container_id: (pid,)}
 
 
 def test_every_controller_that_runc_joins_tells_the_same(runc: Runc) -> None:
@@ -168,4 +163,4 @@ def test_every_controller_that_runc_joins_tells_the_same(runc: Runc) -> None:
     for version in ("v1", "v2"):
         mount = mounted(version)
         if mount is not None and (mount / runc.top).exists():
-            assert walk([str(mount / runc.top)]).tree.pods == {uid: {container_id: (pid,)}}
+            assert pods(walk(str(mount / runc.top))) == {uid: {container_id: {pid}}}

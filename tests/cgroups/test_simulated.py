@@ -22,18 +22,11 @@ def test_paths_are_read_by_the_real_parser() -> None:
     }
 
 
-def test_the_tree_is_that_of_a_walk() -> None:
-    tree = SimulatedProcesses(lambda: PATHS).tree()
-    assert tree.pods == {UID: {ID: (10, 11), "": (12,)}}
-    assert tree.containers == {OTHER_ID: (13,)}
-
-
 def test_each_question_is_answered_from_the_paths_of_the_moment() -> None:
     paths = dict(PATHS)
     source = SimulatedProcesses(lambda: paths)
     del paths[10]
     assert source.resolve([10])[10] is Unattributed.EXITED
-    assert source.tree().pods[UID][ID] == (11,)
 
 
 def test_it_is_always_up() -> None:

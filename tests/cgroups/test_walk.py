@@ -11,7 +11,7 @@ from pyfakefs.helpers import set_uid
 
 from exporter.model import CgroupIdentity, PodSlot, Unit
 from exporter.sources.cgroups.walk import LARGEST_LIST, WalkLimits, walk
-from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
+from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path, pods
 from tests.cgroups.real import RealCgroups, real_cgroups
 
 UID, OTHER_UID = new_uid(), new_uid()
@@ -33,15 +33,15 @@ def test_each_container_of_each_pod_has_its_processes(tmp_path: Path, driver: st
     put(tmp_path, container_path(driver, UID, OTHER_ID), 12)
     put(tmp_path, container_path(driver, OTHER_UID, ID[::-1], "guaranteed"), 13)
     put(tmp_path, pod_path(driver, UID))
-    tree = walk([str(tmp_path)]).tree
-    assert tree.pods[UID] == {ID: (10, 11), OTHER_ID: (12,)}
-    assert tree.pods[OTHER_UID] == {ID[::-1]: (13,)}
+    walked = walk(str(tmp_path))
+    assert pods(walked)[UID] == {ID: {10, 11}, OTHER_ID: {12}}
+    assert pods(walked)[OTHER_UID] == {ID[::-1]: {13}}
 
 
 def test_trees_of_both_drivers_side_by_side_are_one(tmp_path: Path) -> None:
     put(tmp_path, container_path("systemd", UID, ID), 10)
     put(tmp_path, container_path("cgroupfs", UID, OTHER_ID), 11)
-    assert walk([str(tmp_path)]).tree.pods == {UID: {ID: (10,), OTHER_ID: (11,)}}
+    assert pods(walk(str(tmp_path))) == {UID: {ID: {10}, OTHER_ID: {11}}}
 
 
 def test_processes_of_deeper_cgroups_are_their_containers(tmp_path: Path) -> None:
@@ -50,9 +50,8 @@ def test_processes_of_deeper_cgroups_are_their_containers(tmp_path: Path) -> Non
     put(tmp_path, f"{container}/container", 10)
     put(tmp_path, f"{container}/system.slice/cron.service", 11)
     put(tmp_path, f"{container}/docker/{OTHER_ID}", 12)
-    tree = walk([str(tmp_path)]).tree
-    assert sorted(tree.pods[UID][ID]) == [10, 11, 12]
-    assert not tree.containers
+    walked = walk(str(tmp_path))
+    assert pods(walked) == {UID: {ID: {10, 11, 12}}}
 
 
 def test_processes_of_sandbox_and_monitor_are_the_pods_own(tmp_path: Path) -> None:
@@ -60,54 +59,46 @@ def test_processes_of_sandbox_and_monitor_are_the_pods_own(tmp_path: Path) -> No
     put(tmp_path, f"{pod_path('systemd', UID)}/crio-{OTHER_ID}", 10)
     put(tmp_path, f"{pod_path('systemd', UID)}/crio-conmon-{ID}.scope", 11)
     put(tmp_path, container_path("systemd", UID, ID, runtime="crio"), 12)
-    pods = walk([str(tmp_path)]).tree.pods
-    assert sorted(pods[UID][""]) == [9, 10, 11]
-    assert pods[UID][ID] == (12,)
+    walked = walk(str(tmp_path))
+    assert pods(walked) == {UID: {"": {9, 10, 11}, ID: {12}}}
 
 
 def test_a_container_outside_any_pod_stands_by_itself(tmp_path: Path) -> None:
     put(tmp_path, f"system.slice/docker-{ID}.scope", 10)
-    tree = walk([str(tmp_path)]).tree
-    assert tree.containers == {ID: (10,)}
-    assert not tree.pods
+    walked = walk(str(tmp_path))
+    assert walked.by_pid == {10: CgroupIdentity(None, ID, "docker")}
+    assert not pods(walked)
 
 
 def test_a_pod_in_a_pod_is_the_inner_ones_and_names_the_outer(tmp_path: Path) -> None:
     outer = container_path("cgroupfs", UID, ID)
     put(tmp_path, outer, 9)
     put(tmp_path, f"{outer}/kubelet/{container_path('cgroupfs', OTHER_UID, OTHER_ID)}", 10)
-    walked = walk([str(tmp_path)])
-    assert walked.tree.pods == {UID: {ID: (9,)}, OTHER_UID: {OTHER_ID: (10,)}}
+    walked = walk(str(tmp_path))
+    assert pods(walked) == {UID: {ID: {9}}, OTHER_UID: {OTHER_ID: {10}}}
     assert walked.by_pid[10].enclosing == (PodSlot(UID, ID),)
 
 
 def test_containers_and_pods_without_processes_exist(tmp_path: Path) -> None:
     put(tmp_path, container_path("systemd", UID, ID))
     put(tmp_path, pod_path("systemd", OTHER_UID))
-    assert walk([str(tmp_path)]).tree.pods == {UID: {ID: ()}, OTHER_UID: {}}
+    assert pods(walk(str(tmp_path))) == {UID: {ID: set()}, OTHER_UID: {}}
 
 
 def test_host_processes_leave_no_trace_in_the_tree(tmp_path: Path) -> None:
     put(tmp_path, "user.slice/user-1000.slice")
     put(tmp_path, "user.slice/user-1000.slice/session-3.scope", 10)
     put(tmp_path, "somewhere", 11)
-    walked = walk([str(tmp_path)])
+    walked = walk(str(tmp_path))
     assert walked.by_pid == {10: CgroupIdentity(unit=Unit("user", "1000", uid=1000))}
-    assert not walked.tree.pods
-    assert not walked.tree.skipped
-
-
-def test_several_roots_make_one_tree(tmp_path: Path) -> None:
-    put(tmp_path, f"a/{container_path('systemd', UID, ID)}", 10)
-    put(tmp_path, f"b/{container_path('systemd', UID, OTHER_ID)}", 11)
-    pods = walk([f"{tmp_path}/a", f"{tmp_path}/b"]).tree.pods
-    assert pods == {UID: {ID: (10,), OTHER_ID: (11,)}}
+    assert not pods(walked)
+    assert not walked.skipped
 
 
 def test_the_identity_of_a_process_and_of_a_container_is_indexed(tmp_path: Path) -> None:
     put(tmp_path, container_path("systemd", UID, ID), 10)
-    walked = walk([str(tmp_path)])
-    assert walked.by_pid[10] is walked.by_container[ID]
+    walked = walk(str(tmp_path))
+    assert walked.by_pid[10] == walked.by_container[ID]
     assert (walked.by_pid[10].pod_uid, walked.by_pid[10].qos) == (UID, "burstable")
 
 
@@ -120,61 +111,61 @@ def with_sound_neighbour(tmp_path: Path) -> Iterator[Path]:
     put(tmp_path, pod_path("cgroupfs", OTHER_UID))
     put(tmp_path, container_path("cgroupfs", OTHER_UID, OTHER_ID), 99)
     yield tmp_path
-    assert walk([str(tmp_path)]).tree.pods[OTHER_UID] == {OTHER_ID: (99,)}
+    assert pods(walk(str(tmp_path)))[OTHER_UID] == {OTHER_ID: {99}}
 
 
 def test_a_container_that_vanished_is_left_out(with_sound_neighbour: Path) -> None:
     put(with_sound_neighbour, pod_path("cgroupfs", UID))
     (with_sound_neighbour / container_path("cgroupfs", UID, ID)).mkdir()  # and no list in it
-    tree = walk([str(with_sound_neighbour)]).tree
-    assert tree.pods[UID] == {}
-    assert tree.skipped == {"vanished": 1}
+    walked = walk(str(with_sound_neighbour))
+    assert pods(walked)[UID] == {}
+    assert walked.skipped == {"vanished": 1}
 
 
 def test_a_container_that_cannot_be_read_exists_all_the_same(with_sound_neighbour: Path) -> None:
     container = with_sound_neighbour / container_path("cgroupfs", UID, ID)
     (container / "cgroup.procs").mkdir(parents=True)  # reading gives EISDIR
-    tree = walk([str(with_sound_neighbour)]).tree
-    assert tree.pods[UID] == {ID: ()}
-    assert tree.skipped["unreadable"] == 1
+    walked = walk(str(with_sound_neighbour))
+    assert pods(walked)[UID] == {ID: set()}
+    assert walked.skipped["unreadable"] == 1
 
 
 def test_a_pipe_in_the_place_of_a_list_does_not_block(with_sound_neighbour: Path) -> None:
     container = with_sound_neighbour / container_path("cgroupfs", UID, ID)
     container.mkdir(parents=True)
     os.mkfifo(container / "cgroup.procs")
-    assert walk([str(with_sound_neighbour)]).tree.pods[UID] == {ID: ()}
+    assert pods(walk(str(with_sound_neighbour)))[UID] == {ID: set()}
 
 
 def test_processes_of_a_foreign_pid_namespace_are_counted(with_sound_neighbour: Path) -> None:
     put(with_sound_neighbour, container_path("cgroupfs", UID, ID), 0, 0, 10)
-    tree = walk([str(with_sound_neighbour)]).tree
-    assert tree.pods[UID] == {ID: (10,)}
-    assert tree.skipped["foreign_pid"] == 2
+    walked = walk(str(with_sound_neighbour))
+    assert pods(walked)[UID] == {ID: {10}}
+    assert walked.skipped["foreign_pid"] == 2
 
 
 @pytest.mark.parametrize("line", ["-1", "x", "1.5", "9" * 5000, "\N{SUPERSCRIPT TWO}", "0x10"])
 def test_a_line_that_is_no_pid_is_counted(with_sound_neighbour: Path, line: str) -> None:
     put(with_sound_neighbour, container_path("cgroupfs", UID, ID), 10, line, 11)
-    tree = walk([str(with_sound_neighbour)]).tree
-    assert tree.pods[UID] == {ID: (10, 11)}
-    assert tree.skipped["malformed"] == 1
+    walked = walk(str(with_sound_neighbour))
+    assert pods(walked)[UID] == {ID: {10, 11}}
+    assert walked.skipped["malformed"] == 1
 
 
 def test_a_list_without_end_is_cut(with_sound_neighbour: Path) -> None:
     container = put(with_sound_neighbour, container_path("cgroupfs", UID, ID))
     (container / "cgroup.procs").write_bytes(b"123456\n" * (LARGEST_LIST // 7 + 100))
-    tree = walk([str(with_sound_neighbour)]).tree
-    assert tree.pods[UID] == {ID: (123456,)}
-    assert tree.skipped["too_large"] == 1
+    walked = walk(str(with_sound_neighbour))
+    assert pods(walked)[UID] == {ID: {123456}}
+    assert walked.skipped["too_large"] == 1
 
 
 def test_directories_deeper_than_the_limit_are_counted(tmp_path: Path) -> None:
     put(tmp_path, container_path("cgroupfs", UID, ID), 10)
     put(tmp_path, container_path("cgroupfs", OTHER_UID, OTHER_ID, "guaranteed"), 11)
-    tree = walk([str(tmp_path)], limits=WalkLimits(depth=3)).tree
-    assert tree.pods == {OTHER_UID: {OTHER_ID: (11,)}}
-    assert tree.skipped["too_deep"] == 1
+    walked = walk(str(tmp_path), limits=WalkLimits(depth=3))
+    assert pods(walked) == {OTHER_UID: {OTHER_ID: {11}}}
+    assert walked.skipped["too_deep"] == 1
 
 
 def test_directories_deeper_in_a_container_than_the_limit_are_counted(tmp_path: Path) -> None:
@@ -182,17 +173,17 @@ def test_directories_deeper_in_a_container_than_the_limit_are_counted(tmp_path: 
     put(tmp_path, container, 10)
     put(tmp_path, f"{container}/a", 11)
     put(tmp_path, f"{container}/a/b", 12)
-    tree = walk([str(tmp_path)], limits=WalkLimits(depth_inside=1)).tree
-    assert tree.pods[UID] == {ID: (10, 11)}
-    assert tree.skipped["too_deep"] == 1
+    walked = walk(str(tmp_path), limits=WalkLimits(depth_inside=1))
+    assert pods(walked)[UID] == {ID: {10, 11}}
+    assert walked.skipped["too_deep"] == 1
 
 
 def test_directories_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     for number in range(20):
         put(tmp_path, f"docker/{new_container_id()}", number + 1)
-    tree = walk([str(tmp_path)], limits=WalkLimits(directories=12)).tree
-    assert len(tree.containers) == 10
-    assert tree.skipped["too_many"] == 10
+    walked = walk(str(tmp_path), limits=WalkLimits(directories=12))
+    assert len(walked.by_container) == 10
+    assert walked.skipped["too_many"] == 10
 
 
 @pytest.mark.parametrize(
@@ -213,12 +204,12 @@ def test_a_container_that_makes_directories_without_end_hides_no_other(
     neighbour = container_path("cgroupfs", OTHER_UID, OTHER_ID)
     put(tmp_path, neighbour, 98)
     put(tmp_path, f"{neighbour}/inside", 99)
-    tree = walk([str(tmp_path)], limits=limits).tree
-    assert tree.pods[UID][ID][0] == 10
-    assert tree.pods[OTHER_UID][OTHER_ID][0] == 98
-    assert tree.skipped["too_many"] >= left_out
+    walked = walk(str(tmp_path), limits=limits)
+    assert 10 in pods(walked)[UID][ID]
+    assert 98 in pods(walked)[OTHER_UID][OTHER_ID]
+    assert walked.skipped["too_many"] >= left_out
     if limits.directories_inside == 10:
-        assert tree.pods[OTHER_UID] == {OTHER_ID: (98, 99)}
+        assert pods(walked)[OTHER_UID] == {OTHER_ID: {98, 99}}
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
@@ -226,20 +217,20 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     put(real, container_path("cgroupfs", UID, ID), 10)
     (tmp_path / "root" / "user.slice").mkdir(parents=True)
     (tmp_path / "root" / "kubepods").symlink_to(real / "kubepods")
-    assert not walk([str(tmp_path / "root")]).tree.pods
+    assert not pods(walk(str(tmp_path / "root")))
 
 
 def test_names_that_are_not_text_are_walked_through(tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff\xfe"
     os.mkdir(odd)  # noqa: PTH102 - bytes
     put(Path(os.fsdecode(odd)), container_path("cgroupfs", UID, ID), 10)
-    assert walk([str(tmp_path)]).tree.pods == {UID: {ID: (10,)}}
+    assert pods(walk(str(tmp_path))) == {UID: {ID: {10}}}
 
 
 def test_a_root_that_is_missing_is_an_empty_tree(tmp_path: Path) -> None:
-    tree = walk([str(tmp_path / "missing")]).tree
-    assert not tree.pods
-    assert tree.skipped == {"vanished": 1}
+    walked = walk(str(tmp_path / "missing"))
+    assert not pods(walked)
+    assert walked.skipped == {"vanished": 1}
 
 
 def test_a_list_without_permission_costs_only_itself(fs: FakeFilesystem) -> None:
@@ -248,30 +239,26 @@ def test_a_list_without_permission_costs_only_itself(fs: FakeFilesystem) -> None
     fs.create_file(f"/cg/{open_}/cgroup.procs", contents="10\n")
     fs.create_file(f"/cg/{closed}/cgroup.procs", contents="11\n", st_mode=0o100600)
     set_uid(1000)
-    tree = walk(["/cg"]).tree
-    assert tree.pods == {UID: {ID: (10,), OTHER_ID: ()}}
-    assert tree.skipped == {"unreadable": 1}
+    walked = walk("/cg")
+    assert pods(walked) == {UID: {ID: {10}, OTHER_ID: set()}}
+    assert walked.skipped == {"unreadable": 1}
 
 
 def test_what_may_get_a_pod_or_a_container_is_entered_and_no_more(tmp_path: Path) -> None:
     put(tmp_path, f"{container_path('cgroupfs', UID, ID)}/inside", 10)
     put(tmp_path, "system.slice/cron.service", 11)
     entered: list[str] = []
-    walk([str(tmp_path)], entered.append)
+    walk(str(tmp_path), entered.append)
     pod = pod_path("cgroupfs", UID).split("/")
     above = ["", *("/" + "/".join(pod[:depth]) for depth in range(1, len(pod) + 1))]
     services = ["/system.slice", "/system.slice/cron.service"]
     assert sorted(entered) == sorted(f"{tmp_path}{path}" for path in above + services)
 
 
-def test_a_directory_is_entered_before_it_is_listed(tmp_path: Path) -> None:
-    put(tmp_path, pod_path("cgroupfs", UID))
-
-    def add_a_container(path: str) -> None:
-        if path.endswith(UID):
-            put(Path(path), ID, 10)
-
-    assert walk([str(tmp_path)], add_a_container).tree.pods == {UID: {ID: (10,)}}
+def test_a_process_in_two_places_is_where_it_was_read_last(tmp_path: Path) -> None:
+    put(tmp_path, pod_path("cgroupfs", UID), 9, 10)
+    put(tmp_path, container_path("cgroupfs", UID, ID), 10, 110)
+    assert pods(walk(str(tmp_path))) == {UID: {"": {9}, ID: {10, 110}}}
 
 
 # --- real cgroups ---------------------------------------------------------------------------------
@@ -289,24 +276,17 @@ def test_real_processes_are_found_in_their_containers(cgroups: RealCgroups, driv
     container = container_path(driver, UID, ID)
     pids = {cgroups.spawn(container), cgroups.spawn(f"{container}/deeper")}
     monitor = cgroups.spawn(pod_path(driver, UID))
-    tree = walk([str(cgroups.root)]).tree
-    assert set(tree.pods[UID][ID]) == pids
-    assert tree.pods[UID][""] == (monitor,)
-    assert not tree.skipped
+    walked = walk(str(cgroups.root))
+    assert pods(walked)[UID][ID] == pids
+    assert pods(walked)[UID][""] == {monitor}
+    assert not walked.skipped
 
 
 @pytest.mark.root
 def test_a_real_process_that_moved_is_found_in_its_new_container(cgroups: RealCgroups) -> None:
     pid = cgroups.spawn(container_path("systemd", UID, ID))
     cgroups.move(pid, container_path("systemd", UID, OTHER_ID))
-    assert walk([str(cgroups.root)]).tree.pods[UID] == {ID: (), OTHER_ID: (pid,)}
-
-
-@pytest.mark.root
-def test_a_real_process_that_ended_is_no_longer_found(cgroups: RealCgroups) -> None:
-    pid = cgroups.spawn(container_path("systemd", UID, ID))
-    cgroups.end(pid)
-    assert walk([str(cgroups.root)]).tree.pods[UID] == {ID: ()}
+    assert pods(walk(str(cgroups.root)))[UID] == {ID: set(), OTHER_ID: {pid}}
 
 
 @pytest.mark.root
@@ -315,9 +295,9 @@ def test_a_real_threaded_cgroup_is_skipped_and_its_processes_are_not() -> None:
         container = container_path("systemd", UID, ID)
         pid = cgroups.spawn(container)
         (cgroups.make(f"{container}/threads") / "cgroup.type").write_text("threaded")
-        tree = walk([str(cgroups.root)]).tree
-        assert tree.pods[UID] == {ID: (pid,)}
-        assert tree.skipped == {"threaded": 1}
+        walked = walk(str(cgroups.root))
+        assert pods(walked)[UID] == {ID: {pid}}
+        assert walked.skipped == {"threaded": 1}
 
 
 @contextlib.contextmanager
@@ -335,10 +315,10 @@ def test_a_real_directory_without_permission_costs_only_itself(cgroups: RealCgro
     cgroups.make(container_path("cgroupfs", OTHER_UID, OTHER_ID))
     (cgroups.root / pod_path("cgroupfs", OTHER_UID)).chmod(0o700)
     with as_nobody():
-        tree = walk([str(cgroups.root)]).tree
-    assert tree.pods[UID] == {ID: (pid,)}
-    assert ID not in tree.pods.get(OTHER_UID, {})
-    assert set(tree.skipped) == {"unreadable"}
+        walked = walk(str(cgroups.root))
+    assert pods(walked)[UID] == {ID: {pid}}
+    assert ID not in pods(walked).get(OTHER_UID, {})
+    assert set(walked.skipped) == {"unreadable"}
 
 
 @pytest.mark.root
@@ -353,10 +333,10 @@ def test_a_real_tree_removed_under_the_walker_costs_only_itself(cgroups: RealCgr
         if "pod" in path:
             cgroups.remove(next(left, "no more of them"))
 
-    tree = walk([str(cgroups.root)], remove_one).tree
-    assert tree.pods[OTHER_UID] == {OTHER_ID: (stays,)}
-    assert tree.skipped["vanished"] > 0
-    assert set(tree.skipped) == {"vanished"}
+    walked = walk(str(cgroups.root), remove_one)
+    assert pods(walked)[OTHER_UID] == {OTHER_ID: {stays}}
+    assert walked.skipped["vanished"] > 0
+    assert set(walked.skipped) == {"vanished"}
 
 
 @pytest.mark.root
@@ -376,8 +356,8 @@ def test_real_containers_that_come_and_go_all_the_time_do_not_disturb(
 
     thread = threading.Thread(target=churn)
     thread.start()
-    trees = [walk([str(cgroups.root)]).tree for _ in range(100)]
+    walks = [walk(str(cgroups.root)) for _ in range(100)]
     stop.set()
     thread.join()
-    assert all(tree.pods[OTHER_UID][OTHER_ID] == (stays,) for tree in trees)
-    assert all(set(tree.skipped) <= {"vanished"} for tree in trees)
+    assert all(pods(walked)[OTHER_UID][OTHER_ID] == {stays} for walked in walks)
+    assert all(set(walked.skipped) <= {"vanished"} for walked in walks)

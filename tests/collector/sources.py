@@ -10,7 +10,6 @@ from exporter.model import (
     ProcessInfo,
     Reading,
     SourceStatus,
-    Tree,
     Unattributed,
 )
 from exporter.sources.gpus.source import Demand
@@ -90,10 +89,6 @@ class SetProcesses:
         """What was set; counts how often it is asked."""
         self.described += 1
         return {pid: info for pid, info in self.infos.items() if pid in pids}
-
-    def tree(self) -> Tree:
-        """An empty walk."""
-        return Tree({}, {})
 
     def group_kinds(self) -> frozenset[str]:
         """What was set."""

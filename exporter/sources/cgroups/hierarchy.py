@@ -23,15 +23,10 @@ _POD_CONTAINER, _SOMETHING, _NOTHING = 2, 1, 0
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Where to walk. ``version`` is v1, v2 or hybrid.
-
-    ``roots`` are walked; ``mounts`` are all hierarchies there are, watched for the day when
-    containers appear in another than the one chosen.
-    """
+    """Where to walk. ``version`` is v1, v2 or hybrid."""
 
     version: str
-    roots: tuple[str, ...]
-    mounts: tuple[str, ...]
+    root: str
 
 
 def find_hierarchy(root: str) -> Hierarchy | None:
@@ -42,15 +37,15 @@ def find_hierarchy(root: str) -> Hierarchy | None:
     """
     files, directories = _list(root)
     if "cgroup.controllers" in files:
-        return Hierarchy("v2", (root,), (root,))
+        return Hierarchy("v2", root)
     if "cgroup.procs" in files:
-        return Hierarchy("v1" if "tasks" in files else "v2", (root,), (root,))
+        return Hierarchy("v1" if "tasks" in files else "v2", root)
     mounts = [f"{root}/{name}" for name in directories if _is_mount(root, name)]
     if not mounts:
         holds = _search(root) is not _NOTHING
-        return Hierarchy("v2", (root,), (root,)) if holds else None
+        return Hierarchy("v2", root) if holds else None
     mounts.sort(key=_preference)
-    return Hierarchy(_version(mounts), (_fullest(mounts),), tuple(mounts))
+    return Hierarchy(_version(mounts), _fullest(mounts))
 
 
 def _list(path: str) -> tuple[set[str], list[str]]:

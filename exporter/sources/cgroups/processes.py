@@ -14,7 +14,6 @@ from exporter.model import (
     Clock,
     ProcessInfo,
     SourceStatus,
-    Tree,
     Unattributed,
     Unmeasured,
 )
@@ -67,7 +66,7 @@ class CgroupProcesses:
         return "cgroups"
 
     def rejected(self) -> Mapping[str, int]:
-        """What could not be used since the start, by reason: of ``Tree.skipped``, or cache_full."""
+        """What could not be used since the start, by reason: of ``Walk.skipped``, or cache_full."""
         with self._lock:
             return {**self._containers.skipped, **self._known.rejected}
 
@@ -103,11 +102,6 @@ class CgroupProcesses:
                 }
             return self._infos
 
-    def tree(self) -> Tree:
-        """The newest walk of the cgroup file system; at most one a second, and only on change."""
-        with self._lock:
-            return self._containers.newest().tree
-
     def group_kinds(self) -> frozenset[str]:
         """The kinds of groups that this node can have, by all walks so far."""
         return self._containers.group_kinds
@@ -130,7 +124,6 @@ class CgroupProcesses:
         """Close the descriptors held."""
         with self._lock:
             self._known.close()
-            self._containers.close()
 
     def _booted(self) -> int | None:
         """Boot time in Unix ns; it changes only when the wall clock is set."""

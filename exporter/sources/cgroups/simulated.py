@@ -3,9 +3,8 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 
-from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Unattributed
 from exporter.sources.cgroups.layout import kinds_of, parse_path
-from exporter.sources.cgroups.walk import TreeBuilder
 
 
 def _directories(paths: Iterable[str]) -> set[str]:
@@ -46,13 +45,6 @@ class SimulatedProcesses:
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Name and start of these processes."""
         return {pid: info for pid, info in self._infos().items() if pid in pids}
-
-    def tree(self) -> Tree:
-        """All listed processes by pod and container."""
-        builder = TreeBuilder()
-        for pid, path in self._paths().items():
-            builder.add(parse_path(path), (pid,))
-        return builder.build({})
 
     def group_kinds(self) -> frozenset[str]:
         """Those of the places."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Unattributed
 
 
 class ProcessSource(Protocol):
@@ -24,10 +24,6 @@ class ProcessSource(Protocol):
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Name and start of those among the resolved processes of which they are known."""
-        ...
-
-    def tree(self) -> Tree:
-        """The newest walk of the cgroup file system; walks only if something changed."""
         ...
 
     def group_kinds(self) -> frozenset[str]:

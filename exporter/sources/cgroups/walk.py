@@ -2,7 +2,7 @@
 
 Stands on kernel documentation ``admin-guide/cgroup-v2.rst`` and ``cgroup-v1/cgroups.rst``. The
 tree changes while it is walked, so every directory may be gone, unreadable or odd: each such costs
-only itself and is counted in ``Tree.skipped``:
+only itself and is counted in ``Walk.skipped``:
 
 ``vanished``     removed during the walk (ENOENT, ENODEV)
 ``unreadable``   no permission, or any other error
@@ -14,140 +14,19 @@ only itself and is counted in ``Tree.skipped``:
 
 A container whose cgroup is delegated to it makes as many directories as it likes. What lies inside
 of containers is walked last and counted for each, so that it hides no other pod or container.
-
-What a walk has found, and what a list of processes says. Pure.
-
-Collects who is in which cgroup into the room's ``Tree``. Pure.
 """
 
 import errno
 import os
-import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.model import CgroupIdentity, Tree
+from exporter.model import CgroupIdentity
 from exporter.sources.cgroups.layout import ROOT, PathState, descend
 
-POD_ITSELF = ""
-
-
-class TreeBuilder:
-    """Takes the processes directory by directory; those of deeper ones join their container."""
-
-    def __init__(self) -> None:
-        self._pods: dict[str, dict[str, dict[int, None]]] = {}
-        self._containers: dict[str, dict[int, None]] = {}
-
-    def add(self, identity: CgroupIdentity, pids: Iterable[int]) -> None:
-        """Note a directory that exists and its processes; host directories leave no trace."""
-        place = self._place(identity, pids)
-        if place is not None:
-            place.update(dict.fromkeys(pids))
-
-    def _place(self, identity: CgroupIdentity, pids: Iterable[int]) -> dict[int, None] | None:
-        if identity.pod_uid is not None:
-            containers = self._pods.setdefault(identity.pod_uid, {})
-            if identity.container_id is None and not pids:
-                return None
-            return containers.setdefault(identity.container_id or POD_ITSELF, {})
-        if identity.container_id is not None:
-            return self._containers.setdefault(identity.container_id, {})
-        return None
-
-    def build(self, skipped: Mapping[str, int]) -> Tree:
-        """The tree of all that was added."""
-        pods = {
-            uid: MappingProxyType(
-                {container: tuple(pids) for container, pids in containers.items()}
-            )
-            for uid, containers in self._pods.items()
-        }
-        containers = {container: tuple(pids) for container, pids in self._containers.items()}
-        return Tree(
-            MappingProxyType(pods), MappingProxyType(containers), MappingProxyType(dict(skipped))
-        )
-
-
 _DIGITS = 10  # of a process id, at most
-# Possessive: what matched is kept, so that no way back is remembered, 100 bytes for each line.
-_SOUND = re.compile(rb"(?:[1-9][0-9]{0,%d}+\n)*+" % (_DIGITS - 1))
-
-
-class ProcessList(NamedTuple):
-    """A directory and its ``cgroup.procs``, of which ``is_sound`` is true."""
-
-    identity: CgroupIdentity
-    lines: bytes
-
-
-class Walk:
-    """A finished walk.
-
-    The lists stay as they were read until somebody asks for processes, which is rare: ``/proc``
-    names the owner of a process sooner. ``by_container`` has the whole identity of each container.
-    """
-
-    def __init__(
-        self,
-        lists: Sequence[ProcessList] = (),
-        by_container: Mapping[str, CgroupIdentity] | None = None,
-        skipped: Mapping[str, int] | None = None,
-    ) -> None:
-        self.lists = lists
-        self.by_container = by_container or {}
-        self.skipped = skipped or {}
-
-    @cached_property
-    def by_pid(self) -> Mapping[int, CgroupIdentity]:
-        """Where each process is; of two places the one that was read later."""
-        return {pid: identity for identity, lines in self.lists for pid in map(int, lines.split())}
-
-    @cached_property
-    def tree(self) -> Tree:
-        """Pods and containers with their processes."""
-        builder = TreeBuilder()
-        for identity, lines in self.lists:
-            builder.add(identity, tuple(map(int, lines.split())))
-        return builder.build(self.skipped)
-
-    @property
-    def has_containers(self) -> bool:
-        """Whether there is any pod or container."""
-        return any(one.identity.pod_uid or one.identity.container_id for one in self.lists)
-
-    def of(self, pid: int) -> CgroupIdentity | None:
-        """Where one process is, as ``by_pid`` has it; None if it is in none of the lists."""
-        line = b"\n%d\n" % pid
-        listed = (one.identity for one in reversed(self.lists) if line in b"\n" + one.lines)
-        return next(listed, None)
-
-
-def is_sound(content: bytes) -> bool:
-    """Whether each line is a process of ours."""
-    return _SOUND.fullmatch(content) is not None
-
-
-class FilteredList(NamedTuple):
-    """The lines of a list that are processes of ours, and how many are others."""
-
-    lines: bytes
-    malformed: int
-    foreign: int  # cgroup v2 lists a process of another PID namespace as 0
-
-
-def filter_list(content: bytes) -> FilteredList:
-    """Leave out what is no process of ours."""
-    lines = content.split()
-    good = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
-    ours = [pid for pid in good if pid]
-    text = b"".join(map(b"%d\n".__mod__, ours))
-    return FilteredList(text, len(lines) - len(good), len(good) - len(ours))
-
-
 LARGEST_LIST = 4 * 1024 * 1024
 _CHUNK = 64 * 1024
 # Non-blocking, for where a plain directory stands in and holds a pipe instead of a list.
@@ -159,6 +38,22 @@ _REASONS = {
     errno.ENODEV: "vanished",
     errno.EOPNOTSUPP: "threaded",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What one walk found.
+
+    ``identities`` are those of the pods, containers and units that have a directory, ``by_pid``
+    those of their processes: of a process in two places, the one that was read later.
+    ``by_container`` has the whole identity of each container by its id, ``skipped`` counts what
+    could not be used, by reason.
+    """
+
+    identities: frozenset[CgroupIdentity] = frozenset()
+    by_pid: Mapping[int, CgroupIdentity] = field(default_factory=dict)
+    by_container: Mapping[str, CgroupIdentity] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 class WalkLimits(NamedTuple):
@@ -187,18 +82,17 @@ DEFAULT_LIMITS = WalkLimits()
 
 
 def walk(
-    roots: Iterable[str],
+    root: str,
     enter: Callable[[str], None] = lambda _: None,
     limits: WalkLimits = DEFAULT_LIMITS,
 ) -> Walk:
-    """Walk hierarchies from their roots. Never raises for what it finds there.
+    """Walk a hierarchy from its root. Never raises for what it finds there.
 
-    ``enter`` is called with each directory that is not part of a container, before it is listed:
-    a watch set there misses no pod or container that comes later. Symbolic links are not followed.
+    ``enter`` is called with each directory that is not part of a container, before it is listed.
+    Symbolic links are not followed.
     """
     walker = _Walker(enter, limits)
-    for root in roots:
-        walker.descend_from(root)
+    walker.descend_from(root)
     return walker.result()
 
 
@@ -208,12 +102,14 @@ class _Walker:
         self._limits = limits
         self._left = limits.directories
         self._inside: Counter[str] = Counter()  # directories by the container that they are in
-        self._lists: list[ProcessList] = []
+        self._identities: set[CgroupIdentity] = set()
+        self._by_pid: dict[int, CgroupIdentity] = {}
         self._by_container: dict[str, CgroupIdentity] = {}
         self._skipped: Counter[str] = Counter()
 
     def result(self) -> Walk:
-        return Walk(self._lists, self._by_container, dict(+self._skipped))
+        identities, skipped = frozenset(self._identities), dict(+self._skipped)
+        return Walk(identities, self._by_pid, self._by_container, skipped)
 
     def descend_from(self, root: str) -> None:
         self._enter(root)
@@ -292,25 +188,25 @@ class _Walker:
         unit = identity.unit
         if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
             return
-        lines = b""
+        pids: Iterable[int] = ()
         try:
-            lines = self._processes(folder, name + "/cgroup.procs")
+            pids = self._processes(self._read(folder, name + "/cgroup.procs"))
         except OSError as error:
             if self._skip(error) == "vanished":
                 return
-        self._lists.append(ProcessList(identity, lines))
+        self._identities.add(identity)
+        self._by_pid.update(dict.fromkeys(pids, identity))
         # A user's or a machine's, which has a unit, may have taken another's id.
         if identity.container_id is not None and identity.unit is None:
             self._by_container[identity.container_id] = identity
 
-    def _processes(self, folder: int, path: str) -> bytes:
-        content = self._read(folder, path)
-        if is_sound(content):
-            return content
-        lines, malformed, foreign = filter_list(content)
-        self._skipped["malformed"] += malformed
-        self._skipped["foreign_pid"] += foreign
-        return lines
+    def _processes(self, content: bytes) -> list[int]:
+        lines = content.split()
+        good = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
+        ours = [pid for pid in good if pid]  # cgroup v2 lists one of another PID namespace as 0
+        self._skipped["malformed"] += len(lines) - len(good)
+        self._skipped["foreign_pid"] += len(good) - len(ours)
+        return ours
 
     def _read(self, folder: int, path: str) -> bytes:
         descriptor = os.open(path, _TO_READ, dir_fd=folder)

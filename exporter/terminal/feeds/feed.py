@@ -54,8 +54,6 @@ def view_of(sight: FeedResult, name: str) -> Overview:
     return Overview(
         source=nodes[0] if len(nodes) == 1 and nodes[0] else name,
         unix_s=max((number(head, "timestamp_seconds") or 0.0 for head in heads), default=0.0),
-        age_s=max((number(head, "age_seconds") or 0.0 for head in heads), default=0.0),
-        window_s=max((number(head, "window_seconds") or 0.0 for head in heads), default=0.0),
         simulated=any(flag(document, "simulated") for document, _ in documents),
         troubles=(
             *sight.troubles,
