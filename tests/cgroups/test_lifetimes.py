@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from exporter.sources.cgroups.known import Hold, Lifetimes
+from exporter.sources.cgroups.lifetimes import Hold, Lifetimes
 
 
 @pytest.fixture

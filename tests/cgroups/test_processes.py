@@ -12,7 +12,6 @@ import pytest
 
 from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit, Unmeasured
 from exporter.sources.cgroups.processes import CgroupProcesses
-from exporter.sources.cgroups.source import ProcessSource
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
@@ -59,11 +58,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
     processes.close()
 
 
-def test_it_is_a_process_source(node: Node) -> None:
-    source: ProcessSource = node.processes
-    assert source.name == "cgroups"
-
-
 def test_a_containers_process_has_its_pod_and_container(node: Node) -> None:
     node.proc.put(7, CONTAINER)
     assert node.resolve(7) == IDENTITY
@@ -74,39 +68,6 @@ def test_all_pids_asked_for_are_answered(node: Node) -> None:
     node.proc.put(8, SERVICE)
     answers = node.processes.resolve([7, 8, 9])
     assert answers == {7: IDENTITY, 8: SSHD, 9: Unattributed.EXITED}
-
-
-def test_nothing_new_of_the_same_processes_is_the_same_mapping(node: Node) -> None:
-    node.proc.put(7, CONTAINER)
-    node.proc.put(8, SERVICE)
-    before = node.processes.resolve({7, 8, 9})
-    node.clock.advance(1)
-    assert node.processes.resolve({7, 8, 9}) is before
-
-
-def test_others_than_the_last_time_are_answered_with_those_that_stay(node: Node) -> None:
-    for pid in (7, 8, 9):
-        node.proc.put(pid, CONTAINER)
-    assert list(node.processes.resolve([7, 8]).items()) == [(7, IDENTITY), (8, IDENTITY)]
-    node.proc.remove(9)
-    node.clock.advance(1)
-    answers = node.processes.resolve([9, 8])
-    assert list(answers.items()) == [(9, Unattributed.EXITED), (8, IDENTITY)]
-    for pid in (7, 8, 9):
-        node.proc.put(pid, OTHER_CONTAINER)
-    node.clock.advance(1)
-    assert node.processes.resolve([7, 8, 9]) == {7: IDENTITY, 8: IDENTITY, 9: OTHER_IDENTITY}
-    node.clock.advance(60)
-    assert set(node.processes.resolve([9, 8, 7]).values()) == {OTHER_IDENTITY}
-
-
-def test_what_was_answered_stays_as_it_was_when_a_process_moves(node: Node) -> None:
-    node.proc.put(7, CONTAINER)
-    node.proc.put(8, SERVICE)
-    before = node.processes.resolve({7, 8})
-    node.proc.put(8, OTHER_CONTAINER)
-    assert node.processes.resolve({7, 8}) == {7: IDENTITY, 8: OTHER_IDENTITY}
-    assert before == {7: IDENTITY, 8: SSHD}
 
 
 def test_a_process_of_a_service_is_its_units(node: Node) -> None:
@@ -243,22 +204,6 @@ def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
     assert max(steps) <= 2
 
 
-def test_processes_of_one_turn_are_read_together_whenever_they_were_met(node: Node) -> None:
-    pids = (8, 16, 24)
-    for pid in pids:
-        node.proc.put(pid, CONTAINER)
-        node.resolve(pid)
-        node.clock.advance(70)
-    node.processes.resolve(pids)
-    for pid in pids:
-        node.proc.put(pid, OTHER_CONTAINER)
-    moved = set()
-    for _ in range(60):
-        node.clock.advance(1)
-        moved.add(list(node.processes.resolve(pids).values()).count(OTHER_IDENTITY))
-    assert moved == {0, len(pids)}
-
-
 def test_a_process_is_read_again_once_a_minute(node: Node) -> None:
     answers = set()
     for _ in range(600):
@@ -266,23 +211,6 @@ def test_a_process_is_read_again_once_a_minute(node: Node) -> None:
         answers.add(node.resolve(7))
         node.clock.advance(1)
     assert len(answers) == 11
-
-
-def test_the_readings_of_many_processes_stay_spread_after_a_pause(node: Node) -> None:
-    pids = range(1, 17)
-    for pid in pids:
-        node.proc.put(pid, CONTAINER)
-    node.processes.resolve(pids)
-    node.clock.advance(300)
-    node.processes.resolve(pids)
-    for pid in pids:
-        node.proc.put(pid, OTHER_CONTAINER)
-    moved = [0]
-    for _ in range(60):
-        node.clock.advance(1)
-        moved.append(list(node.processes.resolve(pids).values()).count(OTHER_IDENTITY))
-    assert moved[-1] == len(pids)
-    assert max(later - earlier for earlier, later in itertools.pairwise(moved)) <= 2
 
 
 def test_a_young_process_outside_containers_is_read_again_each_time(node: Node) -> None:
@@ -627,18 +555,6 @@ def test_a_process_is_described_by_its_name_and_its_start(node: Node) -> None:
     assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3", started)}
 
 
-def test_a_process_met_later_is_described_beside_those_known_before(node: Node) -> None:
-    node.proc.put(7, CONTAINER, command="python3")
-    node.resolve(7)
-    assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3")}
-    node.proc.put(8, CONTAINER, command="serve")
-    node.processes.resolve([7, 8])
-    both = {7: ProcessInfo("python3"), 8: ProcessInfo("serve")}
-    assert node.processes.describe([7, 8]) == both
-    assert node.processes.describe([8]) == {8: ProcessInfo("serve")}
-    assert node.processes.describe([7, 8]) == both
-
-
 def test_a_new_process_under_the_same_pid_is_described_as_itself(node: Node) -> None:
     (node.proc.root / "uptime").write_text("100.00 1.00\n")
     node.proc.put(7, CONTAINER, start=250, command="python3")
@@ -657,9 +573,8 @@ def test_a_process_that_takes_another_name_is_described_by_it(node: Node) -> Non
     node.resolve(7)
     assert node.processes.describe([7]) == {7: ProcessInfo("sh")}
     node.proc.put(7, CONTAINER, command="train")
-    for _ in range(6):
-        node.clock.advance(60)
-        node.resolve(7)
+    node.clock.advance(60)
+    node.resolve(7)
     assert node.processes.describe([7]) == {7: ProcessInfo("train")}
 
 

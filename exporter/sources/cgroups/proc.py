@@ -41,7 +41,7 @@ def look_at(proc_root: str, pid: int) -> ProcessState | None:
     """
     for _ in range(_ATTEMPTS):
         before = _stat(proc_root, pid)
-        paths = paths_of(proc_root, pid)
+        paths = _paths(proc_root, pid)
         after = _stat(proc_root, pid)
         if paths is None and after is None:
             return None
@@ -52,20 +52,7 @@ def look_at(proc_root: str, pid: int) -> ProcessState | None:
     return ProcessState(None, exiting=False, paths=())  # never the same twice: nothing is known
 
 
-def look_again(proc_root: str, pid: int, start: int) -> ProcessState | None:
-    """The live process of this pid that started then; None if that is not sure.
-
-    For a process that is held, and was alive a moment ago: if the start time is its own afterwards
-    too, all that was read is about it.
-    """
-    paths = paths_of(proc_root, pid)
-    after = _stat(proc_root, pid)
-    if after is None or after.start != start or after.exiting or paths is None:
-        return None
-    return ProcessState(start, exiting=False, paths=paths, name=after.name)
-
-
-def paths_of(proc_root: str, pid: int) -> tuple[str, ...] | None:
+def _paths(proc_root: str, pid: int) -> tuple[str, ...] | None:
     """The cgroups of the process that has this pid now; None if there is none. Never raises."""
     try:
         return cgroup_paths(os.fsdecode(_read(f"{proc_root}/{pid}/cgroup")))

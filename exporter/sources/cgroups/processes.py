@@ -1,7 +1,7 @@
 """Which container a process belongs to: ``/proc``, the walked tree, and a cache of both.
 
-Of processes that were asked for before, only those cost anything that ended or are to be looked at
-again (``known``).
+The way of a question: ``processes`` → ``known`` (met before?) → ``proc`` (its cgroups) → and only
+if those do not name its container, ``containers`` → ``walk``.
 """
 
 import os
@@ -18,13 +18,8 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.sources.cgroups.containers import ContainerTree
-from exporter.sources.cgroups.known import CachedProcess, Lifetimes, ProcessCache
-from exporter.sources.cgroups.proc import (
-    in_nested_pid_namespace,
-    pid_namespace_depth,
-    shows_own_pids,
-    uptime_ns,
-)
+from exporter.sources.cgroups.known import CachedProcess, ProcessCache
+from exporter.sources.cgroups.proc import uptime_ns
 
 SECOND_NS = 10**9
 MOST_PROCESSES = 8192
@@ -47,18 +42,10 @@ class CgroupProcesses:
         self._clock = clock
         self._lock = threading.Lock()
         self._containers = ContainerTree(cgroup_root, clock)
-        self._is_nested = in_nested_pid_namespace(proc_root)
-        self._namespace_depth = pid_namespace_depth(proc_root)
-        lifetimes = Lifetimes(enabled=shows_own_pids(proc_root))
-        self._known = ProcessCache(
-            *(proc_root, self._containers, lifetimes, self._is_blind, most_processes)
-        )
+        self._known = ProcessCache(proc_root, self._containers, most_processes)
         self._duration_ns = 0
         self._success_unix_ns: int | None = None
         self._boot_unix_ns: int | None = None
-        self._described: Collection[int] = ()
-        self._infos: Mapping[int, ProcessInfo] = {}  # of these
-        self._infos_by: tuple[int, int | None] = 0, None
 
     @property
     def name(self) -> str:
@@ -76,10 +63,7 @@ class CgroupProcesses:
         return self._containers.walks
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
-        """Identity of each pid, or the reason why there is none. Never raises.
-
-        Where nothing has changed since the same pids were asked for, it is the same mapping.
-        """
+        """Identity of each pid, or the reason why there is none. Never raises."""
         with self._lock:
             now = self._clock.monotonic_ns()
             answers = self._known.answers(pids, now)
@@ -89,18 +73,8 @@ class CgroupProcesses:
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Name and start of those among the resolved processes of which they are known."""
         with self._lock:
-            known, by = self._known.by_pid, (self._known.version, self._booted())
-            if by != self._infos_by:
-                self._infos_by, self._infos, self._described = by, {}, ()
-            asked = known.keys() & pids
-            if asked != self._described:
-                before, self._described = self._infos, asked
-                self._infos = {
-                    pid: before.get(pid) or _info(known[pid], by[1])
-                    for pid in asked
-                    if known[pid].name
-                }
-            return self._infos
+            booted, cached = self._booted(), ((pid, self._known.by_pid.get(pid)) for pid in pids)
+            return {pid: _info(one, booted) for pid, one in cached if one and one.name}
 
     def group_kinds(self) -> frozenset[str]:
         """The kinds of groups that this node can have, by all walks so far."""
@@ -113,7 +87,7 @@ class CgroupProcesses:
             detail, reason = self._containers.problem, self._blindness()
             # With the node's own /proc mounted, identities are found without hostPID; the pids in
             # the tree, and the news of a process's end, are not.
-            if not detail and (reason or self._namespace_depth > 1):
+            if not detail and (reason or self._known.namespace_depth > 1):
                 detail = _NO_HOST_PID
             if reason is None:
                 self._success_unix_ns = self._clock.time_ns()
@@ -137,13 +111,7 @@ class CgroupProcesses:
     def _blindness(self) -> Unmeasured | None:
         if self._containers.problem:
             return Unmeasured.NO_CGROUPS
-        return Unmeasured.NO_HOSTPID if self._is_blind() else None
-
-    def _is_blind(self) -> bool:
-        """Whether a pid of the node may mean another process, or none, to us."""
-        if self._namespace_depth > 1 or self._containers.since(0) is None:
-            return False
-        return self._containers.hides_processes(nested=self._is_nested)
+        return Unmeasured.NO_HOSTPID if self._known.is_blind() else None
 
 
 def _info(known: CachedProcess, boot_unix_ns: int | None) -> ProcessInfo:
