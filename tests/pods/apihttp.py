@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.pods import devices, reviews
-from tests.pods.apistate import Request, State
+from tests.pods.apistate import Request, State, encoded
 
 
 class HttpServer(ThreadingHTTPServer):
@@ -166,7 +166,7 @@ class Handler(BaseHTTPRequestHandler):
             ]
             metadata = {"resourceVersion": str(state.version)}
             document = {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}
-            return json.dumps(document).encode()
+            return encoded(document, state.escaped)
 
     def _watch(self, query: Mapping[str, str]) -> None:
         # Begun before the client hears of it, so that it misses nothing once it has.

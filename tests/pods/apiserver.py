@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.pods.apihttp import HttpServer
-from tests.pods.apistate import Account, Entry, Fault, Request, State
+from tests.pods.apistate import Account, Entry, Fault, Request, State, encoded
 from tests.pods.documents import Document
 
 PATIENCE_S = 60.0
@@ -250,7 +250,7 @@ class ApiServer:
         """With the condition held: give ``document`` a new version and send it to the watches."""
         self.state.version += 1
         document["metadata"]["resourceVersion"] = str(self.state.version)
-        line = json.dumps({"type": kind, "object": document}).encode()
+        line = encoded({"type": kind, "object": document}, self.state.escaped)
         node = document.get("spec", {}).get("nodeName", "")
         self.state.history.append(Entry(self.state.version, node, line))
         self.changed.notify_all()

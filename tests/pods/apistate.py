@@ -1,5 +1,6 @@
 """What the test API server knows, remembers and was told to do wrong."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -68,6 +69,14 @@ class Account:
     rights: set[tuple[str, str]] = field(default_factory=set)
 
 
+def encoded(document: object, escaped: str = "") -> bytes:
+    """A document as JSON without spaces, as Go writes it."""
+    text = json.dumps(document, separators=(",", ":"))
+    for character in escaped:
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode()
+
+
 @dataclass
 class State:
     """All that handlers and the test share; guarded by the server's condition."""
@@ -84,6 +93,7 @@ class State:
     faults: list[Fault] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
     list_body: bytes | None = None
+    escaped: str = ""  # characters that documents have as six bytes, as Go writes <, > and &
     accounts: dict[str, Account] = field(default_factory=dict)  # by token
     review_bodies: dict[str, bytes] = field(default_factory=dict)  # by kind, in place of an answer
     drip_s: float = 0.0  # between two bytes of a review's answer

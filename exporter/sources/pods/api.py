@@ -17,7 +17,7 @@ from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, decode_node
 from exporter.sources.pods.health import SECOND_NS, ApiError, SourceHealth
 from exporter.sources.pods.listener import DEFAULT_TIMINGS, Listener, ListenerTimings
-from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, lines, watch_event
+from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, decode, lines, watch_event
 
 
 class NodeReader:
@@ -83,7 +83,7 @@ class ApiPods(Listener):
         super().__init__(keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed)
         self._connect, self._node = connect, node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
-        self._missed = False  # an event was lost: the watch ends, and a list comes next
+        self._missed = False  # an event was skipped: after this watch a list comes next
         self._node_reader = NodeReader(node, timings.node_s, self._health, keep)
 
     def status(self) -> SourceStatus:
@@ -208,18 +208,19 @@ class ApiPods(Listener):
                 self._read_node(client)
                 self._event(line)
                 self._changed()
-                if self._missed:
-                    return
         self._health.heard()  # the server ended it as asked
 
-    def _event(self, line: bytes | None) -> None:
-        """Apply one watch event. After an unreadable one, a list comes next."""
-        try:
-            kind, document = watch_event(line)
-        except JsonError as error:
-            self._health.reject("event_unreadable", f"a watch event ({error})")
+    def _event(self, line: bytes | Skipped) -> None:
+        """Apply one watch event. One that cannot be read is skipped.
+
+        It may have been a deletion, so the next watch begins with a list.
+        """
+        event = watch_event(line)
+        if isinstance(event, Skipped):
+            self._skip(event)
             self._missed = True
             return
+        kind, document = event
         if kind == "ERROR":
             code = document.get("code")
             status = code if isinstance(code, int) else int(HTTPStatus.INTERNAL_SERVER_ERROR)

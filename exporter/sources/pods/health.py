@@ -68,11 +68,11 @@ class SourceHealth:
         seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS
         return f"the list of pods is {seconds} s old"
 
-    def reject(self, reason: str, item: str, count: int = 1) -> None:
-        """Count an unusable item, and log it once."""
+    def reject(self, reason: str, item: str, count: int = 1, remedy: str = "") -> None:
+        """Count an unusable item, and log it once, with what to do."""
         with self._lock:
             self._rejected[reason] += count
-        self.once(logging.WARNING, f"{item} is left out: {reason}")
+        self.once(logging.WARNING, f"{item} is left out: {reason}{remedy and f'; {remedy}'}")
 
     def rejected(self) -> Mapping[str, int]:
         """Unusable items since the start, by reason."""

@@ -13,7 +13,7 @@ from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
 from exporter.sources.pods.health import SECOND_NS, ApiError, ServerKind, SourceHealth, explanation
 from exporter.sources.pods.table import PodStore
-from exporter.sources.pods.wire import JsonError, Stream, list_parts
+from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, Stream, list_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,6 @@ DEFAULT_TIMINGS = ListenerTimings()
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 0.9
-MAX_LIST = 256 * 1024 * 1024  # bytes; a node of 500 pods lists about 10 MB
 MAX_PODS = 10_000
 
 
@@ -223,18 +222,30 @@ class Listener(ABC):
         self._health.heard(now_ns - started_ns)
 
     def _bounded(self, stream: Stream) -> Iterator[bytes]:
-        """The chunks of a list, bounded in bytes and time."""
+        """The chunks of a list, bounded in time. Only one pod of it is kept as text at a time."""
         ends_ns = self._clock.monotonic_ns() + int(self._timings.whole_list_s * SECOND_NS)
-        length = 0
         for chunk in stream.chunks():
-            length += len(chunk)
-            if length > MAX_LIST:
-                raise JsonError(f"more than {MAX_LIST} bytes")
             if self._clock.monotonic_ns() > ends_ns:
                 raise JsonError(f"not at its end after {self._timings.whole_list_s:.0f} s")
             yield chunk
 
+    def _skip(self, item: Skipped) -> None:
+        """Count and name a pod whose text is not read."""
+        pod = f"pod {item.name}" if item.name else "a pod without a name"
+        if item.too_large:
+            remedy = (
+                f"its document has more than {MAX_OBJECT >> 20} MiB: shorten its arguments, "
+                "environment or annotations"
+            )
+            self._health.reject("pod_too_large", pod, remedy=remedy)
+        else:
+            remedy = "its document is not JSON that can be read: recreate it"
+            self._health.reject("pod_unreadable", pod, remedy=remedy)
+
     def _pod(self, document: object) -> Pod | None:
+        if isinstance(document, Skipped):
+            self._skip(document)
+            return None
         try:
             pod, dropped = decode_pod(document, self._keep)
         except PodError as error:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from exporter.sources.pods.health import ApiError
 
@@ -91,16 +91,40 @@ def message_of(body: bytes) -> str:
     return " ".join(text.split())[:500]
 
 
-MAX_OBJECT = 4 * 1024 * 1024  # a pod is at most 1.5 MiB, the limit of an etcd request
+# A pod in etcd is at most 1.5 MiB. Go writes each of its <, > and & as six bytes, such as \u003c.
+MAX_OBJECT = 6 * 3 * 1024 * 1024 // 2
+HEAD = 4096  # bytes of an item that are kept to name it
 
 _MANAGED_FIELDS = b'"managedFields":'
 _DECODER = json.JSONDecoder()
 _SPACE = frozenset(" \t\r\n")
+_MARKS = re.compile(r'\\.|["[\]{}]', re.DOTALL)  # an escaped character, a quotation mark, a bracket
+_NAME, _NAMESPACE = (
+    re.compile(rf'"{key}":"([a-z0-9.-]{{1,253}})"') for key in ("name", "namespace")
+)
 _AFTER_VALUE = _SPACE | frozenset(",:]}")
 
 
 class JsonError(ValueError):
     """A text that is not the expected JSON, or is larger than ``MAX_OBJECT``."""
+
+
+class Skipped(NamedTuple):
+    """An item that is too large, or whose JSON cannot be read. ``head`` is how it begins."""
+
+    head: str
+    size: int  # in bytes or characters
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it is larger than any item that is read."""
+        return self.size > MAX_OBJECT
+
+    @property
+    def name(self) -> str:
+        """Namespace and name, which the API server writes first; "" if they are not there."""
+        found = [pattern.search(self.head) for pattern in (_NAMESPACE, _NAME)]
+        return "/".join(match[1] for match in found if match)
 
 
 def decode(text: str | bytes) -> object:
@@ -116,20 +140,16 @@ def decode(text: str | bytes) -> object:
         raise JsonError(f"not JSON: {error}") from error
 
 
-def watch_event(line: bytes | None) -> tuple[object, dict[str, object]]:
-    """The type and the object of one line of a watch.
-
-    Raises:
-        JsonError: it is not an event; None stands for a line that was too long.
-
-    """
-    if line is None:
-        raise JsonError(f"more than {MAX_OBJECT} bytes")
-    event = _decoded(line)
-    document = event.get("object") if isinstance(event, dict) else None
-    if not isinstance(event, dict) or not isinstance(document, dict):
-        raise JsonError("no event with an object")
-    return event.get("type"), document
+def watch_event(line: bytes | Skipped) -> tuple[object, dict[str, object]] | Skipped:
+    """The type and the object of one line of a watch; or the line, if it cannot be read."""
+    if isinstance(line, Skipped):
+        return line
+    with suppress(JsonError):
+        event = _decoded(line)
+        document = event.get("object") if isinstance(event, dict) else None
+        if isinstance(event, dict) and isinstance(document, dict):
+            return event.get("type"), document
+    return Skipped(line[:HEAD].decode("utf-8", "replace"), len(line))
 
 
 def _decoded(line: bytes) -> object:
@@ -145,28 +165,34 @@ def _decoded(line: bytes) -> object:
     return decode(line)
 
 
-def lines(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[bytes | None]:
-    """The lines of a stream without their end; None in place of each one longer than ``limit``.
+def lines(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[bytes | Skipped]:
+    """The lines of a stream without their end; each one longer than ``limit`` is skipped.
 
     A last line without an end was cut off and is left out.
     """
     rest = bytearray()
-    skipping = False
+    dropped = 0  # bytes of this line
     for chunk in chunks:
         *ends, tail = chunk.split(b"\n")
         for end in ends:
             rest += end
-            yield None if skipping or len(rest) > limit else bytes(rest)
+            size = dropped + len(rest)
+            if size > limit:
+                yield Skipped(rest[:HEAD].decode("utf-8", "replace"), size)
+            else:
+                yield bytes(rest)
             rest.clear()
-            skipping = False
+            dropped = 0
         rest += tail
         if len(rest) > limit:
-            rest.clear()
-            skipping = True
+            dropped += max(0, len(rest) - HEAD)
+            del rest[HEAD:]
 
 
 def list_parts(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[tuple[str, object]]:
     """The top-level fields of a list in their order, ``("items", item)`` once for each item.
+
+    An item that is too large or cannot be read is ``Skipped``.
 
     Raises:
         JsonError: what arrived is not one JSON object, or is cut off.
@@ -216,10 +242,34 @@ class _Text:
         if self.skip("]"):
             return
         while True:
-            yield self.value()
+            try:
+                yield self.value()
+            except JsonError:
+                yield self._skipped()
             if not self.skip(","):
                 self.expect("]")
                 return
+
+    def _skipped(self) -> Skipped:
+        """Go past a value without reading it: its brackets are counted. It ends with the last."""
+        head, size = self._text[self._at : self._at + HEAD], 0
+        depth, in_text = 0, False
+        while True:
+            end = self._at
+            for mark in _MARKS.finditer(self._text, self._at):
+                end = mark.end()
+                if mark[0] == '"':
+                    in_text = not in_text
+                elif not in_text and mark[0] in "[]{}":
+                    depth += 1 if mark[0] in "[{" else -1
+                    if depth <= 0:
+                        size, self._at = size + end - self._at, end
+                        return Skipped(head, size)
+            # Half of an escaped character is kept.
+            left = int(self._text.endswith("\\", end))
+            size, self._at = size + len(self._text) - left - self._at, len(self._text) - left
+            if not self._grow():
+                raise JsonError("not JSON, or cut off")
 
     def value(self) -> object:
         """The next value. An incomplete one is tried again each time the text has doubled."""
@@ -230,10 +280,11 @@ class _Text:
             except (ValueError, RecursionError):
                 value, end = None, len(self._text)
             # Without what ends it, a number may go on in the next chunk: 1, 1.5, 1.5e3.
-            if self._text[end : end + 1] in _AFTER_VALUE:
+            whole = self._text[end : end + 1] in _AFTER_VALUE
+            if whole and end - self._at <= self._limit:
                 self._at = end
                 return value
-            if len(self._text) - self._at > self._limit or not self._grow():
+            if whole or len(self._text) - self._at > self._limit or not self._grow():
                 raise JsonError("not JSON, cut off, or too large")
 
     def _next(self) -> str:
