@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "allocations.hami": ("memoryFactor=2", "memoryFactor=3", "memoryFactor=4"),
     "allocations.volcano-memory-factor": ("2", "3", "4"),
     "allocations.kai-namespaces": ("a", "b", "c"),
+    "collection.mps-servers": ("a", "b.service", "c"),
     "collection.interval": ("2s", "3s", "4s"),
     "collection.window": ("20s", "30s", "40s"),
     "collection.processes-interval": ("2s", "3s", "4s"),

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "rules.md"
 NOT_SHOWN = {  # live, and not for everybody
     *("log.format", "allocations.hami", "drm.wake"),
     *("allocations.volcano-memory-factor", "allocations.kai-namespaces"),
-    *("metrics.created", "metrics.enable", "metrics.pod-uid"),
+    *("collection.mps-servers", "metrics.created", "metrics.enable", "metrics.pod-uid"),
 }
 
 

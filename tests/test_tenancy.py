@@ -121,7 +121,7 @@ def test_what_the_mps_server_is_credited_with_is_nobodys() -> None:
     ("busy", "rows", "unmeasured"),
     [
         (800, {1: 800}, {B: "mps"}),
-        (800, {3: 800}, {B: "mps"}),  # another process of the same container is named
+        (800, {3: 800}, {A: "mps", B: "mps"}),  # one of the container's that is no client
         (800, {4: 800}, {A: "mps", B: "mps"}),
         (800, {}, {A: "mps", B: "mps"}),
         (800, {1: 400, 2: 400}, {}),

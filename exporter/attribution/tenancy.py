@@ -7,20 +7,26 @@
 * The energy of a board with MIG, or with AMD partitions, is that of all its parts together. It is
   unattributed.
 * MPS clients run at once in one context, so a sample names one of them, or their server. The
-  server's time is unattributed; a client that is not named may have worked all the same.
+  server's time is unattributed; a client that is not named may have worked all the same. A server
+  is known by its program's name, which anybody can choose. So one in a container or group counts as
+  a client there, unless the operator says that servers there work for others.
 * Where fdinfo measures each process's time, that of compute queues which the kernel does not
   schedule (AMD's KFD) is missing: owners of such queues are unmeasured. So are owners with more
   clients than are read.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.attribution.join import account
 from exporter.model import (
     PARTITIONED,
+    ContainerKey,
     Device,
+    DeviceMemory,
     DeviceUsage,
+    GroupKey,
     Owner,
     ProcessActivity,
     ProcessMemory,
@@ -39,26 +45,64 @@ OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
 _EVERYONE = 0  # no process has this id
 
 
+def without_tenants_servers(
+    memory: DeviceMemory, owners: Mapping[int, Owner], hosts: Collection[str]
+) -> DeviceMemory:
+    """The memory, in which a tenant's MPS server is a client: its use is that of its owner.
+
+    Servers work for others if they have no owner, or one of the ``hosts``: namespaces and systemd
+    units.
+    """
+    listed = memory.processes or ()
+    tenants = {
+        process.pid
+        for process in listed
+        if MPS_SERVER in process.kinds and not _works_for_others(owners.get(process.pid), hosts)
+    }
+    if not tenants:
+        return memory
+    processes = (
+        process._replace(kinds=process.kinds - {MPS_SERVER} | {MPS})
+        if process.pid in tenants
+        else process
+        for process in listed
+    )
+    return replace(memory, processes=tuple(processes))
+
+
+def _works_for_others(owner: Owner | None, hosts: Collection[str]) -> bool:
+    if isinstance(owner, ContainerKey):
+        return owner.namespace in hosts
+    if isinstance(owner, GroupKey):
+        return owner.kind == "systemd" and owner.group in hosts
+    return True
+
+
 class Residents(NamedTuple):
-    """The owners of the processes that hold memory on a device, by their kind of process."""
+    """The owners of the processes that hold memory on a device, by their kind of process.
+
+    ``mps`` are those of MPS clients and servers; ``clients`` and ``servers`` are process ids.
+    """
 
     owners: frozenset[Owner]
     computing: frozenset[Owner]
-    mps_clients: frozenset[Owner]
-    mps_servers: frozenset[int]  # process ids
+    mps: frozenset[Owner]
+    clients: frozenset[int]
+    servers: frozenset[int]
 
 
 def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
     """The residents of a device's process list. They change only with the list or an owner."""
     servers = frozenset([pid for pid, _, kinds in processes if MPS_SERVER in kinds])
-    owners = _with_servers(owners, servers)
-    nobody = Unattributed.UNKNOWN_CGROUP
-    found = {(owners.get(pid, nobody), kinds) for pid, _, kinds in processes}
+    clients = frozenset([pid for pid, _, kinds in processes if MPS in kinds])
+    working = _with_servers(owners, servers)
+    found = {(_owner(working, pid), kinds) for pid, _, kinds in processes}
     return Residents(
         owners=frozenset(owner for owner, _ in found),
         computing=frozenset(owner for owner, kinds in found if COMPUTE in kinds),
-        mps_clients=frozenset(owner for owner, kinds in found if MPS in kinds),
-        mps_servers=servers,
+        mps=frozenset(_owner(owners, pid) for pid in clients | servers).difference(Unattributed),
+        clients=clients,
+        servers=servers,
     )
 
 
@@ -73,7 +117,7 @@ def account_for(
 
     The rest is as with ``join.account``: the shares add up.
     """
-    owners = _with_servers(owners, residents.mps_servers if residents else ())
+    owners = _with_servers(owners, residents.servers if residents else ())
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, residents)
     usage = account(device, window, owners, idle_weights)
@@ -86,9 +130,9 @@ def account_for(
         unread = {_owner(owners, pid) for pid in window.unmeasured_pids}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
         return usage._replace(unmeasured=unmeasured | dict.fromkeys(unread, Unmeasured.READ_FAILED))
-    if residents and residents.mps_clients and window.busy.core:  # on an idle device they are idle
-        named = {_owner(owners, process.pid) for process in window.processes}
-        unnamed = residents.mps_clients - named
+    if residents and residents.clients and window.busy.core:  # on an idle device they are idle
+        named = residents.clients.intersection([process.pid for process in window.processes])
+        unnamed = residents.mps.difference([_owner(owners, pid) for pid in named])
         return usage._replace(unmeasured=dict.fromkeys(unnamed, Unmeasured.MPS))
     return usage
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from exporter.attribution.tenancy import account_for
+from exporter.attribution.tenancy import MPS, account_for, without_tenants_servers
 from exporter.collector.allocations import Allocations
 from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.owners import GroupNames, IdlePolicy, ProcessOwners, idle_weights
@@ -135,6 +135,7 @@ class Collector:
         identities, processes = self._identify(devices)
         self._process_owners.update(identities, table, by_step=self._rules.by_step)
         owners = self._process_owners.owners
+        devices = self._with_known_servers(devices, owners)
         self._enter(devices, owners, now)
         seen = partial(self._process_owners.seen_on, devices.values())
         node = self._poller.node_facts(table, readings)
@@ -173,6 +174,17 @@ class Collector:
             None if processes.up else processes.reason or Unmeasured.READ_FAILED
         )
         return identities, processes
+
+    def _with_known_servers(
+        self, devices: dict[str, DeviceReading], owners: Mapping[int, Owner]
+    ) -> dict[str, DeviceReading]:
+        hosts = self._rules.mps_servers
+        shared = {
+            uuid: reading._replace(memory=without_tenants_servers(reading.memory, owners, hosts))
+            for uuid, reading in devices.items()
+            if reading.device.sharing == MPS and reading.memory is not None
+        }
+        return {**devices, **shared} if shared else devices
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment

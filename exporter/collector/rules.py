@@ -19,7 +19,8 @@ class CycleRules:
 
     ``window_ns`` and ``retention_ns`` are the ledger's; ``allocations`` are the rules of decoding.
     ``demand`` is what GPU sources read, ``keep`` what the source of pods keeps, ``allowed`` what is
-    shown of that. ``by_step``: each step of a Slurm job is a group of its own.
+    shown of that. ``by_step``: each step of a Slurm job is a group of its own. ``mps_servers`` are
+    the namespaces and systemd units whose MPS servers work for others.
     """
 
     interval_ns: int = 10**9
@@ -31,6 +32,7 @@ class CycleRules:
     keep: KeyPrefixes = KEEP_NOTHING
     demand: Demand = field(default_factory=Demand)
     by_step: bool = False
+    mps_servers: frozenset[str] = frozenset()
 
 
 def cycle_rules(settings: Settings) -> CycleRules:
@@ -45,6 +47,7 @@ def cycle_rules(settings: Settings) -> CycleRules:
         keep=keep_of(settings),
         demand=demand_of(settings),
         by_step=settings.groups_slurm == "step",
+        mps_servers=frozenset(settings.collection_mps_servers),
     )
 
 

@@ -5,7 +5,21 @@ from typing import Annotated
 
 from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
 from exporter.metrics.profiles import PROFILES, left_out
-from exporter.settings.values import SWITCH, TEXT, Setting, choice, count, duration, many
+from exporter.settings.values import (
+    SWITCH,
+    TEXT,
+    Setting,
+    choice,
+    count,
+    duration,
+    many,
+    matching,
+)
+
+MPS_HOST = matching(
+    r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?|[A-Za-z0-9:_.@\\-]{1,120}\.service",
+    "a namespace, or a unit of systemd such as nvidia-mps.service",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +68,20 @@ class MeasuringSettings:
             duration("1s", "60s"),
             "5s",
             "Time from one reading of power, temperature, clocks and throttling to the next.",
+            live=True,
+        ),
+    ]
+    collection_mps_servers: Annotated[
+        tuple[str, ...],
+        Setting(
+            "collection.mps-servers",
+            many(MPS_HOST),
+            "gpu-operator,nvidia-gpu-operator,nvidia-device-plugin,nvidia-dra-driver-gpu,"
+            "kube-system,nvidia-mps.service",
+            "Namespaces and systemd units whose MPS servers work for others. What the driver "
+            "credits to such a server is unattributed; the use of any other is that of its own "
+            "container or group.",
+            "Name none in which a tenant may run programs: he could hide his use there.",
             live=True,
         ),
     ]
