@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 
 from exporter.metrics.text import Format
@@ -96,6 +98,7 @@ def _weight(parameters: str) -> float:
 
 
 _GZIP_LEVEL = 1
+_PIECE = 1 << 14
 
 Render = Callable[[Snapshot, int], bytes | None]
 """Renders an answer from a Snapshot and its age in nanoseconds; None if there is no such answer."""
@@ -209,7 +212,27 @@ class Answers:
             return web.Response(status=304, headers=headers)
         if zipped:
             headers[hdrs.CONTENT_ENCODING] = "gzip"
-        return web.Response(body=answer.zipped if zipped else answer.body, headers=headers)
+        body = answer.zipped if zipped else answer.body
+        return web.Response(body=Body(body), headers=headers)
+
+
+class Body(Payload):
+    """A body that is written in pieces, so that only one piece is buffered for a slow reader."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._body = memoryview(body)
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The body as text."""
+        return str(self._body, encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Writes the body and waits for the reader after each piece."""
+        for start in range(0, len(self._body), _PIECE):
+            await writer.write(self._body[start : start + _PIECE])
+            await writer.drain()
 
 
 def is_known(request: web.Request, tag: str) -> bool:

@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import Payload
 from aiohttp.typedefs import Handler
 
 from exporter.api import About
 from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
-from exporter.web.answers import Answers, accepts_gzip, choose_format
+from exporter.web.answers import Answers, Body, accepts_gzip, choose_format
 from exporter.web.api import Api
 from exporter.web.connection import HEADERS, ClientLimits
 from exporter.web.health import CollectorState, ProbeAnswer, Reload, alive, ready, reload_handler
@@ -24,8 +22,6 @@ from exporter.web.slots import RequestSlots
 from exporter.web.verdicts import Verdicts
 from exporter.web.views import Views
 from exporter.web.webconfig import WebConfig
-
-_PIECE = 1 << 16
 
 
 def make_app(  # noqa: PLR0913 - what it serves, and for whom
@@ -121,27 +117,9 @@ def _metrics(pages: Pages) -> Handler:
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=_PageBody(body), headers=headers)
+        return web.Response(body=Body(body), headers=headers)
 
     return metrics
-
-
-class _PageBody(Payload):
-    """A page that is written in pieces, so that only one piece is buffered for a slow reader."""
-
-    def __init__(self, page: bytes) -> None:
-        super().__init__(page)
-        self._page = memoryview(page)
-        self._size = len(page)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The page as text."""
-        return str(self._page, encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        """Writes the page and waits for the reader after each piece."""
-        for start in range(0, len(self._page), _PIECE):
-            await writer.write(self._page[start : start + _PIECE])
 
 
 def _add_headers(config: WebConfig) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

@@ -7,6 +7,7 @@ that a request never becomes complete; this module does.
 import asyncio
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +29,7 @@ HEADERS = {
 }
 
 _READ = 1 << 13  # bytes taken from a client in one step of the event loop
+sslproto.SSLProtocol.max_size = 2 * _READ  # asyncio keeps so much for each connection: 256 KiB
 _MAX_HEAD = 1 << 14  # bytes that a client may send before they make a complete request
 _MALFORMED = "not an HTTP/1.1 request, or one of its lines is too long\n"
 _HEAD_TOO_LARGE = "the headers of a request are too large\n"
@@ -135,6 +137,8 @@ class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Aborts if the client's certificate has no allowed name."""
         super().connection_made(transport)
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.set_write_buffer_limits(high=1, low=0)  # drained: the client's kernel has it
         peer = transport.get_extra_info("peercert")
         self.certified = bool(peer)
         if self._allowed_sans and not has_allowed_name(peer or {}, self._allowed_sans):
@@ -211,7 +215,9 @@ class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
                 return await super().finish_response(request, resp, start_time)
             self.renew(resp)
             async with asyncio.timeout(self._limits.write_s):
-                return await super().finish_response(request, resp, start_time)
+                finished = await super().finish_response(request, resp, start_time)
+                await request.writer.drain()
+                return finished
         except TimeoutError:
             self.abort()
             return resp, True

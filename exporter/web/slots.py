@@ -109,13 +109,17 @@ class RequestSlots:
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
-    """Writes the response here, because aiohttp waits for a slow reader forever."""
+    """Writes the response and waits until the client's kernel has it, for ever if need be.
+
+    aiohttp counts an answer as sent that only waits to be sent.
+    """
     connection = request.protocol
     if isinstance(connection, ClientConnection):
         connection.renew(response)
     try:
         await response.prepare(request)
         await response.write_eof()
+        await request.writer.drain()
     except ConnectionError:
         _cut_off(request)
         return

@@ -1,0 +1,113 @@
+"""What clients may cost in memory that pipeline requests and do not read."""
+
+import ctypes
+import random
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from exporter.metrics.families import FAMILIES
+from exporter.metrics.text import Renderer
+from exporter.web import ClientLimits
+from tests.snapshots import with_every_family
+from tests.web.conftest import Pki
+from tests.web.serving import PATIENCE_S, Site, serving
+
+MAY_GROW_BYTES = 32 << 20
+FAMILY = next(family.full_name for family in FAMILIES if family.level == "device")
+LIMITS = ClientLimits(write_s=1.0)
+REQUESTS = 2000
+ATTACK_S = 1.0  # in which the server would answer them all
+
+
+class Incompressible(Renderer):
+    """A page of 80 kB, of which gzip leaves 40."""
+
+    def render(self, *_: object) -> bytes:
+        """The same page each time: one family."""
+        noise = random.Random(1).randbytes(40_000).hex()  # noqa: S311 - no secret
+        return f"# HELP {FAMILY} {noise}\n".encode()
+
+
+def peak_bytes() -> int:
+    """The most that this process has held since ``forget_peak``."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
+
+
+def forget_peak() -> None:
+    ctypes.CDLL(None).malloc_trim(0)  # else an earlier peak hides a later one
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+@pytest.fixture(params=["http", "tls"])
+def site(request: pytest.FixtureRequest, pki: Pki, tmp_path: Path) -> Iterator[Site]:
+    config = None
+    if request.param == "tls":
+        config = tmp_path / "web.yml"
+        cert, key = pki.server.certificate, pki.server.key
+        config.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n")
+    with serving(
+        with_every_family(), renderer=Incompressible(), limits=LIMITS, config=config
+    ) as running:
+        yield running
+
+
+def trust(site: Site, pki: Pki) -> ssl.SSLContext | None:
+    return pki.authority.client() if site.config.has_file else None
+
+
+def raw(site: Site, tls: ssl.SSLContext | None) -> socket.socket:
+    """A connection that holds little of what it is sent."""
+    client = socket.socket()
+    client.settimeout(PATIENCE_S)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", site.port))
+    return client if tls is None else tls.wrap_socket(client, server_hostname="localhost")
+
+
+def flood(client: socket.socket, request: bytes, count: int) -> None:
+    """Send as many requests as the server takes. It may stop reading, or close."""
+    client.settimeout(0.2)
+    with suppress(OSError):
+        client.sendall(request * count)
+
+
+@pytest.mark.parametrize(
+    ("path", "encoding", "connections"),
+    [
+        ("/metrics", "identity", 1),
+        ("/metrics", "gzip", 1),
+        (f"/metrics?collect[]={FAMILY}", "gzip", 1),
+        ("/metrics", "identity", 200),
+    ],
+    ids=["plain", "gzip", "selected", "many"],
+)
+def test_who_pipelines_and_does_not_read_costs_little_memory(
+    site: Site, pki: Pki, path: str, encoding: str, connections: int
+) -> None:
+    tls = trust(site, pki)
+    request = f"GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {encoding}\r\n\r\n".encode()
+    site.ask(path, tls=tls, Accept_Encoding=encoding)  # rendered already
+    forget_peak()
+    before = peak_bytes()
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(connections):
+            with suppress(OSError):
+                clients.append(stack.enter_context(raw(site, tls)))
+                flood(clients[-1], request, REQUESTS // connections)
+        others = set()
+        end = time.monotonic() + ATTACK_S
+        while time.monotonic() < end:
+            others.add(site.ask("/-/healthy", tls=tls).status)
+        peak = peak_bytes()
+
+    assert others == {200}
+    assert peak - before < MAY_GROW_BYTES
