@@ -213,9 +213,30 @@ def test_help_names_the_commands_before_the_flags_by_subject(
     assert text.startswith("usage: mgpu-exporter [COMMAND] [FLAG ...]\n")
 
 
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_version_and_help_load_neither_a_server_nor_a_source(flag: str) -> None:
+    with started("-X", "importtime", "-m", "exporter", flag) as agent:
+        assert agent.end() == 0
+
+    loaded = {line.rpartition("|")[2].strip() for line in agent.said.splitlines()}
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("exporter.")}
+    assert rooms <= {"cli", "commands", "settings", "metrics", "model"}
+    assert not loaded & {"aiohttp", "asyncio", "prometheus_client", "ssl"}
+
+
+@pytest.mark.parametrize("module", ["argparse", "exporter.settings", "exporter.web", "asyncio"])
+def test_an_interrupt_while_modules_load_ends_it_silently(module: str) -> None:
+    with started("-X", "importtime", "-m", "exporter", "--simulate=demo", *ANYWHERE) as agent:
+        agent.hear(f" {module}\n")
+        status = agent.end(signal.SIGINT)
+
+    assert status == 128 + signal.SIGINT
+    assert [line for line in agent.said.splitlines() if "import time:" not in line] == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_simulated_node_is_served_until_a_signal(number: signal.Signals) -> None:
-    with started("-m", "exporter.cli", "--simulate=demo", *ANYWHERE) as agent:
+    with started("-m", "exporter", "--simulate=demo", *ANYWHERE) as agent:
         assert "SIMULATED NODE" in agent.hear("nothing here is measured")
         port = port_of(agent)
         while "\nmgpu_container_core_seconds_total{" not in (page := get(port, "/metrics")[1]):

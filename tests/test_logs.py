@@ -54,8 +54,24 @@ def test_a_traceback_stays_on_the_line(form: str) -> None:
     assert "ValueError: bad" in line
 
 
+@pytest.mark.parametrize(
+    ("level", "message", "written"),
+    [
+        (logging.INFO, "recorded 3 cycles", "recorded 3 cycles"),
+        (logging.WARNING, "Grüße, %d", "mgpu-exporter: Grüße, %d"),
+        (logging.ERROR, "\x1b[31mred", r"mgpu-exporter: \x1b[31mred"),
+    ],
+)
+def test_people_get_the_message_without_what_moves_a_terminal(
+    level: int, message: str, written: str
+) -> None:
+    made = logging.LogRecord("exporter.x", level, "f", 1, message, (), None)
+
+    assert LineFormatter("plain").format(made) == written
+
+
 def test_an_unknown_form_is_refused() -> None:
-    with pytest.raises(ValueError, match="'xml' is not one of logfmt, json"):
+    with pytest.raises(ValueError, match="'xml' is not one of logfmt, json, plain"):
         LineFormatter("xml")
 
 

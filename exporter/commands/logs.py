@@ -1,10 +1,11 @@
-"""Log lines on standard error, as logfmt or JSON: one line for each event."""
+"""Messages on standard error, one line for each: as logfmt or JSON, or plain for people."""
 
 import json
 import logging
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from typing import TextIO
 
 from exporter.model import Clock
 
-_FORMS = ("logfmt", "json")
+PLAIN = "plain"
+_FORMS = ("logfmt", "json", PLAIN)
 SECOND_NS = 10**9
 REPEATS_NS = 60 * SECOND_NS
 MOST_REMEMBERED = 256
@@ -99,13 +101,15 @@ class Collapsing(logging.Handler):
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one line; ``form`` is ``logfmt`` or ``json``."""
+    """Formats a record as one line; ``form`` is ``logfmt``, ``json`` or ``plain``."""
 
     def __init__(self, form: str) -> None:
         if form not in _FORMS:
             raise ValueError(f"{form!r} is not one of {', '.join(_FORMS)}")
         super().__init__()
-        self._write = json.dumps if form == "json" else _logfmt
+        writers: dict[str, Callable[[dict[str, str]], str]]
+        writers = {"json": json.dumps, "logfmt": _logfmt, PLAIN: _plain}
+        self._write = writers[form]
 
     def format(self, record: logging.LogRecord) -> str:
         """The line: time, level, logger and message, and the traceback if there is one."""
@@ -123,6 +127,14 @@ class LineFormatter(logging.Formatter):
 
 def _logfmt(fields: dict[str, str]) -> str:
     return " ".join(f"{name}={_value(text)}" for name, text in fields.items())
+
+
+def _plain(fields: dict[str, str]) -> str:
+    """The message; a warning or an error begins with the program's name, as those of shells do."""
+    program = "" if fields["level"] in {"debug", "info"} else "mgpu-exporter: "
+    lines = "\n".join(filter(None, (fields["msg"], fields.get("error"))))
+    shown = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in lines)
+    return program + "".join(shown)
 
 
 def _value(text: str) -> str:

@@ -139,7 +139,12 @@ class GeneralSettings:
     log_format: Annotated[
         str,
         Setting(
-            "log.format", choice("logfmt", "json"), "logfmt", "Format of the log lines.", live=True
+            "log.format",
+            choice("logfmt", "json"),
+            "logfmt",
+            "Format of the log lines.",
+            "Commands other than serve write plain messages in place of logfmt.",
+            live=True,
         ),
     ]
 
