@@ -18,11 +18,24 @@ NO_ENERGY = "No price, or no board measures energy"
 NO_SHARE = "No pod was promised a share here"
 NO_COST = "No price, or no pod was promised a share"
 BY_NAMESPACE = "cluster, $namespace_label"
-USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-ALL_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-IDLE_HOURS = f"clamp_min({HOURS} - {USED_HOURS}, 0)"
+
+# Counters of namespaces lose nothing of pods that live shorter than a scrape; those of pods do.
+USED_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+HOURS = f"increase(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+POD_USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+POD_HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
+
+
+def _by_namespace(expr: str) -> str:
+    return f"sum by ({BY_NAMESPACE}) ({expr})"
+
+
+# Two lower bounds of the idle hours, of which the higher is shown: by pods, without those shorter
+# than a scrape; and by namespaces, where use beyond a share is set off against what is idle.
+IDLE_OF_PODS = _by_namespace(f"clamp_min({POD_HOURS} - {POD_USED_HOURS}, 0)")
+IDLE_IN_ALL = f"clamp_min({_by_namespace(HOURS)} - {_by_namespace(USED_HOURS)}, 0)"
+IDLE_HOURS = f"(({IDLE_IN_ALL} > {IDLE_OF_PODS}) or {IDLE_OF_PODS} or {IDLE_IN_ALL})"
 BOARD = f"mgpu_device_energy_joules_total{{{NODE}}}"
 NOBODYS = f"mgpu_device_unattributed_energy_joules_total{{{NODE}}}"
 
@@ -91,7 +104,7 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Paid for and idle",
-            "The part of the allocated GPU-hours that was not used.",
+            "The part of the allocated GPU-hours that was not used, at least.",
             f"sum({IDLE_HOURS}) / sum({HOURS})",
             "percentunit",
             SPARE,
@@ -101,22 +114,21 @@ def _totals() -> list[Panel]:
 
 
 def _bill() -> Panel:
-    def total(expr: str) -> str:
-        return f"sum by ({BY_NAMESPACE}) ({expr})"
-
+    hours = _by_namespace(HOURS)
     return table(
         "The bill of the time range",
         "Costs are in the currency of the prices above. A namespace without a promised share "
-        "(time-slicing) has used GPU-hours only.",
+        "(time-slicing) has used GPU-hours only. Idle is at least so much: what a pod uses beyond "
+        "its share may hide what a short one leaves idle.",
         {"namespace": "Namespace", "cluster": "Cluster"},
         [
-            Column("Cost of allocations", f"{total(HOURS)} * {PRICE_GPU_HOUR}", "short"),
-            Column("of that idle", f"{total(IDLE_HOURS)} * {PRICE_GPU_HOUR}", "short"),
-            Column("Idle part", f"{total(IDLE_HOURS)} / {total(HOURS)}", "percentunit", bar(SPARE)),
-            Column("Allocated GPU-h", total(HOURS), "short"),
-            Column("Used GPU-h", total(ALL_HOURS), "short"),
-            Column("Energy", total(KWH), "kwatth"),
-            Column("Cost of energy", f"{total(KWH)} * {PRICE_KWH}", "short"),
+            Column("Cost of allocations", f"{hours} * {PRICE_GPU_HOUR}", "short"),
+            Column("of that idle", f"{IDLE_HOURS} * {PRICE_GPU_HOUR}", "short"),
+            Column("Idle part", f"{IDLE_HOURS} / {hours}", "percentunit", bar(SPARE)),
+            Column("Allocated GPU-h", hours, "short"),
+            Column("Used GPU-h", _by_namespace(USED_HOURS), "short"),
+            Column("Energy", _by_namespace(KWH), "kwatth"),
+            Column("Cost of energy", f"{_by_namespace(KWH)} * {PRICE_KWH}", "short"),
         ],
         links={"Namespace": to("overview", namespace="${__value.raw}")},
     )
@@ -129,7 +141,7 @@ def _power() -> Panel:
         "And what is charged to nobody, by reason. With that of groups, on their own dashboard, "
         "the sum is what the boards draw.",
         {
-            "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({power})",
+            "{{$namespace_label}}": _by_namespace(power),
             "nobody: {{reason}}": f"sum by (reason) (rate({NOBODYS}[$__rate_interval]))",
         },
         "watt",
@@ -139,12 +151,12 @@ def _power() -> Panel:
 
 
 def _allocated() -> Panel:
-    share = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+    share = f"rate(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
     used = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-    shares = f"sum by ({BY_NAMESPACE}) ({share})"
+    shares = _by_namespace(share)
     # Grafana gives colours by the order of the lines, which is that of the namespaces' names. A
     # namespace that was promised nothing has its line, too, so that the others keep their colours.
-    without = f"0 * (sum by ({BY_NAMESPACE}) ({used}) and on () group({share}))"
+    without = f"0 * ({_by_namespace(used)} and on () group({share}))"
     return series(
         "Cost of allocations an hour, by namespace",
         "What the allocations of the moment cost in an hour. A namespace has the same "

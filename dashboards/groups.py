@@ -18,13 +18,22 @@ POWER = f"rate(mgpu_group_energy_joules_total{{{GROUP}}}[$__rate_interval])"
 ALL_POWER = f"rate(mgpu_group_kind_energy_joules_total{{{GROUP}}}[$__rate_interval])"
 ALL_HOURS = f"increase(mgpu_group_kind_core_seconds_total{{{GROUP}}}[$__range]) / 3600"
 ALL_KWH = f"increase(mgpu_group_kind_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_PER_KWH}"
-HOURS = f"increase(mgpu_group_core_seconds_total{{{GROUP}}}[$__range]) / 3600"
-KWH = f"increase(mgpu_group_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_PER_KWH}"
 INFO = f"mgpu_group_info{{{GROUP}}}"
 # Of the names that a group has had in the time range, one: a join takes no more.
 INFO_OF_RANGE = f"topk by ({SAME_GROUP}) (1, max_over_time({INFO}[$__range]))"
 PEOPLE = {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"}
 JOB = {"slurm_job": "Job", "user": "User", "account": "Account"}
+
+
+def _spent(family: str) -> str:
+    """What each group used in the time range; one that began in it has used all of its counter."""
+    counter = f"{family}{{{GROUP}}}"
+    began = f"max_over_time({counter}[$__range]) unless {counter} offset $__range"
+    return f"({began} or increase({counter}[$__range]))"
+
+
+HOURS = f"{_spent('mgpu_group_core_seconds_total')} / 3600"
+KWH = f"{_spent('mgpu_group_energy_joules_total')} / {JOULES_PER_KWH}"
 
 
 def dashboard() -> build.Dashboard:

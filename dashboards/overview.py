@@ -24,6 +24,9 @@ LINKS = {"Pod": TO_POD, "Node": TO_NODE}
 
 USE_RATE = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 POD_USE = f"rate(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+NAMESPACE_SHARE = (
+    f"rate(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+)
 SHARE = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
@@ -130,13 +133,13 @@ def _totals() -> list[Panel]:
     ]
 
 
-def _use_and_share(by: str, use: str) -> list[Column]:
+def _use_and_share(by: str, use: str, share: str) -> list[Column]:
     """The columns of use against allocation, of namespaces or of pods."""
     within = f"sum by ({by}) ({POD_USE} and {SHARE}) / (sum by ({by}) ({SHARE}) > 0)"
     held = f"sum by ({by}) ({MEMORY} and {MEMORY_LIMIT}) / (sum by ({by}) ({MEMORY_LIMIT}) > 0)"
     return [
         Column("GPUs used", f"sum by ({by}) ({use})", "short"),
-        Column("Share", f"sum by ({by}) ({SHARE})", "short"),
+        Column("Share", f"sum by ({by}) ({share})", "short"),
         Column("Use of share", within, "percentunit", SHARE_USE),
         Column("Memory", f"sum by ({by}) ({MEMORY})", "bytes"),
         Column("Allocated", f"sum by ({by}) ({MEMORY_LIMIT})", "bytes"),
@@ -148,11 +151,11 @@ def _namespaces() -> Panel:
     energy = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
     return table(
         "Namespaces now",
-        "Use and allocation of each namespace. Use includes jobs that were too short for a scrape; "
+        "Use and allocation of each namespace, pods that were too short for a scrape included; "
         "power is estimated. A click on a namespace shows its pods alone.",
         {"namespace": "Namespace", "cluster": "Cluster"},
         [
-            *_use_and_share(BY_NAMESPACE, USE_RATE),
+            *_use_and_share(BY_NAMESPACE, USE_RATE, NAMESPACE_SHARE),
             Column("Power", f"sum by ({BY_NAMESPACE}) ({energy})", "watt"),
             Column("Pods", f"count by ({BY_NAMESPACE}) (mgpu_pod_info{{{NAMESPACE}}})", "short"),
         ],
@@ -166,7 +169,7 @@ def _pods() -> Panel:
         "Use and allocation of each pod. Over 100 % it takes what others leave, or what others "
         "were promised: its page shows its neighbours.",
         ON_NODE,
-        _use_and_share(BY_POD, POD_USE),
+        _use_and_share(BY_POD, POD_USE, SHARE),
         links=LINKS,
         height=10,
     )
@@ -179,7 +182,7 @@ def _used() -> Panel:
         "allocated nothing.",
         {
             "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({USE_RATE})",
-            "allocated in all": f"sum({SHARE})",
+            "allocated in all": f"sum({NAMESPACE_SHARE})",
         },
         "short",
         stacked=True,

@@ -158,7 +158,9 @@ def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
 
 def changed(accounts: Mapping[K, Account], cores: Mapping[K, Sequence[float]]) -> list[K]:
     """The keys whose allocations differ from those before."""
-    return [key for key, account in accounts.items() if tuple(cores.get(key, ())) != account.cores]
+    before = {key: account.cores for key, account in accounts.items() if account.cores}
+    keys = before.keys() | cores.keys()
+    return [key for key in keys if tuple(cores.get(key, ())) != before.get(key, ())]
 
 
 def set_allocations(

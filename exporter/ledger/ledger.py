@@ -22,6 +22,7 @@ from exporter.model import (
 K = TypeVar("K")
 _Name = tuple[str, str]  # of a pod, after its namespace
 _Place = tuple[ContainerKey, str]  # and the device
+_Part = tuple[str, str]  # a namespace, and the device
 _Cores = defaultdict[K, list[float]]
 
 
@@ -73,6 +74,7 @@ class Ledger:
         self.devices: dict[str, DeviceLedger] = {}
         self.pods: dict[_Name, Account] = {}
         self.unplaced: dict[_Place, Account] = {}
+        self.namespaces: dict[_Part, Account] = {}
         self.tenures: Mapping[_Name, Tenure] = {}
         self.unidentified: Unmeasured | None = None
         self.kinds: Collection[str] = ()
@@ -121,18 +123,22 @@ class Ledger:
         pods, unplaced, here = self._placed(allocated)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
         others = {
-            *changed(self.pods, pods),
-            *(key[:2] for key, _ in changed(self.unplaced, unplaced)),
+            *(namespace for namespace, _ in changed(self.pods, pods)),
+            *(key.namespace for key, _ in changed(self.unplaced, unplaced)),
         }
         for uuid, cores in here.items():
-            others |= {key[:2] for key in changed(self.devices[uuid].owners, cores)}
-        set_allocations(self.pods, pods, since_mono_ns, now, others.__contains__)
+            others |= {key[0] for key in changed(self.devices[uuid].owners, cores)}
+        namespaces = self._by_namespace(allocated)
+        set_allocations(self.pods, pods, since_mono_ns, now, lambda name: name[0] in others)
         set_allocations(
-            self.unplaced, unplaced, since_mono_ns, now, lambda place: place[0][:2] in others
+            self.namespaces, namespaces, since_mono_ns, now, lambda part: part[0] in others
+        )
+        set_allocations(
+            self.unplaced, unplaced, since_mono_ns, now, lambda place: place[0][0] in others
         )
         for uuid, cores in here.items():
             self.devices[uuid].set_allocations(
-                cores, since_mono_ns, now, lambda key: key[:2] in others
+                cores, since_mono_ns, now, lambda key: key[0] in others
             )
         self._allocated_of = made_of
 
@@ -158,6 +164,15 @@ class Ledger:
                 unplaced[key, "" if placed is None else uuid].append(core)
         return pods, unplaced, here
 
+    def _by_namespace(self, allocated: Sequence[Allocated]) -> _Cores[_Part]:
+        """The allocated cores of each namespace, by device; none of what promises no core."""
+        namespaces: _Cores[_Part] = defaultdict(list)
+        for key, allocation in allocated:
+            if allocation.core is not None:
+                uuid = allocation.device if allocation.device in self.devices else ""
+                namespaces[key.namespace, uuid or ""].append(allocation.core)
+        return namespaces
+
     def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_Name, Tenure]:
         tenures: dict[_Name, Tenure] = {}
         for key, allocation in allocated:
@@ -175,6 +190,7 @@ class Ledger:
                 if device_ledger.observed_mono_ns < oldest_ns:
                     self._close(device_ledger, tuple(device_ledger.owners))
                     del self.devices[uuid]
+                    self.namespaces = {p: a for p, a in self.namespaces.items() if p[1] != uuid}
                     continue
                 device_ledger.miss()
             device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
@@ -228,6 +244,7 @@ class Ledger:
             uuid: device_ledger.frozen() for uuid, device_ledger in self.devices.items()
         }
         frozen.pods, frozen.unplaced = self.pods.copy(), self.unplaced.copy()
+        frozen.namespaces = self.namespaces.copy()
         return frozen
 
     def groups(self) -> set[GroupKey]:

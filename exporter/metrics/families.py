@@ -535,7 +535,16 @@ POD = (
     ),
 )
 
-NAMESPACE = _sum_counters("namespace", "its pods")
+NAMESPACE = (
+    *_sum_counters("namespace", "its pods"),
+    _counter(
+        "namespace",
+        "allocated_core_seconds_total",
+        "Allocated shares of all its pods times the time of the allocations, ended pods included; "
+        "uuid is empty while the device is not known.",
+        divisor=NS,
+    ),
+)
 
 GROUP = (
     Family(

@@ -31,7 +31,9 @@ _MINIMAL: Mapping[str, frozenset[str]] = {
             *("core_limit_utilization_ratio", "last_active_timestamp_seconds"),
         }
     ),
-    "namespace": frozenset({"core_seconds_total", "energy_joules_total"}),
+    "namespace": frozenset(
+        {"core_seconds_total", "energy_joules_total", "allocated_core_seconds_total"}
+    ),
     "group": frozenset({"info", "core_utilization_ratio", "memory_used_bytes"}),
     "group_kind": frozenset({"core_seconds_total", "energy_joules_total"}),
 }

@@ -152,5 +152,5 @@ def at_most(ledger: Ledger, facts: CycleFacts) -> int:
         MOST_OF_DEVICE * len(ledger.devices),
         MOST_REASONS * owners + len(facts.allocated),
         len(ledger.pods),
-        *sums,
+        len(ledger.namespaces) + max(sums),
     )

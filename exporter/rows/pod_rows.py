@@ -13,6 +13,7 @@ from exporter.rows.limits import PodLimit
 from exporter.rows.view import View, by_quantity, of_known, of_limit, where
 
 T = TypeVar("T", int, float)
+_ALLOCATED = "allocated_core_seconds_total"
 Name = tuple[str, str]
 Places = Sequence[int]
 """Where the containers of a pod stand among all, each on a device."""
@@ -191,9 +192,7 @@ def _counters(view: View, pods: Pods) -> Columns:
     known = pods.known()
     for quantity, name in (("core", "core_seconds_total"), (ENERGY, "energy_joules_total")):
         columns[name] = where(pods.measured, of_known(quantity, known, pods.used(quantity)))
-    columns["allocated_core_seconds_total"] = where(
-        pods.measured, allocated_core_ns(view, pods.closed, pods.limits)
-    )
+    columns[_ALLOCATED] = where(pods.measured, allocated_core_ns(view, pods.closed, pods.limits))
     return columns
 
 
@@ -216,8 +215,20 @@ def _gauges(pods: Pods) -> Columns:
 
 
 def namespace_rows(view: View) -> Iterable[Row]:
-    """One row for each namespace on each device whose owners are measured."""
-    return _sums(view, ContainerKey)
+    """One row for each namespace on each device whose owners are measured.
+
+    The core allocated to it is under the device "" while its device is unknown.
+    """
+    accounts, now_ns = view.ledger.namespaces, view.facts.now.mono_ns
+    allocated: dict[tuple[str, ...], int]
+    allocated = {part: account.allocated_core_ns(now_ns) for part, account in accounts.items()}
+    for row in _sums(view, ContainerKey):
+        core_ns = allocated.get(row.labels)
+        yield row if core_ns is None else Row(row.labels, {**row.values, _ALLOCATED: core_ns})
+    if not view.ledger.unidentified:
+        for part, core_ns in allocated.items():
+            if not part[1]:
+                yield Row(part, {_ALLOCATED: core_ns})
 
 
 def group_kind_rows(view: View) -> Iterable[Row]:

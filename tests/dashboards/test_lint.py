@@ -162,7 +162,9 @@ def test_counters_are_only_asked_for_their_increase(dashboard: Dashboard) -> Non
         for name, _ in SELECTOR.findall(query.expr):
             kind = KNOWN.get(name, "counter" if name.endswith("_total") else "gauge")
             bare = re.search(rf"(?<![\w(]){name}\{{[^}}]*\}}(?!\[)", query.expr)
-            there = re.search(rf"(?:count\(|and |group by \([^)]*\) \(){name}\{{", query.expr)
+            there = re.search(
+                rf"(?:count\(|and |unless |group by \([^)]*\) \(){name}\{{", query.expr
+            )
             assert kind == "gauge" or not bare or there, query
 
 

@@ -508,7 +508,7 @@ def test_what_the_driver_tells_of_the_device_only_is_unknown_for_its_owners() ->
     assert container["unmeasured"] == {("core", "not_supported"): 1, ("energy", "not_supported"): 1}
     assert "core_seconds_total" not in rows["pod"]["n", "a"].values
     assert "core_usage_gpus" not in rows["pod"]["n", "a"].values
-    assert rows["namespace"]["n", "GPU-0"].values == {}
+    assert rows["namespace"]["n", "GPU-0"].values.keys() == {"allocated_core_seconds_total"}
     device = rows["device"]["0", "GPU-0"].values
     assert device["busy_seconds_total"] == 2 * SECOND
     assert device["unmeasured"] == {("power", "no_permission"): 1, ("idle_energy", "never_idle"): 1}

@@ -39,8 +39,8 @@ EXPECTED: dict[
         f"mgpu_namespace_core_seconds_total{{{NAMESPACE.replace('mgpu-exporter', 'x')}}}": 0.2,
     },
     "namespace:mgpu_allocated_core_seconds:sum_rate5m": {
-        f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.4,
-        f"mgpu_pod_allocated_core_seconds_total{{{POD.replace('mgpu-exporter', 'x')}}}": 0.4,
+        f"mgpu_namespace_allocated_core_seconds_total{{{labels}}}": 0.4
+        for labels in (NAMESPACE, NAMESPACE.replace("mgpu-exporter", "x"))
     },
     "namespace:mgpu_energy_joules:sum_rate5m": {
         f"mgpu_namespace_energy_joules_total{{{NAMESPACE}}}": 250,
