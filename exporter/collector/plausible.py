@@ -55,6 +55,7 @@ class Plausible:
                 device = self._with_memory(device, device.memory)  # noqa: PLW2901 - checked
             if device.window is not None:
                 self.rejected.update(device.window.rejected)
+                self._note_excess(uuid, device.window.excess_samples)
                 device = self._with_energy(device, device.window, mono_ns)  # noqa: PLW2901 - same
             self.rejected.update(device.rejected)
             devices[uuid] = device
@@ -62,6 +63,11 @@ class Plausible:
             self._boards = {u: b for u, b in self._boards.items() if u in devices}
             self._memories = {u: m for u, m in self._memories.items() if u in devices}
         return devices
+
+    def _note_excess(self, uuid: str, samples: int) -> None:
+        if samples:
+            self.rejected["excess"] += samples
+            self._log(uuid, "excess", f"{samples} samples for which no time has passed")
 
     def _with_memory(self, reading: DeviceReading, memory: DeviceMemory) -> DeviceReading:
         uuid = reading.device.uuid

@@ -174,7 +174,8 @@ class Window(NamedTuple):
     unobserved part left the driver's ring before it was read, or its samples' clock was not known.
 
     ``busy`` is the time of a whole GPU: a MIG instance that is always busy has its share of the
-    window. ``rejected`` counts rows that cannot be true, by reason.
+    window. ``rejected`` counts rows that cannot be true, by reason. ``excess_samples`` are those
+    whose time is left out: with it, the device would be observed for longer than time has passed.
     ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part that it would
     have used without work. Both are None where the board reports neither energy nor power.
     ``late_energy_uj`` is part of the first; it belongs to earlier windows in which energy could
@@ -194,6 +195,7 @@ class Window(NamedTuple):
     busy: Engines
     processes: tuple[ProcessActivity, ...] = ()
     rejected: Mapping[str, int] = MappingProxyType({})
+    excess_samples: int = 0
     energy_uj: int | None = None
     idle_energy_uj: int | None = None
     late_energy_uj: int = 0

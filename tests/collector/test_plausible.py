@@ -218,6 +218,20 @@ def test_what_goes_on_being_rejected_is_said_once(
     assert str(HUGE) in line
 
 
+def test_samples_for_which_no_time_passed_are_counted_and_said_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_a_ring = reading()
+    assert of_a_ring.window
+    cut = of_a_ring._replace(window=of_a_ring.window._replace(excess_samples=256))
+    with caplog.at_level(logging.WARNING):
+        now = read(bench, cut, cut)
+
+    assert rejected(now, "excess") == 512
+    (line,) = [r.getMessage() for r in caplog.records if "excess" in r.getMessage()]
+    assert "256 samples" in line
+
+
 def test_unlimited_containers_are_checked_too(bench: Bench) -> None:
     """The check is about the card, not about allotments."""
     bench.name_pod(replace(POD, containers=(Container("main", container_ids=(CID,)),)))

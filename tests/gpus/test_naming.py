@@ -6,7 +6,7 @@ from exporter.model import Engines, Naming, ProcessActivity, Sample
 from exporter.simulation.description import SampleRule
 from exporter.sources.gpus.sample_attribution import REMEMBERED_NS, NamingEvidence
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.gpus.window import WindowCursor
+from tests.gpus.cursor import Cursor
 from tests.gpus.test_window import PERIOD, Ring, begun, row, taken
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import node, process
@@ -99,7 +99,7 @@ def test_a_ring_that_wanders_keeps_its_period() -> None:
 def test_long_samples_are_whole_before_the_period_is_known() -> None:
     ring = Ring(samples={"core": []})
     start = 1_700_000_000_000_000
-    cursor = WindowCursor(ring)
+    cursor = Cursor(ring)
     assert cursor.next(start, start) is None
     core = ring.samples["core"]
     assert core is not None

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from exporter.model import Methods, ProcessSample, Sample, Window
 from exporter.sources.gpus.samples import newest_rows
-from exporter.sources.gpus.window import RING_US, WindowCursor
+from exporter.sources.gpus.window import RING_US
+from tests.gpus.cursor import Cursor
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
 PERIOD = 166_667
@@ -65,16 +66,16 @@ def row(pid: int = 7, timestamp_us: int = NOW, core: int = 50, memory: int = 0) 
     return ProcessSample(pid, timestamp_us, core, memory, 0, 0)
 
 
-def begun(ring: Ring) -> tuple[WindowCursor, int]:
+def begun(ring: Ring) -> tuple[Cursor, int]:
     """A cursor that stands at the newest of a few samples, and the time of that one."""
     now = ring.run([0] * 8)
-    cursor = WindowCursor(ring)
+    cursor = Cursor(ring)
     assert cursor.next(now, now) is None
     return cursor, now
 
 
-def taken(cursor: WindowCursor, now: int) -> Window:
-    window = cursor.next(now, now)
+def taken(cursor: Cursor, now: int, after: int | None = None) -> Window:
+    window = cursor.next(now, now, after)
     assert window is not None
     return window
 
@@ -82,7 +83,7 @@ def taken(cursor: WindowCursor, now: int) -> Window:
 def test_what_was_before_us_is_not_counted() -> None:
     ring = Ring()
     ring.run([100] * 20)
-    cursor = WindowCursor(ring)
+    cursor = Cursor(ring)
     assert cursor.next(NOW + 20 * PERIOD, NOW + 20 * PERIOD) is None
     assert cursor.next(NOW + 20 * PERIOD, NOW + 20 * PERIOD) is None
 
@@ -154,7 +155,7 @@ def test_rows_are_read_again_when_a_sample_arrives_meanwhile() -> None:
     cursor, _ = begun(ring)
     end = ring.run([100] * 5)
     ring.arriving = [Sample(end + PERIOD, 100)]
-    window = taken(cursor, end)
+    window = taken(cursor, end, end + PERIOD)
     assert len(ring.asked) == 2
     assert window.end_unix_ns == (end + PERIOD) * 1000
 
@@ -179,7 +180,7 @@ def test_a_call_that_hung_for_longer_than_the_future_may_be_ahead_brings_one_who
     cursor, start = begun(ring)
     end = ring.run([100] * 60)  # ten seconds, all after the moment when the call was made
     ring.rows = [row(7, end, core=100)]
-    window = taken(cursor, start + PERIOD)
+    window = taken(cursor, start + PERIOD, end)
     assert window.end_unix_ns == end * 1000
     assert [p.busy.core for p in window.processes] == [window.busy.core]
     assert window.rejected == {}
@@ -229,7 +230,7 @@ def test_driver_that_stopped_sampling_an_idle_device_is_idle_not_blind() -> None
 
 def test_device_that_tells_nothing_has_no_windows() -> None:
     ring = Ring(rows=None)
-    cursor = WindowCursor(ring)
+    cursor = Cursor(ring)
     assert [cursor.next(NOW + n * SECOND, NOW + n * SECOND) for n in range(5)] == [None] * 5
 
 
@@ -266,10 +267,10 @@ def test_samples_that_count_from_boot_are_understood() -> None:
     ring = Ring(rates={"core": 0.0})
     booted = 3_600 * SECOND
     ring.run([0] * 8, start=booted)
-    cursor = WindowCursor(ring)
+    cursor = Cursor(ring)
     cursor.next(NOW, NOW)
     ring.run([100] * 6)
-    window = taken(cursor, NOW + SECOND)
+    window = taken(cursor, NOW + 6 * PERIOD)
     assert window.busy.core == 6 * PERIOD * 1000
 
 
@@ -349,7 +350,7 @@ def test_windows_are_contiguous_and_complete_whatever_the_driver_says(
 ) -> None:
     core: list[Sample] = []
     ring = Ring(samples={"core": core}, rates={} if rate is None else {"core": rate})
-    cursor = WindowCursor(ring)
+    cursor = Cursor(ring)
     now, newest = NOW, NOW
     windows = []
     for wait, gaps, rows in steps:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from exporter.model import ProcessSample, Sample, Window
-from exporter.sources.gpus.window import WindowCursor
+from tests.gpus.cursor import Cursor
 
 SECOND = 1_000_000
 PERIOD = 166_667
@@ -108,7 +108,7 @@ class Watch:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.cursor = WindowCursor(device)
+        self.cursor = Cursor(device)
         self.windows: list[Seen] = []
         self.asked = device.mono
 

@@ -111,6 +111,24 @@ def sample_spans(
     return spans
 
 
+def newest_spans(spans: Sequence[SampleSpan], most_ns: int) -> tuple[Sequence[SampleSpan], int]:
+    """The spans, which cover at most so much time, and how many of them cover nothing any more.
+
+    The time of the oldest goes: it is from before the window, if anything is.
+    """
+    excess_ns = sum(covered_ns for _, _, covered_ns, _ in spans) - max(most_ns, 0)
+    if excess_ns <= 0:
+        return spans, 0
+    cut, emptied = [], 0
+    for timestamp_us, percent, covered_ns, _ in spans:
+        gone_ns = min(covered_ns, excess_ns)
+        excess_ns -= gone_ns
+        left_ns = covered_ns - gone_ns
+        emptied += gone_ns > 0 and not left_ns
+        cut.append((timestamp_us, percent, left_ns, int(left_ns * percent / 100)))
+    return cut, emptied
+
+
 def attribute_samples(
     spans: Sequence[SampleSpan], rows: Sequence[ProcessRow]
 ) -> SampleAttribution | None:

@@ -77,7 +77,7 @@ class _SimulatedCard(SimulatedDevice):
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         super().__init__(node, number, device, clock)
-        self._cursor = WindowCursor(_RingReader(node, number))
+        self._cursor = WindowCursor(_RingReader(node, number), clock)
 
     def _read(self) -> DeviceReading:
         window = self._window()
@@ -92,7 +92,7 @@ class _SimulatedCard(SimulatedDevice):
         )
 
     def _window(self) -> Window | None:
-        return self._cursor.next(self._clock.time_ns() // 1000, self._clock.monotonic_ns() // 1000)
+        return self._cursor.next()
 
 
 class _SimulatedParts(_SimulatedCard):

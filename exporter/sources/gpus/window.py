@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
 
-from exporter.model import Engines, Methods, RawSamples, Sampling, Window
+from exporter.model import Clock, Engines, Methods, RawSamples, Sampling, Window
 from exporter.sources.gpus.energy import EnergySource, EnergyUse
 from exporter.sources.gpus.sample_attribution import (
     NamingEvidence,
     SampleSpan,
     attribute_samples,
+    newest_spans,
     process_activities,
     sample_spans,
 )
@@ -53,23 +54,31 @@ class WindowCursor:
 
     The energy of a window comes from ``energy``, which is read last. Each window begins where the
     one before it ended, whatever happens to any clock: window times are those of the ring until
-    the ring's clock is found to have changed, and go on from there.
+    the ring's clock is found to have changed, and go on from there. They never run ahead of the
+    monotonic clock: a ring that says more than can have happened since the first read, as one that
+    is read twice or that began before it, is cut to that from its newest sample back.
     """
 
-    def __init__(self, reader: SampleReader, energy: EnergySource | None = None) -> None:
+    def __init__(
+        self, reader: SampleReader, clock: Clock, energy: EnergySource | None = None
+    ) -> None:
         self._reader = reader
+        self._now = clock
         self._energy = energy
         self._clock = RingClock()
         self._end_us: int | None = None  # of the last window, in the windows' own time
         self._cursor_us = 0  # the same moment in the ring's clock
+        self._ahead_us = 0  # the windows' own time, ahead of the monotonic clock, at most
+        self._excess = 0  # samples whose time was dropped, of no window yet
         self._period_us: float = FIRST_PERIOD_US
         self._known_period_us: int | None = None  # as shown: steady while the ring wanders
         self._gaps: deque[int] = deque(maxlen=GAPS)
         self._answered: tuple[Sequence[BusySample], Rows] = (), ()
         self._naming = NamingEvidence()
 
-    def next(self, unix_us: int, mono_us: int) -> Window | None:
+    def next(self) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
+        unix_us, mono_us = self._now.time_ns() // 1000, self._mono_us
         self._clock.observe_wall(unix_us - mono_us)
         if self._end_us is None:
             self._begin(unix_us, mono_us)
@@ -82,6 +91,11 @@ class WindowCursor:
         samples, rows = self._answered
         return RawSamples(tuple((s[0], s[1]) for s in samples), tuple(map(_whole_row, rows or ())))
 
+    @property
+    def _mono_us(self) -> int:
+        """The monotonic clock now."""
+        return self._now.monotonic_ns() // 1000
+
     def _begin(self, unix_us: int, mono_us: int) -> None:
         """Sets the cursor to the newest sample: what is older is not counted."""
         samples = self._reader.busy_samples("core", 0)
@@ -89,6 +103,7 @@ class WindowCursor:
             (oldest_us, _), *newer = samples
             self._learn_period(oldest_us, newer)
         self._end_us = self._cursor_us = _newest(samples) if samples else unix_us
+        self._ahead_us = self._end_us - self._mono_us
         self._clock.set(self._cursor_us, mono_us)
 
     def _measured(self, mono_us: int) -> Window | None:
@@ -224,17 +239,33 @@ class WindowCursor:
         memory: Samples = None,
         *,
         method: str = "samples",
-    ) -> Window:
-        """The window of these spans; the next one begins where they end."""
-        window = self._cut(spans, rows, memory, method=method)
-        end = spans[-1][0]
-        self._end_us, self._cursor_us = window.end_unix_ns // 1000, end
+    ) -> Window | None:
+        """The window of these spans; the next one begins where they end.
+
+        None if no time has passed for it: the next one has what is not of a process.
+        """
+        begin, end = self._end_us or 0, spans[-1][0]
+        # The monotonic clock is read again: samples of a call that hung are from after it was made.
+        length_us = min(end - self._cursor_us, self._mono_us + self._ahead_us - begin)
+        spans, excess = newest_spans(spans, length_us * 1000)
+        self._excess += excess
+        window = None
+        if length_us > 0:
+            window = self._cut(spans, length_us * 1000, rows, memory, method=method)
+            self._end_us, self._excess = begin + length_us, 0
+        self._cursor_us = end
         # A call that hung returns samples from long after it was made.
         self._clock.ahead_us = min(end - mono_us, self._clock.ahead_us + DRIFT_US)
         return window
 
     def _cut(
-        self, spans: Sequence[SampleSpan], rows: Rows, memory: Samples, *, method: str
+        self,
+        spans: Sequence[SampleSpan],
+        length_ns: int,
+        rows: Rows,
+        memory: Samples,
+        *,
+        method: str,
     ) -> Window:
         start, end = self._cursor_us, spans[-1][0]
         start_ns = (self._end_us or 0) * 1000
@@ -252,12 +283,13 @@ class WindowCursor:
             self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
         return Window(
             start_unix_ns=start_ns,
-            end_unix_ns=start_ns + (end - start) * 1000,
+            end_unix_ns=start_ns + length_ns,
             observed_ns=observed_ns,
-            unobserved_ns=(end - start) * 1000 - observed_ns,
+            unobserved_ns=length_ns - observed_ns,
             busy=busy,
             processes=processes,
             rejected=rejected,
+            excess_samples=self._excess,
             energy_uj=energy.used_uj,
             idle_energy_uj=energy.idle_uj,
             late_energy_uj=energy.late_uj,

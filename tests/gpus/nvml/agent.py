@@ -26,15 +26,16 @@ class SetClock:
     def __init__(self) -> None:
         self.now_ns = 0
         self.step_ns = 0
+        self.ahead_ns = 0  # the wall clock
 
     def monotonic_ns(self) -> int:
-        """The same as the wall clock, which no test steps."""
+        """The same as the wall clock, until a test sets that."""
         self.now_ns += self.step_ns
         return self.now_ns
 
     def time_ns(self) -> int:
         """Nanoseconds since the epoch."""
-        return self.now_ns
+        return self.now_ns + self.ahead_ns
 
 
 class Agent:
@@ -64,6 +65,10 @@ class Agent:
     def take(self, each_ns: int) -> None:
         """Let every call of the driver take so long."""
         self.clock.step_ns = each_ns
+
+    def set_wall(self, ahead_ns: int) -> None:
+        """Set the wall clock ahead of the monotonic one."""
+        self.clock.ahead_ns = ahead_ns
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the source's own signature
         """Let go of the driver, or take it up."""

@@ -42,7 +42,7 @@ def decoded(rows: RowBuffer, values: list[int], claimed: int | None = None) -> l
 def test_rows_grow_to_what_the_driver_asks_for() -> None:
     rows = RowBuffer(ROW.size, capacity=2)
     assert decoded(rows, [1, 2, 3, 4, 5, 6, 7]) == [1, 2, 3, 4, 5, 6, 7]
-    assert rows.capacity == 7
+    assert rows.capacity == 8
 
 
 def test_rows_that_the_driver_counts_but_does_not_write_are_not_those_of_before() -> None:
@@ -52,7 +52,27 @@ def test_rows_that_the_driver_counts_but_does_not_write_are_not_those_of_before(
 
 
 def test_rows_are_no_more_than_there_is_room_for() -> None:
-    assert decoded(RowBuffer(ROW.size, capacity=2), [1, 2], claimed=100) == [1, 2]
+    rows = RowBuffer(ROW.size, capacity=MOST_ROWS)
+    assert len(decoded(rows, [1, 2], claimed=2 * MOST_ROWS)) == MOST_ROWS
+
+
+def test_an_answer_that_fills_the_buffer_is_read_again_into_a_larger_one() -> None:
+    """As nvmlDeviceGetSamples answers: it fills what there is and calls that a success."""
+    rows = RowBuffer(ROW.size, capacity=2)
+    values = list(range(1, 721))
+
+    def filling(rows: RowBuffer) -> int:
+        return driver(rows, values[: rows.count.value])
+
+    read = rows.read("call", filling, rows)
+    assert [value for (value,) in ROW.iter_unpack(read)] == values
+    assert rows.capacity == 1024
+
+
+def test_rows_that_are_counted_up_to_the_buffers_end_but_not_written_do_not_let_it_grow() -> None:
+    rows = RowBuffer(ROW.size, capacity=4)
+    assert decoded(rows, [1, 2], claimed=4) == [1, 2, 0, 0]
+    assert rows.capacity == 4
 
 
 def test_rows_do_not_grow_for_ever() -> None:

@@ -6,7 +6,16 @@ import pytest
 
 from exporter.model import DeviceState, ProcessMemory
 from exporter.sources.gpus.source import Demand
-from tests.fakenvml.scenario import Fault, Field, Gpu, Process, Work, core_seconds, energy_joules
+from tests.fakenvml.scenario import (
+    Fault,
+    Field,
+    Gpu,
+    Process,
+    Work,
+    core_seconds,
+    energy_joules,
+    truth,
+)
 from tests.gpus.nvml.node import START, Node, calls
 
 GIB = 1 << 30
@@ -48,6 +57,23 @@ def test_windows_add_up_to_the_true_busy_time(busy: Node) -> None:
     total = sum(w.busy.core or 0 for w in windows if w)
     assert total / 1e9 == pytest.approx(core_seconds(busy.scenario, 0, START, busy.now), rel=0.05)
     assert all(a and b and a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
+
+
+def test_a_ring_deeper_than_the_first_buffer_is_counted_once(busy: Node) -> None:
+    busy.change_gpu(0, ring=720, sample_period=1 / 60)
+    busy.start()
+    busy.read()
+    windows = [busy.device("GPU-0", after=1).window for _ in range(30)]
+    observed_ns = sum(w.observed_ns for w in windows if w)
+    assert observed_ns == pytest.approx(30e9, abs=50e6)
+    assert observed_ns <= 30e9
+    assert {w.excess_samples for w in windows if w} == {0}
+    used_ns = {101: 0, 102: 0}
+    for window in windows:
+        for process in window.processes if window else ():
+            used_ns[process.pid] += process.busy.core or 0
+    for pid, seconds in truth(busy.scenario, 0, START, busy.now).items():
+        assert used_ns[pid] / 1e9 == pytest.approx(seconds, rel=0.05)
 
 
 def test_each_process_has_its_engines(busy: Node) -> None:

@@ -239,6 +239,25 @@ def test_device_that_tells_nothing_of_its_engines_still_has_its_energy(one: Node
     assert reading.unmeasured["core"] == "not_supported"
 
 
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_energy_without_engines_is_of_the_time_that_passed_whatever_the_wall_clock_says(
+    one: Node, step_s: int
+) -> None:
+    one.scenario.faults = [
+        Fault("error", "nvmlDeviceGetSamples", code=3),
+        Fault("error", "nvmlDeviceGetUtilizationRates", code=3),
+    ]
+    one.start()
+    one.read()
+    before = one.device("GPU-0", after=1).window
+    one.ask("set_wall", step_s * 10**9)
+    after = one.device("GPU-0", after=1).window
+    assert before
+    assert after
+    assert after.start_unix_ns == before.end_unix_ns
+    assert (after.observed_ns, after.unobserved_ns) == (10**9, 0)
+
+
 def test_encoder_that_is_not_measured_costs_only_itself(one: Node) -> None:
     one.fail(
         Fault("error", "nvmlDeviceGetEncoderUtilization", code=3),

@@ -39,9 +39,10 @@ class RowBuffer:
     def read(self, name: str, call: Callable[..., int], *arguments: object) -> bytes:
         """Calls the driver, which writes rows; returns their bytes.
 
-        A buffer that is too small grows, within bounds. The size is not asked for first: a process
-        may start in between, and functions answer it differently. "Not found" is the normal answer
-        of an idle device.
+        A buffer that is too small grows, within bounds. So does one that was filled: functions
+        that fill what there is call that a success, and the rest is missing. The size is not asked
+        for first: a process may start in between, and functions answer it differently. "Not found"
+        is the normal answer of an idle device.
 
         Raises:
             NvmlError: of the function ``name``, by its return code.
@@ -52,8 +53,8 @@ class RowBuffer:
             self._buffer[: self._filled] = bytes(self._filled)
         self.count.value = self.capacity
         code = call(*arguments)
-        while code == errors.INSUFFICIENT_SIZE and self.capacity < MOST_ROWS:
-            self._allocate(min(max(self.count.value, 2 * self.capacity), MOST_ROWS))
+        while self._may_be_cut_off(code) and self.capacity < MOST_ROWS:
+            self._allocate(min(max(self.count.value + 1, 2 * self.capacity), MOST_ROWS))
             self.count.value = self.capacity
             code = call(*arguments)
         if code != errors.SUCCESS:
@@ -62,6 +63,16 @@ class RowBuffer:
             raise errors.error_of(code, name)
         self._filled = min(self.count.value, self.capacity) * self._size
         return self._buffer[: self._filled]
+
+    def _may_be_cut_off(self, code: int) -> bool:
+        """Whether the answer of this return code had more rows than there was room for.
+
+        A last row of zeros was not written: some drivers count rows that they do not write.
+        """
+        if code != errors.SUCCESS:
+            return code == errors.INSUFFICIENT_SIZE
+        end = self.capacity * self._size
+        return self.count.value >= self.capacity and any(self._buffer[end - self._size : end])
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity

@@ -118,6 +118,7 @@ class NvmlDevice:
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._reasons = UnmeasuredReasons(self._refusals, self._activity, self._energy)
         self._end_ns: int | None = None
+        self._ended_mono_ns = 0
         self._lost = ""
         self._looked_at: DeviceMemory | None = None
         self._mps = False
@@ -141,7 +142,7 @@ class NvmlDevice:
         self._lost = ""
 
     def _new_cursor(self) -> WindowCursor:
-        return WindowCursor(self._engines, self._energy)
+        return WindowCursor(self._engines, self._clock, self._energy)
 
     def follow(self, demand: Demand) -> None:
         """Applies another demand from the next read on. Thread-safe."""
@@ -269,20 +270,19 @@ class NvmlDevice:
         return self.device.sharing == MIG
 
     def _window(self) -> Window | None:
-        now_ns = self._clock.time_ns()
-        mono_us = self._clock.monotonic_ns() // 1000
+        mono_ns = self._clock.monotonic_ns()
         if not self._in_mig_mode and self._engines.coreless and self._engines.try_core():
             self._cursor = self._new_cursor()  # see bind
-        window = None if self._coreless else self._cursor.next(now_ns // 1000, mono_us)
+        window = None if self._coreless else self._cursor.next()
         coreless = self._coreless
         if coreless:
-            window = self._window_of_energy(now_ns)
+            window = self._window_of_energy(mono_ns)
         if self._end_ns is None:
-            self._end_ns = now_ns
+            self._end_ns, self._ended_mono_ns = self._clock.time_ns(), mono_ns
             self._energy.take(None)  # where the first window's energy is counted from
         if window is None:
             return None
-        self._end_ns = window.end_unix_ns
+        self._end_ns, self._ended_mono_ns = window.end_unix_ns, mono_ns
         summed = None if coreless else self._accounting.processes(window)
         if summed is None:
             return window
@@ -293,12 +293,12 @@ class NvmlDevice:
     def _coreless(self) -> bool:
         return self._in_mig_mode or self._engines.coreless
 
-    def _window_of_energy(self, now_ns: int) -> Window | None:
+    def _window_of_energy(self, mono_ns: int) -> Window | None:
         """A window with the board's energy alone, if no engine can be measured."""
-        start = self._end_ns
-        if start is None or now_ns <= start:
+        start, passed_ns = self._end_ns, mono_ns - self._ended_mono_ns
+        if start is None or passed_ns <= 0:
             return None
-        window = Window(start, now_ns, now_ns - start, 0, Engines())
+        window = Window(start, start + passed_ns, passed_ns, 0, Engines())
         return with_energy(window, self._energy.take(None), self._energy.method)
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
