@@ -44,7 +44,6 @@ class Container:
 class Pod:
     """The part of a pod that is kept. ``uid`` is the API's, ``static_hash`` the kubelet's own.
 
-    ``mirror``: it is marked as what the kubelet shows of the static pod with that hash.
     ``acknowledged``: the kubelet has accepted it (``status.startTime``), with its devices.
     """
 
@@ -60,7 +59,6 @@ class Pod:
     containers: tuple[Container, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    mirror: bool = False
     acknowledged: bool = False
 
     @property

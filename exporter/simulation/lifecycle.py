@@ -151,7 +151,6 @@ class Lifecycle:
             ),
             annotations={**output.annotations, **(_static_marks(names) if spec.static else {})},
             labels=output.labels,
-            mirror=spec.static,
         )
 
 

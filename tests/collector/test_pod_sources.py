@@ -20,13 +20,12 @@ MIRROR = Pod(
     "ml",
     "static",
     static_hash=HASH,
-    mirror=True,
     containers=(Container("main", container_ids=("b" * 64,)),),
 )
 NAMES_ONLY = Pod(POD.uid, POD.namespace, POD.name, containers=(Container("main", "app", (CID,)),))
 EVERYWHERE = {
     "pods_api": (LABELLED, MIRROR),
-    "pods_kubelet": (LABELLED, replace(MIRROR, uid=HASH, mirror=False)),
+    "pods_kubelet": (LABELLED, replace(MIRROR, uid=HASH)),
     "pods_files": (NAMES_ONLY, Pod(HASH, "ml", "static", containers=MIRROR.containers)),
 }
 

@@ -98,18 +98,16 @@ def test_limits_are_the_extended_resources(resources: Any, expected: dict[str, s
 @pytest.mark.parametrize(
     ("annotations", "expected"),
     [
-        ({CONFIG_HASH: "a" * 32, CONFIG_MIRROR: "a" * 32}, ("a" * 32, True)),
-        ({CONFIG_MIRROR: "a" * 32}, ("a" * 32, True)),
-        ({CONFIG_HASH: "a" * 32, CONFIG_MIRROR: "b" * 32}, ("b" * 32, False)),
-        ({CONFIG_HASH: "a" * 32}, ("a" * 32, False)),
-        ({}, ("", False)),
+        ({CONFIG_HASH: "a" * 32, CONFIG_MIRROR: "a" * 32}, "a" * 32),
+        ({CONFIG_HASH: "a" * 32, CONFIG_MIRROR: "b" * 32}, "b" * 32),
+        ({CONFIG_HASH: "a" * 32}, "a" * 32),
+        ({}, ""),
     ],
 )
-def test_a_static_pod_has_the_hash_of_its_manifest_and_a_mirror_pod_is_marked(
-    annotations: dict[str, str], expected: tuple[str, bool]
+def test_a_static_pod_has_the_hash_of_its_manifest(
+    annotations: dict[str, str], expected: str
 ) -> None:
-    pod = decode_pod(pod_document("p", annotations=annotations)).pod
-    assert (pod.static_hash, pod.mirror) == expected
+    assert decode_pod(pod_document("p", annotations=annotations)).pod.static_hash == expected
 
 
 @pytest.mark.parametrize(

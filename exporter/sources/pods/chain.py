@@ -28,12 +28,19 @@ def merged(last: PodTable, names: PodTable) -> list[Pod]:
     that are on the node now. A pod in both is as in ``last``, with the ids of containers that were
     started since.
     """
-    living = [pod for pod in names.pods.values() if not pod.deleted]
-    named = {last.by_kubelet_uid.get(pod.uid, pod.uid): pod for pod in living}
+    named = {_uid_in(last, pod): pod for pod in names.pods.values() if not pod.deleted}
     return [
         *(_with_ids(pod, named[uid]) if uid in named else pod for uid, pod in last.pods.items()),
         *(pod for uid, pod in named.items() if uid not in last.pods),
     ]
+
+
+def _uid_in(last: PodTable, named: Pod) -> str:
+    """The uid of the same pod in ``last``; a static pod is there under another, and its name."""
+    uid = last.by_kubelet_uid.get(named.uid, named.uid)
+    pod = last.pods.get(uid)
+    is_same = pod and (pod.namespace, pod.name) == (named.namespace, named.name)
+    return uid if is_same else named.uid
 
 
 def _with_ids(pod: Pod, named: Pod) -> Pod:
@@ -82,7 +89,7 @@ class ChainedPods:
         self._all = (*self._whole, *((names,) if names else ()))
         self._base: PodSource | None = None  # whose pods are used
         self._named: PodTable | None = None  # by log files, while no complete source is up
-        self._made_of: tuple[PodTable, PodTable | None] | None = None
+        self._made_of: tuple[object, ...] = ()  # which source's pods, and the tables' versions
         self._store = PodStore()
         self._lost_ns: int | None = None  # since when the best is down
         self._statuses: tuple[SourceStatus, ...] = ()  # of the best to the one in use
@@ -204,12 +211,9 @@ class ChainedPods:
             if up is not None and self._names is not None:
                 self._named = self._names.table()
         base = self._base.table() if self._base else PodTable()
-        if (
-            self._made_of is None
-            or base is not self._made_of[0]
-            or self._named is not self._made_of[1]
-        ):
-            self._made_of = (base, self._named)
+        made_of = (self._base, base.version, self._named and self._named.version)
+        if made_of != self._made_of:
+            self._made_of = made_of
             pods = merged(base, self._named) if self._named else base.pods.values()
             self._store.relist(pods, now_ns)
         self._store.expire(now_ns)

@@ -155,20 +155,18 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
     dropped: Counter[str] = Counter()
     annotations = mapping(metadata, "annotations")
     owner_kind, owner_name = _owner(metadata)
-    mirror, config_hash = (text(annotations.get(key)) for key in (CONFIG_MIRROR, CONFIG_HASH))
     pod = Pod(
         uid=_required(metadata, "uid"),
         namespace=_required(metadata, "namespace"),
         name=_required(metadata, "name"),
         phase=text(status.get("phase")),
         qos=text(status.get("qosClass")),
-        static_hash=mirror or config_hash,
+        static_hash=text(annotations.get(CONFIG_MIRROR)) or text(annotations.get(CONFIG_HASH)),
         owner_kind=owner_kind,
         owner_name=owner_name,
         containers=_containers(spec, status, dropped),
         annotations=_kept(annotations, keep.annotations, dropped),
         labels=_kept(mapping(metadata, "labels"), keep.labels, dropped),
-        mirror=bool(mirror) and mirror == (config_hash or mirror),  # the kubelet writes both alike
         acknowledged=bool(text(status.get("startTime"))),
     )
     return DecodedPod(pod, dropped)
