@@ -1,7 +1,6 @@
 """Settings of the cluster: pods, and what they were allocated."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from exporter.model import SchemeDescription
 from exporter.settings.schemes import RESOURCE, SCHEME_NAME, SCHEMES
@@ -12,7 +11,6 @@ from exporter.settings.values import (
     SOCKET,
     SWITCH,
     TEXT,
-    Setting,
     ValueKind,
     choice,
     count,
@@ -20,6 +18,7 @@ from exporter.settings.values import (
     many,
     matching,
     pairs,
+    setting,
 )
 
 NAMESPACE = matching(
@@ -57,179 +56,131 @@ class ClusterSettings:
 
     __slots__ = ()
 
-    pods_source: Annotated[
-        str,
-        Setting(
-            "pods.source",
-            choice("auto", "api", "kubelet", "files", "none"),
-            "auto",
-            "Where pods are read from: the API server, this node's kubelet, or the names of log "
-            "files. auto uses the first of them that is up, and returns to a better one.",
-            "Log files give names only, no limits and no labels.",
+    pods_source: str = setting(
+        "pods.source",
+        choice("auto", "api", "kubelet", "files", "none"),
+        "auto",
+        "Where pods are read from: the API server, this node's kubelet, or the names of log "
+        "files. auto uses the first of them that is up, and returns to a better one.",
+        "Log files give names only, no limits and no labels.",
+    )
+    pods_labels: tuple[str, ...] = setting(
+        "pods.labels",
+        many(KEY),
+        "",
+        "Pod labels to show on mgpu_pod_info, with kube-state-metrics' names.",
+        "At most 64 labels of a pod are shown, the first by name.",
+        live=True,
+    )
+    pods_annotations: tuple[str, ...] = setting(
+        "pods.annotations",
+        many(KEY),
+        "",
+        "Pod annotations to show on mgpu_pod_info, like --pods.labels.",
+        "Annotations can be long or secret: name only those that you need.",
+        live=True,
+    )
+    pods_list_spread_ns: int = setting(
+        "pods.list-spread",
+        duration("0s", "5m"),
+        "1s",
+        "Longest random delay of a list of pods, at the start and when the watch has lost its "
+        "position.",
+        "docs/scaling.md recommends values by number of nodes.",
+    )
+    pods_claims: str = setting(
+        "pods.claims",
+        choice("auto", "off"),
+        "auto",
+        "Whether the API server is asked for the devices of ResourceClaims (DRA); auto asks if "
+        "a pod of this node refers to a claim.",
+        "This needs its own permissions: resourceclaims get, resourceslices list.",
+    )
+    kubelet_pod_resources_socket: str = setting(
+        "kubelet.pod-resources-socket",
+        SOCKET,
+        "auto",
+        "Socket of the kubelet's PodResources, which lists the devices of each container; auto "
+        "uses /var/lib/kubelet/pod-resources/kubelet.sock if its folder exists.",
+        "Needs the package grpcio, the extra `podresources`.",
+    )
+    kubeconfig: str = setting(
+        "kubeconfig", TEXT, "", "kubeconfig file; if not set, the in-cluster configuration."
+    )
+    kubelet_address: str = setting(
+        "kubelet.address",
+        ORIGIN,
+        "",
+        "Address of this node's kubelet; if not set, https on port 10250 of $NODE_IP, else of "
+        "127.0.0.1.",
+        "The read-only port (http, 10255) is used only if it is set here: any pod with "
+        "the host's network may answer there.",
+    )
+    kubelet_ca_file: str = setting(
+        "kubelet.ca-file",
+        OPTIONAL_PATH,
+        "",
+        "CA of the kubelet's certificate; if not set, the cluster's.",
+        "Most kubelets sign their own certificate.",
+    )
+    kubelet_insecure_tls: bool = setting(
+        "kubelet.insecure-tls",
+        SWITCH,
+        "false",
+        "Accept any certificate of the kubelet.",
+        "The token of the ServiceAccount is then sent to any server at that address.",
+    )
+    node_name: str = setting(
+        "node.name",
+        TEXT,
+        "",
+        "Name of this node in the cluster; if not set, $NODE_NAME, else the host name.",
+        "Only this node's pods are requested.",
+    )
+    allocations_schemes: tuple[SchemeDescription, ...] = setting(
+        "allocations.schemes",
+        SCHEMES,
+        "",
+        "Your own sharing systems, described by their resources and annotations.",
+        "They are read before the shipped ones.",
+        live=True,
+    )
+    allocations_index_basis: tuple[tuple[str, str], ...] = setting(
+        "allocations.index-basis",
+        pairs(
+            SCHEME_NAME,
+            choice("nvml_index", "minor", "pci"),
+            "SCHEME=BASIS, where BASIS is one of nvml_index, minor, pci",
         ),
-    ]
-    pods_labels: Annotated[
-        tuple[str, ...],
-        Setting(
-            "pods.labels",
-            many(KEY),
-            "",
-            "Pod labels to show on mgpu_pod_info, with kube-state-metrics' names.",
-            "At most 64 labels of a pod are shown, the first by name.",
-            live=True,
-        ),
-    ]
-    pods_annotations: Annotated[
-        tuple[str, ...],
-        Setting(
-            "pods.annotations",
-            many(KEY),
-            "",
-            "Pod annotations to show on mgpu_pod_info, like --pods.labels.",
-            "Annotations can be long or secret: name only those that you need.",
-            live=True,
-        ),
-    ]
-    pods_list_spread_ns: Annotated[
-        int,
-        Setting(
-            "pods.list-spread",
-            duration("0s", "5m"),
-            "1s",
-            "Longest random delay of a list of pods, at the start and when the watch has lost its "
-            "position.",
-            "docs/scaling.md recommends values by number of nodes.",
-        ),
-    ]
-    pods_claims: Annotated[
-        str,
-        Setting(
-            "pods.claims",
-            choice("auto", "off"),
-            "auto",
-            "Whether the API server is asked for the devices of ResourceClaims (DRA); auto asks if "
-            "a pod of this node refers to a claim.",
-            "This needs its own permissions: resourceclaims get, resourceslices list.",
-        ),
-    ]
-    kubelet_pod_resources_socket: Annotated[
-        str,
-        Setting(
-            "kubelet.pod-resources-socket",
-            SOCKET,
-            "auto",
-            "Socket of the kubelet's PodResources, which lists the devices of each container; auto "
-            "uses /var/lib/kubelet/pod-resources/kubelet.sock if its folder exists.",
-            "Needs the package grpcio, the extra `podresources`.",
-        ),
-    ]
-    kubeconfig: Annotated[
-        str,
-        Setting(
-            "kubeconfig", TEXT, "", "kubeconfig file; if not set, the in-cluster configuration."
-        ),
-    ]
-    kubelet_address: Annotated[
-        str,
-        Setting(
-            "kubelet.address",
-            ORIGIN,
-            "",
-            "Address of this node's kubelet; if not set, https on port 10250 of $NODE_IP, else of "
-            "127.0.0.1.",
-            "The read-only port (http, 10255) is used only if it is set here: any pod with "
-            "the host's network may answer there.",
-        ),
-    ]
-    kubelet_ca_file: Annotated[
-        str,
-        Setting(
-            "kubelet.ca-file",
-            OPTIONAL_PATH,
-            "",
-            "CA of the kubelet's certificate; if not set, the cluster's.",
-            "Most kubelets sign their own certificate.",
-        ),
-    ]
-    kubelet_insecure_tls: Annotated[
-        bool,
-        Setting(
-            "kubelet.insecure-tls",
-            SWITCH,
-            "false",
-            "Accept any certificate of the kubelet.",
-            "The token of the ServiceAccount is then sent to any server at that address.",
-        ),
-    ]
-    node_name: Annotated[
-        str,
-        Setting(
-            "node.name",
-            TEXT,
-            "",
-            "Name of this node in the cluster; if not set, $NODE_NAME, else the host name.",
-            "Only this node's pods are requested.",
-        ),
-    ]
-    allocations_schemes: Annotated[
-        tuple[SchemeDescription, ...],
-        Setting(
-            "allocations.schemes",
-            SCHEMES,
-            "",
-            "Your own sharing systems, described by their resources and annotations.",
-            "They are read before the shipped ones.",
-            live=True,
-        ),
-    ]
-    allocations_index_basis: Annotated[
-        tuple[tuple[str, str], ...],
-        Setting(
-            "allocations.index-basis",
-            pairs(
-                SCHEME_NAME,
-                choice("nvml_index", "minor", "pci"),
-                "SCHEME=BASIS, where BASIS is one of nvml_index, minor, pci",
-            ),
-            "",
-            "What a sharing system's card numbers mean on this node, if not its default.",
-            "A wrong one shows as mgpu_container_placement_mismatch.",
-            live=True,
-        ),
-    ]
-    allocations_hami: Annotated[
-        tuple[tuple[str, str], ...],
-        Setting(
-            "allocations.hami",
-            HAMI,
-            "",
-            "HAMi's resource names and memory factor, if its device configuration (`nvidia:`) "
-            "changes them; by the keys used there.",
-            live=True,
-        ),
-    ]
-    allocations_volcano_memory_factor: Annotated[
-        int,
-        Setting(
-            "allocations.volcano-memory-factor",
-            count(0, 1 << 20),
-            "0",
-            "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
-            "the node says.",
-            "It is needed only where the exporter may not read its node, or where the cards "
-            "of a node differ.",
-            live=True,
-        ),
-    ]
-    allocations_kai_namespaces: Annotated[
-        tuple[str, ...],
-        Setting(
-            "allocations.kai-namespaces",
-            many(NAMESPACE),
-            "",
-            "Namespaces of the pods by which KAI or Run:ai reserve GPUs; if not set, they are "
-            "found by the pods' names.",
-            "A tenant of two namespaces can pose as the scheduler while it is not set.",
-            live=True,
-        ),
-    ]
+        "",
+        "What a sharing system's card numbers mean on this node, if not its default.",
+        "A wrong one shows as mgpu_container_placement_mismatch.",
+        live=True,
+    )
+    allocations_hami: tuple[tuple[str, str], ...] = setting(
+        "allocations.hami",
+        HAMI,
+        "",
+        "HAMi's resource names and memory factor, if its device configuration (`nvidia:`) "
+        "changes them; by the keys used there.",
+        live=True,
+    )
+    allocations_volcano_memory_factor: int = setting(
+        "allocations.volcano-memory-factor",
+        count(0, 1 << 20),
+        "0",
+        "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
+        "the node says.",
+        "It is needed only where the exporter may not read its node, or where the cards "
+        "of a node differ.",
+        live=True,
+    )
+    allocations_kai_namespaces: tuple[str, ...] = setting(
+        "allocations.kai-namespaces",
+        many(NAMESPACE),
+        "",
+        "Namespaces of the pods by which KAI or Run:ai reserve GPUs; if not set, they are "
+        "found by the pods' names.",
+        "A tenant of two namespaces can pose as the scheduler while it is not set.",
+        live=True,
+    )

@@ -1,19 +1,18 @@
 """Settings of measuring, of the settings file and the log, and of the served metrics."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
 from exporter.metrics.profiles import PROFILES, left_out
 from exporter.settings.values import (
     SWITCH,
     TEXT,
-    Setting,
     choice,
     count,
     duration,
     many,
     matching,
+    setting,
 )
 
 MPS_HOST = matching(
@@ -28,86 +27,65 @@ class MeasuringSettings:
 
     __slots__ = ()
 
-    collection_interval_ns: Annotated[
-        int,
-        Setting(
-            "collection.interval",
-            duration("100ms", "5s"),
-            "1s",
-            "Time from one collection cycle to the next.",
-            "The driver keeps samples for a few seconds only.",
-            live=True,
-        ),
-    ]
-    collection_window_ns: Annotated[
-        int,
-        Setting(
-            "collection.window",
-            duration("1s", "10m"),
-            "15s",
-            "Time over which the _ratio and _gpus gauges are averaged.",
-            "The counters do not depend on it.",
-            live=True,
-        ),
-    ]
-    collection_processes_interval_ns: Annotated[
-        int,
-        Setting(
-            "collection.processes-interval",
-            duration("1s", "60s"),
-            "5s",
-            "Time from one list of a device's processes and their memory to the next.",
-            "The driver is locked for all its users while it makes a list.",
-            live=True,
-        ),
-    ]
-    collection_sensors_interval_ns: Annotated[
-        int,
-        Setting(
-            "collection.sensors-interval",
-            duration("1s", "60s"),
-            "5s",
-            "Time from one reading of power, temperature, clocks and throttling to the next.",
-            live=True,
-        ),
-    ]
-    collection_mps_servers: Annotated[
-        tuple[str, ...],
-        Setting(
-            "collection.mps-servers",
-            many(MPS_HOST),
-            "gpu-operator,nvidia-gpu-operator,nvidia-device-plugin,nvidia-dra-driver-gpu,"
-            "kube-system,nvidia-mps.service",
-            "Namespaces and systemd units whose MPS servers work for others. What the driver "
-            "credits to such a server is unattributed; the use of any other is that of its own "
-            "container or group.",
-            "Name none in which a tenant may run programs: he could hide his use there.",
-            live=True,
-        ),
-    ]
-    energy_idle: Annotated[
-        str,
-        Setting(
-            "energy.idle",
-            choice("unattributed", "equal", "allotment"),
-            "unattributed",
-            "Who is charged for the energy that a board uses without work: nobody; the owners that "
-            "hold memory on it, in equal parts; or the owners with an allocation of its core, by "
-            "their share.",
-            "The share that is not allocated stays unattributed.",
-        ),
-    ]
-    ledger_retention_ns: Annotated[
-        int,
-        Setting(
-            "ledger.retention",
-            duration("0s", "24h"),
-            "5m",
-            "How long a container's counters are served after it ended.",
-            "Make it longer than a scrape interval.",
-            live=True,
-        ),
-    ]
+    collection_interval_ns: int = setting(
+        "collection.interval",
+        duration("100ms", "5s"),
+        "1s",
+        "Time from one collection cycle to the next.",
+        "The driver keeps samples for a few seconds only.",
+        live=True,
+    )
+    collection_window_ns: int = setting(
+        "collection.window",
+        duration("1s", "10m"),
+        "15s",
+        "Time over which the _ratio and _gpus gauges are averaged.",
+        "The counters do not depend on it.",
+        live=True,
+    )
+    collection_processes_interval_ns: int = setting(
+        "collection.processes-interval",
+        duration("1s", "60s"),
+        "5s",
+        "Time from one list of a device's processes and their memory to the next.",
+        "The driver is locked for all its users while it makes a list.",
+        live=True,
+    )
+    collection_sensors_interval_ns: int = setting(
+        "collection.sensors-interval",
+        duration("1s", "60s"),
+        "5s",
+        "Time from one reading of power, temperature, clocks and throttling to the next.",
+        live=True,
+    )
+    collection_mps_servers: tuple[str, ...] = setting(
+        "collection.mps-servers",
+        many(MPS_HOST),
+        "gpu-operator,nvidia-gpu-operator,nvidia-device-plugin,nvidia-dra-driver-gpu,"
+        "kube-system,nvidia-mps.service",
+        "Namespaces and systemd units whose MPS servers work for others. What the driver "
+        "credits to such a server is unattributed; the use of any other is that of its own "
+        "container or group.",
+        "Name none in which a tenant may run programs: he could hide his use there.",
+        live=True,
+    )
+    energy_idle: str = setting(
+        "energy.idle",
+        choice("unattributed", "equal", "allotment"),
+        "unattributed",
+        "Who is charged for the energy that a board uses without work: nobody; the owners that "
+        "hold memory on it, in equal parts; or the owners with an allocation of its core, by "
+        "their share.",
+        "The share that is not allocated stays unattributed.",
+    )
+    ledger_retention_ns: int = setting(
+        "ledger.retention",
+        duration("0s", "24h"),
+        "5m",
+        "How long a container's counters are served after it ended.",
+        "Make it longer than a scrape interval.",
+        live=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,37 +94,28 @@ class GeneralSettings:
 
     __slots__ = ()
 
-    config_file: Annotated[
-        str,
-        Setting(
-            "config.file",
-            TEXT,
-            "",
-            "YAML file with settings, by the names of the flags (docs/rules.md).",
-            "Flags and environment variables take precedence over it.",
-        ),
-    ]
-    log_level: Annotated[
-        str,
-        Setting(
-            "log.level",
-            choice("debug", "info", "warning", "error"),
-            "info",
-            "Lowest level that is logged.",
-            live=True,
-        ),
-    ]
-    log_format: Annotated[
-        str,
-        Setting(
-            "log.format",
-            choice("logfmt", "json"),
-            "logfmt",
-            "Format of the log lines.",
-            "Commands other than serve write plain messages in place of logfmt.",
-            live=True,
-        ),
-    ]
+    config_file: str = setting(
+        "config.file",
+        TEXT,
+        "",
+        "YAML file with settings, by the names of the flags (docs/rules.md).",
+        "Flags and environment variables take precedence over it.",
+    )
+    log_level: str = setting(
+        "log.level",
+        choice("debug", "info", "warning", "error"),
+        "info",
+        "Lowest level that is logged.",
+        live=True,
+    )
+    log_format: str = setting(
+        "log.format",
+        choice("logfmt", "json"),
+        "logfmt",
+        "Format of the log lines.",
+        "Commands other than serve write plain messages in place of logfmt.",
+        live=True,
+    )
 
 
 _FAMILIES = tuple(family.full_name for family in FAMILIES if family.level != OWN_LEVEL)
@@ -170,83 +139,61 @@ class MetricsSettings:
         """Full names of the families that are not served."""
         return left_out(self.metrics_profile, self.metrics_enable, self.metrics_disable)
 
-    metrics_profile: Annotated[
-        str,
-        Setting(
-            "metrics.profile",
-            choice(*PROFILES),
-            "full",
-            "Which families are served: minimal (who uses how much, what was allocated, energy), "
-            "standard (what the shipped rules and dashboards ask for as well), or full.",
-            "What it leaves out costs no driver call. See scaling.md.",
-            live=True,
-        ),
-    ]
-    metrics_enable: Annotated[
-        tuple[str, ...],
-        Setting(
-            "metrics.enable",
-            many(_CHOICE),
-            "",
-            "Groups of device metrics, and single families, to serve beside those of "
-            "metrics.profile.",
-            live=True,
-        ),
-    ]
-    metrics_disable: Annotated[
-        tuple[str, ...],
-        Setting(
-            "metrics.disable",
-            many(_CHOICE),
-            "",
-            "Groups of device metrics, and single families, to leave out.",
-            "A group that is off costs no driver call.",
-            live=True,
-        ),
-    ]
-    metrics_created: Annotated[
-        bool,
-        Setting(
-            "metrics.created",
-            SWITCH,
-            "false",
-            "Serve the start time of each counter, so that nothing is lost at its first scrape.",
-            "Only for a Prometheus that takes start times (docs/metrics.md): any other "
-            "stores them as series of their own.",
-            live=True,
-        ),
-    ]
-    metrics_max_series_per_family: Annotated[
-        int,
-        Setting(
-            "metrics.max-series-per-family",
-            count(1, 1_000_000),
-            "10000",
-            "Most series that one family may have.",
-            "New series beyond the limit are left out and counted in "
-            "mgpu_exporter_dropped_series_total.",
-            live=True,
-        ),
-    ]
-    metrics_pod_uid: Annotated[
-        tuple[str, ...],
-        Setting(
-            "metrics.pod-uid",
-            many(choice("pod_uid", "uid")),
-            "",
-            "Labels that hold the pod's UID on series of --compat=dcgm.",
-            "They make new series of every pod that is created again under its name.",
-            live=True,
-        ),
-    ]
-    compat: Annotated[
-        tuple[str, ...],
-        Setting(
-            "compat",
-            many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
-            "",
-            "Other exporters whose names, labels and units are served as well.",
-            "See compatibility.md.",
-            live=True,
-        ),
-    ]
+    metrics_profile: str = setting(
+        "metrics.profile",
+        choice(*PROFILES),
+        "full",
+        "Which families are served: minimal (who uses how much, what was allocated, energy), "
+        "standard (what the shipped rules and dashboards ask for as well), or full.",
+        "What it leaves out costs no driver call. See scaling.md.",
+        live=True,
+    )
+    metrics_enable: tuple[str, ...] = setting(
+        "metrics.enable",
+        many(_CHOICE),
+        "",
+        "Groups of device metrics, and single families, to serve beside those of metrics.profile.",
+        live=True,
+    )
+    metrics_disable: tuple[str, ...] = setting(
+        "metrics.disable",
+        many(_CHOICE),
+        "",
+        "Groups of device metrics, and single families, to leave out.",
+        "A group that is off costs no driver call.",
+        live=True,
+    )
+    metrics_created: bool = setting(
+        "metrics.created",
+        SWITCH,
+        "false",
+        "Serve the start time of each counter, so that nothing is lost at its first scrape.",
+        "Only for a Prometheus that takes start times (docs/metrics.md): any other "
+        "stores them as series of their own.",
+        live=True,
+    )
+    metrics_max_series_per_family: int = setting(
+        "metrics.max-series-per-family",
+        count(1, 1_000_000),
+        "10000",
+        "Most series that one family may have.",
+        "New series beyond the limit are left out and counted in "
+        "mgpu_exporter_dropped_series_total.",
+        live=True,
+    )
+    metrics_pod_uid: tuple[str, ...] = setting(
+        "metrics.pod-uid",
+        many(choice("pod_uid", "uid")),
+        "",
+        "Labels that hold the pod's UID on series of --compat=dcgm.",
+        "They make new series of every pod that is created again under its name.",
+        live=True,
+    )
+    compat: tuple[str, ...] = setting(
+        "compat",
+        many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
+        "",
+        "Other exporters whose names, labels and units are served as well.",
+        "See compatibility.md.",
+        live=True,
+    )

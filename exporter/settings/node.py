@@ -1,7 +1,6 @@
 """Settings of this node and its GPUs, and of groups outside Kubernetes."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from exporter.settings.values import (
     OPTIONAL_PATH,
@@ -9,10 +8,10 @@ from exporter.settings.values import (
     SOCKET,
     SWITCH,
     TEXT,
-    Setting,
     choice,
     count,
     many,
+    setting,
 )
 
 GPU_SOURCES = ("auto", "nvml", "amd", "drm", "simulated")
@@ -24,113 +23,78 @@ class NodeSettings:
 
     __slots__ = ()
 
-    path_cgroup: Annotated[
-        str,
-        Setting(
-            "path.cgroup",
-            OPTIONAL_PATH,
-            "",
-            "Root of the cgroup file system; if not set, fs/cgroup below --path.sysfs.",
-            "In a container the host's is mounted elsewhere.",
-        ),
-    ]
-    path_procfs: Annotated[
-        str, Setting("path.procfs", PATH, "/proc", "Root of the host's proc file system.")
-    ]
-    path_sysfs: Annotated[
-        str, Setting("path.sysfs", PATH, "/sys", "Root of the host's sys file system.")
-    ]
-    path_logs: Annotated[
-        str,
-        Setting(
-            "path.logs",
-            PATH,
-            "/var/log",
-            "Directory with the host's pods and containers directories of log files.",
-            "The names are read, never the logs.",
-        ),
-    ]
-    gpus_source: Annotated[
-        tuple[str, ...],
-        Setting(
-            "gpus.source",
-            many(choice(*GPU_SOURCES)),
-            "auto",
-            "How GPUs are read; auto uses every real source that is found.",
-            "auto never simulates: simulated values must be asked for.",
-        ),
-    ]
-    nvml_library: Annotated[
-        str,
-        Setting(
-            "nvml.library",
-            TEXT,
-            "",
-            "Path of libnvidia-ml.so.1; if not set, it is searched where container toolkits put "
-            "it.",
-        ),
-    ]
-    nvml_shares: Annotated[
-        str,
-        Setting(
-            "nvml.shares",
-            choice("auto", "samples", "accounting"),
-            "auto",
-            "Where each process's share of a device comes from; auto uses samples.",
-            "accounting needs driver 610, accounting mode, and processes that started after "
-            "it was switched on.",
-        ),
-    ]
-    nvml_enable_accounting: Annotated[
-        bool,
-        Setting(
-            "nvml.enable-accounting",
-            SWITCH,
-            "false",
-            "Switch on the driver's accounting mode on every device. Needs root.",
-            "It changes the driver for all users until it is unloaded.",
-        ),
-    ]
-    nvml_released: Annotated[
-        bool,
-        Setting(
-            "nvml.released",
-            SWITCH,
-            "false",
-            "Start with the driver released.",
-            "SIGUSR2 releases the driver, or opens it again, while the exporter runs.",
-        ),
-    ]
-    drm_wake: Annotated[
-        bool,
-        Setting(
-            "drm.wake",
-            SWITCH,
-            "false",
-            "Whether reading may wake Intel's and AMD's devices and keep them awake.",
-            "Without this they may sleep, and what they did just before is read when they wake.",
-            live=True,
-        ),
-    ]
-    simulate: Annotated[
-        str,
-        Setting(
-            "simulate",
-            TEXT,
-            "",
-            "Simulate a whole node: a shipped scenario's name, or a file (docs/scenarios.md).",
-        ),
-    ]
-    simulate_start: Annotated[
-        int,
-        Setting(
-            "simulate.start",
-            count(0, 9_999_999_999),
-            "0",
-            "Unix time in seconds at which the scenario begins, at most an hour ago; 0 is now.",
-            "Two exporters with the same scenario and start simulate the same node.",
-        ),
-    ]
+    path_cgroup: str = setting(
+        "path.cgroup",
+        OPTIONAL_PATH,
+        "",
+        "Root of the cgroup file system; if not set, fs/cgroup below --path.sysfs.",
+        "In a container the host's is mounted elsewhere.",
+    )
+    path_procfs: str = setting("path.procfs", PATH, "/proc", "Root of the host's proc file system.")
+    path_sysfs: str = setting("path.sysfs", PATH, "/sys", "Root of the host's sys file system.")
+    path_logs: str = setting(
+        "path.logs",
+        PATH,
+        "/var/log",
+        "Directory with the host's pods and containers directories of log files.",
+        "The names are read, never the logs.",
+    )
+    gpus_source: tuple[str, ...] = setting(
+        "gpus.source",
+        many(choice(*GPU_SOURCES)),
+        "auto",
+        "How GPUs are read; auto uses every real source that is found.",
+        "auto never simulates: simulated values must be asked for.",
+    )
+    nvml_library: str = setting(
+        "nvml.library",
+        TEXT,
+        "",
+        "Path of libnvidia-ml.so.1; if not set, it is searched where container toolkits put it.",
+    )
+    nvml_shares: str = setting(
+        "nvml.shares",
+        choice("auto", "samples", "accounting"),
+        "auto",
+        "Where each process's share of a device comes from; auto uses samples.",
+        "accounting needs driver 610, accounting mode, and processes that started after "
+        "it was switched on.",
+    )
+    nvml_enable_accounting: bool = setting(
+        "nvml.enable-accounting",
+        SWITCH,
+        "false",
+        "Switch on the driver's accounting mode on every device. Needs root.",
+        "It changes the driver for all users until it is unloaded.",
+    )
+    nvml_released: bool = setting(
+        "nvml.released",
+        SWITCH,
+        "false",
+        "Start with the driver released.",
+        "SIGUSR2 releases the driver, or opens it again, while the exporter runs.",
+    )
+    drm_wake: bool = setting(
+        "drm.wake",
+        SWITCH,
+        "false",
+        "Whether reading may wake Intel's and AMD's devices and keep them awake.",
+        "Without this they may sleep, and what they did just before is read when they wake.",
+        live=True,
+    )
+    simulate: str = setting(
+        "simulate",
+        TEXT,
+        "",
+        "Simulate a whole node: a shipped scenario's name, or a file (docs/scenarios.md).",
+    )
+    simulate_start: int = setting(
+        "simulate.start",
+        count(0, 9_999_999_999),
+        "0",
+        "Unix time in seconds at which the scenario begins, at most an hour ago; 0 is now.",
+        "Two exporters with the same scenario and start simulate the same node.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,48 +103,36 @@ class GroupSettings:
 
     __slots__ = ()
 
-    groups_sockets: Annotated[
-        tuple[str, ...],
-        Setting(
-            "groups.sockets",
-            many(SOCKET),
-            "auto",
-            "Sockets of Docker and Podman that are asked for containers' names; auto uses the "
-            "usual "
-            "ones of the machine, and of each user who runs containers, if the exporter has "
-            "access.",
-            "Docker's socket gives full control of the machine. Without names containers "
-            "are shown by their ids.",
-        ),
-    ]
-    groups_slurm: Annotated[
-        str,
-        Setting(
-            "groups.slurm",
-            choice("job", "step"),
-            "job",
-            "Whether a group is a Slurm job as a whole or each of its steps.",
-            "A job's counters are what is billed; steps make more series.",
-        ),
-    ]
-    groups_slurm_account: Annotated[
-        bool,
-        Setting(
-            "groups.slurm-account",
-            SWITCH,
-            "false",
-            "Show a Slurm job's account, from SLURM_JOB_ACCOUNT of its process.",
-            "This needs the right to read other users' processes (CAP_DAC_READ_SEARCH, "
-            "CAP_SYS_PTRACE), and a user can write anything there.",
-        ),
-    ]
-    path_passwd: Annotated[
-        str,
-        Setting(
-            "path.passwd",
-            PATH,
-            "/etc/passwd",
-            "File with the names of the host's users, in the form of passwd(5).",
-            "If users come from a directory server, write the file with getent passwd.",
-        ),
-    ]
+    groups_sockets: tuple[str, ...] = setting(
+        "groups.sockets",
+        many(SOCKET),
+        "auto",
+        "Sockets of Docker and Podman that are asked for containers' names; auto uses the "
+        "usual "
+        "ones of the machine, and of each user who runs containers, if the exporter has "
+        "access.",
+        "Docker's socket gives full control of the machine. Without names containers "
+        "are shown by their ids.",
+    )
+    groups_slurm: str = setting(
+        "groups.slurm",
+        choice("job", "step"),
+        "job",
+        "Whether a group is a Slurm job as a whole or each of its steps.",
+        "A job's counters are what is billed; steps make more series.",
+    )
+    groups_slurm_account: bool = setting(
+        "groups.slurm-account",
+        SWITCH,
+        "false",
+        "Show a Slurm job's account, from SLURM_JOB_ACCOUNT of its process.",
+        "This needs the right to read other users' processes (CAP_DAC_READ_SEARCH, "
+        "CAP_SYS_PTRACE), and a user can write anything there.",
+    )
+    path_passwd: str = setting(
+        "path.passwd",
+        PATH,
+        "/etc/passwd",
+        "File with the names of the host's users, in the form of passwd(5).",
+        "If users come from a directory server, write the file with getent passwd.",
+    )

@@ -5,7 +5,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from exporter.settings.cluster import ClusterSettings
 from exporter.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
@@ -28,8 +28,7 @@ class Settings(
 
 
 def _settings(subject: type) -> dict[str, Setting]:
-    hints = get_type_hints(subject, include_extras=True)
-    return {field.name: hints[field.name].__metadata__[0] for field in fields(subject)}
+    return {field.name: field.metadata["setting"] for field in fields(subject)}
 
 
 SUBJECTS: dict[str, dict[str, Setting]] = {

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import yaml
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
@@ -242,3 +243,11 @@ class Setting:
     def variable(self) -> str:
         """The environment variable, e.g. ``MGPU_WEB_LISTEN_ADDRESS``."""
         return "MGPU_" + self.name.upper().replace(".", "_").replace("-", "_")
+
+
+def setting(
+    name: str, kind: ValueKind[T], default: str, about: str, why: str = "", *, live: bool = False
+) -> T:
+    """A dataclass's field that holds a setting of this kind; it has no default of its own."""
+    found: T = field(metadata={"setting": Setting(name, kind, default, about, why, live)})
+    return found
