@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from exporter.attribution.tenancy import MPS, account_for, without_tenants_servers
 from exporter.collector.allocations import Allocations
+from exporter.collector.group_names import GroupNames
+from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import LastReload, Own, with_own
-from exporter.collector.owners import GroupNames, IdlePolicy, ProcessOwners, idle_weights
+from exporter.collector.owners import ProcessOwners, owners_of, pids_of
 from exporter.collector.plausible import Plausible
-from exporter.collector.polling import Guard, SourcePoller, Sources
+from exporter.collector.polling import SourcePoller, Sources
 from exporter.collector.rules import CycleRules
 from exporter.collector.series_limit import DroppedSeries, limit_series
 from exporter.collector.tenants import Residency
@@ -68,7 +70,7 @@ class Collector:
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
         self.reviews: Callable[[], Labelled | None] = lambda: None
-        self._pods, self._processes = sources.pods, sources.processes
+        self._pods = sources.pods
         self._poller = SourcePoller(sources, clock)
         self._ledger = ledger
         self._clock = clock
@@ -76,13 +78,12 @@ class Collector:
         self._rules = self._rules_to_come
         self._idle = idle
         self._shown = PodLabels(self._rules.allowed)
-        self._process_owners = ProcessOwners()
         self._allocations = Allocations(self._rules.allocations)
         self._allocated: list[Allocated] = []
         self._plausible = Plausible()
         self._dropped = DroppedSeries()
         self._group_names = GroupNames()
-        self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
+        self._residency = Residency(ledger.window_ns)
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
 
@@ -133,11 +134,11 @@ class Collector:
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
         identities, processes = self._identify(devices)
-        self._process_owners.update(identities, table, by_step=self._rules.by_step)
-        owners = self._process_owners.owners
+        found = owners_of(identities, table, by_step=self._rules.by_step)
+        owners = found.owners
         devices = self._with_known_servers(devices, owners)
-        self._enter(devices, owners, now)
-        seen = partial(self._process_owners.seen_on, devices.values())
+        self._enter(devices, found, now)
+        seen = partial(found.seen_on, devices.values())
         node = self._poller.node_facts(table, readings)
         self._allocated = self._allocations.of(table, node, seen)
         self._ledger.set_allocations(self._allocated, now)
@@ -152,7 +153,7 @@ class Collector:
             shown=self._shown.of(table),
             groups=groups,
         )
-        self.snapshot = self._published(facts, readings, processes)
+        self.snapshot = self._published(facts, owners, readings, processes)
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
         self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)
         return self.snapshot
@@ -169,7 +170,7 @@ class Collector:
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
         """The identities of the devices' processes, with their source's status."""
         self._ledger.kinds = self._poller.group_kinds()
-        identities, processes = self._poller.identities(devices.values())
+        identities, processes = self._poller.identities(pids_of(devices.values()))
         self._ledger.unidentified = (
             None if processes.up else processes.reason or Unmeasured.READ_FAILED
         )
@@ -187,14 +188,14 @@ class Collector:
         return {**devices, **shared} if shared else devices
 
     def _enter(
-        self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
+        self, devices: Mapping[str, DeviceReading], found: ProcessOwners, now: Moment
     ) -> None:
-        ledger = self._ledger
+        ledger, owners = self._ledger, found.owners
         for uuid, reading in devices.items():
             ledger.observe(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
-            held, residents = self._process_owners.holders(uuid, reading.memory)
+            held, residents = found.holders(reading.memory)
             if residents is not None:
                 ledger.set_memory(uuid, held, now)
             window = reading.window
@@ -205,9 +206,13 @@ class Collector:
                 self._residency.enter(usage, window.processes, owners, now.mono_ns)
 
     def _published(
-        self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
+        self,
+        facts: CycleFacts,
+        owners: Mapping[int, Owner],
+        readings: Sequence[Reading],
+        processes: SourceStatus,
     ) -> Snapshot:
-        now, rules, owners = facts.now, self._rules, self._process_owners.owners
+        now, rules = facts.now, self._rules
         rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
         taken = limit_series(rows, self.snapshot.rows, rules.most_series, highest)
         self._dropped.count(taken.dropped, rules.most_series)
@@ -231,7 +236,7 @@ class Collector:
             most_series=rules.most_series,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns),
             owners=owners,
-            processes=self._residency.described(owners, now.mono_ns, self._processes),
+            processes=self._poller.described(owners),
             history=history,
             held=conditions,
             interval_ns=rules.interval_ns,

@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from exporter.collector.owners import Pids
 from exporter.collector.rules import CycleRules
 from exporter.model import (
     CgroupIdentity,
     Clock,
     Device,
-    DeviceReading,
     GroupFacts,
     GroupKey,
     GroupMember,
     NodeFacts,
     PodTable,
+    ProcessInfo,
     Reading,
     SourceStatus,
     Unattributed,
@@ -172,7 +171,7 @@ class SourcePoller:
         self._listening = tuple((s, self._guards[s.name]) for s in sources.listening)
         self._reporting = tuple((s, self._guards[s.name]) for s in sources.reporting)
         self._table = PodTable()
-        self._pids = Pids()
+        self._describing = Guard(sources.processes.name, clock)
         self._group_kinds: frozenset[str] = frozenset()
         self._answers = [NodeFacts() for _ in sources.nodes]
         self._node = NodeFacts()
@@ -202,15 +201,20 @@ class SourcePoller:
         return self._table
 
     def identities(
-        self, devices: Collection[DeviceReading]
+        self, pids: Collection[int]
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
         """The identities of the processes; none if their source reports that it is not up."""
-        pids = self._pids.of(devices)
         source = self._sources.processes
         none: Mapping[int, CgroupIdentity | Unattributed] = {}
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), none)
         status = _status(source, self._guards[source.name])
         return found if status.up else none, status
+
+    def described(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        """Facts about processes. Without them, their source is not down."""
+        source = self._sources.processes
+        nothing: Mapping[int, ProcessInfo] = {}
+        return self._describing.call("describe", lambda: source.describe(pids), nothing)
 
     def group_kinds(self) -> frozenset[str]:
         """The kinds of groups that the node can have; the last answer if the source fails."""

@@ -1,39 +1,28 @@
 """The newest windows of each device, kept for the readers that show processes."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from exporter.collector.polling import Guard
 from exporter.collector.rules import CycleRules
 from exporter.model import (
     DeviceReading,
     DeviceUsage,
     Owner,
     ProcessActivity,
-    ProcessInfo,
     SharedWindow,
     Tenants,
 )
-from exporter.sources.cgroups.source import ProcessSource
 
 MOST_WINDOWS = 60
 _NONE: deque[SharedWindow] = deque(maxlen=0)
-DESCRIBED_EVERY_NS = 10 * 10**9  # a process may take another name (exec, prctl)
 
 
 class Residency:
-    """The tenants of each device. It only keeps values that the cycle makes in any case.
+    """The tenants of each device. It only keeps values that the cycle makes in any case."""
 
-    ``guard`` is its own: processes without names do not mark their source as down.
-    """
-
-    def __init__(self, window_ns: int, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, window_ns: int) -> None:
         self.window_ns = window_ns
         self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
-        self._pids: Collection[int] = ()
-        self._infos: Mapping[int, ProcessInfo] = {}
-        self._described_mono_ns = 0
 
     def follow(self, rules: CycleRules) -> None:
         """Applies these rules from the next cycle on."""
@@ -67,18 +56,3 @@ class Residency:
             found.append(Tenants(uuid, memory.processes if memory else None, tuple(windows)))
         self._windows = kept
         return tuple(found)
-
-    def described(
-        self,
-        pids: Collection[int],
-        mono_ns: int,
-        source: ProcessSource,
-    ) -> Mapping[int, ProcessInfo]:
-        """Facts about processes; asked for again when some come or go, and every ten seconds."""
-        due = mono_ns - self._described_mono_ns >= DESCRIBED_EVERY_NS
-        if due or (pids is not self._pids and set(pids) != set(self._pids)):
-            nothing: Mapping[int, ProcessInfo] = {}
-            self._infos = self._guard.call("describe", lambda: source.describe(pids), nothing)
-            self._described_mono_ns = mono_ns
-        self._pids = pids
-        return self._infos

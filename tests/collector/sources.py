@@ -75,7 +75,6 @@ class SetProcesses:
         self.infos: dict[int, ProcessInfo] = {}
         self.kinds: frozenset[str] = frozenset()
         self.kinds_error: Exception | None = None
-        self.described = 0
         self.error: Exception | None = None
         self.now = SourceStatus(self.name, up=True)
 
@@ -87,7 +86,6 @@ class SetProcesses:
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """What was set; counts how often it is asked."""
-        self.described += 1
         return {pid: info for pid, info in self.infos.items() if pid in pids}
 
     def group_kinds(self) -> frozenset[str]:

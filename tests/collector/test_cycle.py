@@ -415,4 +415,4 @@ def test_what_a_process_is_is_asked_of_those_too_that_are_only_counted() -> None
     counted = {"copy": {8: 1}, "evicted": {9: SECOND}}
     window = Window(0, SECOND, SECOND, 0, Engines(core=0), counted=counted)
 
-    assert pids_of(DeviceReading(DEVICE, window=window)) == {8, 9}
+    assert pids_of([DeviceReading(DEVICE, window=window)]) == {8, 9}

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collector import Collector, CycleRules, Sources
-from exporter.collector.owners import GroupNames
 from exporter.ledger import Ledger
 from exporter.model import (
     CgroupIdentity,
@@ -103,18 +102,6 @@ def test_each_source_says_what_it_knows_and_the_later_one_counts() -> None:
 )
 def test_without_a_source_a_group_is_called_by_its_id(identity: CgroupIdentity, name: str) -> None:
     assert info(Named().group(identity)).name == name
-
-
-def test_where_all_say_the_same_nothing_is_joined_anew() -> None:
-    owners, identities = {7: GroupKey("docker", ID)}, {7: DOCKER}
-    told = ({GroupKey("docker", ID): GroupFacts(name="web")},)
-    naming = GroupNames()
-    first = naming.of(owners, identities, set, lambda _: told)
-    assert naming.of(owners, identities, set, lambda _: told) is first
-    renamed = ({GroupKey("docker", ID): GroupFacts(name="renamed")},)
-    assert naming.of(owners, identities, set, lambda _: renamed) != first
-    assert naming.of({}, {}, lambda: {GroupKey("docker", ID)}, lambda _: renamed) != first
-    assert naming.of({}, {}, set, lambda _: ()) == {}
 
 
 def test_a_users_group_is_called_as_the_user_is() -> None:

@@ -1,6 +1,6 @@
 """Which processes the readings are about."""
 
-from exporter.collector.owners import Pids, pids_of
+from exporter.collector.owners import pids_of
 from exporter.model import (
     Device,
     DeviceMemory,
@@ -28,29 +28,14 @@ def reading(
 
 
 def test_those_listed_those_at_work_and_those_evicted_are_all_of_a_device() -> None:
-    assert pids_of(reading("GPU-0", (1, 2), (2, 3), 4)) == {1, 2, 3, 4}
+    assert pids_of([reading("GPU-0", (1, 2), (2, 3), 4)]) == {1, 2, 3, 4}
 
 
 def test_a_device_that_lists_none_has_those_at_work() -> None:
-    assert pids_of(reading("GPU-0", None, (3,))) == {3}
-    assert pids_of(DeviceReading(Device("GPU-0", 0, "nvidia"))) == set()
+    assert pids_of([reading("GPU-0", None, (3,))]) == {3}
+    assert pids_of([DeviceReading(Device("GPU-0", 0, "nvidia"))]) == set()
 
 
 def test_the_processes_of_all_devices_are_told_together() -> None:
-    pids = Pids()
     devices = [reading("GPU-0", (1, 2), (9,)), reading("GPU-1", (2, 3), (3,), 8)]
-    assert pids.of(devices) == {1, 2, 3, 8, 9}
-    assert pids.of(devices[:1]) == {1, 2, 9}
-    assert pids.of([]) == set()
-
-
-def test_another_list_of_a_device_is_looked_through() -> None:
-    pids = Pids()
-    assert pids.of([reading("GPU-0", (1, 2))]) == {1, 2}
-    assert pids.of([reading("GPU-0", (2, 3))]) == {2, 3}
-
-
-def test_a_process_that_is_not_listed_any_more_leaves_with_its_last_sample() -> None:
-    pids, first = Pids(), reading("GPU-0", (1,), (2,))
-    assert pids.of([first]) == {1, 2}
-    assert pids.of([first._replace(window=WINDOW)]) == {1}
+    assert pids_of(devices) == {1, 2, 3, 8, 9}

@@ -1,6 +1,5 @@
 import pytest
 
-from exporter.collector.polling import Guard
 from exporter.collector.tenants import MOST_WINDOWS, Residency
 from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
 from exporter.rows.history import Past
@@ -44,18 +43,6 @@ def test_an_older_snapshot_is_not_changed_by_the_next_cycles(bench: Bench) -> No
     assert list(processes_of(first)) == before
 
 
-def test_names_are_asked_for_when_processes_come_and_now_and_then(bench: Bench) -> None:
-    for _ in range(9):
-        bench.cycle()
-    assert bench.processes.described == 1
-    bench.use(8, SECOND // 4)
-    bench.cycle()
-    assert bench.processes.described == 2
-    for _ in range(10):
-        bench.cycle()
-    assert bench.processes.described == 3
-
-
 def test_processes_have_no_name_while_they_cannot_be_described(bench: Bench) -> None:
     def broken(_: object) -> dict[int, ProcessInfo]:
         raise OSError("gone")
@@ -79,7 +66,7 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
 
 
 def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
-    residency = Residency(10**6 * SECOND, Guard("cgroups", bench.clock))
+    residency = Residency(10**6 * SECOND)
     for number in range(MOST_WINDOWS + 10):
         residency.enter(NOTHING, (), {}, number)
     [tenants] = residency.tenants(bench.gpus.devices, 0)
@@ -88,7 +75,7 @@ def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
 
 
 def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
-    residency = Residency(15 * SECOND, Guard("cgroups", bench.clock))
+    residency = Residency(15 * SECOND)
     residency.enter(NOTHING, (), {}, SECOND)
     residency.enter(NOTHING, (), {}, 10 * SECOND)
     [tenants] = residency.tenants(bench.gpus.devices, 16 * SECOND)
@@ -96,7 +83,7 @@ def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
 
 
 def test_a_device_that_has_gone_takes_its_windows_along(bench: Bench) -> None:
-    residency = Residency(15 * SECOND, Guard("cgroups", bench.clock))
+    residency = Residency(15 * SECOND)
     residency.enter(NOTHING, (), {}, SECOND)
     assert residency.tenants((), SECOND) == ()
     [tenants] = residency.tenants(bench.gpus.devices, SECOND)

@@ -68,19 +68,6 @@ def test_the_path_of_cgroup_v1_says_whose_a_job_is(passwd: Path, proc: FakeProc)
     assert owners(passwd, proc).facts(of(JOB_V1)) == {KEY: GroupFacts(user="alice")}
 
 
-def test_who_says_nothing_new_says_it_with_the_same_mapping(passwd: Path, proc: FakeProc) -> None:
-    source = owners(passwd, proc, accounts=True)
-    environment(proc, b"SLURM_JOB_ACCOUNT=climate\0")
-    job = of(JOB)
-    until(lambda: bool(source.facts(job)[KEY].account))
-    said = source.facts(job)
-    assert source.facts(job) is said
-    other = GroupKey("slurm", "212")
-    both = job | {other: GroupMember(7, JOB_V1)}
-    assert source.facts(both).keys() == both.keys()
-    until(lambda: source.facts(both)[other] == said[KEY])  # its account is read aside
-
-
 def test_a_user_without_a_name_has_a_number(passwd: Path, proc: FakeProc) -> None:
     stranger = CgroupIdentity(unit=Unit("user", "4711", uid=4711))
     assert owners(passwd, proc).facts(of(stranger)) == {KEY: GroupFacts(user="4711")}

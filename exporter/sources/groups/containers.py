@@ -72,7 +72,6 @@ class ContainerNames:
         self._engine = engine or ContainerEngine()
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
-        self._members: Mapping[GroupKey, GroupMember] = {}  # the asker's own
         self._wanted: dict[GroupKey, _Container] = {}
         self._facts: Mapping[GroupKey, GroupFacts] = {}
         self._status = SourceStatus(self.name, up=True)
@@ -87,10 +86,7 @@ class ContainerNames:
         self._thread.start()
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        """See ``GroupSource``. The same mapping as long as it says the same."""
-        if members is self._members:
-            return self._facts
-        self._members = members
+        """See ``GroupSource``."""
         here = {
             key: member.identity
             for key, member in members.items()

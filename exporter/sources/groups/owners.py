@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping
 from threading import Thread
 
 from exporter.model import (
-    CgroupIdentity,
     Clock,
     GroupFacts,
     GroupKey,
@@ -235,34 +234,24 @@ class GroupUsers:
         self._users = Users(passwd, clock)
         self._proc_root = proc_root
         self._accounts = Accounts(proc_root) if accounts else None
-        self._members: Mapping[GroupKey, GroupMember] = {}
-        self._known: dict[GroupKey, int] = {}
-        self._unread: set[GroupKey] = set()  # whose process's user is not read yet
-        self._said: object = None  # what it was made from
-        self._facts: Mapping[GroupKey, GroupFacts] = {}
+        self._known: dict[GroupKey, int] = {}  # uids
 
     def start(self) -> None:
         """Nothing to begin: all is read from small files, once for a group."""
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        """See ``GroupSource``. The same mapping as long as it says the same."""
-        if members is not self._members:
-            self._meet(members)
-        for key in sorted(self._unread):
-            uid = user_id(self._proc_root, members[key].pid)
-            if uid is not None:
-                self._known[key] = uid
-                self._unread.remove(key)
+        """See ``GroupSource``. A user is read once for a group, and again until it can be read."""
+        uids = {
+            key: self._known[key] if key in self._known else self._uid(one)
+            for key, one in members.items()
+        }
+        self._known = {key: uid for key, uid in uids.items() if uid is not None}
         accounts = self._charged(self._accounts, members) if self._accounts else {}
         names = self._users.names()
-        said = names, dict(self._known), accounts
-        if said != self._said:
-            self._said = said
-            self._facts = {
-                key: GroupFacts(user=names.get(uid) or str(uid), account=accounts.get(key, ""))
-                for key, uid in self._known.items()
-            }
-        return self._facts
+        return {
+            key: GroupFacts(user=names.get(uid) or str(uid), account=accounts.get(key, ""))
+            for key, uid in self._known.items()
+        }
 
     def status(self) -> SourceStatus:
         """Always up: without names, users have their numbers."""
@@ -275,15 +264,12 @@ class GroupUsers:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _meet(self, members: Mapping[GroupKey, GroupMember]) -> None:
-        """Take the users that paths name, and note the groups whose process must be read."""
-        before, self._members, self._known, self._unread = self._known, members, {}, set()
-        for key, member in members.items():
-            uid = before.get(key, _uid(member.identity))
-            if uid is not None:
-                self._known[key] = uid
-            elif _kind(member) in _BY_PROCESS:
-                self._unread.add(key)
+    def _uid(self, member: GroupMember) -> int | None:
+        """The user that its path names, or that its process is found to have."""
+        unit = member.identity.unit
+        if unit is None or unit.uid is not None or unit.kind not in _BY_PROCESS:
+            return unit.uid if unit else None
+        return user_id(self._proc_root, member.pid)
 
     def _charged(
         self, accounts: Accounts, members: Mapping[GroupKey, GroupMember]
@@ -296,10 +282,6 @@ class GroupUsers:
 def _kind(member: GroupMember) -> str:
     unit = member.identity.unit
     return unit.kind if unit else ""
-
-
-def _uid(identity: CgroupIdentity) -> int | None:
-    return identity.unit.uid if identity.unit else None
 
 
 def open_groups(

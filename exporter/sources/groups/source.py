@@ -23,7 +23,7 @@ class GroupSource(Protocol):
         """What is known of these groups, each given with one of its processes; never blocks.
 
         The keys are the caller's own: nothing is read from them. Fields that this source does not
-        know of are empty. Neither mapping is changed afterwards: the same one says the same.
+        know of are empty.
         """
         ...
 

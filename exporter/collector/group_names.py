@@ -1,0 +1,88 @@
+"""The names of groups, joined from what all sources know of them."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
+
+from exporter.model import (
+    CgroupIdentity,
+    GroupFacts,
+    GroupKey,
+    GroupMember,
+    Owner,
+    Unattributed,
+)
+
+_ID = re.compile(r"[0-9a-f]{64}")
+SHORT_ID = 12  # digits of a container's id, as engines print it
+_FIELDS = tuple(field.name for field in fields(GroupFacts))
+
+Ask = Callable[[Mapping[GroupKey, GroupMember]], Sequence[Mapping[GroupKey, GroupFacts]]]
+
+
+class GroupNames:
+    """The names of groups, for as long as the ledger shows any of their series.
+
+    They are kept, because an engine forgets a container that ends, and a job's processes go.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[GroupKey, GroupFacts] = {}
+
+    def of(
+        self,
+        owners: Mapping[int, Owner],
+        identities: Mapping[int, CgroupIdentity | Unattributed],
+        kept: Callable[[], Collection[GroupKey]],
+        ask: Ask,
+    ) -> Mapping[GroupKey, GroupFacts]:
+        """Facts of the groups that have processes now, and of those that are ``kept``."""
+        members = _members(owners, identities)
+        if not (members or self._known):
+            return {}
+        answers, staying = ask(members), kept()
+        known = {k: facts for k, facts in self._known.items() if k in members or k in staying}
+        for key, member in members.items():
+            told = [answer[key] for answer in answers if key in answer]
+            before = known.get(key, GroupFacts())
+            known[key] = _joined(before, by_path(key, member.identity), *told)
+        self._known = known
+        return {key: _named(key, facts) for key, facts in known.items()}
+
+
+def _members(
+    owners: Mapping[int, Owner], identities: Mapping[int, CgroupIdentity | Unattributed]
+) -> dict[GroupKey, GroupMember]:
+    return {
+        owner: GroupMember(pid, identity)
+        for pid, owner in owners.items()
+        if isinstance(owner, GroupKey) and isinstance(identity := identities[pid], CgroupIdentity)
+    }
+
+
+def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:
+    """The facts in a group's path. Pure."""
+    unit = identity.unit
+    if unit is None or unit.kind != "slurm":
+        return GroupFacts()
+    step = key.group.removeprefix(unit.name).removeprefix(".")
+    return GroupFacts(slurm_job=unit.name, slurm_step=step)
+
+
+def _joined(*facts: GroupFacts) -> GroupFacts:
+    """All facts together; the later ones win, as far as they are known."""
+    first, *others = facts
+    for other in others:
+        known = {name: text for name in _FIELDS if (text := getattr(other, name))}
+        first = replace(first, **known)
+    return first
+
+
+def _named(key: GroupKey, facts: GroupFacts) -> GroupFacts:
+    """The facts with a name in any case: of users their own, of containers the short id."""
+    if facts.name or key.kind == "pod":
+        return facts
+    if key.kind in {"user", "host"}:
+        return replace(facts, name=facts.user or key.group)
+    own = key.group.rpartition("/")[2]
+    return replace(facts, name=own[:SHORT_ID] if _ID.fullmatch(own) else key.group)
