@@ -43,9 +43,9 @@ class GroupNames:
         answers, staying = ask(members), kept()
         known = {k: facts for k, facts in self._known.items() if k in members or k in staying}
         for key, member in members.items():
-            told = [answer[key] for answer in answers if key in answer]
+            reported = [answer[key] for answer in answers if key in answer]
             before = known.get(key, GroupFacts())
-            known[key] = _joined(before, by_path(key, member.identity), *told)
+            known[key] = _joined(before, by_path(key, member.identity), *reported)
         self._known = known
         return {key: _named(key, facts) for key, facts in known.items()}
 

@@ -1,4 +1,4 @@
-"""The owners of all processes on the devices, worked out anew in each cycle. Pure."""
+"""The owners of all processes on the devices, computed in each cycle. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
