@@ -24,6 +24,7 @@ on which GPU. You can
 
 - `mgpu_container_allocation_info` has the labels `scheme`, `policy`
   ([below](#what-was-read-and-what-is-enforced)) and `priority`.
+- In MIG mode the instance is the allocation, whatever the container asked for.
 - Time-slicing promises nothing: `mgpu_container_allocated_replicas` counts what was granted.
 - If the system does not name the device, it is the one on which a process of the container is seen.
 - Annotations count only for containers whose limits ask for a resource of the scheme. If both

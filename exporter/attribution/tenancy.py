@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from exporter.attribution.join import account
 from exporter.model import (
+    MIG,
     PARTITIONED,
     ContainerKey,
     Device,
@@ -38,7 +39,7 @@ from exporter.model import (
 
 SOLE_OWNER, FDINFO = "sole_owner", "fdinfo"
 COMPUTE = "compute"
-MIG, MPS, MPS_SERVER = "mig", "mps", "mps_server"
+MPS, MPS_SERVER = "mps", "mps_server"
 
 OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
 

@@ -14,6 +14,7 @@ from exporter.attribution.ownership import Member
 from exporter.collector.rules import CycleRules
 from exporter.ledger import Allocated
 from exporter.model import (
+    MIG,
     Allocation,
     ContainerKey,
     Device,
@@ -191,7 +192,13 @@ class Allocations:
         for problem in found.problems:
             if not problem.devices:
                 self._log(pod, problem)
-        return found.allocations
+        return tuple(map(self._off_board, found.allocations))
+
+    def _off_board(self, allocation: Allocation) -> Allocation:
+        """An allocation of a board in MIG mode is of one of its instances; which is not known."""
+        device = self._devices.get(allocation.device or "")
+        in_mig_mode = device is not None and device.sharing == MIG
+        return replace(allocation, device=None) if in_mig_mode else allocation
 
     def _log(self, pod: Pod, problem: DecodeProblem) -> None:
         _, scheme, reason, detail, *_ = problem
@@ -258,14 +265,15 @@ def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allo
     """The allocation with what a whole device promises by itself; a part of it promises nothing.
 
     A whole card is all its memory. A MIG instance is its memory and its share of the GPU, if it is
-    one container's alone. ``sharers``: how many allocations are of this device.
+    one container's alone, whatever the container asked for. ``sharers``: how many allocations are
+    of this device.
     """
     part = allocation.replicas is not None or allocation.policy == SHARED
     if device is None or part:
         return allocation
     core, memory = allocation.core, allocation.memory_bytes
-    if device.parent_uuid and core is None and sharers == 1:
-        memory = device.memory_bytes if memory is None else memory
+    if device.parent_uuid and sharers == 1:
+        memory = device.memory_bytes or memory
         return replace(allocation, core=device.core_share, memory_bytes=memory)
     if core == 1 and memory is None:
         return replace(allocation, memory_bytes=device.memory_bytes)

@@ -10,6 +10,7 @@ from exporter.model.access import ReviewError, Right, Subject
 from exporter.model.devices import (
     COUNTED,
     FIRST_INDEX,
+    MIG,
     PARTITIONED,
     QUANTITIES,
     CallCount,
@@ -84,6 +85,7 @@ from exporter.model.usage import (
 __all__ = [
     "COUNTED",
     "FIRST_INDEX",
+    "MIG",
     "PARTITIONED",
     "QUANTITIES",
     "Allocation",

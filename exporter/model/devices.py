@@ -53,6 +53,7 @@ class Clock(Protocol):
 FIRST_INDEX = {"nvidia": 0, "amd": 100, "intel": 200}
 """Where the numbers of a vendor's devices begin: none collides, whichever driver comes first."""
 
+MIG = "mig"  # ``Device.sharing`` of a board in MIG mode: its instances are devices
 PARTITIONED = "partitioned"  # ``Device.sharing`` of a board whose partitions are devices: AMD's
 
 

@@ -325,14 +325,27 @@ def test_mig_instance_stands_against_its_share_of_the_gpu(bench: Bench) -> None:
     assert values["core_limit_utilization_ratio"] == pytest.approx(0.5)
 
 
+def test_what_names_a_board_in_mig_mode_is_of_the_instance_that_it_works_on(bench: Bench) -> None:
+    """The pod asks for a half of the card's core and 1 GiB, and its scheduler names the card."""
+    bench.name_pod(replace(POD, annotations=PLACED))
+    board = DeviceReading(replace(DEVICE, sharing="mig"))
+    bench.gpus.devices = (board, instance(SECOND // 4, 7))
+
+    bench.cycle()
+    snapshot = bench.cycle()
+
+    values = row(snapshot, "container", "ml", "train", "main", "0", "MIG-0").values
+    assert (values["core_limit_ratio"], values["memory_limit_bytes"]) == (0.5, 1000)
+
+
 @pytest.mark.parametrize(
     ("device", "sharers", "core", "memory", "replicas", "limits"),
     [
         pytest.param(INSTANCE, 1, None, None, None, (0.5, 1000), id="whole instance"),
-        pytest.param(INSTANCE, 1, None, 900, None, (0.5, 900), id="memory as allotted"),
+        pytest.param(INSTANCE, 1, 0.25, 900, None, (0.5, 1000), id="less was asked for"),
         pytest.param(INSTANCE, 2, None, None, None, (None, None), id="claimed by two"),
         pytest.param(INSTANCE, 1, None, None, 2, (None, None), id="replicas of an instance"),
-        pytest.param(INSTANCE, 1, 0.25, None, None, (0.25, None), id="part of an instance"),
+        pytest.param(INSTANCE, 2, 0.25, 900, None, (0.25, 900), id="parts of an instance"),
         pytest.param(DEVICE, 1, 1.0, None, None, (1.0, 80 * 2**30), id="whole card"),
         pytest.param(DEVICE, 1, 0.5, None, None, (0.5, None), id="half a card"),
         pytest.param(DEVICE, 1, None, None, None, (None, None), id="claimed card"),

@@ -9,8 +9,7 @@ second annotation, in JSON, names the instance by segment and position.
 A MIG instance's core follows from its GPU, so none is stated.
 
 A user who may change a pod may change the annotation, so each entry is compared with the limits
-(``evidence``). While a MIG instance is not found on the node, the amounts of the limits are used:
-the scheduler assigns the next larger instance.
+(``evidence``). A MIG instance counts before the limits: the scheduler assigns the next larger one.
 
 HAMi-core holds a container to its limits. A container whose environment has
 ``CUDA_DISABLE_CONTROL=true`` gets its devices without that library: the policy is ``unenforced``.
@@ -27,10 +26,10 @@ from exporter.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.registered import registered_memory
 from exporter.allocations.scheme import UNENFORCED, Reason
-from exporter.model import Allocation, Container, Device
+from exporter.model import MIG, Allocation, Container, Device
 
-_MIG, _CORE = "mig", "hami-core"
-_MODES = {name: name for name in (_CORE, _MIG, "mps")}
+_CORE = "hami-core"
+_MODES = {name: name for name in (_CORE, MIG, "mps")}
 _PRIORITIES = {"0": "high", "1": "low"}
 _DEVICE_FIELDS = 4
 MAX_SEGMENTS = 512  # a pod has at most as many containers; the rest is not split
@@ -195,17 +194,30 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
     share = Share(
         reader.core(core or None) if terms.percent and not mig else None,
         reader.memory(memory or None, terms.unit),
-        _MIG if mig else _policy(owner, terms),
+        MIG if mig else _policy(owner, terms),
         _priority(reader, owner, terms),
     )
-    if mig and device is not None:
-        return reader.allocate(owner, (device,), share, whole=True)
     asked, slack = _asked(reader, owner, terms, entry.uuid)
-    if mig:
-        asked_memory = share.memory_bytes if asked.memory_bytes is None else asked.memory_bytes
-        share = share._replace(core=asked.core or None, memory_bytes=asked_memory)
-        return reader.allocate(owner, (device,), share)
+    if mig and (device is not None or _can_be(reader, entry, share, asked)):
+        return reader.allocate(owner, (device,), share, whole=device is not None)
     return reader.allocate(owner, (device,), agreed(reader, (share,), asked, slack=slack)[0])
+
+
+def _can_be(reader: PodReader, entry: _Entry, stated: Share, asked: Share) -> bool:
+    """Whether the scheduler can have made this instance of what was asked for.
+
+    It takes one that is no smaller. On a card that is not seen to be in MIG mode, where the list
+    may be made up, that is at most twice as large, or a quarter of the card.
+    """
+    gpu = device_by_uuid(reader.node, entry.uuid.partition("[")[0])
+    made, wanted = stated.memory_bytes or 0, asked.memory_bytes or 0
+    whole = gpu.memory_bytes if gpu else None
+    if gpu is None or whole is None:
+        return made >= wanted
+    parents = {instance.parent_uuid for instance in instances(reader.node)}
+    in_mig_mode = gpu.sharing == MIG or gpu.uuid in parents
+    most = whole if in_mig_mode or not wanted else max(2 * wanted, whole // 4)
+    return wanted <= made <= most
 
 
 def _is_mig(reader: PodReader, entry: _Entry) -> bool:
