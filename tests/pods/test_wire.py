@@ -126,37 +126,3 @@ def test_an_event_is_its_type_and_its_object() -> None:
 def test_any_bytes_are_json_or_the_documented_error(data: bytes) -> None:
     with suppress(JsonError):
         decode(data)
-
-
-TEXTS = st.text() | st.text('[]{}",:1\\a')
-TREES = st.recursive(
-    TEXTS | st.integers() | st.none(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
-    max_leaves=10,
-)
-FIELDS = st.dictionaries(TEXTS, TREES, max_size=3)
-
-
-@given(FIELDS, TREES, FIELDS, st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]))
-def test_an_event_is_what_its_line_says_but_for_who_wrote_which_field(
-    before: dict[str, Any], managed: Any, after: dict[str, Any], separators: tuple[str, str]
-) -> None:
-    metadata = {**before, "managedFields": managed, "name": "p", **after}
-    event = {"type": "ADDED", "object": {"metadata": metadata, "spec": {}}}
-    read = watch_event(json.dumps(event, separators=separators).encode())
-
-    assert not isinstance(read, Skipped)
-    kind, document = read
-    assert isinstance(document["metadata"], dict)
-    assert document["metadata"].pop("managedFields") in ([], managed)
-    del metadata["managedFields"]
-    assert (kind, document) == ("ADDED", event["object"])
-
-
-def test_who_wrote_which_field_is_left_out_of_a_servers_event() -> None:
-    fields = [{"manager": "kubelet", "fieldsV1": {"f:status": {'k:{"type":"Ready"}': {}}}}]
-    event = {"type": "ADDED", "object": {"metadata": {"name": "p", "managedFields": fields}}}
-    for separators in ((",", ":"), (", ", ": ")):
-        line = json.dumps(event, separators=separators).encode()
-        expected = {"metadata": {"name": "p", "managedFields": []}}
-        assert watch_event(line) == ("ADDED", expected)

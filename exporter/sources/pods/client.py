@@ -1,8 +1,8 @@
 """Authenticated requests to the API server, over the kubernetes package's configuration.
 
-The only importer of that package. It is imported at the first connection, and only in part
-(``lazy_package``): kubeconfig and in-cluster credentials, TLS, proxies. Its typed API is not
-used, because it weighs 20 MiB and more.
+The only importer of that package, which has kubeconfigs, in-cluster credentials, TLS and proxies.
+It is imported with the first connection: it takes most of a second and 19 MiB, which nodes without
+Kubernetes need not spend. Its requests are not used: docs/decisions/own-watch-loop.md says why.
 """
 
 import http
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from exporter.settings import YamlError, read_bytes, yamldocument
-from exporter.sources.pods import lazy_package
 from exporter.sources.pods.health import ApiError
 from exporter.sources.pods.wire import Stream, attempt, message_of
 
@@ -155,7 +154,6 @@ def from_service_account(
     """The credentials of the pod's ServiceAccount; its token is read again once a minute."""
 
     def load(configuration: "Configuration") -> None:
-        lazy_package.import_incluster_config()
         from kubernetes.config import incluster_config  # noqa: PLC0415 - see the docstring
 
         loader = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
@@ -172,7 +170,6 @@ def from_kubeconfig(path: str) -> Load:
     """The credentials of a kubeconfig's current context, or of several joined by ":"."""
 
     def load(configuration: "Configuration") -> None:
-        lazy_package.import_kube_config()
         from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
 
         try:
@@ -209,7 +206,6 @@ def read_kubeconfig(path: str) -> None:
         KubeconfigError: it cannot be used.
 
     """
-    lazy_package.import_client()
     from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
     from_kubeconfig(path)(Configuration())
@@ -239,7 +235,6 @@ def connect(load: Load) -> KubeClient:
     """
 
     def client() -> KubeClient:
-        lazy_package.import_client()
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()

@@ -50,17 +50,8 @@ class Stream:
             ApiError: the connection broke, or was silent for longer than its read timeout.
 
         """
-        response = self._response
-        # A server that sends in chunks sends each event of a watch as one: it is read whole.
-        if response.chunked:
-            parts = response.read_chunked(CHUNK, decode_content=True)
-        else:
-            parts = iter(self._part, b"")
-        while chunk := attempt("reading", lambda: next(parts, b"")):
+        while chunk := attempt("reading", lambda: self._response.read1(CHUNK)):
             yield chunk
-
-    def _part(self) -> bytes:
-        return self._response.read1(CHUNK)
 
     def read(self, limit: int) -> bytes:
         """The whole body, or its first ``limit`` bytes; raises as ``chunks`` does."""
@@ -95,7 +86,6 @@ def message_of(body: bytes) -> str:
 MAX_OBJECT = 6 * 3 * 1024 * 1024 // 2
 HEAD = 4096  # bytes of an item that are kept to name it
 
-_MANAGED_FIELDS = b'"managedFields":'
 _DECODER = json.JSONDecoder()
 _SPACE = frozenset(" \t\r\n")
 _MARKS = re.compile(r'\\.|["[\]{}]', re.DOTALL)  # an escaped character, a quotation mark, a bracket
@@ -145,24 +135,11 @@ def watch_event(line: bytes | Skipped) -> tuple[object, dict[str, object]] | Ski
     if isinstance(line, Skipped):
         return line
     with suppress(JsonError):
-        event = _decoded(line)
+        event = decode(line)
         document = event.get("object") if isinstance(event, dict) else None
         if isinstance(event, dict) and isinstance(document, dict):
             return event.get("type"), document
     return Skipped(line[:HEAD].decode("utf-8", "replace"), len(line))
-
-
-def _decoded(line: bytes) -> object:
-    """The JSON of a line without its first ``managedFields``, which are half of a pod and unused.
-
-    They contain no list, so they end at the first closing bracket. If that bracket is another one,
-    the rest is not valid JSON, and the whole line is decoded.
-    """
-    before, key, after = line.partition(_MANAGED_FIELDS)
-    if after[:2].lstrip().startswith(b"["):
-        with suppress(JsonError):
-            return decode(b"".join((before, key, b"[]", after.partition(b"]")[2])))
-    return decode(line)
 
 
 def lines(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[bytes | Skipped]:
