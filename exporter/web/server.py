@@ -6,12 +6,13 @@ Malformed requests are refused before a route is looked up. The refusals repeat 
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10
-from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.web.connection import HEADERS, ClientConnection, ClientLimits
 from exporter.web.listening import close, is_local, url_of
@@ -23,9 +24,6 @@ logger = logging.getLogger(__name__)
 _MAX_PATH = 2048  # bytes; the time to look up a route grows with the square of it
 _GRACE_S = 0.2
 _NO_ROOM_S = 0.1
-_MAX_LINE = 4096
-_MAX_FIELD = 8190
-_MAX_HEADERS = 64
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -36,7 +34,7 @@ def admitting(serve: Serve) -> Serve:
     async def admit(request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         if isinstance(connection, ClientConnection):
-            connection.begin()
+            connection.at_work = True
         refusal = _refusal(request)
         if refusal is None:
             return await serve(request)
@@ -63,19 +61,10 @@ def _plain(status: int, words: str) -> web.Response:
     return web.Response(status=status, text=f"{words}\n")
 
 
-class _MalformedFilter(logging.Filter):
-    """Drops records about malformed requests.
-
-    aiohttp logs a traceback for each of them, and every client can send them.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
-
-
-_http_logger = logging.getLogger(f"{__name__}.http")
-_http_logger.addFilter(_MalformedFilter())
+def _most_files() -> int:
+    """How many files this process may open."""
+    limit = getrlimit(RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == RLIM_INFINITY else limit
 
 
 class HttpServer:
@@ -93,10 +82,11 @@ class HttpServer:
         self._limits = limits or ClientLimits()
         self._config = config or WebConfig()
         self._runner = web.AppRunner(app, shutdown_timeout=_GRACE_S)
-        self._refreshing: asyncio.Task[None] | None = None
-        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}  # do not accept for a moment
+        self._tasks: set[asyncio.Task[Any]] = set()  # that accept, open or look at files
         self._sockets: list[socket.socket] = []
         self._open: Shares[ClientConnection] = Shares()
+        self._opening: dict[ClientConnection, asyncio.Task[Any]] = {}
+        self._most = min(self._limits.connections, _most_files() // 2)  # the rest is to measure
         self._warned = False
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
@@ -108,44 +98,39 @@ class HttpServer:
         for sock in sockets:
             sock.setblocking(False)
             self._sockets.append(sock)
-            self._accept_on(sock)
+            self._run(self._accept_on(sock))
             logger.info("listening on %s", url_of(sock, tls=tls))
         if self._config.has_file:  # otherwise a thread would be woken for nothing
-            self._refreshing = asyncio.create_task(self._refresh())
+            self._run(self._refresh())
 
     async def stop(self) -> None:
         """Stops accepting, waits a moment for requests, and closes everything."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.wait([self._refreshing])
-        for pause in self._paused.values():
-            pause.cancel()
+        ending = [*self._tasks]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         for sock in self._sockets:
-            asyncio.get_running_loop().remove_reader(sock)
             close(sock)
-        for connection in list(self._open):
-            connection.give_up_opening()
         await self._runner.cleanup()
 
-    def _accept_on(self, sock: socket.socket) -> None:
-        """Accepts one connection at a time, so that open ones are served in between."""
-        accept = partial(self._accept, sock, local=is_local(sock))
-        asyncio.get_running_loop().add_reader(sock, accept)
+    def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
-    def _accept(self, sock: socket.socket, *, local: bool) -> None:
-        try:
-            client, address = sock.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # the client is gone
-        except OSError as error:  # usually the limit of open files
-            self._warn_once(error)
-            self._close_one()
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(sock)
-            self._paused[sock] = loop.call_later(_NO_ROOM_S, self._accept_on, sock)
-        else:
-            client.setblocking(False)
-            self._open_connection(client, peer_of(address), local=local)
+    async def _accept_on(self, sock: socket.socket) -> None:
+        loop, local = asyncio.get_running_loop(), is_local(sock)
+        while True:
+            try:
+                client, address = await loop.sock_accept(sock)
+            except ConnectionAbortedError:
+                continue  # the client is gone
+            except OSError as error:  # usually the limit of open files
+                self._warn_once(error)
+                await asyncio.sleep(0 if self._close_one() else _NO_ROOM_S)
+            else:
+                self._serve(client, peer_of(address), local=local)
 
     def _warn_once(self, error: OSError) -> None:
         if not self._warned:
@@ -157,7 +142,7 @@ class HttpServer:
             await asyncio.sleep(self._limits.refresh_s)
             await asyncio.to_thread(self._config.look)
 
-    def _open_connection(self, client: socket.socket, peer: str, *, local: bool) -> None:
+    def _serve(self, client: socket.socket, peer: str, *, local: bool) -> None:
         server = self._runner.server
         if server is None or not self._has_room(peer):
             client.close()
@@ -167,28 +152,37 @@ class HttpServer:
             server,
             self._limits,
             lambda connection: self._open.remove(peer, connection),
-            lambda: self._config.active.tls is not active.tls,
+            lambda: self._config.active.tls,
             peer=peer,
             local=local,
             allowed_sans=active.file.tls.client_allowed_sans if active.file.tls else (),
-            access_log=None,
-            logger=_http_logger,
-            keepalive_timeout=self._limits.idle_s,
-            lingering_time=0,
-            max_line_size=_MAX_LINE,
-            max_field_size=_MAX_FIELD,
-            max_headers=_MAX_HEADERS,
         )
         self._open.add(peer, connection)
-        connection.open(client, active.tls)
+        limit_s = self._limits.request_s if active.tls else None
+        opening = asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            client,
+            ssl=active.tls,
+            ssl_handshake_timeout=limit_s,
+            ssl_shutdown_timeout=limit_s,
+        )
+        task = self._opening[connection] = self._run(opening)
+        task.add_done_callback(lambda task: self._opened(task, connection, client))
+
+    def _opened(
+        self, opening: asyncio.Task[Any], connection: ClientConnection, client: socket.socket
+    ) -> None:
+        del self._opening[connection]
+        if opening.cancelled() or opening.exception() is not None:
+            client.close()
+            self._open.remove(connection.peer, connection)
 
     def _has_room(self, peer: str) -> bool:
         """Whether one more connection may be opened; at the limit, closes another one for it.
 
         Silent clients must not keep a probe out, nor must one peer with many requests.
         """
-        tls = self._config.active.tls is not None
-        if len(self._open) < (self._limits.tls_connections if tls else self._limits.connections):
+        if len(self._open) < self._most:
             return True
         return self._close_one(even_at_work=self._open.must_give_way(peer))
 
@@ -208,6 +202,9 @@ class HttpServer:
         )
         if not candidates:
             return False
-        self._open.remove(candidates[0].peer, candidates[0])
-        candidates[0].abort()
+        chosen = candidates[0]
+        self._open.remove(chosen.peer, chosen)
+        if (opening := self._opening.get(chosen)) is not None:
+            opening.cancel()
+        chosen.abort()
         return True

@@ -271,7 +271,7 @@ def read_to_the_end(client: socket.socket) -> None:
 
 
 def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> None:
-    limits = ClientLimits(tls_connections=4, request_s=3600)
+    limits = ClientLimits(connections=4, request_s=3600)
     with serving(config=write(file, pki.server), limits=limits) as site:
         waiting = [site.raw() for _ in range(8)]
         assert answers(site, pki.authority.client())
@@ -284,7 +284,7 @@ def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> 
 def test_what_is_no_handshake_leaves_nothing_behind(
     file: Path, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = ClientLimits(tls_connections=2, request_s=3600)
+    limits = ClientLimits(connections=2, request_s=3600)
     with (
         serving(config=write(file, pki.server), limits=limits) as site,
         closing(site.connect(pki.authority.client())) as kept,
