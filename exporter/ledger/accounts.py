@@ -1,6 +1,6 @@
 """The account of one owner, pod or device: its counters, and since when its owner is there."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Self, TypeVar
 
 from exporter.model import MemoryHeld, Spent
@@ -11,7 +11,11 @@ K = TypeVar("K")
 
 
 class Counters(NamedTuple):
-    """The counters of one account: busy ns by engine, µJ of ``ENERGY``, ns of ``COUNTED``."""
+    """The counters of one account: busy ns by engine, µJ of ``ENERGY``, ns of ``COUNTED``.
+
+    ``allocated_idle`` and ``borrowed`` are core time below and above the allocated share, counted at
+    each window. ``waiting`` is how long it may have waited for others.
+    """
 
     core: int = 0
     memory_active: int = 0
@@ -20,6 +24,9 @@ class Counters(NamedTuple):
     energy: int = 0
     copy: int = 0
     evicted: int = 0
+    allocated_idle: int = 0
+    borrowed: int = 0
+    waiting: int = 0
 
 
 NOTHING: Final = Counters()
@@ -32,15 +39,33 @@ class Moment(NamedTuple):
     unix_ns: int
 
 
+class Accrual(NamedTuple):
+    """Shares of a GPU that are held since a moment, and what they came to before it, in ns."""
+
+    shares: tuple[float, ...] = ()
+    since_mono_ns: int = 0
+    before_ns: int = 0
+
+    def at(self, mono_ns: int) -> int:
+        """The shares times their time until the given moment, in ns."""
+        elapsed_ns = mono_ns - self.since_mono_ns
+        return self.before_ns + sum([int(share * elapsed_ns) for share in self.shares])
+
+    def then(self, shares: tuple[float, ...], mono_ns: int) -> Self:
+        """The accrual with other shares from the given moment on."""
+        return type(self)(shares, mono_ns, self.at(mono_ns))
+
+
 class Account(NamedTuple):
     """The use of one key since the account was opened: integers that only rise.
 
     It is immutable: a window makes another one, so readers may keep what they were given.
 
-    ``cores``: the shares of a core allocated since ``cores_mono_ns``. ``allocated_before_ns``: the
-    core time allocated before that. ``resident``: it is known to hold memory. ``live_mono_ns``:
-    when the owner was last there, if it has no allocation and is not resident. ``used_mono_ns``:
-    when it last used anything. A window changes this field and those after it.
+    ``cores``: the allocated core time, with 0 for an allocation that promises none. ``gpus``: the
+    parts of GPUs that are kept from others. ``resident``: it is known to hold memory.
+    ``live_mono_ns``: when the owner was last there, if it has no allocation and is not resident.
+    ``used_mono_ns``: when it last used anything; ``counted_mono_ns``: when a counter last changed; ``ran_mono_ns``:
+    when it last used the core, None if never.
     """
 
     since_unix_ns: int
@@ -48,10 +73,11 @@ class Account(NamedTuple):
     held: MemoryHeld | None = None
     peak_bytes: int | None = None
     resident: bool = False
-    cores: tuple[float, ...] = ()
-    cores_mono_ns: int = 0
-    allocated_before_ns: int = 0
+    cores: Accrual = Accrual()
+    gpus: Accrual = Accrual()
     used_mono_ns: int = 0
+    counted_mono_ns: int = 0
+    ran_mono_ns: int | None = None
     active_unix_ns: int | None = None
     counters: Counters = NOTHING
 
@@ -63,25 +89,30 @@ class Account(NamedTuple):
     def add_window(self, spent: Spent, now: Moment) -> Self:
         """The account with the use of one more window."""
         (core, memory_active, encoder, decoder), energy_uj = spent
-        cores, memory_actives, encoders, decoders, energy, copy, evicted = self.counters
+        cores, memory_actives, encoders, decoders, energy, *others = self.counters
         counters = Counters(
             cores + (core or 0),
             memory_actives + (memory_active or 0),
             encoders + (encoder or 0),
             decoders + (decoder or 0),
             energy + (energy_uj or 0),
-            copy,
-            evicted,
+            *others,
         )
-        active_unix_ns = now.unix_ns if core else self.active_unix_ns
-        return type(self)(*self[:-3], now.mono_ns, active_unix_ns, counters)
+        account = self._replace(
+            counters=counters, used_mono_ns=now.mono_ns, counted_mono_ns=now.mono_ns
+        )
+        if not core:
+            return account
+        return account._replace(ran_mono_ns=now.mono_ns, active_unix_ns=now.unix_ns)
 
     def add_count(self, quantity: str, amount: int, now: Moment) -> Self:
         """The account with what one more window counted."""
         if not amount:
             return self
         counters = self.counters._replace(**{quantity: getattr(self.counters, quantity) + amount})
-        return self._replace(counters=counters, used_mono_ns=now.mono_ns)
+        return self._replace(
+            counters=counters, used_mono_ns=now.mono_ns, counted_mono_ns=now.mono_ns
+        )
 
     def seen(self, mono_ns: int) -> Self:
         """The account with its owner there at the given moment."""
@@ -99,21 +130,31 @@ class Account(NamedTuple):
         account = self.seen(before_mono_ns) if self.resident else self
         return account._replace(resident=resident)
 
-    def allocated(self, cores: tuple[float, ...], since_mono_ns: int) -> Self:
+    def with_share(self, allocated_ns: int, used_ns: int, now: Moment) -> Self:
+        """The account with the use of one more window set against what was allocated in it."""
+        before = self.counters
+        counters = before._replace(
+            allocated_idle=before.allocated_idle + max(0, allocated_ns - used_ns),
+            borrowed=before.borrowed + max(0, used_ns - allocated_ns),
+        )
+        return self._replace(counters=counters, counted_mono_ns=now.mono_ns)
+
+    def with_waiting(self, waited_ns: int, now: Moment) -> Self:
+        """The account with what it may have waited in one more window."""
+        counters = self.counters._replace(waiting=self.counters.waiting + waited_ns)
+        return self._replace(counters=counters, counted_mono_ns=now.mono_ns)
+
+    def allocated(self, to: "Shares", since_mono_ns: int) -> Self:
         """The account with other allocations from the given moment on."""
-        allocated_before_ns = self.allocated_core_ns(since_mono_ns)
-        account = self.seen(since_mono_ns) if self.cores else self
+        account = self.seen(since_mono_ns) if self.has_allocation else self
         return account._replace(
-            cores=cores, cores_mono_ns=since_mono_ns, allocated_before_ns=allocated_before_ns
+            cores=self.cores.then(to.cores, since_mono_ns),
+            gpus=self.gpus.then(to.gpus, since_mono_ns),
         )
 
     def allocated_core_ns(self, mono_ns: int) -> int:
         """The core time allocated until the given moment, in ns."""
-        elapsed_ns = mono_ns - self.cores_mono_ns
-        allocated_ns = self.allocated_before_ns
-        for core in self.cores:
-            allocated_ns += int(core * elapsed_ns)
-        return allocated_ns
+        return self.cores.at(mono_ns)
 
     def merged(self, other: "Account", mono_ns: int) -> Self:
         """The account with the use of another one; its owner is there when the other's is."""
@@ -126,13 +167,18 @@ class Account(NamedTuple):
         )
 
     @property
+    def has_allocation(self) -> bool:
+        """Whether its owner has an allocation now."""
+        return bool(self.cores.shares or self.gpus.shares)
+
+    @property
     def lasts(self) -> bool:
         """Whether its owner is there until further notice."""
-        return self.resident or bool(self.cores)
+        return self.resident or self.has_allocation
 
     def is_live(self, mono_ns: int) -> bool:
         """Whether its owner is there in the cycle of the given moment."""
-        return self.resident or bool(self.cores) or self.live_mono_ns == mono_ns
+        return self.lasts or self.live_mono_ns == mono_ns
 
     def last_sign_ns(self, mono_ns: int) -> int:
         """When its owner was last there or used anything, up to the given moment.
@@ -156,29 +202,30 @@ def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
     return account
 
 
-def changed(accounts: Mapping[K, Account], cores: Mapping[K, Sequence[float]]) -> list[K]:
-    """The keys whose allocations differ from those before."""
-    before = {key: account.cores for key, account in accounts.items() if account.cores}
-    keys = before.keys() | cores.keys()
-    return [key for key in keys if tuple(cores.get(key, ())) != before.get(key, ())]
+class Shares(NamedTuple):
+    """The shares that one owner was allocated: of the core, and what is kept from others."""
+
+    cores: tuple[float, ...] = ()
+    gpus: tuple[float, ...] = ()
+
+    def more(self, core: float | None, gpus: float | None) -> "Shares":
+        """These and one allocation more. What it does not promise, or is not known, adds 0."""
+        return Shares((*self.cores, core or 0.0), (*self.gpus, gpus or 0.0))
+
+
+NO_SHARES: Final = Shares()
 
 
 def set_allocations(
-    accounts: dict[K, Account],
-    cores: Mapping[K, Sequence[float]],
-    since_mono_ns: int,
-    now: Moment,
-    is_cut: Callable[[K], bool],
+    accounts: dict[K, Account], shares: Mapping[K, Shares], since_mono_ns: int, now: Moment
 ) -> None:
     """Sets all allocations from the given moment on; missing accounts are opened.
 
-    Accounts that are not in ``cores`` get none. An account with the same allocations is left as it
-    is, unless ``is_cut``: the core time allocated until then is cut to whole ns, and a sum and its
-    parts must lose the same fractions.
+    Accounts that are not in ``shares`` get none. The time allocated until then is cut to whole ns
+    in all accounts at once, so that a sum and its parts lose the same fractions.
     """
-    for key in cores:
+    for key in shares:
         opened(accounts, key, now)
     for key, account in accounts.items():
-        mine = tuple(cores.get(key, ()))
-        if mine != account.cores or (mine and is_cut(key)):
-            accounts[key] = account.allocated(mine, since_mono_ns)
+        if key in shares or account.has_allocation:
+            accounts[key] = account.allocated(shares.get(key, NO_SHARES), since_mono_ns)

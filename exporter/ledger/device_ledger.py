@@ -1,14 +1,17 @@
 """The accounts of one device, and averages: its counters now, less those of its newest windows."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
+from exporter.attribution.contention import ACTIVE_NS, waiting
 from exporter.ledger.accounts import (
     NOTHING,
     Account,
+    Accrual,
     Counters,
     Moment,
+    Shares,
     set_allocations,
     sum_counters,
 )
@@ -60,7 +63,7 @@ class Since(NamedTuple):
 
     def before(self, owner: OwnerKey | None, account: Account) -> Counters:
         """The counters at that moment of an owner's account, or of the device's (None)."""
-        if account.used_mono_ns > self.mono_ns:
+        if account.counted_mono_ns > self.mono_ns:
             for past in self.pasts:
                 then = past.accounts.get(owner)
                 if then is not None:
@@ -106,6 +109,9 @@ class DeviceLedger(DeviceStatus):
         self.owners: dict[OwnerKey, Account] = {}
         self.closed: Mapping[type[OwnerKey], Mapping[str, Counters]]
         self.closed = {ContainerKey: {}, GroupKey: {}}
+        self.since_mono_ns = now.mono_ns
+        self.unallocated = self.overcommitted = Accrual(since_mono_ns=now.mono_ns)
+        self.waited: Mapping[OwnerKey, Mapping[Owner, int]] = {}  # by whom, since the start
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
@@ -154,11 +160,46 @@ class DeviceLedger(DeviceStatus):
         self.unobserved_ns += usage.unobserved_ns
         self.held_in_window = self.held
         self.measure(usage, now)
+        self._hold_against(usage, before, now)
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):
             self.unexplained = _with(self.unexplained, usage.unexplained)
         self.pasts = (*self.pasts, _past(usage, now, before))
         return () if self._used.issuperset(shares) else self._first_used(shares)
+
+    def _hold_against(
+        self, usage: DeviceUsage, before: dict[OwnerKey | None, Account], now: Moment
+    ) -> None:
+        """Enters what allocations left idle or was borrowed, and who waited for whom.
+
+        Time whose use is not known is none of these.
+        """
+        if "core" not in self.measured or "core" in self.unattributable:
+            return
+        used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
+        known = usage.unmeasured if usage.unmeasured is not None else self.owners
+        for owner, account in list(self.owners.items()):
+            share = sum(account.cores.shares)
+            if share and owner not in known:
+                before.setdefault(owner, account)
+                allocated_ns = int(share * usage.observed_ns)
+                self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
+        active = [owner for owner in self._active(now) if owner not in known]
+        for owner, by_whom in waiting(usage.observed_ns, used, active).items():
+            before.setdefault(owner, self.owners[owner])
+            self.owners[owner] = self.owners[owner].with_waiting(sum(by_whom.values()), now)
+            self.waited = {**self.waited, owner: _summed(self.waited.get(owner, {}), by_whom)}
+
+    def _active(self, now: Moment) -> list[OwnerKey]:
+        """The owners that hold a context, and ran in this window or lately."""
+        since_ns = now.mono_ns - ACTIVE_NS
+        return [
+            owner
+            for owner, account in self.owners.items()
+            if account.ran_mono_ns is not None
+            and account.ran_mono_ns >= since_ns
+            and (account.held is None or account.held.processes)
+        ]
 
     def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
         first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
@@ -198,20 +239,24 @@ class DeviceLedger(DeviceStatus):
 
     def set_allocations(
         self,
-        cores: Mapping[OwnerKey, Sequence[float]],
+        shares: Mapping[OwnerKey, Shares],
+        kept: float | None,
         since_mono_ns: int,
         now: Moment,
-        is_cut: Callable[[OwnerKey], bool],
     ) -> None:
         """Sets the allocations of its containers from the given moment on.
 
-        ``is_cut``: as in ``accounts.set_allocations``.
+        ``kept`` is how much of the board is allocated; None for an instance, a part of a board.
         """
-        for key in cores:
+        for key in shares:
             account = self.account(key, now)
             if account.held is None and self.held is not None:
                 self.owners[key] = account.with_memory(self.held.get(key, NO_MEMORY))
-        set_allocations(self.owners, cores, since_mono_ns, now, is_cut)
+        set_allocations(self.owners, shares, since_mono_ns, now)
+        since_mono_ns = max(since_mono_ns, self.since_mono_ns)
+        if kept is not None:
+            self.unallocated = self.unallocated.then((max(0.0, 1 - kept),), since_mono_ns)
+            self.overcommitted = self.overcommitted.then((max(0.0, kept - 1),), since_mono_ns)
 
     def _apply_memory(self) -> None:
         for key, account in self.owners.items():
@@ -243,6 +288,11 @@ class DeviceLedger(DeviceStatus):
                 left = sum_counters(closed[key[0]], account.counters)
                 self.closed = {**self.closed, type(key): {**closed, key[0]: left}}
         if gone:
+            self.waited = {
+                owner: {whom: ns for whom, ns in by_whom.items() if whom not in gone}
+                for owner, by_whom in self.waited.items()
+                if owner not in gone
+            }
             self._used.difference_update(gone)
             self.pasts = tuple(past.without(gone) for past in self.pasts)
             self._has_newcomers = True  # an owner that still holds memory is opened again
@@ -277,6 +327,10 @@ class DeviceLedger(DeviceStatus):
         frozen = copy(self)
         frozen.owners = self.owners.copy()  # all else that changes in place is not for rows
         return frozen
+
+
+def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:
+    return {**before, **{whom: before.get(whom, 0) + ns for whom, ns in more.items()}}
 
 
 def _with(

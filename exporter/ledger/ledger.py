@@ -1,12 +1,18 @@
 """The ledger: the accounts of each device, and those of pods across devices."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
-from exporter.ledger.accounts import Account, Moment, changed, opened, set_allocations
+from exporter.ledger.accounts import (
+    NO_SHARES,
+    Account,
+    Moment,
+    Shares,
+    opened,
+    set_allocations,
+)
 from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.model import (
     Allocation,
@@ -23,7 +29,7 @@ K = TypeVar("K")
 _Name = tuple[str, str]  # of a pod, after its namespace
 _Place = tuple[ContainerKey, str]  # and the device
 _Part = tuple[str, str]  # a namespace, and the device
-_Cores = defaultdict[K, list[float]]
+_Shares = dict[K, Shares]
 
 
 class Allocated(NamedTuple):
@@ -78,7 +84,7 @@ class Ledger:
         self.tenures: Mapping[_Name, Tenure] = {}
         self.unidentified: Unmeasured | None = None
         self.kinds: Collection[str] = ()
-        self._allocated_of: tuple[object, tuple[DeviceLedger, ...]] = (), ()
+        self._allocated: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] = (), ()
         self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
         self._settled_mono_ns = 0
         self._first_sign_ns = 0  # no account that is open had its last sign of life before
@@ -116,62 +122,44 @@ class Ledger:
         particular is the pod's.
         """
         before_mono_ns, self._allocated_mono_ns = self._allocated_mono_ns, now.mono_ns
-        made_of = allocated, tuple(self.devices.values())
-        if made_of[0] is self._allocated_of[0] and made_of[1] == self._allocated_of[1]:
+        if (tuple(allocated), tuple(self.devices.values())) == self._allocated:
             return
+        self._allocated = tuple(allocated), tuple(self.devices.values())
         self.tenures = self._tenures_of(allocated, now)
-        pods, unplaced, here = self._placed(allocated)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
-        others = {
-            *(namespace for namespace, _ in changed(self.pods, pods)),
-            *(key.namespace for key, _ in changed(self.unplaced, unplaced)),
-        }
-        for uuid, cores in here.items():
-            others |= {key[0] for key in changed(self.devices[uuid].owners, cores)}
-        namespaces = self._by_namespace(allocated)
-        set_allocations(self.pods, pods, since_mono_ns, now, lambda name: name[0] in others)
-        set_allocations(
-            self.namespaces, namespaces, since_mono_ns, now, lambda part: part[0] in others
-        )
-        set_allocations(
-            self.unplaced, unplaced, since_mono_ns, now, lambda place: place[0][0] in others
-        )
-        for uuid, cores in here.items():
-            self.devices[uuid].set_allocations(
-                cores, since_mono_ns, now, lambda key: key[0] in others
-            )
-        self._allocated_of = made_of
-
-    def _placed(
-        self, allocated: Sequence[Allocated]
-    ) -> tuple[_Cores[_Name], _Cores[_Place], dict[str, _Cores[OwnerKey]]]:
-        """The allocated cores: of each pod, of what has no device or container, and by device.
-
-        Opens the sums of each namespace on the devices that it may use.
-        """
-        pods: _Cores[_Name] = defaultdict(list)
-        unplaced: _Cores[_Place] = defaultdict(list)
-        here: dict[str, _Cores[OwnerKey]] = {uuid: defaultdict(list) for uuid in self.devices}
+        pods: _Shares[_Name] = {}
+        namespaces: _Shares[_Part] = {}
+        unplaced: _Shares[_Place] = {}
+        here: dict[str, _Shares[OwnerKey]] = {uuid: {} for uuid in self.devices}
         for key, allocation in allocated:
-            core, uuid = allocation.core or 0.0, allocation.device or ""
-            placed = here.get(uuid)
-            for each in here if placed is None else (uuid,):
+            uuid = allocation.device if allocation.device in self.devices else ""
+            for each in [uuid] if uuid else here:
                 self.devices[each].open_sums(ContainerKey, key.namespace)
-            pods[key[:2]].append(core)
-            if placed is not None and key.container:
-                placed[key].append(core)
+            _add(pods, key[:2], allocation)
+            _add(namespaces, (key.namespace, uuid or ""), allocation)
+            if uuid and key.container:
+                _add(here[uuid], key, allocation)
             else:
-                unplaced[key, "" if placed is None else uuid].append(core)
-        return pods, unplaced, here
+                _add(unplaced, (key, uuid or ""), allocation)
+        set_allocations(self.pods, pods, since_mono_ns, now)
+        set_allocations(self.namespaces, namespaces, since_mono_ns, now)
+        set_allocations(self.unplaced, unplaced, since_mono_ns, now)
+        kept = self._kept(allocated)
+        for uuid, device_ledger in self.devices.items():
+            device_ledger.set_allocations(here[uuid], kept.get(uuid), since_mono_ns, now)
 
-    def _by_namespace(self, allocated: Sequence[Allocated]) -> _Cores[_Part]:
-        """The allocated cores of each namespace, by device; none of what promises no core."""
-        namespaces: _Cores[_Part] = defaultdict(list)
-        for key, allocation in allocated:
-            if allocation.core is not None:
-                uuid = allocation.device if allocation.device in self.devices else ""
-                namespaces[key.namespace, uuid or ""].append(allocation.core)
-        return namespaces
+    def _kept(self, allocated: Iterable[Allocated]) -> dict[str, float]:
+        """The part of each board that is allocated, above 1 where it is overcommitted.
+
+        The instances of a board are parts of it, and have none of their own.
+        """
+        boards = {uuid: seen.device.parent_uuid or uuid for uuid, seen in self.devices.items()}
+        kept = dict.fromkeys(boards.values(), 0.0)
+        for _, allocation in allocated:
+            board = boards.get(allocation.device or "")
+            if board is not None:
+                kept[board] += allocation.gpus or 0.0
+        return kept
 
     def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_Name, Tenure]:
         tenures: dict[_Name, Tenure] = {}
@@ -255,6 +243,10 @@ class Ledger:
             for key in device_ledger.owners
             if isinstance(key, GroupKey)
         }
+
+
+def _add(shares: dict[K, Shares], key: K, allocation: Allocation) -> None:
+    shares[key] = shares.get(key, NO_SHARES).more(allocation.core, allocation.gpus)
 
 
 def _gone(accounts: Mapping[K, Account], oldest_ns: int, now: Moment) -> list[K]:

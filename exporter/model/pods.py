@@ -158,7 +158,8 @@ class Allocation:
 
     ``device`` is a UUID, None while the placement is unknown. ``core`` is a share of one GPU (0-1),
     ``memory_bytes`` device memory; None means that no limit was promised. ``replicas`` counts the
-    time-sliced replicas of the device that were granted to it.
+    time-sliced replicas of the device that were granted to it. ``gpus`` is the part of a GPU that
+    it keeps from others; None until the device is known.
     """
 
     pod_uid: str
@@ -170,6 +171,7 @@ class Allocation:
     policy: str = ""
     priority: str = ""
     replicas: int | None = None
+    gpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
