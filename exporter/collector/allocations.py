@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from exporter.allocations.devices import sharing_replicas
+from exporter.allocations.kept import kept
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, DecodeProblem, Reason
 from exporter.attribution.join import place
@@ -123,10 +124,11 @@ class Allocations:
         as_before = rules is self._decoded_by and table.version == self._version
         if node is not self._node and node != self._node:
             as_before = False
-            if node.devices != self._node.devices:
+            replicas = sharing_replicas(node)
+            if node.devices != self._node.devices or replicas != self.replicas:
                 self._allocated = None
             self._devices = {d.uuid: d for d in node.devices}
-            self.replicas = sharing_replicas(node)
+            self.replicas = replicas
         if not as_before:
             self._decode(table, node, rules)
             self._version, self._node, self._decoded_by = table.version, node, rules
@@ -147,9 +149,13 @@ class Allocations:
                 for a in place(allocations, on)
             )
         shared = Counter(allocation.device for _, allocation in placed)
-        return [
+        found = [
             Allocated(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
             for key, a in placed
+        ]
+        return [
+            Allocated(key, replace(a, gpus=kept(a, self._devices, self.replicas, shared[a.device])))
+            for key, a in found
         ]
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:

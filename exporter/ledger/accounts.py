@@ -1,6 +1,6 @@
 """The account of one owner, pod or device: its counters, and since when its owner is there."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Self, TypeVar
 
 from exporter.model import MemoryHeld, Spent
@@ -13,8 +13,8 @@ K = TypeVar("K")
 class Counters(NamedTuple):
     """The counters of one account: busy ns by engine, µJ of ``ENERGY``, ns of ``COUNTED``.
 
-    ``allocated_idle`` and ``borrowed`` are core time below and above the allocated share, counted at
-    each window. ``waiting`` is how long it may have waited for others.
+    ``allocated_idle`` and ``borrowed`` are core time below and above the allocated share, counted
+    at each window. ``waiting`` is how long it may have waited for others.
     """
 
     core: int = 0
@@ -64,8 +64,8 @@ class Account(NamedTuple):
     ``cores``: the allocated core time, with 0 for an allocation that promises none. ``gpus``: the
     parts of GPUs that are kept from others. ``resident``: it is known to hold memory.
     ``live_mono_ns``: when the owner was last there, if it has no allocation and is not resident.
-    ``used_mono_ns``: when it last used anything; ``counted_mono_ns``: when a counter last changed; ``ran_mono_ns``:
-    when it last used the core, None if never.
+    ``used_mono_ns``: when it last used anything; ``counted_mono_ns``: when a counter last changed;
+    ``ran_mono_ns``: when it last used the core, None if never.
     """
 
     since_unix_ns: int

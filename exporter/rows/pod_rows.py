@@ -220,8 +220,11 @@ def namespace_rows(view: View) -> Iterable[Row]:
     The core allocated to it is under the device "" while its device is unknown.
     """
     accounts, now_ns = view.ledger.namespaces, view.facts.now.mono_ns
-    allocated: dict[tuple[str, ...], int]
-    allocated = {part: account.allocated_core_ns(now_ns) for part, account in accounts.items()}
+    allocated: dict[tuple[str, ...], int] = {
+        part: account.allocated_core_ns(now_ns)
+        for part, account in accounts.items()
+        if any(account.cores.shares) or account.allocated_core_ns(now_ns)
+    }
     for row in _sums(view, ContainerKey):
         core_ns = allocated.get(row.labels)
         yield row if core_ns is None else Row(row.labels, {**row.values, _ALLOCATED: core_ns})

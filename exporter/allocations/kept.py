@@ -1,0 +1,45 @@
+"""The part of a GPU that an allocation keeps from others. Pure.
+
+What others can get is what is left of the core and of the memory alike. So it is the larger of both
+shares: a container with a tenth of the core and half of the memory keeps half of the card.
+"""
+
+from collections.abc import Mapping
+
+from exporter.model import Allocation, Device
+
+
+def kept(
+    allocation: Allocation,
+    devices: Mapping[str, Device],
+    replicas: Mapping[str, int],
+    sharers: int,
+) -> float | None:
+    """The part of its GPU that an allocation keeps; None if that is not known.
+
+    A whole card is 1. An instance is the larger of its compute and memory slices. Where nothing is
+    promised, the device is divided by its replicas, else by the allocations on it, ``sharers``.
+    ``devices`` and ``replicas`` are by UUID.
+    """
+    device = devices.get(allocation.device or "")
+    if device is None:
+        return allocation.core
+    whole = _whole(device, devices)
+    if allocation.replicas is not None:
+        divided = max(replicas.get(device.uuid, 0), allocation.replicas, 1)
+        return whole * allocation.replicas / divided
+    if device.parent_uuid:
+        return whole / max(sharers, 1)
+    promised = [share for share in (allocation.core, _of(allocation.memory_bytes, device)) if share]
+    return min(max(promised), 1.0) if promised else whole / max(sharers, 1)
+
+
+def _whole(device: Device, devices: Mapping[str, Device]) -> float:
+    """The part of its GPU that a device is."""
+    board = devices.get(device.parent_uuid)
+    memory = _of(device.memory_bytes, board) if board else None
+    return min(max(device.core_share, memory or 0.0), 1.0) if device.parent_uuid else 1.0
+
+
+def _of(memory_bytes: int | None, device: Device) -> float | None:
+    return memory_bytes / device.memory_bytes if memory_bytes and device.memory_bytes else None

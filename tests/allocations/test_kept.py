@@ -1,0 +1,42 @@
+"""The part of a GPU that an allocation keeps from others."""
+
+import pytest
+
+from exporter.allocations.kept import kept
+from exporter.model import Allocation, Device
+
+CARD = Device("GPU-0", 0, "nvidia", memory_bytes=80)
+HALF = Device(
+    "MIG-3", 0, "nvidia", memory_bytes=40, parent_uuid="GPU-0", core_share=3 / 7, profile="3g.40gb"
+)
+DEVICES = {device.uuid: device for device in (CARD, HALF)}
+
+
+def allocation(
+    core: float | None = None,
+    memory: int | None = None,
+    device: str | None = "GPU-0",
+    replicas: int | None = None,
+) -> Allocation:
+    return Allocation("u", "c", device, core, memory, "test", replicas=replicas)
+
+
+@pytest.mark.parametrize(
+    ("of", "sharers", "part"),
+    [
+        pytest.param(allocation(0.3, 40), 2, 0.5, id="the larger share"),
+        pytest.param(allocation(0.3), 2, 0.3, id="core alone"),
+        pytest.param(allocation(None, 20), 2, 0.25, id="memory alone"),
+        pytest.param(allocation(1.0, 80), 1, 1.0, id="whole card"),
+        pytest.param(allocation(None, 160), 1, 1.0, id="no more than the card"),
+        pytest.param(allocation(3 / 7, 40, "MIG-3"), 1, 0.5, id="instance"),
+        pytest.param(allocation(device="MIG-3"), 2, 0.25, id="instance of two"),
+        pytest.param(allocation(replicas=1), 4, 0.25, id="replicas"),
+        pytest.param(allocation(replicas=2), 4, 0.5, id="two replicas"),
+        pytest.param(allocation(), 3, 1 / 3, id="nothing promised"),
+        pytest.param(allocation(0.4, 40, None), 1, 0.4, id="device not known yet"),
+        pytest.param(allocation(None, 40, None), 1, None, id="memory of an unknown device"),
+    ],
+)
+def test_part_kept(of: Allocation, sharers: int, part: float | None) -> None:
+    assert kept(of, DEVICES, {"GPU-0": 4}, sharers) == pytest.approx(part)
