@@ -9,7 +9,7 @@
 # make e2e     the long end-to-end run: five to ten minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make soak    an hour of a node's life at twenty times its speed: nothing may grow (minutes)
-# make guard   fail where a cycle or a page has become a fifth dearer than the committed baseline
+# make guard   fail where a cycle, a page or the process leaves its budget
 # make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
 #              ARGS=--quick: a minute, this exporter only)
 # make fleet   measure what a fleet of nodes costs Prometheus and VictoriaMetrics (minutes)

@@ -1,1 +1,1 @@
-"""Fails where the exporter has become dearer: CPU of a cycle and of a page, and memory."""
+"""Fails where the exporter leaves its budget: CPU of a cycle and of a page, and memory."""
