@@ -18,6 +18,7 @@ import re
 from fractions import Fraction
 from functools import partial
 
+from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
@@ -62,7 +63,7 @@ def decode(about: SchemeDescription, pod: Pod, node: NodeFacts) -> Decoded:
 def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
     """Return the containers that have something by resources, or by the pod's annotations."""
     lasting = lasting_containers(reader.pod)
-    asking = [c for c in lasting if not c.limits.keys().isdisjoint(about.resources)]
+    asking = [c for c in lasting if asks_for(c, about.resources)]
     if not any(_text(reader, key) for key in about.amount_keys):
         return asking
     named = {part.strip() for part in _text(reader, about.container_key).split(",")} - {""}
@@ -71,15 +72,17 @@ def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
     candidates = [c for c in lasting if c.name in named] if named else list(lasting)
     if about.evidence_resource or about.resources:
         evidence = about.evidence_resource or about.resources[0]
-        beginning = evidence if about.evidence_resource else f"{evidence}\0"
-        wanted = (*about.resources, about.evidence_resource)
-        found = [
-            c for c in candidates if any(n in wanted or n.startswith(beginning) for n in c.limits)
-        ]
+        found = [c for c in candidates if c in asking or _has(c, about.evidence_resource)]
         if not found and not asking:
             reader.reject(Reason.NOT_REQUESTED, f"{about.amount_keys[0]} without {evidence}")
         return [c for c in lasting if c in found or c in asking]
     return candidates if named else [reader.owner(candidates)]
+
+
+def _has(container: Container, evidence: str) -> bool:
+    """Whether a container asks for the evidence resource, which may be the beginning of a name."""
+    beginning = [name for name in container.limits if evidence and name.startswith(evidence)]
+    return asks_for(container, beginning)
 
 
 def _text(reader: PodReader, key: str) -> str:

@@ -13,8 +13,9 @@ A scheduler may divide an amount over several devices and leave a remainder, and
 converts a percentage into bytes. Such differences are accepted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import Reason
 from exporter.model import Container
@@ -34,10 +35,16 @@ def is_backed(reader: PodReader, container: Container, resources: Sequence[str],
     return False
 
 
-def asks_for(container: Container, resources: Sequence[str]) -> bool:
-    """Whether a container's limits hold one of the resources, or beginnings of resources."""
+def asks_for(container: Container, resources: Collection[str]) -> bool:
+    """Whether a container's limits hold one of the resources, or beginnings of resources.
+
+    A limit of 0 asks for nothing: a pod with it runs on every node.
+    """
     beginnings = tuple(name for name in resources if name.endswith("/"))
-    return any(name in resources or name.startswith(beginnings) for name in container.limits)
+    return any(
+        (name in resources or name.startswith(beginnings)) and parse_quantity(text) != 0
+        for name, text in container.limits.items()
+    )
 
 
 def agreed(

@@ -21,7 +21,7 @@ The policy is the node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` 
 
 from collections.abc import Mapping
 
-from exporter.allocations.evidence import agreed, is_backed
+from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
@@ -45,11 +45,7 @@ Table = Mapping[int, Amounts]  # by the container's position
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
     """Return the allocations of each container, one per card."""
     reader = PodReader(_NAME, pod, node)
-    users = [
-        container
-        for container in lasting_containers(pod)
-        if MEMORY in container.limits or _CORE in container.limits
-    ]
+    users = [each for each in lasting_containers(pod) if asks_for(each, (MEMORY, _CORE))]
     if not _is_ours(pod, node, users):
         return Decoded()
     memory, core = _table(reader, _MEMORY_TABLE), _table(reader, _CORE_TABLE)

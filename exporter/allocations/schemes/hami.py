@@ -146,7 +146,7 @@ def _other_names(reader: PodReader, key: str) -> ResourceNames:
 
 def _of_nvidia(reader: PodReader, names: ResourceNames) -> list[Allocation]:
     key = next((key for key in _ALLOCATED if reader.pod.annotations.get(key)), "")
-    asks = any(not names.shares.isdisjoint(c.limits) for c in reader.pod.containers)
+    asks = any(map(names.share, reader.pod.containers))
     if not (key or asks):
         return []
     if not asks and not _is_at_work(reader, names):

@@ -71,7 +71,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     devices = document.get("gpu") if isinstance(document, dict) else None
     if devices is None:
         return reader.decoded(found for user in users for found in _by_limits(reader, user))
-    users = users or [c for c in lasting_containers(pod) if _ALSO_SERVED in c.limits]
+    users = users or [c for c in lasting_containers(pod) if asks_for(c, (_ALSO_SERVED,))]
     if not users:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_CORE}")
         return reader.decoded(())

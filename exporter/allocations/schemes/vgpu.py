@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.allocations.devices import device_by_uuid, instances
-from exporter.allocations.evidence import agreed, is_backed
+from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.registered import registered_memory
@@ -50,6 +50,10 @@ class ResourceNames:
     def shares(self) -> frozenset[str]:
         """The resources that ask for a part of a device."""
         return frozenset({self.memory, self.memory_percentage, self.core})
+
+    def share(self, owner: Container) -> bool:
+        """Whether a container asks for a vGPU, and for a part of a device."""
+        return not self.shares.isdisjoint(owner.limits) and asks_for(owner, self.asking)
 
     @property
     def asking(self) -> tuple[str, ...]:
@@ -274,8 +278,7 @@ def _count(reader: PodReader, owner: Container, names: ResourceNames) -> int:
     """
     if names.count.endswith("/"):
         return 0
-    shares = not names.shares.isdisjoint(owner.limits)
-    return reader.quantity(owner, names.count) or int(shares)
+    return reader.quantity(owner, names.count) or int(names.share(owner))
 
 
 def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tuple[Share, int]:

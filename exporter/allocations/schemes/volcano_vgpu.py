@@ -27,6 +27,7 @@ plugin registers each card's memory in the same units, so the factor follows fro
 from dataclasses import replace
 from functools import partial
 
+from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, app_containers
 from exporter.allocations.registered import VOLCANO_REGISTERS, memory_factor
@@ -55,8 +56,8 @@ _MODE = "volcano.sh/vgpu-mode"
 def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
     """Return the allocations of each container, one per device."""
     reader = PodReader(_NAME, pod, node)
-    asking = {_NAMES.count, _NAMES.memory}
-    users = [app for app in app_containers(pod) if not asking.isdisjoint(app.limits)]
+    asking = (_NAMES.count, _NAMES.memory)
+    users = [app for app in app_containers(pod) if asks_for(app, asking)]
     encoded = reader.annotation(_ALLOCATED)
     if encoded and not users:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NAMES.count}")
