@@ -42,13 +42,13 @@ system's own scheduler and device plugin would:
 
 | scheme | written to |
 |---|---|
-| `mgpu`, `qgpu`, `hami`, `volcano-vgpu`, `ack`, `koordinator` | the pod |
-| `nvidia`, `gke`, `amd`, `intel` | what the kubelet granted |
-| `kai` | a reservation pod |
+| `mgpu`, `qgpu`, `hami` | the pod |
+| `nvidia`, `amd`, `intel` | what the kubelet granted |
 | `dra` | claims |
 
 A pod of another sharing system states its `limits`, `annotations` and `labels` itself, as the
-system writes them, and has no `scheme`. Its processes name their devices.
+system writes them, and has no `scheme`. Its processes name their devices. `eight-schemes` has such
+pods of Volcano, ACK, Koordinator and KAI.
 """
 
 KEYS_PREFACE = """\

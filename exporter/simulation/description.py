@@ -28,17 +28,16 @@ SAMPLE_PERIOD_NS = 166_666_667  # of most boards seen so far; Turing has 0.5 s
 
 
 class Scheme(StrEnum):
-    """The sharing systems that a scenario's pods can use."""
+    """The sharing systems that a pod can leave its limits and annotations to.
+
+    They write more than a pod's own YAML: what the kubelet granted, claims, or numbers that many
+    test nodes need. A pod of another system has its limits and annotations in the file.
+    """
 
     MGPU = "mgpu"
     QGPU = "qgpu"
     HAMI = "hami"
-    VOLCANO_VGPU = "volcano-vgpu"
-    ACK = "ack"
-    KOORDINATOR = "koordinator"
     NVIDIA = "nvidia"
-    GKE = "gke"
-    KAI = "kai"
     DRA = "dra"
     AMD = "amd"
     INTEL = "intel"
@@ -162,8 +161,7 @@ class ContainerSpec:
 class PodSpec:
     """A pod, or with a recurring ``span`` the pods of a job that comes again and again.
 
-    ``annotations`` are written as they stand, beside or in place of the system's own. A pod that
-    ``reserves`` devices holds them for others and is promised nothing itself.
+    ``annotations`` are written as they stand, beside or in place of the system's own.
     """
 
     namespace: str
@@ -181,7 +179,6 @@ class PodSpec:
     static: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    reserves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +204,7 @@ class Scenario:
     """A node and what happens on it.
 
     ``status_delay_ns`` lies between a container's start and the API server's knowing its id
-    (kubernetes#110988). ``memory_unit`` is what Aliyun's device plugin counts memory in.
+    (kubernetes#110988).
     """
 
     node_name: str
@@ -217,7 +214,6 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_annotations: Mapping[str, str] = field(default_factory=dict)
-    memory_unit: str = "GiB"
     sample_rule: SampleRule = SampleRule.LAST
     sample_period_ns: int = SAMPLE_PERIOD_NS
     status_delay_ns: int = 0

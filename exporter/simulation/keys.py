@@ -117,15 +117,6 @@ NODE_LABELS = may(
 )
 NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations, likewise.")
 
-MEMORY_UNIT = may(
-    N,
-    "memory_unit",
-    choice("GiB", "MiB"),
-    "GiB",
-    "GiB",
-    "The memory unit of Aliyun's device plugin.",
-)
-
 D = "devices"
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
 DEVICE_MEMORY = may(

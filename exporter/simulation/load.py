@@ -10,7 +10,7 @@ from exporter.simulation.description import Fault, SampleRule, Scenario
 from exporter.simulation.keys import Section
 from exporter.simulation.load_devices import read_devices
 from exporter.simulation.load_pods import below, read_pods, read_process
-from exporter.simulation.schemes import Site, companions
+from exporter.simulation.schemes import Site
 
 LARGEST_FILE = 1 << 20
 FAULTS = {
@@ -65,18 +65,14 @@ def describe(data: object, origin: str) -> Scenario:
         node=node.get(keys.NODE_NAME),
         devices=devices,
         labels=node.get(keys.NODE_LABELS),
-        memory_unit=node.get(keys.MEMORY_UNIT),
     )
-    pods = read_pods(top, site)
-    pods += tuple(companions(pods, site))
     return Scenario(
         node_name=site.node,
         node_labels=site.labels,
-        memory_unit=site.memory_unit,
         node_annotations=node.get(keys.NODE_ANNOTATIONS),
         seed=top.get(keys.SEED),
         devices=devices,
-        pods=pods,
+        pods=read_pods(top, site),
         processes=tuple(
             read_process(s, devices) for s in top.sections(keys.HOST_PROCESSES, load_pods.R)
         ),

@@ -76,7 +76,7 @@ POLICY = may(
     TEXT,
     "",
     "none",
-    "mGPU's compute policy, HAMi's or Volcano's vGPU mode.",
+    "mGPU's compute policy, HAMi's vGPU mode.",
 )
 APP_CLASS = may(P, "app_class", choice("online", "offline"), "", "neither", "qGPU's class.")
 OWNER = may(P, "owner", TEXT, "", "none", "Kind and name of its owner: `Job/train`.")
@@ -275,7 +275,7 @@ def _container(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Cont
 
 def _allocation(section: Section, pod: PodSpec, site: Site, slots: Slots) -> AllocationSpec:
     numbers = _numbers(section, ASKED, len(site.devices))
-    memory, unit = section.get(MEMORY), memory_unit(pod.scheme, site)
+    memory, unit = section.get(MEMORY), memory_unit(pod.scheme)
     if memory is not None and memory % unit and not section.has(LIMITS):
         size, name = next((s, n) for s, n in UNITS if unit % s == 0)
         raise section.wrong(MEMORY, f"a multiple of {unit // size}{name}, {pod.scheme}'s unit")

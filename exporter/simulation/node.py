@@ -239,5 +239,5 @@ class Node:
 
 
 def _offer(scenario: Scenario) -> Offer:
-    schemes = {pod.scheme for pod in scenario.pods if pod.scheme and not pod.reserves}
+    schemes = {pod.scheme for pod in scenario.pods if pod.scheme}
     return offered(schemes, Site.of_scenario(scenario))

@@ -47,13 +47,6 @@ def _vgpu(ask: ContainerRequest, card: DeviceSpec) -> Promise:
     return promise._replace(memory_bytes=promise.memory_bytes or card.memory_bytes)
 
 
-def _koordinator(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    """Without memory asked for, it goes with the cores."""
-    promise = as_asked(ask, card)
-    memory = ask.memory or card.memory_bytes * (ask.core or WHOLE) // WHOLE
-    return promise._replace(memory_bytes=memory)
-
-
 def _nvidia(ask: ContainerRequest, device: DeviceSpec) -> Promise:
     """A device as a whole, an equal part of it by MPS, or by time-slicing nothing but replicas."""
     known = ask.allocation.placed
@@ -64,13 +57,6 @@ def _nvidia(ask: ContainerRequest, device: DeviceSpec) -> Promise:
         memory = device.memory_bytes // device.replicas * count
         return Promise(device.core_share * count / device.replicas, memory, count, known)
     return Promise(None, None, count, known)
-
-
-def _kai(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """A fraction is a share of the card's memory; it is served as the share of its cores too."""
-    promise = as_asked(ask, device)
-    memory = device.memory_bytes * ask.core // WHOLE if ask.core else ask.memory
-    return promise._replace(memory_bytes=memory)
 
 
 def _dra(ask: ContainerRequest, device: DeviceSpec) -> Promise:
@@ -107,12 +93,7 @@ PROMISES: Mapping[Scheme, Callable[[ContainerRequest, DeviceSpec], Promise | Non
     Scheme.MGPU: whole_or_asked,
     Scheme.QGPU: whole_or_asked,
     Scheme.HAMI: _vgpu,
-    Scheme.VOLCANO_VGPU: _vgpu,
-    Scheme.ACK: as_asked,
-    Scheme.KOORDINATOR: _koordinator,
     Scheme.NVIDIA: _nvidia,
-    Scheme.GKE: _nvidia,
-    Scheme.KAI: _kai,
     Scheme.DRA: _dra,
     Scheme.AMD: _amd,
     Scheme.INTEL: _intel,
@@ -121,17 +102,12 @@ SERVED_AS: Mapping[Scheme, str] = {  # the label "scheme" of its pods
     Scheme.MGPU: "vke-mgpu",
     Scheme.QGPU: "tke-qgpu",
     Scheme.HAMI: "hami",
-    Scheme.VOLCANO_VGPU: "volcano-vgpu",
-    Scheme.ACK: "aliyun-ack",
-    Scheme.KOORDINATOR: "koordinator",
     Scheme.NVIDIA: "nvidia-device-plugin",
-    Scheme.GKE: "gke",
-    Scheme.KAI: "kai",
     Scheme.DRA: "dra",
     Scheme.AMD: "amd-device-plugin",
     Scheme.INTEL: "intel-device-plugin",
 }
-BY_POD = {Scheme.KOORDINATOR}  # with several containers, it states only the pod's total
+RESERVATIONS = "kai-resource-reservation"  # its pods hold devices for others
 
 
 def promises(node: Node, begin_ns: int, end_ns: int) -> Mapping[tuple[ContainerKey, str], Promise]:
@@ -151,27 +127,9 @@ def promises(node: Node, begin_ns: int, end_ns: int) -> Mapping[tuple[ContainerK
 
 
 def promised(order: PlacedPod) -> dict[tuple[str, int], Promise]:
-    """The promise to each container per device, by container name and device number.
-
-    A system that states only what the pod has as a whole states it for the container "".
-    """
-    if order.pod.scheme is None or order.pod.reserves:
+    """The promise to each container per device, by container name and device number."""
+    if order.pod.scheme is None or order.pod.namespace == RESERVATIONS:
         return {}
-    scheme, asks = order.pod.scheme, list(order.asks)
-    whole_pod = scheme in BY_POD and len(asks) > 1
-    promises: dict[tuple[str, int], Promise] = {}
-    for ask in asks:
-        for device in ask.devices:
-            key = ("" if whole_pod else ask.name, device.number)
-            promise = PROMISES[scheme](ask, device)
-            if promise is not None:
-                before = promises.get(key)
-                promises[key] = _both(before, promise) if before else promise
-    return promises
-
-
-def _both(one: Promise, other: Promise) -> Promise:
-    core = None if one.core is None or other.core is None else one.core + other.core
-    sizes = one.memory_bytes, other.memory_bytes
-    memory = None if None in sizes else sum(size or 0 for size in sizes)
-    return Promise(core, memory, one.replicas, one.device_known and other.device_known)
+    of = PROMISES[order.pod.scheme]
+    promises = {(ask.name, d.number): of(ask, d) for ask in order.asks for d in ask.devices}
+    return {key: promise for key, promise in promises.items() if promise is not None}

@@ -131,35 +131,6 @@ _NODES: dict[str, Keys] = {
         pod("all-memory", "hami", container("a", [0], core=30), policy="hami-core"),
         pod("untold", "hami", container("a", [1], placed=False, **SMALL)),
     ),
-    "volcano-vgpu": node(
-        pod(
-            "sidecar-first",
-            "volcano-vgpu",
-            container("log"),
-            container("a", [1, 2], **RUNNING, **SMALL),
-            container("b", [0], memory="1GiB"),
-        ),
-        pod("one", "volcano-vgpu", container("a", [2], core=30, memory="6GiB")),
-    ),
-    "ack": node(
-        pod(
-            "two",
-            "ack",
-            container("log"),
-            container("a", [1], **RUNNING, **SMALL),
-            container("b", [1], memory="7GiB"),
-        ),
-        pod("over-two-cards", "ack", container("a", [0, 2], core=30, memory="5GiB")),
-    ),
-    "koordinator": node(
-        pod("ratio", "koordinator", container("log"), container("a", [1], core=50, memory="12GiB")),
-        pod("bytes", "koordinator", container("a", [2], core=20, memory="5000MiB", **RUNNING)),
-        pod("whole", "koordinator", container("a", [0, 2], **BIG)),
-        pod("over-two-cards", "koordinator", container("a", [0, 1], core=25, memory="6GiB")),
-        pod(
-            "of-the-pod", "koordinator", container("a", [0], **SMALL), container("b", [0], **SMALL)
-        ),
-    ),
     "nvidia": node(
         pod("two-cards", "nvidia", container("a", [2, 0], **RUNNING)),
         pod("one", "nvidia", container("log"), container("a", [1])),
@@ -194,28 +165,6 @@ _NODES: dict[str, Keys] = {
     "nvidia-mig-time-slicing": node(
         pod("one", "nvidia", container("a", [1], 0.5, "2GiB")),
         devices=mig((0, "1g.10gb", "9984MiB"), sharing="time-slicing", replicas=4),
-    ),
-    "gke": node(
-        pod("two-cards", "gke", container("a", [2, 0], **RUNNING)),
-        pod("one", "gke", container("log"), container("a", [1])),
-    ),
-    "gke-time-sharing": node(
-        pod("one", "gke", container("a", [1], **RUNNING)),
-        pod("another", "gke", container("a", [1])),
-        devices=cards(sharing="time-slicing", replicas=3),
-    ),
-    "gke-mps": node(
-        pod("one", "gke", container("a", [1], **RUNNING)),
-        devices=cards(sharing="mps", replicas=3),
-    ),
-    "gke-mig": node(
-        pod("one", "gke", container("a", [3], 0.5, "2GiB")),
-        devices=mig(*((0, "2g.20gb", "20GiB") for _ in range(3))),
-    ),
-    "kai": node(
-        pod("fraction", "kai", container("a", [1], core=25, **RUNNING)),
-        pod("memory", "kai", container("log"), container("a", [1], memory="2000MiB")),
-        pod("two-devices", "kai", container("log"), container("a", [2, 0], core=50)),
     ),
     "dra": node(
         pod("one", "dra", container("a", [1], **RUNNING)),

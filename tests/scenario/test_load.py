@@ -123,7 +123,7 @@ BAD: list[tuple[object, str, str]] = [
     (_with(pods="none"), "f.pods: 'none'", "a list"),
     (_with(pods=[pod(), pod()]), "f.pods", "same name"),
     (_with(pods=[{"name": "p", "namespace": "n"}]), "f.pods[0].containers", "at least one"),
-    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme", "mgpu, qgpu, hami, volcano-vgpu"),
+    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme", "mgpu, qgpu, hami, nvidia"),
     (_with(pods=[pod(static="yes")]), "f.pods[0].static", "true or false"),
     (_with(pods=[pod(every="1s")]), "f.pods[0].every", "'for'"),
     (_with(pods=[pod(**{"for": "0s", "every": "1s"})]), "f.pods[0].for", "above zero"),
@@ -167,7 +167,6 @@ BAD: list[tuple[object, str, str]] = [
         "nothing runs on a card that is divided",
     ),
     ({"devices": [A10] * 65}, "f.devices", "at most 64"),
-    (_with(node={"memory_unit": "GB"}), "f.node.memory_unit", "GiB, MiB"),
     (
         _with(faults=[{"device": 1, "state": "lost", "from": 1}]),
         "f.faults[0].device",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from exporter.model import Grant, Pod
+from exporter.model import Pod
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
@@ -91,33 +91,6 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, str]
         },
     ),
     (
-        {"scheme": "ack"},
-        {"devices": [0, 1], "core": 30, "memory": "4GiB"},
-        {"aliyun.com/gpu-mem": "8", "aliyun.com/gpu-core.percentage": "60"},
-        {
-            "scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}',
-            "gpushare.alibabacloud.com/core-percentage": '{"0":{"0":30,"1":30}}',
-            "scheduler.framework.gpushare.assigned": "true",
-            "scheduler.framework.gpushare.assume-time": "1700000000000000000",
-        },
-    ),
-    (
-        {"scheme": "koordinator"},
-        {"devices": 1, "core": 50, "memory": "12GiB"},
-        {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"},
-        {
-            "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":5,"resources":{'
-            '"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"12Gi",'
-            '"koordinator.sh/gpu-memory-ratio":"50"}}]}'
-        },
-    ),
-    (
-        {"scheme": "kai"},
-        {"devices": 0, "memory": "2000MiB"},
-        {},
-        {"gpu-memory": "2000", "received-resource-type": "Fraction"},
-    ),
-    (
         {"scheme": "mgpu", "annotations": {"vke.volcengine.com/assumed": "false"}},
         {"devices": 1, "core": 30, "limits": {"vke.volcengine.com/mgpu-core": "31"}},
         {f"{VKE}/mgpu-core": "31"},
@@ -156,25 +129,6 @@ def test_hami_s_init_containers_come_first() -> None:
     assert gpu == {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4k"}
 
 
-def test_volcano_s_vgpu_has_segments_for_those_who_ask_and_none_is_closed() -> None:
-    limits, annotations = _marks(
-        {"name": "side"},
-        {"name": "gpu", "devices": [0, 1], "memory": "2GiB"},
-        {"name": "gpu2", "devices": 0, "memory": "1GiB", "core": 30},
-        scheme="volcano-vgpu",
-    )
-    assert annotations["volcano.sh/vgpu-ids-new"] == (
-        "GPU-a,NVIDIA,2048,0:GPU-b,NVIDIA,2048,0:;GPU-a,NVIDIA,1024,30:"
-    )
-    assert limits[1] == {"volcano.sh/vgpu-number": "2", "volcano.sh/vgpu-memory": "2048"}
-
-
-def test_ack_counts_the_containers_that_ask_for_nothing() -> None:
-    containers = {"name": "log"}, {"name": "a", "devices": 0, "core": 10, "memory": "1GiB"}
-    _, ack = _marks(*containers, scheme="ack")
-    assert ack["scheduler.framework.gpushare.allocation"] == '{"1":{"0":1}}'
-
-
 GRANTS: list[tuple[str, list[dict[str, Any]], dict[str, Any], str, tuple[str, ...]]] = [
     ("nvidia", GPUS, {"devices": [1, 0]}, "nvidia.com/gpu", ("GPU-b", "GPU-a")),
     ("nvidia", SHARED, {"devices": 0, "replicas": 2}, "nvidia.com/gpu", ("GPU-a::0", "GPU-a::1")),
@@ -186,16 +140,6 @@ GRANTS: list[tuple[str, list[dict[str, Any]], dict[str, Any], str, tuple[str, ..
         ("GPU-a::0",),
     ),
     ("nvidia", MIG, {"devices": 1}, "nvidia.com/mig-1g.5gb.me", ("MIG-a",)),
-    ("gke", GPUS, {"devices": [1, 0]}, "nvidia.com/gpu", ("nvidia5", "nvidia6")),
-    ("gke", SHARED, {"devices": 0}, "nvidia.com/gpu", ("nvidia6/vgpu0",)),
-    ("gke", MIG, {"devices": 1}, "nvidia.com/gpu", ("nvidia6/gi1",)),
-    (
-        "gke",
-        [H100, {**MIG[1], "sharing": "time-slicing", "replicas": 2}],
-        {"devices": 1},
-        "nvidia.com/gpu",
-        ("nvidia6/gi1/vgpu0",),
-    ),
     (
         "amd",
         [{"model": "MI300X", "memory": "192GiB", "vendor": "amd", "pci_bus_id": "0000:19:00.0"}],
@@ -279,26 +223,6 @@ def test_a_pod_that_has_ended_holds_no_grant_any_more() -> None:
     assert not node.facts().grants
 
 
-def test_kai_s_device_stands_on_a_pod_that_reserves_it() -> None:
-    fraction = {"name": "c", "devices": [0, 1], "core": 25}
-    node = _node({"name": "log"}, fraction, scheme="kai")
-    pod, facts = _pod(node), node.facts()
-    assert pod.annotations["gpu-fraction"] == "0.25"
-    assert pod.annotations["gpu-fraction-num-devices"] == "2"
-    assert pod.annotations["gpu-fraction-container-name"] == "c"
-    assert all(not container.limits for container in pod.containers)
-    groups = {value for key, value in pod.labels.items() if key == f"runai-gpu-group/{value}"}
-    reserving = [p for p in node.pod_table().pods.values() if p.uid != pod.uid]
-    assert {p.namespace for p in reserving} == {"kai-resource-reservation"}
-    assert {p.labels["runai-gpu-group"] for p in reserving} == groups
-    by_uuid = {p.annotations["run.ai/reserve_for_gpu_index"]: p for p in reserving}
-    assert by_uuid.keys() == {"GPU-a", "GPU-b"}
-    for uuid, holder in by_uuid.items():
-        assert facts.grants[holder.uid] == (
-            Grant("resource-reservation", "nvidia.com/gpu", (uuid,)),
-        )
-
-
 def test_a_claim_names_its_devices_and_the_slice_says_what_they_are() -> None:
     node = _node({"name": "c", "devices": 1, "claim": "two"}, devices=MIG, scheme="dra")
     (ref,) = _pod(node).containers[0].claims
@@ -333,9 +257,6 @@ def test_feature_discovery_labels_say_how_devices_are_shared() -> None:
     assert labels["nvidia.com/gpu.replicas"] == "4"
     assert labels["nvidia.com/gpu.memory"] == str(24 * 1024)
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-A10-SHARED"
-    gke = _node({"name": "c", "devices": 0}, devices=SHARED, scheme="gke").facts().labels
-    assert gke["cloud.google.com/gke-gpu-sharing-strategy"] == "time-sharing"
-    assert gke["cloud.google.com/gke-max-shared-clients-per-gpu"] == "4"
 
 
 def test_the_node_tells_the_policy_of_a_card_by_its_index() -> None:

@@ -4,7 +4,10 @@ Limits and annotations are those of each system's documents and source code: Vol
 ``devices/nvidia/gpushare``; Aliyun's gpushare-device-plugin ``pkg/gpu/nvidia/const.go``;
 gpu-manager ``pkg/types/types.go`` (units of 256 MiB, cards by minor, by the container's place);
 elastic-gpu-agent ``pkg/common/const.go`` (MiB, cards in the order of PCI addresses, by the
-container's name); Huawei CCE (units of 128 MiB) and Baidu CCE (GiB), which name no card.
+container's name); Huawei CCE (units of 128 MiB) and Baidu CCE (GiB), which name no card; Volcano
+``devices/nvidia/vgpu`` (a segment for each container that asks); ACK by arena's
+``pkg/apis/types/const.go`` (GiB, cards by index, by the container's place); Koordinator
+``apis/extension/device_share.go`` (cards by minor); KAI ``pkg/common/constants/constants.go``.
 """
 
 from typing import Any, NamedTuple
@@ -28,6 +31,7 @@ class Case(NamedTuple):
     annotations: dict[str, str]
     core: dict[Part, float]
     memory: dict[Part, int]
+    labels: dict[str, str] | None = None
 
 
 def using(name: str, devices: list[int], **limits: str) -> Keys:
@@ -120,6 +124,62 @@ CASES = {
         {("a", 0): 0.2, ("b", 1): 1, ("b", 2): 1},
         {("a", 0): 4 * GIB, ("b", 1): 24 * GIB, ("b", 2): 24 * GIB},
     ),
+    "volcano-vgpu": Case(
+        "volcano-vgpu",
+        (
+            using("log", []),
+            using("a", [0, 1], **of("volcano.sh", vgpu_number="2", vgpu_memory="2048")),
+            using("b", [0], **of("volcano.sh", vgpu_number="1", vgpu_memory="1k", vgpu_cores="30")),
+        ),
+        {
+            "volcano.sh/vgpu-node": "gpu-node",
+            "volcano.sh/bind-phase": "success",
+            "volcano.sh/vgpu-ids-new": "GPU-0,NVIDIA,2048,0:GPU-1,NVIDIA,2048,0:;"
+            "GPU-0,NVIDIA,1000,30:",
+        },
+        {("b", 0): 0.3},
+        {("a", 0): 2 * GIB, ("a", 1): 2 * GIB, ("b", 0): 1000 * MIB},
+    ),
+    "ack": Case(
+        "aliyun-ack",
+        (
+            using("log", []),
+            using(
+                "a", [0, 2], **{"aliyun.com/gpu-mem": "8", "aliyun.com/gpu-core.percentage": "60"}
+            ),
+        ),
+        {
+            "scheduler.framework.gpushare.allocation": '{"1":{"0":4,"2":4}}',
+            "gpushare.alibabacloud.com/core-percentage": '{"1":{"0":30,"2":30}}',
+            "scheduler.framework.gpushare.assigned": "true",
+            "scheduler.framework.gpushare.assume-time": "1700000000000000000",
+        },
+        {("a", 0): 0.3, ("a", 2): 0.3},
+        {("a", 0): 4 * GIB, ("a", 2): 4 * GIB},
+    ),
+    "koordinator": Case(
+        "koordinator",
+        (using("a", [1], **of("koordinator.sh", gpu_core="50", gpu_memory_ratio="50")),),
+        {
+            "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0,"resources":{'
+            '"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"12Gi",'
+            '"koordinator.sh/gpu-memory-ratio":"50"}}]}'
+        },
+        {("a", 1): 0.5},
+        {("a", 1): 12 * GIB},
+    ),
+    "kai": Case(
+        "kai",
+        (using("log", []), using("a", [1])),
+        {
+            "gpu-fraction": "0.25",
+            "gpu-fraction-container-name": "a",
+            "received-resource-type": "Fraction",
+        },
+        {("a", 1): 0.25},
+        {("a", 1): 6 * GIB},
+        {"runai-gpu-group": "g"},
+    ),
     "huawei": Case(
         "huawei-cce",
         (
@@ -150,6 +210,16 @@ CASES = {
 }
 
 
+RESERVATION = {  # KAI's: holds the card for the group, and says which one it is
+    "name": "gpu-reservation",
+    "namespace": "kai-resource-reservation",
+    "scheme": "nvidia",
+    "labels": {"runai-gpu-group": "g"},
+    "annotations": {"run.ai/reserve_for_gpu_index": "GPU-1"},
+    "containers": [{"name": "resource-reservation", "devices": [1]}],
+}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_limits_are_what_the_system_s_own_text_says(name: str) -> None:
     case = CASES[name]
@@ -158,8 +228,11 @@ def test_limits_are_what_the_system_s_own_text_says(name: str) -> None:
         "namespace": "team",
         "containers": list(case.containers),
         "annotations": case.annotations,
+        "labels": case.labels or {},
     }
-    node = watched({"devices": cards(), "pods": [pod], "sample_rule": "random"}, 5)
+    devices = [{**card, "uuid": f"GPU-{number}"} for number, card in enumerate(cards())]
+    pods = [pod, RESERVATION] if name == "kai" else [pod]
+    node = watched({"devices": devices, "pods": pods, "sample_rule": "random"}, 5)
     uuids = [device.uuid for device in node.node.scenario.devices]
     by = ("container", "uuid")
     core = {(container, uuids[number]): x for (container, number), x in case.core.items()}

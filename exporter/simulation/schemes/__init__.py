@@ -7,13 +7,12 @@ package may not import them.
 
 from collections.abc import Iterable, Mapping
 
-from exporter.simulation.description import PodSpec, Scheme
+from exporter.simulation.description import Scheme
 from exporter.simulation.schemes import (
     clouds,
     dra,
+    hami,
     plugins,
-    schedulers,
-    vgpu,
 )
 from exporter.simulation.schemes.system import (
     Offer,
@@ -30,7 +29,6 @@ __all__ = [
     "PlacedPod",
     "SchemeOutput",
     "Site",
-    "companions",
     "memory_unit",
     "offered",
     "texts",
@@ -40,12 +38,7 @@ __all__ = [
 SYSTEMS: Mapping[Scheme, System] = {
     Scheme.MGPU: clouds.MGPU_SYSTEM,
     Scheme.QGPU: clouds.QGPU_SYSTEM,
-    Scheme.HAMI: vgpu.HAMI,
-    Scheme.VOLCANO_VGPU: vgpu.VOLCANO_VGPU,
-    Scheme.ACK: clouds.ACK_SYSTEM,
-    Scheme.KOORDINATOR: schedulers.KOORDINATOR_SYSTEM,
-    Scheme.GKE: plugins.GKE_SYSTEM,
-    Scheme.KAI: schedulers.KAI_SYSTEM,
+    Scheme.HAMI: hami.SYSTEM,
     Scheme.DRA: dra.SYSTEM,
     Scheme.AMD: plugins.AMD_SYSTEM,
     Scheme.INTEL: plugins.INTEL_SYSTEM,
@@ -83,14 +76,6 @@ def offered(schemes: Iterable[Scheme], site: Site) -> Offer:
     )
 
 
-def companions(pods: tuple[PodSpec, ...], site: Site) -> list[PodSpec]:
-    """The pods that sharing systems create for those of the scenario."""
-    return schedulers.reservations(pods, site)
-
-
-def memory_unit(scheme: Scheme | None, site: Site) -> int:
+def memory_unit(scheme: Scheme | None) -> int:
     """The size in bytes of a system's unit of memory."""
-    if scheme is None:
-        return 1
-    system = SYSTEMS[scheme]
-    return system.unit_of(site) if system.unit_of else system.unit
+    return 1 if scheme is None else SYSTEMS[scheme].unit

@@ -1,4 +1,4 @@
-"""Systems of cloud providers: Volcano Engine's mGPU, Tencent's qGPU, Aliyun's ACK.
+"""Systems of cloud providers: Volcano Engine's mGPU and Tencent's qGPU.
 
 mGPU is as its scheduler plugin writes it (Volcano's mGPU proposal, ``type.go``): cores in per cent
 and memory in MiB, both totals over a container's cards. Whole cards ask for no memory. Cards are
@@ -7,17 +7,9 @@ numbered as NVML does. The device plugin's ids are virtual.
 qGPU is as the documents 457/65734, 457/90912 and 457/127667 have it: cores in per cent and memory
 in GiB, both totals over a container's cards. An offline pod's cores are a resource of their own.
 The placement's key is known from elastic-ai's fork of arena only; its numbers are taken for NVML's.
-
-ACK is as arena's ``pkg/apis/types/const.go`` has it: annotations of the pod say for each container,
-by its place, what it has of each card, in GiB (or MiB by configuration). Cards are numbered as NVML
-does.
 """
 
-import json
-from collections.abc import Callable
-
 from exporter.simulation.schemes.system import (
-    ASSUMED_NS,
     GIB,
     MIB,
     WHOLE,
@@ -30,65 +22,6 @@ from exporter.simulation.schemes.system import (
     System,
     virtual,
 )
-
-ALIYUN = "aliyun.com"
-ACK_PREFIX = "scheduler.framework.gpushare"
-UNITS = {"GiB": GIB, "MiB": MIB}
-
-
-def _ack_unit(site: Site) -> int:
-    return UNITS[site.memory_unit]
-
-
-def _ack(order: PlacedPod) -> SchemeOutput:
-    asks, unit = list(order.asks), _ack_unit(order.site)
-    annotations = {
-        f"{ACK_PREFIX}.assume-time": str(ASSUMED_NS),
-        f"{ACK_PREFIX}.assigned": "true",
-    }
-    if all(ask.allocation.placed for ask in asks):
-        memory = _by_place(asks, lambda ask: (ask.memory or 0) // unit)
-        annotations[f"{ACK_PREFIX}.allocation"] = json.dumps(memory, separators=(",", ":"))
-        if any(ask.core for ask in asks):
-            core = _by_place(asks, lambda ask: ask.core or 0)
-            key = "gpushare.alibabacloud.com/core-percentage"
-            annotations[key] = json.dumps(core, separators=(",", ":"))
-    count = max((ask.count for ask in asks), default=1)
-    return SchemeOutput(
-        limits={ask.name: _gpu_mem(ask, unit) | _ack_core(ask) for ask in asks},
-        annotations=annotations,
-        labels={f"{ALIYUN}/gpu-count": str(count)} if count > 1 else {},
-    )
-
-
-def _gpu_mem(ask: ContainerRequest, unit: int) -> dict[str, Amount]:
-    """A total over the container's cards."""
-    return {f"{ALIYUN}/gpu-mem": (ask.memory or 0) * ask.count // unit}
-
-
-def _by_place(
-    asks: list[ContainerRequest], share: Callable[[ContainerRequest], int]
-) -> dict[str, dict[str, int]]:
-    return {str(a.place): {str(card.index): share(a) for card in a.devices} for a in asks}
-
-
-def _ack_core(ask: ContainerRequest) -> dict[str, Amount]:
-    return {f"{ALIYUN}/gpu-core.percentage": ask.core * ask.count} if ask.core else {}
-
-
-def _ack_offer(site: Site) -> Offer:
-    return Offer(
-        {
-            f"{ALIYUN}/gpu-mem": sum(card.memory_bytes // _ack_unit(site) for card in site.cards),
-            f"{ALIYUN}/gpu-count": len(site.cards),
-            f"{ALIYUN}/gpu-core.percentage": WHOLE * len(site.cards),
-        },
-        labels={"ack.node.gpu.schedule": "core_mem"},
-    )
-
-
-ACK_SYSTEM = System(_ack, _ack_offer, unit_of=_ack_unit)
-
 
 VKE = "vke.volcengine.com"
 TKE = "tke.cloud.tencent.com"

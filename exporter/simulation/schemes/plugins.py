@@ -1,8 +1,8 @@
-"""Device plugins of vendors and of GKE: the pod says how many, the kubelet (PodResources) which.
+"""Device plugins of vendors: the pod says how many, the kubelet (PodResources) which.
 
 NVIDIA's k8s-device-plugin: ids are UUIDs, ``UUID::n`` for a replica; the node's labels are those of
-GPU feature discovery (``internal/lm``). GKE's container-engine-accelerators: ids are by minor,
-``nvidia0[/gi3][/vgpu1]``. Time-slicing promises nothing; MPS an equal part of threads and memory.
+GPU feature discovery (``internal/lm``). Time-slicing promises nothing; MPS an equal part of threads
+and memory.
 
 ROCm/k8s-device-plugin ``docs/user-guide/configuration.md``: ids are PCI addresses, of a
 board or its first partition, and of other partitions ``amdgpu_xcp_N``, counted over all boards.
@@ -11,7 +11,7 @@ promises nothing. Its resource ``monitoring`` gives all cards to look at, none t
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from exporter.model import Grant
 from exporter.simulation.description import DeviceSpec
@@ -84,7 +84,6 @@ INTEL_SYSTEM = System(_intel, _intel_offer)
 
 
 GPU = "nvidia.com/gpu"
-GKE = "cloud.google.com/gke"
 STRATEGY = "nvidia.com/mig.strategy"
 SINGLE, MPS = "single", "mps"
 
@@ -99,42 +98,23 @@ def _resource(site: Site, device: DeviceSpec) -> str:
 
 
 def _write(order: PlacedPod) -> SchemeOutput:
-    return _granted(order, lambda device: device.uuid, "::{}", _resource)
-
-
-def _write_gke(order: PlacedPod) -> SchemeOutput:
-    return _granted(order, _gke_id, "/vgpu{}", lambda _, __: GPU)
-
-
-def _gke_id(device: DeviceSpec) -> str:
-    part = "" if device.instance_id is None else f"/gi{device.instance_id}"
-    return f"nvidia{device.minor}{part}"
-
-
-def _granted(
-    order: PlacedPod,
-    name: Callable[[DeviceSpec], str],
-    replica: str,
-    resource_of: Callable[[Site, DeviceSpec], str],
-) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     grants = []
     for ask in order.asks:
         ids: dict[str, list[str]] = {}
         for device, slots in zip(ask.devices, ask.allocation.slots, strict=True):
-            resource = resource_of(order.site, device)
-            ids.setdefault(resource, []).extend(_ids(name(device), device, slots, replica))
+            ids.setdefault(_resource(order.site, device), []).extend(_ids(device, slots))
         limits[ask.name] = {resource: len(each) for resource, each in ids.items()}
         if ask.allocation.placed:
             grants += [Grant(ask.name, resource, tuple(each)) for resource, each in ids.items()]
     return SchemeOutput(limits, grants=tuple(grants))
 
 
-def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) -> Iterator[str]:
+def _ids(device: DeviceSpec, slots: tuple[int, ...]) -> Iterator[str]:
     if device.replicas == 1:
-        yield name
+        yield device.uuid
     else:
-        yield from (name + replica.format(slot) for slot in slots)
+        yield from (f"{device.uuid}::{slot}" for slot in slots)
 
 
 def _units(site: Site) -> list[DeviceSpec]:
@@ -178,19 +158,4 @@ def _product(device: DeviceSpec, *, single: bool) -> str:
     return device.model.replace(" ", "-") + part + shared
 
 
-def _offer_gke(site: Site) -> Offer:
-    units = _units(site)
-    labels = {}
-    shared = next((device for device in units if device.replicas > 1), None)
-    if shared is not None:
-        labels[f"{GKE}-gpu-sharing-strategy"] = "mps" if _by_mps(shared) else "time-sharing"
-        labels[f"{GKE}-max-shared-clients-per-gpu"] = str(shared.replicas)
-    for device in units:
-        if device.profile:
-            labels[f"{GKE}-gpu-partition-size"] = device.profile
-        labels[f"{GKE}-accelerator"] = device.model.lower().replace(" ", "-")
-    return Offer({GPU: sum(device.replicas for device in units)}, labels)
-
-
 NVIDIA_SYSTEM = System(_write, _offer)
-GKE_SYSTEM = System(_write_gke, _offer_gke)

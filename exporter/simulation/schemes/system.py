@@ -12,11 +12,10 @@ from exporter.simulation.description import (
     Scenario,
 )
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 WHOLE = 100  # percent of the cores
 THOUSAND = 1000
 SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
-ASSUMED_NS = 1_700_000_000_000_000_000  # when a scheduler chose; nobody reads it
 
 Texts = Mapping[str, str]
 Amount = int | str  # a number in the resource's own unit, or a quantity as it is written
@@ -29,12 +28,11 @@ class Site:
     node: str
     devices: tuple[DeviceSpec, ...]
     labels: Texts = field(default_factory=dict)
-    memory_unit: str = "GiB"
 
     @classmethod
     def of_scenario(cls, scenario: Scenario) -> "Site":
         """The node of a scenario."""
-        return cls(scenario.node_name, scenario.devices, scenario.node_labels, scenario.memory_unit)
+        return cls(scenario.node_name, scenario.devices, scenario.node_labels)
 
     @property
     def cards(self) -> tuple[DeviceSpec, ...]:
@@ -44,10 +42,6 @@ class Site:
     def of(self, vendor: str) -> tuple[DeviceSpec, ...]:
         """One vendor's devices, instances among them."""
         return tuple(device for device in self.devices if device.vendor == vendor)
-
-    def pci_place(self, device: DeviceSpec) -> int:
-        """The place of a card in the order of PCI addresses."""
-        return sorted(card.pci_bus_id for card in self.cards).index(device.pci_bus_id)
 
     def another(self, device: DeviceSpec) -> DeviceSpec:
         """The next card, for virtual ids: they do not name the container's card."""
@@ -140,15 +134,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A sharing system: its output for a pod and its offer on the node.
-
-    Memory is requested in units of ``unit`` bytes, or of ``unit_of`` the node.
-    """
+    """A sharing system: its output for a pod, its offer on the node, the bytes of its unit."""
 
     write: Callable[[PlacedPod], SchemeOutput]
     offer: Callable[[Site], Offer]
     unit: int = MIB
-    unit_of: Callable[[Site], int] | None = None
 
 
 def virtual(ask: ContainerRequest, resource: str, count: int, form: Callable[[int], str]) -> Grant:
