@@ -1,7 +1,8 @@
 """Removes impossible values from the readings of all vendors.
 
-Memory is compared with the card's total, energy with the board's power limit. Rows of processes are
-checked where they are read (``exporter.sources.gpus.samples``).
+Memory is compared with the card's total, energy with the board's power limit, and each sensor with
+what any board can have. Rows of processes are checked where they are read
+(``exporter.sources.gpus.samples``).
 """
 
 import logging
@@ -9,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from exporter.model import (
     Device,
     DeviceMemory,
     DeviceReading,
     Reading,
+    Sensors,
     Unmeasured,
     Window,
 )
@@ -32,6 +35,51 @@ device's: an APU's total is only what the firmware set aside, and its processes 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
+class Bounds(NamedTuple):
+    """What a sensor can be. ``quantity``: what is unmeasured without it; "" for none of that list.
+
+    A driver's "unknown" has all bits set, 32 or 64 of them: that is above each ``most``.
+    """
+
+    most: float
+    quantity: str = ""
+    least: float = 0.0
+
+
+_COUNT = Bounds(2.0**31)  # of errors, rows and pages
+SENSORS: Mapping[str, Bounds] = {
+    "power_watts": Bounds(MOST_WATTS, "power"),
+    "power_limit_watts": Bounds(MOST_WATTS, "power_limit"),
+    "temperature_celsius": Bounds(250.0, "temperature", least=-60.0),
+    "clock_hertz": Bounds(20e9, "clock"),
+    "throttle_seconds_total": Bounds(2.0**63, "throttle"),
+    "ecc_errors_total": Bounds(2.0**63, "ecc_errors"),
+    "remapped_rows": _COUNT._replace(quantity="remapped_rows"),
+    "row_remapping": Bounds(1),
+    "retired_pages": _COUNT,
+    "retired_pages_pending": Bounds(1),
+    "recovery_action": Bounds(255),
+    "fan_speed_ratio": Bounds(2.0),  # nvml.h: it may be above the most that is rated
+    "performance_state": Bounds(15),
+    "pcie_link_generation": Bounds(16),
+    "pcie_link_max_generation": Bounds(16),
+    "pcie_link_width": Bounds(64),
+    "pcie_link_max_width": Bounds(64),
+    "pcie_replays_total": _COUNT,
+    "bar1_used_bytes": Bounds(HOST_BYTES),
+    "bar1_total_bytes": Bounds(HOST_BYTES),
+    "vgpu_licensed": Bounds(1),
+    "pcie_bytes_total": Bounds(2.0**63, "pcie"),
+    "nvlink_bytes_total": Bounds(2.0**63, "nvlink"),
+    "nvlink_errors_total": Bounds(2.0**63),
+    "dram_active_ratio": Bounds(1),
+    "sm_active_ratio": Bounds(1),
+    "sm_occupancy_ratio": Bounds(1),
+    "tensor_active_ratio": Bounds(1),
+}
+"""The bounds of all families of ``Sensors``, in the units of these."""
+
+
 class Plausible:
     """Checks readings before they are used.
 
@@ -42,6 +90,7 @@ class Plausible:
         self.rejected: Counter[str] = Counter()
         self._memories: dict[str, _Memory] = {}  # by device
         self._boards: dict[str, _Board] = {}
+        self._out_of_bounds: dict[str, Mapping[tuple[str, str], float]] = {}
         self._logged: set[tuple[str, str]] = set()
 
     def of(self, readings: Iterable[Reading], mono_ns: int) -> dict[str, DeviceReading]:
@@ -51,6 +100,7 @@ class Plausible:
         """
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
         for uuid, device in devices.items():
+            device = self._with_sensors(device)  # noqa: PLW2901 - checked
             if device.memory is not None:
                 device = self._with_memory(device, device.memory)  # noqa: PLW2901 - checked
             if device.window is not None:
@@ -62,7 +112,29 @@ class Plausible:
         if len(self._boards) > len(devices):
             self._boards = {u: b for u, b in self._boards.items() if u in devices}
             self._memories = {u: m for u, m in self._memories.items() if u in devices}
+            self._out_of_bounds = {u: o for u, o in self._out_of_bounds.items() if u in devices}
         return devices
+
+    def _with_sensors(self, reading: DeviceReading) -> DeviceReading:
+        uuid, wrong = reading.device.uuid, out_of_bounds(reading.sensors)
+        before, self._out_of_bounds[uuid] = self._out_of_bounds.get(uuid), wrong
+        if not wrong:
+            return reading
+        if wrong != before:  # a sensor is reported in each cycle, and read every few seconds
+            self.rejected["sensor"] += len(wrong)
+        for (family, label), value in wrong.items():
+            name = f"{family} {label}".strip()
+            self._log(uuid, f"sensor {name}", f"{name} is {value:.15g}")
+        numbers = {n: v for n, v in reading.sensors.numbers.items() if (n, "") not in wrong}
+        labelled = {
+            name: {label: v for label, v in values.items() if (name, label) not in wrong}
+            for name, values in reading.sensors.labelled.items()
+        }
+        lost = {family for family, _ in wrong if not labelled.get(family)}
+        reasons = {SENSORS[each].quantity: Unmeasured.REJECTED_SAMPLES for each in lost}
+        reasons.pop("", None)
+        sensors = Sensors(numbers).but(**labelled)
+        return reading._replace(sensors=sensors, unmeasured={**reading.unmeasured, **reasons})
 
     def _note_excess(self, uuid: str, samples: int) -> None:
         if samples:
@@ -109,6 +181,19 @@ class Plausible:
                 "goes on, upgrade the driver or reset the device",
                 *(uuid, reason, what),
             )
+
+
+def out_of_bounds(sensors: Sensors) -> dict[tuple[str, str], float]:
+    """The values that cannot be true, by family and label ("" without)."""
+    shown = {
+        **{(family, ""): value for family, value in sensors.numbers.items()},
+        **{(f, label): v for f, values in sensors.labelled.items() for label, v in values.items()},
+    }
+    return {
+        name: value
+        for name, value in shown.items()
+        if not SENSORS[name[0]].least <= value <= SENSORS[name[0]].most
+    }
 
 
 class _Memory:

@@ -17,6 +17,8 @@ from exporter.model import (
     CgroupIdentity,
     Clock,
     Device,
+    DeviceReading,
+    DeviceState,
     GroupFacts,
     GroupKey,
     GroupMember,
@@ -71,6 +73,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+FAILED = "its source failed; see the log"
 _SECONDS = re.compile(r"[0-9.]+ s\b")
 
 
@@ -84,16 +87,18 @@ class Guard:
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self.away = SourceStatus(name, up=False)
-        self._no_reading = Reading(self.away)
+        self._devices: tuple[Device, ...] = ()  # of the last reading
         self._clock = clock
         self._last_success_unix_ns: int | None = None
         self._failures: dict[str, str] = {}  # what the last call of each kind raised, if it did
         self._said = ""  # the trouble that was logged last, without times; "" if the source is up
 
     def read(self, source: GpuSource) -> Reading:
-        """Reads a GPU source; if it raises, it is down."""
+        """Reads a GPU source; if it raises, it is down, and none of its devices could be read."""
         started = self._clock.monotonic_ns()
-        reading = self.call("read", source.read, self._no_reading)
+        unread = (DeviceReading(d, DeviceState.FAILED, FAILED) for d in self._devices)
+        reading = self.call("read", source.read, None) or Reading(self.away, tuple(unread))
+        self._devices = tuple(each.device for each in reading.devices)
         status = self.record_status(reading.status, started)
         return reading if status is reading.status else reading._replace(status=status)
 

@@ -176,11 +176,6 @@ class DeviceStatus:
             return {q: reason for q, reason in self.unmeasured.items() if q in OF_WINDOWS}
         return {}
 
-    def miss(self) -> None:
-        """Records that the device was not reported in this cycle."""
-        self.state = DeviceState.FAILED
-        self.unread_cycles += 1
-
     def measure(self, usage: DeviceUsage, now: Moment) -> None:
         """Records which quantities the newest window has, and how they were measured."""
         self.methods = usage.methods

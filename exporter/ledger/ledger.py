@@ -78,6 +78,7 @@ class Ledger:
         self.retention_ns = retention_ns
         self.window_ns = window_ns
         self.devices: dict[str, DeviceLedger] = {}
+        self._left: dict[str, DeviceLedger] = {}  # their devices may come back and go on counting
         self.pods: dict[_Name, Account] = {}
         self.unplaced: dict[_Place, Account] = {}
         self.namespaces: dict[_Part, Account] = {}
@@ -100,10 +101,11 @@ class Ledger:
             ValueError: a reason is not in the closed list.
 
         """
-        device_ledger = self.devices.get(reading.device.uuid)
-        if device_ledger is None:
-            device_ledger = self.devices[reading.device.uuid] = DeviceLedger(reading.device, now)
-        device_ledger.observe(reading, now)
+        uuid = reading.device.uuid
+        if uuid not in self.devices:
+            known = self._left.pop(uuid, None)
+            self.devices[uuid] = known or DeviceLedger(reading.device, now)
+        self.devices[uuid].observe(reading, now)
 
     def record(self, usage: DeviceUsage, now: Moment) -> None:
         """Enters one window of a device."""
@@ -171,18 +173,21 @@ class Ledger:
         return tenures
 
     def settle(self, now: Moment) -> None:
-        """Ends the cycle: counts unread devices, keeps residents alive, closes old accounts."""
+        """Ends the cycle: keeps residents alive, closes old accounts and those of absent devices.
+
+        A device that was not observed is not there: one that cannot be read is observed as such.
+        """
         oldest_ns = now.mono_ns - self.retention_ns
         for uuid, device_ledger in list(self.devices.items()):
             if device_ledger.observed_mono_ns != now.mono_ns:
-                if device_ledger.observed_mono_ns < oldest_ns:
-                    self._close(device_ledger, tuple(device_ledger.owners))
-                    del self.devices[uuid]
-                    self.namespaces = {p: a for p, a in self.namespaces.items() if p[1] != uuid}
-                    continue
-                device_ledger.miss()
+                self._close(device_ledger, tuple(device_ledger.owners))
+                self._left[uuid] = self.devices.pop(uuid)
+                continue
             device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns
+        for uuid in [u for u, left in self._left.items() if left.observed_mono_ns < oldest_ns]:
+            del self._left[uuid]
+            self.namespaces = {p: a for p, a in self.namespaces.items() if p[1] != uuid}
         self._open_kinds()
         if self._first_sign_ns < oldest_ns:
             self._close_gone(oldest_ns, now)

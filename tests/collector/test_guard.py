@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from exporter.collector.polling import Guard
-from exporter.model import SourceStatus
-from tests.collector.sources import ManualClock
+from exporter.model import Device, DeviceReading, DeviceState, SourceStatus
+from tests.collector.sources import ManualClock, SetGpus
 
 
 def test_a_detail_of_which_only_the_numbers_change_is_told_once(
@@ -56,3 +56,16 @@ def test_another_cause_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
         ("pods", "refused"),
         ("pods", "forbidden"),
     ]
+
+
+def test_the_devices_of_a_source_that_raises_could_not_be_read() -> None:
+    guard, source = Guard("set", ManualClock()), SetGpus()
+    source.devices = (DeviceReading(Device("GPU-0", 0, "nvidia")),)
+    guard.read(source)
+    source.error = OSError("boom")
+
+    readings = [guard.read(source) for _ in range(2)]
+
+    assert {r.status.up for r in readings} == {False}
+    states = [(d.device.uuid, d.state) for r in readings for d in r.devices]
+    assert states == [("GPU-0", DeviceState.FAILED)] * 2

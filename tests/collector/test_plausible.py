@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from exporter.collector.plausible import SENSORS, out_of_bounds
+from exporter.metrics.families import BOARD
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -216,6 +218,39 @@ def test_what_goes_on_being_rejected_is_said_once(
     (line,) = [r.getMessage() for r in caplog.records if "process_memory" in r.getMessage()]
     assert "GPU-0" in line
     assert str(HUGE) in line
+
+
+def test_every_sensor_has_bounds_and_no_unknown_of_a_driver_is_within() -> None:
+    of_sensors = {f.name for f in BOARD if f.group not in {"cost", "xid"}}
+    assert SENSORS.keys() == of_sensors
+    unknown = {name: 2.0**32 - 1 for name in of_sensors if SENSORS[name].most < 2**32}
+    assert out_of_bounds(Sensors(unknown)).keys() == {(name, "") for name in unknown}
+    longer = dict.fromkeys(of_sensors, 2.0**64 - 1)
+    assert out_of_bounds(Sensors(longer)).keys() == {(name, "") for name in of_sensors}
+    assert out_of_bounds(Sensors({"power_watts": float("nan")}))
+
+
+def test_a_sensor_out_of_bounds_costs_only_itself(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    sensors = Sensors.of(
+        power_watts=4_294_967.295,
+        temperature_celsius={"gpu": 4294967295.0, "memory": 50.0},
+        clock_hertz={"sm": 4294967295e6},
+    )
+    wrong = reading()._replace(sensors=sensors)
+    with caplog.at_level(logging.WARNING):
+        now = read(bench, wrong, wrong)
+
+    values = dict(row(now, "device", "0", "GPU-0").values)
+    assert values["temperature_celsius"] == {("memory",): 50.0}
+    assert not {"power_watts", "clock_hertz"} & values.keys()
+    assert values["unmeasured"] == {
+        ("power", "rejected_samples"): 1,
+        ("clock", "rejected_samples"): 1,
+    }
+    assert rejected(now, "sensor") == 3
+    assert sum("sensor" in record.getMessage() for record in caplog.records) == 3
 
 
 def test_samples_for_which_no_time_passed_are_counted_and_said_once(

@@ -242,17 +242,6 @@ def test_device_blind_for_three_cycles_withholds_counters_and_comes_back_with_th
     assert back["container"][ROW_A].values["core_seconds_total"] == 305
 
 
-def test_device_that_is_not_reported_any_more_is_blind_too() -> None:
-    node = Node()
-    node.cycle(0, {"GPU-0": window({1: 300})})
-    node.devices = ()
-
-    rows = [node.cycle(second) for second in (1, 2, 3)][-1]
-
-    assert rows["device"]["0", "GPU-0"].values["up"] == 0
-    assert "busy_seconds_total" not in rows["device"]["0", "GPU-0"].values
-
-
 def test_blind_device_withholds_only_its_own_containers() -> None:
     other = Device("GPU-1", 1, "nvidia")
     node = Node((GPU, other))
@@ -558,16 +547,36 @@ def test_a_pod_that_went_on_elsewhere_is_not_withheld_for_a_lost_device() -> Non
     assert ROW_A not in late["container"]
 
 
-def test_a_device_that_is_gone_for_good_leaves_the_page() -> None:
+def test_a_device_that_is_not_listed_any_more_leaves_the_page_at_once() -> None:
+    other = Device("GPU-1", 1, "nvidia")
+    node = Node((GPU, other))
+    node.cycle(0, {"GPU-0": window({1: 10}), "GPU-1": window({1: 7})})
+    node.devices = (other,)
+
+    rows = node.cycle(1, {"GPU-1": window({})})
+
+    assert set(rows["device"]) == {("1", "GPU-1")}
+    assert ROW_A not in rows["container"]
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 17
+
+
+@pytest.mark.parametrize(("away_s", "before"), [(299, 10), (301, 0)])
+def test_a_device_that_comes_back_within_the_retention_goes_on_counting(
+    away_s: int, before: int
+) -> None:
     node = Node()
-    node.cycle(0, {"GPU-0": window({1: 10})})
+    grant = (allotted(A),)
+    node.cycle(0, {"GPU-0": window({1: 10})}, allotted=grant)
     node.devices = ()
+    node.cycle(1, allotted=grant)
+    node.cycle(away_s, allotted=grant)
+    node.devices = (GPU,)
 
-    kept, gone = node.cycle(299), node.cycle(301)
+    rows = node.cycle(away_s + 1, {"GPU-0": window({1: 5})}, allotted=grant)
 
-    assert ("0", "GPU-0") in kept["device"]
-    assert gone["device"] == {}
-    assert node.ledger.devices == {}
+    assert rows["device"]["0", "GPU-0"].values["busy_seconds_total"] == before + 5
+    assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == before + 5
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 15
 
 
 def test_a_pod_whose_placement_is_unknown_counts_from_zero() -> None:

@@ -190,6 +190,21 @@ def test_device_that_vanishes_is_forgotten(two: Node) -> None:
     assert set(states(two, after=31)) == {"GPU-0"}
 
 
+def test_device_that_was_away_goes_on_counting_what_it_costs(two: Node) -> None:
+    two.start()
+    two.ask("take", 1000)
+    two.read()
+    before = two.device("GPU-1", after=1).costs
+    gpus, two.scenario.gpus = two.scenario.gpus, two.scenario.gpus[:1]
+    works, two.scenario.works = two.scenario.works, two.scenario.works[:1]
+    assert set(states(two, after=31)) == {"GPU-0"}
+    two.scenario.gpus, two.scenario.works = gpus, works
+    two.read(after=31)
+    back = two.device("GPU-1", after=1)
+    assert back.state is DeviceState.UP
+    assert all(back.costs[part].duration_ns > cost.duration_ns for part, cost in before.items())
+
+
 def test_mig_instances_are_devices(parted: Node) -> None:
     parted.start()
     devices = by_uuid(parted.read())

@@ -292,7 +292,7 @@ class BoardReader:
             partial(self._ask, "nvmlDeviceGetTemperatureV", self._handle, GPU_SENSOR),
         )
         if newer is not None:
-            return int(newer)
+            return int(newer) % 2**32  # the older call's is unsigned: -1 is its "unknown"
         return int(self._ask("nvmlDeviceGetTemperature", self._handle, GPU_SENSOR))
 
     def _try(self, group: str, topic: str, call: Callable[[], T]) -> T | None:

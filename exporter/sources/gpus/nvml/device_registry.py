@@ -25,6 +25,7 @@ from exporter.sources.gpus.source import Demand, RestartRequiredError
 logger = logging.getLogger(__name__)
 
 FATAL_TRIES = 3
+MOST_DEPARTED = 64
 UPGRADED = (
     "the NVIDIA driver was upgraded while the exporter ran: the kernel module and the library in "
     "this process are of different versions; a restart loads the one that fits"
@@ -129,6 +130,7 @@ class DeviceRegistry:
         self._accounting = accounting
         self._xids = xids
         self._devices: dict[str, NvmlDevice] = {}
+        self._departed: dict[str, NvmlDevice] = {}  # their counters go on if they come back
         self._states: dict[str, DeviceState] = {}
         self._unreadable: Mapping[int, str] = {}
         self._session = 0
@@ -205,6 +207,11 @@ class DeviceRegistry:
             device.close()
 
     def _new(self, library: Library, found: DeviceHandle) -> NvmlDevice:
+        known = self._departed.pop(found.device.uuid, None)
+        if known is not None:
+            known.follow(self._demand)
+            known.bind(found)
+            return known
         return NvmlDevice(library, found, self._clock, self._demand, self._accounting, self._xids)
 
     def _miss(self, device: NvmlDevice) -> None:
@@ -217,6 +224,9 @@ class DeviceRegistry:
         else:
             if not self._workers.busy([uuid]):
                 device.close()
+                self._departed[uuid] = device
+                if len(self._departed) > MOST_DEPARTED:
+                    del self._departed[next(iter(self._departed))]
             self._workers.forget([uuid])
             self._states.pop(uuid, None)
             logger.info("device %s is no longer there", uuid)
