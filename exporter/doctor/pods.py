@@ -10,9 +10,9 @@ from exporter.collector.wiring import places_of
 from exporter.doctor import privileges
 from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
 from exporter.doctor.privileges import POD_RESOURCES
+from exporter.sources.node.entries import WireError, decode_list
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.polled import AUTO, NONE
-from exporter.sources.node.wire import WireError, decode_list
 from exporter.sources.pods.api import PODS
 from exporter.sources.pods.claims import GROUP, VERSIONS
 from exporter.sources.pods.client import KubeClient

@@ -102,7 +102,7 @@ class ClusterSettings:
         "auto",
         "Socket of the kubelet's PodResources, which lists the devices of each container; auto "
         "uses /var/lib/kubelet/pod-resources/kubelet.sock if its folder exists.",
-        "Needs the package grpcio, the extra `podresources`.",
+        "Needs grpcio and protobuf, the extra `podresources`.",
     )
     kubeconfig: str = setting(
         "kubeconfig", TEXT, "", "kubeconfig file; if not set, the in-cluster configuration."

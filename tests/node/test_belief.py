@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import ClaimedDevice, ClaimRef, Container, Grant, NodeFacts, Pod
+from exporter.sources.node.entries import PodEntry
 from exporter.sources.node.podresources import contribution, held_by_kubelet, wants_devices
-from exporter.sources.node.wire import PodEntry
 from tests.node.pods import pod, table, uids, unknown_to_kubelet
 
 GPU = ClaimedDevice("", "gpu.nvidia.com", "node-1", "gpu-0")

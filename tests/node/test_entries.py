@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import ClaimedDevice, Grant
-from exporter.sources.node import wire
-from exporter.sources.node.wire import (
+from exporter.sources.node import entries
+from exporter.sources.node.entries import (
     AMBIGUOUS,
     MALFORMED,
     OVER_LIMIT,
@@ -68,13 +68,13 @@ def test_nothing_is_an_empty_list() -> None:
         pod(b"\xff\xfe"),
         pod("bad" * 200),
         field(1, field(1, 5)),
-        pod("bad", field(3, 5)),
+        pod("bad", container("main", devices("r", *("x" * 500 for _ in range(2100))))),
         pod("bad", container("")),
         pod("bad", container("main"), container("main")),
-        pod("bad", *(container(f"c{n}") for n in range(wire.MAX_CONTAINERS + 1))),
+        pod("bad", *(container(f"c{n}") for n in range(entries.MAX_CONTAINERS + 1))),
         pod("bad", container("main", devices("nvidia.com/gpu", b"\xc3\x28"))),
         pod("bad", container("main", field(2, b"\x0a\x7f"))),
-        pod("bad", container("main", devices("r", *(str(n) for n in range(wire.MAX_IDS + 1))))),
+        pod("bad", container("main", devices("r", *(str(n) for n in range(entries.MAX_IDS + 1))))),
         pod("bad", container("main", claim("c", *(f"{n}" for n in range(257))))),
     ],
 )
@@ -107,9 +107,9 @@ def test_the_order_in_which_the_kubelet_tells_devices_does_not_matter() -> None:
 
 
 def test_a_list_has_a_longest_length() -> None:
-    answer = decode_list(b"".join(pod(f"p{n}") for n in range(wire.MAX_PODS + 3)))
+    answer = decode_list(b"".join(pod(f"p{n}") for n in range(entries.MAX_PODS + 3)))
 
-    assert len(answer.entries) == wire.MAX_PODS
+    assert len(answer.entries) == entries.MAX_PODS
     assert answer.rejected == {OVER_LIMIT: 3}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from exporter.sources.node.wire import text_field
+from exporter.sources.node import entries
 
 if TYPE_CHECKING:
     import grpc
@@ -68,7 +68,7 @@ class Kubelet:
             import grpc  # noqa: PLC0415 - see the module's docstring
         except ImportError as error:
             raise KubeletError(
-                "the package grpcio is not installed: pip install grpcio, or set "
+                "the package grpcio is not installed: pip install grpcio protobuf, or set "
                 "--kubelet.pod-resources-socket=none"
             ) from error
         if not Path(self._socket).exists():
@@ -139,5 +139,4 @@ class KubeletConnection:
 
     def get(self, namespace: str, name: str) -> bytes:
         """The GetPodResourcesResponse of one pod; ``refused`` if there is none, or no such call."""
-        request = text_field(1, name) + text_field(2, namespace)
-        return self._kubelet.call(self._channel, "Get", request)
+        return self._kubelet.call(self._channel, "Get", entries.request(namespace, name))

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from exporter.model import ClaimedDevice, ClaimRef, Clock, Grant, NodeFacts, Pod, PodTable
+from exporter.sources.node.entries import MALFORMED, PodEntry, WireError, decode_get, decode_list
 from exporter.sources.node.kubelet import Kubelet, KubeletConnection, KubeletError
-from exporter.sources.node.wire import MALFORMED, PodEntry, WireError, decode_get, decode_list
 
 Key = tuple[str, str]  # namespace and name
 
