@@ -6,7 +6,6 @@ reads its file and the environment and nothing else.
 
 from exporter.settings import yamldocument
 from exporter.settings.load import (
-    MAX_PROBLEMS,
     Complaint,
     Place,
     Problem,
@@ -14,6 +13,7 @@ from exporter.settings.load import (
     examine,
     load,
 )
+from exporter.settings.mapping import MAX_PROBLEMS
 from exporter.settings.table import (
     SUBJECTS,
     TABLE,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from exporter.settings.mapping import MAX_PROBLEMS
 from exporter.settings.table import BY_NAME, TABLE, Settings, known_alike
 from exporter.settings.values import Setting, StructureError
 from exporter.settings.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
@@ -72,8 +73,6 @@ def not_allowed(place: Place, given: str, allowed: str) -> Problem:
 
 
 MAX_SHOWN = 200  # characters of what was given
-MAX_PROBLEMS = 50  # of one file; each costs time and a line
-
 
 Complaint = tuple[str, str]
 """Name of a setting, and what is wrong with its value."""

@@ -1,13 +1,14 @@
 """Sharing systems that a user describes: the table of their keys, and the reader of their YAML."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any
 
 import yaml
 
 from exporter.model import SchemeDescription
+from exporter.settings.mapping import below, of_kind, read_mapping
 from exporter.settings.values import (
     StructureError,
     StructureProblem,
@@ -18,10 +19,9 @@ from exporter.settings.values import (
     matching,
     size,
 )
-from exporter.settings.yamldocument import NULL, MappingItem, YamlError, items, line_of, parse
+from exporter.settings.yamldocument import NULL, YamlError, line_of, parse
 
 MAX_SCHEMES = 32
-MAX_SHOWN = 100  # characters of a value that is refused
 
 SCHEME_NAME = matching(
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a name of small letters, digits and -, at most 63"
@@ -161,6 +161,8 @@ KEYS = {
     )
 }
 
+_SECTION = {name: of_kind(key.kind) for name, key in KEYS.items()}
+
 
 def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
     """The described schemes in a YAML list.
@@ -176,10 +178,9 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
         raise StructureError([_misread(root, "", f"more than {MAX_SCHEMES} schemes")])
     schemes = []
     for number, node in enumerate(root.value):
-        given = _Item(node, f"[{number}]")
-        wrong += given.wrong
-        if not given.wrong:
-            schemes.append((node, f"[{number}]", SchemeDescription(**given.values)))
+        scheme = _read_scheme(node, f"[{number}]", wrong)
+        if scheme is not None:
+            schemes.append((node, f"[{number}]", scheme))
     wrong += _twice(schemes)
     if wrong:
         raise StructureError(wrong)
@@ -215,65 +216,32 @@ def _twice(
             yield _misread(node, where, f"{name} is read by two schemes; see {before}")
 
 
-class _Item:
-    """One scheme of the list: its ``values`` by field, and the problems found (``wrong``)."""
-
-    def __init__(self, node: yaml.Node, where: str) -> None:
-        self.values: dict[str, Any] = {}
-        self.wrong: list[StructureProblem] = []
-        self._node, self._where = node, where
-        if not isinstance(node, yaml.MappingNode):
-            self._refuse(node, "", f"a mapping is expected; known keys: {', '.join(KEYS)}")
-            return
-        for item in islice(items(node), 2 * len(KEYS)):  # one more than all is a mistake already
-            self._read(item)
-        if not self.wrong:
-            self._agree()
-
-    def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
-        self.wrong.append(_misread(node, self._where + (name and f".{name}"), text))
-
-    def _read(self, item: MappingItem) -> None:
-        node, name = item.value, str(item.key.value)[:MAX_SHOWN]
-        key = KEYS.get(name)
-        if key is None:
-            self._refuse(item.key, name, f"no such key; known: {', '.join(KEYS)}")
-        elif item.first_line:
-            self._refuse(item.key, name, f"given twice; see line {item.first_line}")
-        elif node.tag != NULL:
-            try:
-                self.values[key.field] = key.kind.read(_plain(node, many=key.kind.many))
-            except (ValueError, KeyError):
-                shown = repr(node.value)[:MAX_SHOWN] if _is_plain(node) else "this"
-                self._refuse(node, name, f"{shown} is not {key.kind.allowed}")
-
-    def _agree(self) -> None:
-        given = self.values
-        keys = [key for key in KEYS.values() if key.kind is RESOURCE]
-        resources = [given[key.field] for key in keys if key.field in given]
-        if "name" not in given:
-            self._refuse(self._node, "", "it needs a name")
-        if not resources and not any(KEYS[name].field in given for name in AMOUNT_KEYS):
-            names = ", ".join((*(key.name for key in keys), *AMOUNT_KEYS))
-            self._refuse(self._node, "", f"it needs a resource or a key: one of {names}")
-        if len(set(resources)) < len(resources):
-            self._refuse(self._node, "", "it reads one resource as two things")
-        for key in KEYS.values():
-            useless = key.needs and not any(KEYS[name].field in given for name in key.needs)
-            if key.field in given and useless:
-                needed = " or ".join(key.needs)
-                self._refuse(self._node, key.name, f"it has no effect without {needed}")
+def _read_scheme(
+    node: yaml.Node, where: str, wrong: list[StructureProblem]
+) -> SchemeDescription | None:
+    """One scheme of the list; None if something is wrong with it."""
+    before = len(wrong)
+    if not isinstance(node, yaml.MappingNode):
+        wrong.append(_misread(node, where, f"a mapping is expected; known keys: {', '.join(KEYS)}"))
+        return None
+    given = read_mapping(node, _SECTION, wrong, where)
+    if len(wrong) == before:
+        wrong += (_misread(node, below(where, name), text) for name, text in _contradictions(given))
+    if len(wrong) > before:
+        return None
+    return SchemeDescription(**{KEYS[name].field: value for name, value in given.items()})
 
 
-def _is_plain(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode)
-
-
-def _plain(node: yaml.Node, *, many: bool) -> str:
-    """The text of a plain value, or of a list of plain values if several are allowed."""
-    if many and isinstance(node, yaml.SequenceNode) and all(map(_is_plain, node.value)):
-        return ",".join(item.value for item in node.value)
-    if not isinstance(node, yaml.ScalarNode):
-        raise ValueError("no plain value")  # noqa: TRY004 - of the file, not of the program
-    text: str = node.value
-    return text
+def _contradictions(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key, or "" for the scheme as a whole, and what is wrong with it."""
+    keys = [name for name, key in KEYS.items() if key.kind is RESOURCE]
+    resources = [given[name] for name in keys if name in given]
+    if "name" not in given:
+        yield "", "it needs a name"
+    if not resources and not any(name in given for name in AMOUNT_KEYS):
+        yield "", f"it needs a resource or a key: one of {', '.join((*keys, *AMOUNT_KEYS))}"
+    if len(set(resources)) < len(resources):
+        yield "", "it reads one resource as two things"
+    for name, key in KEYS.items():
+        if name in given and key.needs and not any(needed in given for needed in key.needs):
+            yield name, f"it has no effect without {' or '.join(key.needs)}"

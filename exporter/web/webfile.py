@@ -14,6 +14,8 @@ from ssl import TLSVersion
 from typing import Any, NamedTuple
 
 from exporter.settings import Place, Problem, YamlError, yamldocument
+from exporter.settings.mapping import Section, read_mapping
+from exporter.settings.values import StructureProblem
 from exporter.web import webkeys as keys
 
 TLS_VERSIONS = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}
@@ -101,7 +103,7 @@ class WebFile:
     rate: RateLimit | None = None
 
 
-_TLS: keys.Section = {
+_TLS: Section = {
     "cert": keys.text,
     "key": keys.text,
     "client_ca": keys.text,
@@ -122,7 +124,7 @@ _TLS: keys.Section = {
     "curve_preferences": keys.listed(keys.choice(CURVES)),
 }
 
-_HEADERS: keys.Section = {
+_HEADERS: Section = {
     "Content-Security-Policy": keys.header,
     "X-Frame-Options": keys.choice(("deny", "sameorigin")),
     "X-Content-Type-Options": keys.choice(("nosniff",)),
@@ -130,7 +132,7 @@ _HEADERS: keys.Section = {
     "Strict-Transport-Security": keys.header,
 }
 
-_FILE: keys.Section = {
+_FILE: Section = {
     "tls_server_config": _TLS,
     "http_server_config": {"http2": keys.no_http2, "headers": _HEADERS},
     "basic_auth_users": keys.users,
@@ -145,13 +147,14 @@ def parse(text: str, path: str) -> WebFile:
         WebFileError: a key is unknown or cannot be honoured, or a value is wrong.
 
     """
-    problems: list[Problem] = []
+    wrong: list[StructureProblem] = []
     try:
         root = yamldocument.parse(text)
-        given = keys.read(root, _FILE, path, problems) if root is not None else {}
+        given = read_mapping(root, _FILE, wrong) if root is not None else {}
     except YamlError as error:
         place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
         raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
+    problems = [Problem(Place(path, where, line), text) for line, where, text in wrong]
     tls = _tls(given.get("tls_server_config"), path, problems)
     rate = _rate(given.get("rate_limit"), path, problems)
     if problems:
