@@ -22,7 +22,7 @@ BY_NAMESPACE = "cluster, $namespace_label"
 # Counters of namespaces lose nothing of pods that live shorter than a scrape; those of pods do.
 USED_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-POD_USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+POD_USED_HOURS = f"increase(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 POD_HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
 

@@ -27,8 +27,10 @@ POD_USE = f"rate(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 NAMESPACE_SHARE = (
     f"rate(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 )
+# of the containers that have a share: what is compared with it
+WITHIN = f"rate(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 SHARE = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+USED_HOURS = f"increase(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 MEMORY = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
 MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
@@ -72,7 +74,7 @@ def dashboard() -> build.Dashboard:
 
 
 def _totals() -> list[Panel]:
-    idle = f"sum(clamp_min({SHARE} - {POD_USE}, 0))"
+    idle = f"sum(clamp_min({SHARE} - {WITHIN}, 0))"
     share = _of_cards(_of("allocated_core_ratio"))
     return [
         stat(
@@ -135,7 +137,7 @@ def _totals() -> list[Panel]:
 
 def _use_and_share(by: str, use: str, share: str) -> list[Column]:
     """The columns of use against allocation, of namespaces or of pods."""
-    within = f"sum by ({by}) ({POD_USE} and {SHARE}) / (sum by ({by}) ({SHARE}) > 0)"
+    within = f"sum by ({by}) ({WITHIN}) / (sum by ({by}) ({SHARE}) > 0)"
     held = f"sum by ({by}) ({MEMORY} and {MEMORY_LIMIT}) / (sum by ({by}) ({MEMORY_LIMIT}) > 0)"
     return [
         Column("GPUs used", f"sum by ({by}) ({use})", "short"),

@@ -71,12 +71,12 @@ def dashboard() -> build.Dashboard:
 
 def _totals() -> list[Panel]:
     share = f"sum({_rate(_pod('allocated_core_seconds_total'))})"
-    within = f"sum({_rate(_pod('core_seconds_total'))} and {_pod('allocated_core_seconds_total')})"
+    within = f"sum({_rate(_pod('limited_core_seconds_total'))})"
     return [
         stat(
             "Use of the share",
-            "Core use of the chosen pods against what they were promised. Over 100 % they take "
-            "what others leave, or what others were promised.",
+            "Core use of the chosen pods' containers that have a share, against their shares. Over "
+            "100 % they take what others leave, or what others were promised.",
             f"{within} / {share}",
             "percentunit",
             ((None, GOOD), (1.001, LOOK), (1.5, IDLE)),

@@ -70,6 +70,10 @@ class Ledger:
     ``pods`` hold their allocations, and the counters of their containers' closed accounts; the rest
     is in the open ones. ``unplaced`` are allocations that do not belong to one container on a known
     device, by container ("": the pod as a whole) and device ("": unknown). No use is entered there.
+    ``namespaces`` hold what is allocated to all pods of a namespace on a device ("": unknown). They
+    stay as long as the device, so that they lose nothing of pods that live for a moment.
+    ``limited_core_ns`` is the core time of those of a pod's containers that have a share of the
+    core: what its allocation is compared with.
 
     ``kinds`` are those of groups that the node can have; each has an account on every device.
     """
@@ -82,10 +86,13 @@ class Ledger:
         self.pods: dict[_Name, Account] = {}
         self.unplaced: dict[_Place, Account] = {}
         self.namespaces: dict[_Part, Account] = {}
+        self.limited_core_ns: dict[_Name, int] = {}
         self.tenures: Mapping[_Name, Tenure] = {}
         self.unidentified: Unmeasured | None = None
         self.kinds: Collection[str] = ()
         self._allocated: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] = (), ()
+        self._limited: frozenset[ContainerKey] = frozenset()  # with a share; "": the whole pod's
+        self._spent: list[tuple[ContainerKey, int]] = []  # core time in the windows of this cycle
         self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
         self._settled_mono_ns = 0
         self._first_sign_ns = 0  # no account that is open had its last sign of life before
@@ -111,6 +118,11 @@ class Ledger:
         """Enters one window of a device."""
         for key in self.devices[usage.device.uuid].record(usage, now):
             opened(self.pods, key[:2], now)
+        self._spent += [
+            (owner, spent.busy.core)
+            for owner, spent in usage.shares.items()
+            if isinstance(owner, ContainerKey) and spent.busy.core
+        ]
 
     def set_memory(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Sets the owners that hold memory on a device now; all others hold 0."""
@@ -124,6 +136,7 @@ class Ledger:
         particular is the pod's.
         """
         before_mono_ns, self._allocated_mono_ns = self._allocated_mono_ns, now.mono_ns
+        self._enter_limited(allocated)
         if (tuple(allocated), tuple(self.devices.values())) == self._allocated:
             return
         self._allocated = tuple(allocated), tuple(self.devices.values())
@@ -149,6 +162,19 @@ class Ledger:
         kept = self._kept(allocated)
         for uuid, device_ledger in self.devices.items():
             device_ledger.set_allocations(here[uuid], kept.get(uuid), since_mono_ns, now)
+
+    def _enter_limited(self, allocated: Iterable[Allocated]) -> None:
+        """Enters the core time of containers that have a share now, or had one until now."""
+        limited = frozenset(key for key, a in allocated if a.core is not None)
+        either, self._limited = limited | self._limited, limited
+        pods = {key[:2] for key in either}
+        for name in pods:
+            self.limited_core_ns.setdefault(name, 0)
+        for key, core_ns in self._spent:
+            is_counted = key in either or key._replace(container="") in either
+            if is_counted or (not key.container and key[:2] in pods):
+                self.limited_core_ns[key[:2]] += core_ns
+        self._spent = []
 
     def _kept(self, allocated: Iterable[Allocated]) -> dict[str, float]:
         """The part of each board that is allocated, above 1 where it is overcommitted.
@@ -211,6 +237,7 @@ class Ledger:
         without = {name: a for name, a in self.pods.items() if name not in have_parts}
         for name in _gone(without, oldest_ns, now):
             del self.pods[name], without[name]
+            self.limited_core_ns.pop(name, None)
         owners = (device_ledger.owners.values() for device_ledger in self.devices.values())
         left = chain(self.unplaced.values(), without.values(), *owners)
         self._first_sign_ns = min((a.last_sign_ns(now.mono_ns) for a in left), default=now.mono_ns)
@@ -238,6 +265,7 @@ class Ledger:
         }
         frozen.pods, frozen.unplaced = self.pods.copy(), self.unplaced.copy()
         frozen.namespaces = self.namespaces.copy()
+        frozen.limited_core_ns = self.limited_core_ns.copy()
         return frozen
 
     def groups(self) -> set[GroupKey]:

@@ -533,6 +533,13 @@ POD = (
         "Allocated shares of all its containers times the time of the allocations.",
         divisor=NS,
     ),
+    _counter(
+        "pod",
+        "limited_core_seconds_total",
+        "The part of core_seconds_total that is compared with the allocation: of the containers "
+        "that have an allocated share.",
+        divisor=NS,
+    ),
 )
 
 NAMESPACE = (

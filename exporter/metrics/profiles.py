@@ -28,7 +28,11 @@ _MINIMAL: Mapping[str, frozenset[str]] = {
     "pod": frozenset(
         {
             *("info", "core_seconds_total", "energy_joules_total", "allocated_core_seconds_total"),
-            *("core_limit_utilization_ratio", "last_active_timestamp_seconds"),
+            *(
+                "limited_core_seconds_total",
+                "core_limit_utilization_ratio",
+                "last_active_timestamp_seconds",
+            ),
         }
     ),
     "namespace": frozenset(

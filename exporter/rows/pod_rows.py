@@ -192,6 +192,8 @@ def _counters(view: View, pods: Pods) -> Columns:
     known = pods.known()
     for quantity, name in (("core", "core_seconds_total"), (ENERGY, "energy_joules_total")):
         columns[name] = where(pods.measured, of_known(quantity, known, pods.used(quantity)))
+    limited = list(map(view.ledger.limited_core_ns.get, pods.names))
+    columns["limited_core_seconds_total"] = where(pods.measured, of_known("core", known, limited))
     columns[_ALLOCATED] = where(pods.measured, allocated_core_ns(view, pods.closed, pods.limits))
     return columns
 

@@ -93,11 +93,13 @@ def of_pod(pod: Json) -> Facts:
     info = inner(pod, "info")
     owner = "/".join(filter(None, (text(info, "owner_kind"), text(info, "owner_name"))))
     usage, limit = number(pod, "core_usage_gpus"), number(pod, "core_limit_gpus")
+    ratio = number(pod, "core_limit_utilization_ratio")
     gpus = "" if usage is None else f"{usage:.2f}" + (f" of {limit:.2f}" if limit else "")
     return _known(
         ("owner", owner),
         ("QoS", text(info, "qos")),
         ("GPUs in all", gpus),
+        ("use of its share", "" if ratio is None else percent(ratio)),
         ("GPU time", _seconds(number(pod, "core_seconds_total"))),
         ("energy", _energy(pod)),
     )

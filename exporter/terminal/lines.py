@@ -221,13 +221,16 @@ def _summed(pod: Line) -> Line:
 
 
 def _sum(figures: Iterable[Figure]) -> Figure:
+    """The sum; only containers that have a limit are compared with the sum of limits."""
     listed = list(figures)
     values = [figure.value for figure in listed]
-    limits = [figure.limit for figure in listed]
+    limited = [figure for figure in listed if figure.limit is not None]
     why = next((figure.why for figure in listed if figure.value is None), "")
     value = None if None in values else sum(v for v in values if v is not None)
-    limit = None if None in limits else sum(v for v in limits if v is not None)
-    return Figure(value, limit, why)
+    limit = sum(figure.limit or 0.0 for figure in limited) if limited else None
+    if value is None or len(limited) in {0, len(listed)}:
+        return Figure(value, limit, why)
+    return Figure(value, limit, why, within=sum(figure.value or 0.0 for figure in limited))
 
 
 def _past_sum(pasts: list[Past]) -> Past:

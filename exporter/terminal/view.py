@@ -25,19 +25,21 @@ class Figure(NamedTuple):
     """A value with its limit. ``why`` is the reason if the value is not known.
 
     A figure without value and reason does not apply. Core is in whole GPUs (1 is all of one),
-    memory in bytes. ``limit`` is None if nothing was allocated.
+    memory in bytes. ``limit`` is None if nothing was allocated. ``within`` is what of the value is
+    compared with the limit, if not all of it is: that of the containers that have a limit.
     """
 
     value: float | None = None
     limit: float | None = None
     why: str = ""
+    within: float | None = None
 
     @property
     def share(self) -> float | None:
         """The value as a share of the limit; None if either is not known."""
         if self.value is None or not self.limit:
             return None
-        return self.value / self.limit
+        return (self.value if self.within is None else self.within) / self.limit
 
 
 UNKNOWN = Figure()

@@ -1,5 +1,6 @@
 """What autoscalers are told, by the example files' queries on a real Prometheus."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ SHARE = "mgpu_pod_core_limit_utilization"
 DEVICE = "mgpu_pod_core_device_utilization"
 MEMORY = "mgpu_pod_memory_limit_utilization"
 NAMESPACE = "mgpu_namespace_core_usage"
+
+OF_CHAT = "chat-7b-[0-9a-z]+-[0-9a-z]{5}"  # KEDA's selector
 
 pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
 
@@ -199,8 +202,8 @@ def keda() -> dict[str, Any]:
 def test_keda_is_told_the_sum_of_its_pods_and_nothing_while_one_is_blind(
     told: list[Scraped], tmp_path: Path
 ) -> None:
-    query = keda()["query"].replace("chat-7b-.*", "chat-.*")
-    blind = keda()["query"].replace("chat-7b-.*", "train").replace("inference", "research")
+    query = keda()["query"].replace(OF_CHAT, "chat-.*")
+    blind = keda()["query"].replace(OF_CHAT, "train").replace("inference", "research")
     with Store(tmp_path) as store:
         for scraped in told:
             down = scraped.at > at(22)
@@ -212,6 +215,15 @@ def test_keda_is_told_the_sum_of_its_pods_and_nothing_while_one_is_blind(
             assert store.query(blind, at(minute)) == []
         for minute in (22.5, 24, 25.9):
             assert store.query(query, at(minute)) == []
+
+
+def test_keda_selects_the_pods_of_its_deployment_alone() -> None:
+    own = re.compile(OF_CHAT)
+
+    assert OF_CHAT in keda()["query"]
+    assert own.fullmatch("chat-7b-6c9f7d9c5b-x2lqz")
+    others = ("chat-7b-canary-6c9f7d9c5b-x2lqz", "chat-7b-canary-0", "chat-7b-batch-0")
+    assert not any(map(own.fullmatch, others))
 
 
 def test_keda_takes_an_empty_answer_for_an_error() -> None:

@@ -29,7 +29,7 @@ EXPECTED: dict[
     },
     "namespace_pod:mgpu_core_seconds:rate5m": {f"mgpu_pod_core_seconds_total{{{POD}}}": 0.2},
     "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": {
-        f"mgpu_pod_core_seconds_total{{{POD}}}": 0.2,
+        f"mgpu_pod_limited_core_seconds_total{{{POD}}}": 0.2,
         f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.4,
     },
     "namespace:mgpu_core_seconds:sum_rate5m": {

@@ -39,6 +39,7 @@ COLUMNS = (
     "Since",
 )
 MOST_SWATCHES = 4
+LEAST = 0.0005  # of a core, that a percentage shows
 ENGINES = ("memory_active", "encoder", "decoder")
 RATIOS = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilization_ratio")
 
@@ -112,8 +113,12 @@ def _core(entry: TreeEntry, figures: Json, words: Json) -> Html:
     used, limit = figures.get("core_usage_gpus"), figures.get("core_limit_gpus")
     filled = figures.get("core_limit_utilization_ratio") if limit else used
     over = bool(limit) and (filled or 0.0) > OVER
-    figure = percent(used) if used is not None else unknown(unmeasured(entry, "core"), words)
-    about = f"Core in use {percent(used)}" + (f" of {percent(limit)}" if limit else "")
+    # against the limit: only the use of the containers that have one
+    within = filled * limit if limit and filled is not None else used
+    figure = percent(within) if within is not None else unknown(unmeasured(entry, "core"), words)
+    about = f"Core in use {percent(within)}" + (f" of {percent(limit)}" if limit else "")
+    if used is not None and within is not None and used - within > LEAST:
+        about += f"; {percent(used - within)} more by containers without a share"
     return h(
         "span",
         {"class": "measured core"},
