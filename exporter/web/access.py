@@ -198,12 +198,13 @@ class Gate:
         if _is_local(request) and peer(request) == UNIX:
             request[_VIEW] = WHOLE
             return
-        client = await views.client(request)
-        if access is Access.VIEW:
-            request[_VIEW] = await views.view(client)
-        elif (right := _RIGHTS.get(access)) is not None:
-            await views.need(client, right)
-            request[_VIEW] = WHOLE if access is Access.PRIVATE else NOTHING
+        async with views.deciding():
+            client = await views.client(request)
+            if access is Access.VIEW:
+                request[_VIEW] = await views.view(client)
+            elif (right := _RIGHTS.get(access)) is not None:
+                await views.need(client, right)
+                request[_VIEW] = WHOLE if access is Access.PRIVATE else NOTHING
 
     def _limit_rate(self, file: WebFile) -> None:
         if file.rate is None:

@@ -1,6 +1,7 @@
 """The API server's verdicts on clients, cached and limited so that no client can flood it.
 
-A token is known here only by its keyed digest. Verdicts expire; those that allow something and
+A token is known here only by its keyed digest, and its rights are those of its subject, so that
+many tokens of one subject cost no more than one. Verdicts expire; those that allow something and
 those that refuse it are cached apart, so that many wrong tokens do not push out the right ones.
 """
 
@@ -10,8 +11,9 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -28,7 +30,10 @@ IDENTITY, PERMISSION = KINDS = "token", "right"
 OUTCOMES = ("allowed", "denied", "failed", "not_asked")
 _SECOND_NS = 1_000_000_000
 _LANES = 4
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"  # an extra that each token has anew
+_SERVICE_ACCOUNT = "system:serviceaccount:"
 _BUSY = "too many clients wait for the API server; try again"
+_LATE = "the API server takes too long to say what you may see; try again"
 _FAILED = "the API server cannot be asked for your rights; the exporter's log says why"
 
 
@@ -53,18 +58,19 @@ class ReviewLimits:
     """Limits of reviews and of what is cached of them.
 
     ``at_once``, ``burst`` and ``interval_s`` are for each of four: tokens and rights, new ones and
-    those that were allowed before. So many run at once, so many may start together, and later ones
-    start each ``interval_s``. ``wait_s`` is for a turn.
+    clients that were let in before. So many run at once, so many may start together, and later ones
+    start each ``interval_s``. ``wait_s`` is for a turn, ``request_s`` for all reviews of a request.
     """
 
     at_once: int = 4
     burst: int = 100
     interval_s: float = 0.05
     wait_s: float = 3.0
+    request_s: float = 5.0
     allowed_s: float = 60.0
     unknown_s: float = 10.0  # a token that is not valid
     denied_s: float = 30.0  # a right that a known client does not have
-    known_s: float = 3600.0  # what was allowed does not wait behind what is new
+    known_s: float = 3600.0  # who was let in does not wait behind who is new
     cached: int = 4096
 
 
@@ -73,11 +79,22 @@ class Unavailable(Exception):  # noqa: N818 - a state: the client should try aga
 
 
 class Client(NamedTuple):
-    """A client whose token is valid. ``key`` is the token's digest."""
+    """A client whose token is valid."""
 
-    key: bytes
     subject: Subject
-    peer: str
+
+    @property
+    def key(self) -> Hashable:
+        """What its rights depend on; equal for all tokens of a subject."""
+        extra = sorted(item for item in self.subject.extra.items() if item[0] != _CREDENTIAL)
+        return (self.subject.name, self.subject.uid, self.subject.groups, tuple(extra))
+
+    @property
+    def party(self) -> str:
+        """Whom it takes turns as: the ServiceAccounts of a namespace, of any number, are one."""
+        if not self.subject.name.startswith(_SERVICE_ACCOUNT):
+            return self.subject.name
+        return self.subject.name.rpartition(":")[0]
 
 
 class _Cache(Generic[T]):
@@ -118,15 +135,15 @@ class _Lane:
         self._running = asyncio.Semaphore(limits.at_once)
         self._full_s = 0.0  # when the burst is, or was, available again
 
-    async def enter(self, peer: str) -> None:
+    async def enter(self, party: str) -> None:
         """Waits for a turn; ``leave`` gives it back.
 
         Raises:
-            Busy: too many of this peer wait.
+            Busy: too many of this party wait.
             TimeoutError: the turn did not come in time.
 
         """
-        async with asyncio.timeout(self._limits.wait_s), self._queue.turn(peer):
+        async with asyncio.timeout(self._limits.wait_s), self._queue.turn(party):
             await self._pace()
             await self._running.acquire()
 
@@ -158,7 +175,7 @@ class Verdicts:
         self._strangers: _Cache[bool] = _Cache(most, clock)
         self._granted: _Cache[bool] = _Cache(most, clock)
         self._refused: _Cache[bool] = _Cache(most, clock)
-        self._known: _Cache[bool] = _Cache(most, clock)
+        self._known: _Cache[str] = _Cache(most, clock)  # the party
         self._first = {kind: _Lane(kind, self._limits) for kind in KINDS}
         self._renewals = {kind: _Lane(kind, self._limits) for kind in KINDS}
         self._asked: dict[Hashable, asyncio.Task[Any]] = {}
@@ -184,29 +201,50 @@ class Verdicts:
             if self._strangers.get(key):
                 return None
             ask = partial(self._reviewer.identify, token)
-            subject = await self._once(key, self._lane(IDENTITY, key), peer, ask)
+            party = self._known.get(key)
+            lane = (self._first if party is None else self._renewals)[IDENTITY]
+            subject = await self._once(key, lane, party or peer, ask)
             if subject is None:
                 self._strangers.put(key, True, self._limits.unknown_s)
                 return None
             self._clients.put(key, subject, self._limits.allowed_s)
-            self._known.put(key, True, self._limits.known_s)
-        return Client(key, subject, peer)
+            self._known.put(key, Client(subject).party, self._limits.known_s)
+        return Client(subject)
 
     async def permits(self, client: Client, right: Right) -> bool:
-        """Whether a client has a right; raises as ``identify``."""
+        """Whether a client has a right; raises as ``identify``.
+
+        Refusals of a client that was let in before are asked for again as its grants are.
+        """
         key = (client.key, right)
         if self._granted.get(key):
             return True
         if self._refused.get(key):
             return False
         ask = partial(self._reviewer.permits, client.subject, right)
-        permits = await self._once(key, self._lane(PERMISSION, key), client.peer, ask)
+        known = self._known.get(client.key) is not None
+        lane = (self._renewals if known else self._first)[PERMISSION]
+        permits = await self._once(key, lane, client.party, ask)
         if permits:
             self._granted.put(key, True, self._limits.allowed_s)
-            self._known.put(key, True, self._limits.known_s)
+            self._known.put(client.key, client.party, self._limits.known_s)
         else:
             self._refused.put(key, True, self._limits.denied_s)
         return permits
+
+    @asynccontextmanager
+    async def deadline(self) -> AsyncIterator[None]:
+        """Bounds all reviews of a request together; those that run on serve the next one.
+
+        Raises:
+            Unavailable: they took too long.
+
+        """
+        try:
+            async with asyncio.timeout(self._limits.request_s):
+                yield
+        except TimeoutError:
+            raise Unavailable(_LATE) from None
 
     def close(self) -> None:
         """Stops without waiting for reviews."""
@@ -214,15 +252,11 @@ class Verdicts:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._reviewer.close()
 
-    def _lane(self, kind: str, key: Hashable) -> _Lane:
-        """Where a review waits. Many wrong tokens do not hold up those that were right before."""
-        return (self._renewals if self._known.get(key) else self._first)[kind]
-
-    async def _once(self, key: Hashable, lane: _Lane, peer: str, ask: Callable[[], T]) -> T:
+    async def _once(self, key: Hashable, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
         """The verdict. Requests that need the same one at the same time share a review."""
         task: asyncio.Task[T] | None = self._asked.get(key)
         if task is None:
-            task = asyncio.create_task(self._review(lane, peer, ask))
+            task = asyncio.create_task(self._review(lane, party, ask))
             self._asked[key] = task
             task.add_done_callback(lambda done: self._done(key, done))
         return await asyncio.shield(task)
@@ -232,9 +266,9 @@ class Verdicts:
         if not task.cancelled():
             task.exception()  # every client that waited may be gone
 
-    async def _review(self, lane: _Lane, peer: str, ask: Callable[[], T]) -> T:
+    async def _review(self, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
         try:
-            await lane.enter(peer)
+            await lane.enter(party)
         except (Busy, TimeoutError):
             self._counts[lane.kind, "not_asked"] += 1
             raise Unavailable(_BUSY) from None

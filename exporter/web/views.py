@@ -8,7 +8,8 @@ and OpenShift on ``/``.
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import compress
 
@@ -80,13 +81,21 @@ class Views:
         self._newest = newest
         self._namespaces: tuple[tuple[int, int], tuple[str, ...]] = ((-1, 0), ())
 
+    @asynccontextmanager
+    async def deciding(self) -> AsyncIterator[None]:
+        """Bounds the time of all decisions on a request; refuses it if they cannot be made."""
+        try:
+            async with self._verdicts.deadline():
+                yield
+        except Unavailable as error:
+            raise web.HTTPServiceUnavailable(
+                text=f"{error}\n", headers={"Retry-After": "1"}
+            ) from None
+
     async def client(self, request: web.Request) -> Client:
         """The client that sent a request; raises the refusal if its token is not valid."""
         token = token_of(request)
-        try:
-            client = token and await self._verdicts.identify(token, peer(request))
-        except Unavailable as error:
-            raise _unavailable(error) from None
+        client = token and await self._verdicts.identify(token, peer(request))
         if not client:
             refusal = web.HTTPUnauthorized(text=_NEEDED)
             refusal.headers.add(hdrs.WWW_AUTHENTICATE, "Bearer")
@@ -96,16 +105,16 @@ class Views:
 
     async def need(self, client: Client, right: Right) -> None:
         """Raises the refusal if a client lacks a right."""
-        if not await self._permits(client, right):
+        if not await self._verdicts.permits(client, right):
             text = f"You need the right to {right.verb} the non-resource URL {right.path}.\n"
             raise web.HTTPForbidden(text=text)
 
     async def view(self, client: Client) -> View:
         """What a client may see; raises the refusal if that is nothing."""
-        if await self._permits(client, PAGE):
+        if await self._verdicts.permits(client, PAGE):
             return WHOLE
         here = await self._here()
-        if here and await self._permits(client, _pods_of("")):
+        if here and await self._verdicts.permits(client, _pods_of("")):
             return View(frozenset(here))
         seen = frozenset(await self._permitted(client, here[:MOST_NAMESPACES]))
         if not seen:
@@ -120,15 +129,11 @@ class Views:
         found: list[str] = []
         for start in range(0, len(namespaces), _AT_ONCE):
             some = namespaces[start : start + _AT_ONCE]
-            verdicts = await asyncio.gather(*(self._permits(client, _pods_of(n)) for n in some))
+            verdicts = await asyncio.gather(
+                *(self._verdicts.permits(client, _pods_of(n)) for n in some)
+            )
             found += compress(some, verdicts)
         return found
-
-    async def _permits(self, client: Client, right: Right) -> bool:
-        try:
-            return await self._verdicts.permits(client, right)
-        except Unavailable as error:
-            raise _unavailable(error) from None
 
     async def _here(self) -> tuple[str, ...]:
         """The namespaces of the newest Snapshot, in order."""
@@ -148,7 +153,3 @@ def namespaces_of(snapshot: Snapshot) -> Collection[str]:
 
 def _pods_of(namespace: str) -> Right:
     return Right("get", resource="pods", namespace=namespace)
-
-
-def _unavailable(error: Unavailable) -> web.HTTPServiceUnavailable:
-    return web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "1"})

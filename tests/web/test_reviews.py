@@ -11,8 +11,10 @@ import pytest
 from exporter.web import ReviewLimits
 from tests.api.nodes import crowded, demo
 from tests.pods.apistate import Account
-from tests.web.reviewing import EVERYWHERE, Guarded, ask, bearer, of, user
+from tests.web.reviewing import EVERYWHERE, SNAPSHOT, Guarded, ask, bearer, of, user
 from tests.web.serving import PATIENCE_S, SECOND, Site, answer, serving
+
+EXTRA = "authentication.kubernetes.io/credential-id"
 
 # Caches
 
@@ -221,6 +223,34 @@ def test_a_flood_does_not_keep_out_who_was_let_in_before(guarded: Guarded) -> No
         site.clock.now_ns += 61 * SECOND
         assert ask(site, "/metrics", "viewer").status == 503  # new, behind the flood
         assert ask(site, "/metrics", "scraper").status == 200
+
+
+def test_many_tokens_of_one_tenant_do_not_keep_out_a_known_viewer(guarded: Guarded) -> None:
+    limits = ReviewLimits(burst=12, interval_s=60.0, wait_s=0.2, allowed_s=3600.0)
+    accounts = [f"system:serviceaccount:mallory:{number % 2}" for number in range(8)]
+    for number, account in enumerate(accounts):
+        named = user(account) | {"extra": {EXTRA: [f"JTI={number}"]}}
+        guarded.server.add_account(f"token-of-fresh-{number}", Account(named))
+    with guarded.site(limits=limits) as site:
+        assert ask(site, SNAPSHOT, "tenant").status == 200
+        site.clock.now_ns += 31 * SECOND  # what he may not is asked again, and what he may is not
+        before = guarded.asked("permit")
+        flood = statuses(site, [f"fresh-{number}" for number in range(8)])
+        assert guarded.asked("permit") - before <= 2  # /metrics, for each of the two accounts
+        statuses(site, [f"stranger-{number}" for number in range(20)])
+        assert ask(site, SNAPSHOT, "tenant").status == 200
+    assert set(flood) <= {403, 503}
+
+
+def test_all_reviews_of_a_request_have_one_deadline(guarded: Guarded) -> None:
+    with guarded.site(limits=ReviewLimits(request_s=0.2, wait_s=PATIENCE_S)) as site:
+        guarded.server.hold("permit")
+        late = ask(site, SNAPSHOT, "tenant")
+        guarded.server.release()
+        while ask(site, SNAPSHOT, "tenant").status != 200:  # what was asked is not lost
+            pass
+    assert (late.status, late.headers["Retry-After"]) == (503, "1")
+    assert b"takes too long" in late.body
 
 
 def test_requests_at_once_share_a_review(guarded: Guarded) -> None:
