@@ -30,7 +30,7 @@ IDENTITY, PERMISSION = KINDS = "token", "right"
 OUTCOMES = ("allowed", "denied", "failed", "not_asked")
 _SECOND_NS = 1_000_000_000
 _LANES = 4
-_CREDENTIAL = "authentication.kubernetes.io/credential-id"  # an extra that each token has anew
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"  # an extra, new in each token
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _BUSY = "too many clients wait for the API server; try again"
 _LATE = "the API server takes too long to say what you may see; try again"

@@ -1,14 +1,24 @@
 """The active web configuration, loaded again when it or a file that it names has changed."""
 
 import logging
+import os
 import ssl
+import stat
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.settings import Place, Problem
 from exporter.web.tls import Material, TlsError, server_context
-from exporter.web.webfile import IF_GIVEN, REQUIRE, TlsKeys, WebFile, WebFileError, parse
+from exporter.web.webfile import (
+    IF_GIVEN,
+    REQUIRE,
+    TlsKeys,
+    WebFile,
+    WebFileError,
+    parse,
+    says_nothing,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -101,9 +111,13 @@ class WebConfig:
     def _load(self, path: Path, raw: bytes) -> bool:
         """Loads the files; returns whether any has changed. ``raw`` are the contents of the one."""
         old = self._loaded
-        if old and old.raw.strip() and not raw.strip():
-            raise _refused(path, "empty; {} stands for neither TLS nor users")
-        file = old.file if old and raw == old.raw else parse(_decoded(raw, path), str(path))
+        if old and raw == old.raw:
+            file = old.file
+        else:
+            text = _decoded(raw, path)
+            if old and old.file != WebFile() and says_nothing(text):
+                raise _refused(path, "it says nothing; {} stands for neither TLS nor users")
+            file = parse(text, str(path))
         if self._tokens and (key := _other_identity(file)):
             raise _refused(path, _CONTRADICTION, key)
         material = _material(file.tls, path.parent) if file.tls else None
@@ -164,7 +178,10 @@ def _material(tls: TlsKeys, folder: Path) -> Material:
 
 def _contents(path: Path, key: str = "") -> bytes:
     try:
-        with path.open("rb") as file:
+        # a pipe would otherwise be waited for
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _refused(path, "not a regular file", key)
             raw = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"

@@ -8,10 +8,12 @@ The suites are those that Go's ``tls.CipherSuites()`` lists as secure.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ssl import TLSVersion
 from typing import Any, NamedTuple
+
+import yaml
 
 from exporter.settings import Place, Problem, YamlError, yamldocument
 from exporter.settings.mapping import Section, read_mapping
@@ -139,6 +141,8 @@ _FILE: Section = {
     "rate_limit": {"interval": keys.duration, "burst": keys.count},
 }
 
+_PROTECTING = ("tls_server_config", "basic_auth_users")
+
 
 def parse(text: str, path: str) -> WebFile:
     """The contents of a file's text; ``path`` is for the messages.
@@ -151,6 +155,7 @@ def parse(text: str, path: str) -> WebFile:
     try:
         root = yamldocument.parse(text)
         given = read_mapping(root, _FILE, wrong) if root is not None else {}
+        wrong += _left_open(root)
     except YamlError as error:
         place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
         raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
@@ -166,6 +171,24 @@ def parse(text: str, path: str) -> WebFile:
         users=given.get("basic_auth_users", {}),
         rate=rate,
     )
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a file's text has no key: it is empty, null, or has only comments."""
+    try:
+        root = yamldocument.parse(text)
+    except YamlError:
+        return False
+    return root is None or root.tag == yamldocument.NULL
+
+
+def _left_open(root: yaml.Node | None) -> Iterator[StructureProblem]:
+    """The sections that would protect and have nothing below them, as if the file were cut off."""
+    if isinstance(root, yaml.MappingNode):
+        for name, key, value, _ in yamldocument.items(root):
+            if name in _PROTECTING and value.tag == yamldocument.NULL:
+                line = yamldocument.line_of(key)
+                yield StructureProblem(line, name, "nothing is below it; {} stands for none")
 
 
 def _tls(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> TlsKeys | None:

@@ -1,6 +1,7 @@
 """Who may ask for what, by real requests."""
 
 import logging
+import os
 import socket
 from base64 import b64encode
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from aiohttp import web
 
 from exporter.model import Snapshot, SourceStatus
 from exporter.settings import Address
-from exporter.web import Access, Gate, Route
+from exporter.web import Access, Gate, Route, WebConfig, WebFileError
 from tests.web.conftest import Pki
 from tests.web.serving import PATIENCE_S, SECOND, Answer, answer, serving
 
@@ -124,11 +125,12 @@ def test_a_file_that_is_being_written_lets_nobody_in(
     assert not caplog.records
 
 
-def test_an_empty_file_does_not_take_the_users_away_and_an_empty_mapping_does(
-    users: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("nothing", ["", "# users follow\n", "---\n", "null\n", "~"])
+def test_a_file_that_says_nothing_does_not_take_the_users_away_and_an_empty_mapping_does(
+    users: Path, caplog: pytest.LogCaptureFixture, nothing: str
 ) -> None:
     with serving(config=users) as site:
-        users.write_text("")
+        users.write_text(nothing)
         for _ in range(3):
             site.config.look()
         assert site.ask("/metrics").status == 401
@@ -137,8 +139,32 @@ def test_an_empty_file_does_not_take_the_users_away_and_an_empty_mapping_does(
             site.config.look()
         assert site.ask("/metrics").status == 200
 
-    (empty,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert "empty; {} stands for neither TLS nor users; what was in force before stays" in empty
+    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "nothing; {} stands for neither TLS nor users; what was in force before stays" in said
+
+
+@pytest.mark.parametrize("section", ["basic_auth_users", "tls_server_config"])
+def test_a_section_that_would_protect_and_is_cut_off_is_refused_at_the_start_too(
+    users: Path, section: str
+) -> None:
+    cut_off = users.with_name("cut-off.yml")
+    cut_off.write_text(f"{section}:\n")
+    with pytest.raises(WebFileError, match=f"{section}: nothing is below it"):
+        WebConfig(str(cut_off))
+    with serving(config=users) as site:
+        users.write_text(f"{section}:\n")
+        site.config.refresh()
+        assert site.ask("/metrics").status == 401
+
+
+def test_a_pipe_in_place_of_the_file_is_not_waited_for(users: Path) -> None:
+    with serving(config=users) as site:
+        users.unlink()
+        os.mkfifo(users)
+        site.config.refresh()
+        assert site.ask("/metrics").status == 401
+    with pytest.raises(WebFileError, match="not a regular file"):
+        WebConfig(str(users))
 
 
 def test_no_credential_is_in_any_log(users: Path, caplog: pytest.LogCaptureFixture) -> None:

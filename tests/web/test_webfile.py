@@ -78,7 +78,6 @@ def test_every_key_of_exporter_toolkit_is_read() -> None:
     [
         "",
         "# nothing",
-        "tls_server_config:",
         "tls_server_config: {}\nbasic_auth_users: {}\nrate_limit: {}\nhttp_server_config: {}",
         "rate_limit: {interval: 0}",
         "rate_limit: {interval: 0s, burst: 5}",
