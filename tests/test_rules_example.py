@@ -17,6 +17,8 @@ NOT_SHOWN = {  # live, and not for everybody
     *("collection.mps-servers", "metrics.created", "metrics.enable", "metrics.pod-uid"),
 }
 
+NS = 10**9  # in a second
+
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
@@ -53,7 +55,7 @@ def test_it_says_what_the_page_says_of_it(settings: Settings) -> None:
     rules = cycle_rules(settings)
 
     assert rules.demand.disabled >= {"nvlink", "pcie"}
-    assert (rules.demand.processes_every_s, rules.demand.sensors_every_s) == (10, 15)
+    assert (rules.demand.processes_every_ns, rules.demand.sensors_every_ns) == (10 * NS, 15 * NS)
     assert rules.most_series == 5000
     assert rules.allowed.labels == ("app.kubernetes.io/name", "team-*")
     assert rules.allocations.schemes[0].name == "acme-vgpu"

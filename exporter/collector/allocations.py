@@ -12,7 +12,6 @@ from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, DecodeProblem, Reason
 from exporter.attribution.join import place
 from exporter.attribution.ownership import Member
-from exporter.collector.rules import CycleRules
 from exporter.ledger import Allocated
 from exporter.model import (
     MIG,
@@ -104,10 +103,6 @@ class Allocations:
         self._allocated: list[Allocated] | None = None  # None: to be built again
         self._logged: set[tuple[str, str, str]] = set()
         self._logged_node_unknown = False
-
-    def follow(self, rules: CycleRules) -> None:
-        """Applies these rules from the next cycle on."""
-        self.rules = rules.allocations
 
     def of(
         self, table: PodTable, node: NodeFacts, seen: Callable[[], Mapping[Member, Sequence[str]]]

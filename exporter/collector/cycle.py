@@ -71,19 +71,18 @@ class Collector:
         self.last_reload: Callable[[], LastReload | None] = lambda: None
         self.reviews: Callable[[], Labelled | None] = lambda: None
         self._pods = sources.pods
-        self._poller = SourcePoller(sources, clock)
         self._ledger = ledger
         self._clock = clock
-        self._rules_to_come = rules or CycleRules()
-        self._rules = self._rules_to_come
+        self._rules = self._rules_to_come = rules or CycleRules()
+        self._poller = SourcePoller(sources, clock, self._rules)
         self._idle = idle
-        self._shown = PodLabels(self._rules.allowed)
+        self._shown = PodLabels()
         self._allocations = Allocations(self._rules.allocations)
         self._allocated: list[Allocated] = []
         self._plausible = Plausible()
         self._dropped = DroppedSeries()
         self._group_names = GroupNames()
-        self._residency = Residency(ledger.window_ns)
+        self._residency = Residency()
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
 
@@ -126,15 +125,16 @@ class Collector:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
-        if self._rules_to_come is not self._rules:
-            self._adopt(self._rules_to_come)
-        readings = self._poller.readings()
+        rules = self._rules = self._rules_to_come
+        self._ledger.follow(rules)
+        self._allocations.rules = rules.allocations
+        readings = self._poller.readings(rules)
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
         identities, processes = self._identify(devices)
-        found = owners_of(identities, table, by_step=self._rules.by_step)
+        found = owners_of(identities, table, by_step=rules.by_step)
         owners = found.owners
         devices = self._with_known_servers(devices, owners)
         self._enter(devices, found, now)
@@ -150,20 +150,12 @@ class Collector:
             self._allocated,
             self._allocations.pods_by_name,
             self._allocations.replicas,
-            shown=self._shown.of(table),
+            shown=self._shown.of(table, rules.allowed),
             groups=groups,
         )
         self.snapshot = self._published(facts, owners, readings, processes)
-        moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
-        self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)
+        self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
         return self.snapshot
-
-    def _adopt(self, rules: CycleRules) -> None:
-        self._rules = rules
-        for part in (self._ledger, self._residency, self._allocations):
-            part.follow(rules)
-        self._shown.allow(rules.allowed)
-        self._poller.follow(rules)
 
     def _identify(
         self, devices: Mapping[str, DeviceReading]
@@ -234,7 +226,7 @@ class Collector:
             sources=own.sources,
             dropped=taken.dropped,
             most_series=rules.most_series,
-            tenants=self._residency.tenants(facts.readings.values(), now.mono_ns),
+            tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
             owners=owners,
             processes=self._poller.described(owners),
             history=history,

@@ -170,8 +170,9 @@ class Guard:
 class SourcePoller:
     """Polls all sources from the cycle's thread. State is keyed by source name."""
 
-    def __init__(self, sources: Sources, clock: Clock) -> None:
+    def __init__(self, sources: Sources, clock: Clock, rules: CycleRules) -> None:
         self._sources = sources
+        self._rules = rules
         self._guards = {source.name: Guard(source.name, clock) for source in sources.all}
         self._listening = tuple((s, self._guards[s.name]) for s in sources.listening)
         self._reporting = tuple((s, self._guards[s.name]) for s in sources.reporting)
@@ -183,20 +184,21 @@ class SourcePoller:
         self._found: dict[str, tuple[Device, ...]] = {}
         self._rejected: tuple[Mapping[str, int], ...] = ({},) * len(self._reporting)
 
-    def follow(self, rules: CycleRules) -> None:
-        """Applies the rules to the sources from now on."""
-        pods = self._sources.pods
+    def _follow(self, rules: CycleRules) -> None:
+        self._rules, pods = rules, self._sources.pods
         self._guards[pods.name].notify(partial(pods.follow, rules.keep))
         for source in self._sources.gpus:
             self._guards[source.name].notify(partial(source.follow, rules.demand))
 
-    def readings(self) -> list[Reading]:
-        """The readings of the GPU sources.
+    def readings(self, rules: CycleRules) -> list[Reading]:
+        """The readings of the GPU sources, which follow new rules first.
 
         Raises:
             RestartRequiredError: only a new process can help a source.
 
         """
+        if rules != self._rules:
+            self._follow(rules)
         return [self._guards[source.name].read(source) for source in self._sources.gpus]
 
     def table(self) -> PodTable:

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from exporter.collector.rules import CycleRules
 from exporter.model import (
     DeviceReading,
     DeviceUsage,
@@ -20,13 +19,8 @@ _NONE: deque[SharedWindow] = deque(maxlen=0)
 class Residency:
     """The tenants of each device. It only keeps values that the cycle makes in any case."""
 
-    def __init__(self, window_ns: int) -> None:
-        self.window_ns = window_ns
+    def __init__(self) -> None:
         self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
-
-    def follow(self, rules: CycleRules) -> None:
-        """Applies these rules from the next cycle on."""
-        self.window_ns = rules.window_ns
 
     def enter(
         self,
@@ -41,15 +35,14 @@ class Residency:
             windows = self._windows[usage.device.uuid] = deque(maxlen=MOST_WINDOWS)
         windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
 
-    def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:
-        """The tenants of each device that was read."""
-        oldest = mono_ns - self.window_ns
+    def tenants(self, devices: Iterable[DeviceReading], since_ns: int) -> tuple[Tenants, ...]:
+        """The tenants of each device that was read, by the windows that ended after a moment."""
         found: list[Tenants] = []
         kept: dict[str, deque[SharedWindow]] = {}
         for reading in devices:
             uuid, memory = reading.device.uuid, reading.memory
             windows = self._windows.get(uuid, _NONE)
-            while windows and windows[0].ended_mono_ns <= oldest:
+            while windows and windows[0].ended_mono_ns <= since_ns:
                 windows.popleft()
             if windows:
                 kept[uuid] = windows

@@ -45,19 +45,19 @@ class _Turn(NamedTuple):
     alone: bool
 
     @property
-    def widened_s(self) -> float:
-        """The interval, in seconds, that such a cost leads to."""
+    def widened_ns(self) -> int:
+        """The interval that such a cost leads to."""
         interval = AdaptiveInterval()
         for _ in range(2):
             interval.observe(self.cost_ns, self.every_ns or 0)
-        return interval.widened_s(self.every_ns or 0)
+        return interval.widened_ns(self.every_ns or 0)
 
     @property
     def slow(self) -> bool:
         """Whether it is read less often than set."""
         if self.every_ns is None or self.alone:
             return False
-        return self.widened_s * SECOND > self.every_ns
+        return self.widened_ns > self.every_ns
 
 
 def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
@@ -111,7 +111,7 @@ def _slow(part: str, turns: Sequence[_Turn]) -> str:
     return (
         f"{part}: {worst.cost_ns / _MS:.0f} ms of GPU {worst.gpu}, {len(slow)} of {len(turns)} "
         f"devices use over {MOST_SHARE:.0%} of the time; meanwhile they are read every "
-        f"{worst.widened_s:g} s, not every {(worst.every_ns or 0) / SECOND:g} s"
+        f"{worst.widened_ns / SECOND:g} s, not every {(worst.every_ns or 0) / SECOND:g} s"
     )
 
 

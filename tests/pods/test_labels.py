@@ -92,19 +92,21 @@ def test_a_pod_with_too_many_shows_the_first_and_is_counted_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = pod({f"k{n:03}": "v" for n in range(MAX_LABELS + 5)})
-    several = PodLabels(LabelAllowList(("*",)))
+    several = PodLabels()
     for version in range(3):
-        made = several.of(PodTable(version, {"u": one}))
+        made = several.of(PodTable(version, {"u": one}), LabelAllowList(("*",)))
     assert list(made["u"]) == [f"label_k{n:03}" for n in range(MAX_LABELS)]
     assert several.rejected == {"label_over_limit": 5}
     assert caplog.text.count("ml/train") == 1
 
 
-def test_a_table_that_is_the_same_is_not_looked_at_again() -> None:
-    several = PodLabels(LabelAllowList(("*",)))
-    table = PodTable(1, {"u": pod({"a": "1"})})
-    assert several.of(table) is several.of(table)
-    assert several.of(PodTable(2, {"u": pod()})) == {}
+def test_labels_follow_the_table_and_the_list() -> None:
+    several, table = PodLabels(), PodTable(1, {"u": pod({"a": "1"})})
+    assert several.of(table, LabelAllowList(("*",))) == {"u": {"label_a": "1"}}
+    assert several.of(table, LabelAllowList(("b",))) == {}
+    assert several.of(PodTable(2, {"u": pod({"b": "2"})}), LabelAllowList(("b",))) == {
+        "u": {"label_b": "2"}
+    }
 
 
 def test_what_is_allowed_is_kept_of_a_pod_and_what_decoders_read() -> None:

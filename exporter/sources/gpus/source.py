@@ -10,23 +10,23 @@ from exporter.settings import Settings
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
-NS = 1e9  # in a second
+SECOND = 10**9  # in nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The run-time settings of a source, in seconds. A source ignores what does not apply to it.
+    """The run-time settings of a source. A source ignores what does not apply to it.
 
     ``deadline_s`` is for a whole read, whatever the driver does. Process lists are read at once
-    when an unknown process is active, but no sooner than ``processes_soonest_s`` after the last:
+    when an unknown process is active, but no sooner than ``processes_soonest_ns`` after the last:
     they lock the whole driver of NVIDIA. ``disabled`` are groups of metric families that are not
     shown: what only they need is not read. ``wake``: a read may wake a device and keep it awake.
     """
 
     deadline_s: float = 0.8
-    processes_every_s: float = 5.0
-    processes_soonest_s: float = 1.0
-    sensors_every_s: float = 5.0
+    processes_every_ns: int = 5 * SECOND
+    processes_soonest_ns: int = SECOND
+    sensors_every_ns: int = 5 * SECOND
     disabled: frozenset[str] = frozenset()
     wake: bool = False
 
@@ -36,11 +36,11 @@ def demand_of(settings: Settings) -> Demand:
 
     A cycle waits for the driver no longer than most of its interval, however it hangs.
     """
-    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / NS, LONGEST_S)
+    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / SECOND, LONGEST_S)
     return Demand(
         deadline_s=deadline_s,
-        processes_every_s=settings.collection_processes_interval_ns / NS,
-        sensors_every_s=settings.collection_sensors_interval_ns / NS,
+        processes_every_ns=settings.collection_processes_interval_ns,
+        sensors_every_ns=settings.collection_sensors_interval_ns,
         disabled=groups_without(settings.metrics_left_out),
         wake=settings.drm_wake,
     )

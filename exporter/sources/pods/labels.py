@@ -42,37 +42,31 @@ ALLOW_NOTHING = LabelAllowList()
 
 
 class PodLabels:
-    """The shown labels of each pod of a table. Computed again only if the table has changed."""
+    """The shown labels of each pod of a table. Computed again only if that or the list changes."""
 
-    def __init__(self, allowed: LabelAllowList) -> None:
+    def __init__(self) -> None:
         self.rejected: Counter[str] = Counter()
-        self._allowed = allowed
-        self._table: PodTable | None = None
+        self._made_of = -1, ALLOW_NOTHING  # version of the table, and the list
         self._shown: dict[str, dict[str, str]] = {}
         self._reported: set[str] = set()
 
-    def allow(self, allowed: LabelAllowList) -> None:
-        """Replace the allow-list."""
-        if allowed != self._allowed:
-            self._allowed, self._table, self._shown = allowed, None, {}
-
-    def of(self, table: PodTable) -> Mapping[str, Mapping[str, str]]:
+    def of(self, table: PodTable, allowed: LabelAllowList) -> Mapping[str, Mapping[str, str]]:
         """By pod uid, the names and values of metric labels; no entry for a pod without any."""
-        if any(self._allowed) and table is not self._table:
-            self._table = table
-            made = {uid: shown(pod, self._allowed) for uid, pod in table.pods.items()}
+        if (table.version, allowed) != self._made_of:
+            self._made_of = table.version, allowed
+            made = {uid: shown(pod, allowed) for uid, pod in table.pods.items()}
             self._shown = {uid: labels for uid, labels in made.items() if labels}
             self._reported &= table.pods.keys()
             for pod in table.pods.values():
-                self._count(pod)
+                self._count(pod, allowed)
         return self._shown
 
-    def _count(self, pod: Pod) -> None:
+    def _count(self, pod: Pod, allowed: LabelAllowList) -> None:
         left_out = sum(
             max(0, len(_allowed(texts, keys)) - MAX_LABELS)
             for texts, keys in (
-                (pod.labels, self._allowed.labels),
-                (pod.annotations, self._allowed.annotations),
+                (pod.labels, allowed.labels),
+                (pod.annotations, allowed.annotations),
             )
         )
         if left_out and pod.uid not in self._reported:

@@ -135,7 +135,7 @@ class Machine:
     def source(self, **more: object) -> DrmSource:
         """A source over this machine that looks through the processes in each read."""
         source = DrmSource(str(self.sys), str(self.proc), clock=self.clock, **more)  # type: ignore[arg-type] # its options
-        source.follow(Demand(deadline_s=30, processes_every_s=0, sensors_every_s=0))
+        source.follow(Demand(deadline_s=30, processes_every_ns=0, sensors_every_ns=0))
         return source
 
 

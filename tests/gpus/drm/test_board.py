@@ -296,7 +296,7 @@ def test_what_it_did_before_it_slept_is_told_when_it_wakes_by_a_clock_that_stood
 def test_a_device_may_be_kept_awake_if_that_is_wanted(machine: Machine) -> None:
     device = sleepy_xe(machine)
     source = machine.source()
-    source.follow(Demand(deadline_s=30, processes_every_s=0, wake=True))
+    source.follow(Demand(deadline_s=30, processes_every_ns=0, wake=True))
     source.read()
     seen = []
     for second in range(1, 4):
@@ -312,7 +312,7 @@ def test_the_switch_is_taken_up_while_it_runs(machine: Machine) -> None:
     source.read()
     tick(machine, device, 1, 0, "suspended")
     asleep = step(machine, source)
-    source.follow(Demand(deadline_s=30, processes_every_s=0, wake=True))
+    source.follow(Demand(deadline_s=30, processes_every_ns=0, wake=True))
     tick(machine, device, 2, 0, "suspended")
 
     assert (window(asleep).energy_uj, window(step(machine, source)).energy_uj) == (None, 2_000_000)

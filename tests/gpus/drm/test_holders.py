@@ -240,13 +240,13 @@ def test_a_look_that_hangs_is_not_waited_for_and_then_nobody_is_idle(machine: Ma
     source = machine.source(taken=hang)
     source.read()
     come_back.clear()
-    source.follow(Demand(deadline_s=0.05, processes_every_s=0))
+    source.follow(Demand(deadline_s=0.05, processes_every_ns=0))
     machine.clock.move(10)
     late = source.read()
     machine.clock.move(6)
     hung = source.read()
     come_back.set()
-    source.follow(Demand(deadline_s=30, processes_every_s=0))
+    source.follow(Demand(deadline_s=30, processes_every_ns=0))
     readings = [hung]
     while "core" in only(readings[-1]).unmeasured:  # until its worker has come back
         machine.clock.move(1)
@@ -266,13 +266,13 @@ def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
     source = machine.source()
     source.read()
     clock.go_on.clear()
-    source.follow(Demand(deadline_s=0, processes_every_s=0))
+    source.follow(Demand(deadline_s=0, processes_every_ns=0))
     clock.move(1)
     stuck = only(source.read())
     machine.open(42, 5, i915(7, render=9))
     clock.move(1)
     clock.go_on.set()
-    source.follow(Demand(deadline_s=30, processes_every_s=0))
+    source.follow(Demand(deadline_s=30, processes_every_ns=0))
 
     readings = [stuck]
     while readings[-1].state is DeviceState.STUCK:  # until its worker has come back

@@ -267,7 +267,7 @@ def test_one_descriptor_of_each_client_is_read_until_the_processes_are_looked_th
     for descriptor in (5, 6):
         machine.open(42, descriptor, i915(7))
     source = machine.source()
-    source.follow(Demand(deadline_s=30, processes_every_s=5))
+    source.follow(Demand(deadline_s=30, processes_every_ns=5 * SECOND))
     source.read()
     machine.open(42, 6, i915(7, render=3))
     machine.open(42, 5, i915(8, render=4))  # its number was taken by another client
@@ -471,7 +471,7 @@ def test_without_devices_it_is_down_and_one_that_comes_brings_it_up(machine: Mac
 def test_the_processes_are_looked_through_at_their_own_cadence(machine: Machine) -> None:
     machine.card(0, "i915", PCI)
     source = machine.source()
-    source.follow(Demand(deadline_s=30, processes_every_s=5))
+    source.follow(Demand(deadline_s=30, processes_every_ns=5 * SECOND))
     source.read()
     machine.process(42)
     machine.open(42, 5, i915(7, render=SECOND))
@@ -486,7 +486,7 @@ def test_a_process_that_is_known_is_read_each_time(machine: Machine) -> None:
     machine.process(42)
     machine.open(42, 5, i915(7))
     source = machine.source()
-    source.follow(Demand(deadline_s=30, processes_every_s=60))
+    source.follow(Demand(deadline_s=30, processes_every_ns=60 * SECOND))
     source.read()
     spent = []
     for render in (5, 12, 13):

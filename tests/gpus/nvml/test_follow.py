@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import Reading
-from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.source import SECOND, Demand
 from tests.fakenvml.scenario import Field, Gpu, Work, Xid
 from tests.gpus.nvml.node import START, Node, calls
 
-DEMAND = Demand(deadline_s=60, processes_every_s=5, sensors_every_s=5)
+DEMAND = Demand(deadline_s=60, processes_every_ns=5 * SECOND, sensors_every_ns=5 * SECOND)
 TX = 197
 MIB = 1 << 20
 CALLS = {
@@ -92,7 +92,7 @@ def counting(one: Node) -> Node:
 
 def test_sums_go_on_where_other_groups_are_switched(counting: Node) -> None:
     before = transmitted(counting, after=1)
-    follow(counting, disabled=frozenset({"power"}), sensors_every_s=1)
+    follow(counting, disabled=frozenset({"power"}), sensors_every_ns=SECOND)
     assert transmitted(counting, after=1) == before + MIB
 
 
@@ -119,8 +119,8 @@ def test_the_sum_goes_on_from_gpm_to_the_counters_and_back(one: Node) -> None:
 @pytest.mark.parametrize(
     ("changes", "call"),
     [
-        ({"sensors_every_s": 2.0}, "nvmlDeviceGetPowerUsage"),
-        ({"processes_every_s": 2.0}, "nvmlDeviceGetComputeRunningProcesses_v3"),
+        ({"sensors_every_ns": 2 * SECOND}, "nvmlDeviceGetPowerUsage"),
+        ({"processes_every_ns": 2 * SECOND}, "nvmlDeviceGetComputeRunningProcesses_v3"),
     ],
 )
 def test_a_cadence_is_followed(one: Node, changes: dict[str, float], call: str) -> None:

@@ -149,7 +149,7 @@ def test_part_of_an_instance_is_unmeasured(parted: Node) -> None:
 
 
 def test_window_waits_until_the_processes_are_known(parted: Node) -> None:
-    parted.start(Demand(deadline_s=60, processes_every_s=0.5))
+    parted.start(Demand(deadline_s=60, processes_every_ns=SECOND // 2))
     parted.read()
     parted.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=999))
     without = parted.device("MIG-0-0", after=1)
@@ -178,7 +178,7 @@ def test_who_shares_an_instance_is_unmeasured_where_its_processes_are_not_told(
 def test_processes_are_read_at_once_when_an_instance_begins_to_work(parted: Node) -> None:
     parted.scenario.works.append(Work(gpu=0, pid=202, start=START + 2.5, instance=1))
     parted.scenario.processes.append(Process(gpu=0, pid=202, start=START + 2.5, instance=1))
-    parted.start(Demand(deadline_s=60, processes_every_s=60))
+    parted.start(Demand(deadline_s=60, processes_every_ns=60 * SECOND))
     parted.read()
     resting = parted.read(after=2)
     assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS) + 1
@@ -188,7 +188,9 @@ def test_processes_are_read_at_once_when_an_instance_begins_to_work(parted: Node
 
 def test_processes_are_not_forgotten_where_it_is_too_soon_to_read_them(parted: Node) -> None:
     parted.scenario.works = [Work(gpu=0, pid=202, start=START + 2.5, instance=1)]
-    parted.start(Demand(deadline_s=60, processes_every_s=60, processes_soonest_s=4))
+    parted.start(
+        Demand(deadline_s=60, processes_every_ns=60 * SECOND, processes_soonest_ns=4 * SECOND)
+    )
     parted.read()
     resting = parted.read(after=2)
     assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS)

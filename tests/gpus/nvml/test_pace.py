@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from exporter.model import PartCost, Reading
 from exporter.sources.gpus.nvml.cadence import (
-    LONGEST_S,
+    LONGEST_NS,
     MOST_SHARE,
     PROCESSES,
     SAMPLES,
@@ -27,12 +27,12 @@ POWER = "nvmlDeviceGetPowerUsage"
 RING = "nvmlDeviceGetSamples"
 
 
-def after(*costs_ms: float, every_ns: int = FIVE_NS) -> float:
+def after(*costs_ms: float, every_ns: int = FIVE_NS) -> int:
     """The interval after turns that took so long."""
     pace = AdaptiveInterval()
     for cost in costs_ms:
         pace.observe(int(cost * MS), every_ns)
-    return pace.widened_s(every_ns)
+    return pace.widened_ns(every_ns)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def after(*costs_ms: float, every_ns: int = FIVE_NS) -> float:
     ],
 )
 def test_a_turn_may_cost_a_hundredth_of_the_time_until_the_next(
-    costs_ms: tuple[float, ...], seconds: float
+    costs_ms: tuple[float, ...], seconds: int
 ) -> None:
-    assert after(*costs_ms) == seconds
+    assert after(*costs_ms) == seconds * SECOND
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=30), st.integers(0, 120 * SECOND))
@@ -67,8 +67,7 @@ def test_an_interval_is_never_shortened_nor_widened_beyond_a_minute(
     for cost in costs:
         pace.observe(cost, every_ns)
 
-    normal_s = every_ns / SECOND
-    assert normal_s <= pace.widened_s(every_ns) <= max(normal_s, LONGEST_S)
+    assert every_ns <= pace.widened_ns(every_ns) <= max(every_ns, LONGEST_NS)
 
 
 @given(st.integers(0, 10**12), st.integers(1, 60 * SECOND))
@@ -78,9 +77,9 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
     pace = AdaptiveInterval()
     for _ in range(3):
         pace.observe(cost, every_ns)
-    seconds = pace.widened_s(every_ns)
+    widened_ns = pace.widened_ns(every_ns)
 
-    assert seconds >= LONGEST_S or cost <= MOST_SHARE * seconds * SECOND + 64
+    assert widened_ns >= LONGEST_NS or cost <= MOST_SHARE * widened_ns + 64
 
 
 @given(st.lists(st.integers(0, 10**10), max_size=20))
@@ -124,10 +123,10 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     waits = []
     for _ in range(4):
         parts.read(PROCESSES, parts.note_call, 190 * MS)
-    for hurry_s in (None, 1.0):
+    for hurry_ns in (None, SECOND):
         assert parts.cadence(PROCESSES).begin_if_due()
         seconds = 0
-        while not parts.cadence(PROCESSES).begin_if_due(hurry_s):
+        while not parts.cadence(PROCESSES).begin_if_due(hurry_ns):
             clock.move(1)
             seconds += 1
         waits.append(seconds)

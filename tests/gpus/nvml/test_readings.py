@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from exporter.model import DeviceState, ProcessMemory
-from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.source import SECOND, Demand
 from tests.fakenvml.scenario import (
     Fault,
     Field,
@@ -155,7 +155,7 @@ def test_process_in_two_lists_is_one_process(busy: Node) -> None:
 
 
 def test_memory_is_the_same_object_as_long_as_the_driver_tells_the_same(busy: Node) -> None:
-    busy.start(Demand(processes_every_s=1))
+    busy.start(Demand(processes_every_ns=SECOND))
     busy.ask("same_memory")
     listed = calls(busy.read(), LIST)
 
@@ -257,7 +257,7 @@ def test_links_and_pages_are_read_no_more_often_than_memory_errors(busy: Node) -
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:
-    busy.start(Demand(deadline_s=60, processes_every_s=5, sensors_every_s=3))
+    busy.start(Demand(deadline_s=60, processes_every_ns=5 * SECOND, sensors_every_ns=3 * SECOND))
     lists, power = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"
     first = busy.read()
     assert (calls(first, lists), calls(first, power)) == (2, 2)
@@ -272,7 +272,7 @@ def test_dear_questions_are_asked_seldom(busy: Node) -> None:
 def test_process_list_is_read_at_once_for_an_unknown_pid_but_not_each_cycle(node: Node) -> None:
     node.scenario.gpus = [Gpu(0)]
     node.scenario.works = [Work(gpu=0, pid=1, start=START - 60, end=START + 2)]
-    node.start(Demand(deadline_s=60, processes_every_s=60))
+    node.start(Demand(deadline_s=60, processes_every_ns=60 * SECOND))
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     node.read()
     assert calls(node.read(after=0.5), lists) == 1  # unknown, but too soon

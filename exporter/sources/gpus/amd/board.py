@@ -210,7 +210,7 @@ class AmdBoard:
     def _sense(self, metrics: GpuMetrics, demand: Demand) -> Sensors:
         now_ns = self._clock.monotonic_ns()
         last_ns = self._sensed_mono_ns
-        if last_ns is None or now_ns - last_ns >= int(demand.sensors_every_s * SECOND):
+        if last_ns is None or now_ns - last_ns >= demand.sensors_every_ns:
             self._sensed_mono_ns = now_ns
             off = demand.disabled
             self._sensors = self._hwmon.sensors(off).but(

@@ -109,8 +109,10 @@ class AmdDevice:
         node, now_ns = self.found.node, self._clock.monotonic_ns()
         if node is None or self._refused:
             return None
-        every_ns = int(demand.processes_every_s * SECOND)
-        if self._listed_mono_ns is None or now_ns - self._listed_mono_ns >= every_ns:
+        if (
+            self._listed_mono_ns is None
+            or now_ns - self._listed_mono_ns >= demand.processes_every_ns
+        ):
             try:
                 self._held = self._list(self._processes.folders(), node.gpu_id)
             except RefusedError:

@@ -162,7 +162,7 @@ class AmdSource:
         if not any(board.by_clients for board in self._boards.values()):
             return None
         budget_s = SHARE_OF_DEADLINE * self._demand.deadline_s
-        scan_job = partial(self._holders.look, self._demand.processes_every_s, budget_s)
+        scan_job = partial(self._holders.look, self._demand.processes_every_ns, budget_s)
         result = self._workers.run({SCAN: scan_job}, 2 * budget_s)[SCAN]
         if isinstance(result, Exception):
             raise result

@@ -195,7 +195,7 @@ class DrmDevice:
 
     def _sense(self, demand: Demand, now_ns: int) -> None:
         before = self._sensed_mono_ns
-        if before is None or now_ns - before >= demand.sensors_every_s * SECOND_NS:
+        if before is None or now_ns - before >= demand.sensors_every_ns:
             self._sensed_mono_ns = now_ns
             self._board.read(demand.disabled)
 

@@ -165,11 +165,11 @@ class HandleScanner:
         """Drops all scans, after a time without any."""
         self._under_way = self.newest = None
 
-    def look(self, every_s: float, budget_s: float) -> None:
+    def look(self, every_ns: int, budget_s: float) -> None:
         """Continues a scan, or begins one that is due, for no longer than the budget."""
         now = self._clock.monotonic_ns()
         if self._under_way is None:
-            pause_ns = max(every_s * 10**9, PERIOD * self._took_ns)
+            pause_ns = max(every_ns, PERIOD * self._took_ns)
             if self.newest and now - self.newest.begun_mono_ns < pause_ns:
                 return
             self._under_way, self._took_ns = self._through(now), 0

@@ -125,7 +125,7 @@ class DrmSource:
             found = discover(self._sys, self._proc, taken=taken, any_driver=self._any_driver)
         if (found or self._devices) and not released:
             demand = self._demand
-            holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
+            holders.look(demand.processes_every_ns, SHARE_OF_DEADLINE * demand.deadline_s)
         return (found, taken) if is_due else None
 
     def _sync(self, found: tuple[DrmCard, ...], taken: Collection[str]) -> None:

@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 
 MOST_SHARE = 0.01  # of an interval
 NARROW_AT = 0.8  # of that share, so that a cost at the edge does not move the interval
-LONGEST_S = 60.0
+LONGEST_NS = 60 * SECOND
 
 
 class AdaptiveInterval:
@@ -38,13 +38,12 @@ class AdaptiveInterval:
         allowed_ns = int(every_ns * MOST_SHARE)
         while self.factor > 1 and cheaper_ns < NARROW_AT * allowed_ns * self.factor / 2:
             self.factor //= 2
-        while allowed_ns * self.factor < cheaper_ns and self.widened_s(every_ns) < LONGEST_S:
+        while allowed_ns * self.factor < cheaper_ns and self.widened_ns(every_ns) < LONGEST_NS:
             self.factor *= 2
 
-    def widened_s(self, every_ns: int) -> float:
-        """The widened interval, in seconds."""
-        normal_s = every_ns / SECOND
-        return max(min(normal_s * self.factor, LONGEST_S), normal_s)
+    def widened_ns(self, every_ns: int) -> int:
+        """The widened interval."""
+        return max(min(every_ns * self.factor, LONGEST_NS), every_ns)
 
 
 T = TypeVar("T")
@@ -54,13 +53,13 @@ PROCESSES = "processes"
 SENSORS = "sensors"
 COUNTERS = "counters"
 PROFILING = "profiling"  # GPM; also the name of its group of metric families
-COUNTERS_EVERY_S = 10.0  # memory errors and NVLink: the driver asks the board's firmware
-PROFILING_EVERY_S = 5.0  # a figure of GPM is the average of the time in between
-SLOW_PHASES: Mapping[str, Callable[[Demand], float]] = {  # with their intervals
-    PROCESSES: lambda demand: demand.processes_every_s,
-    SENSORS: lambda demand: demand.sensors_every_s,
-    COUNTERS: lambda _: COUNTERS_EVERY_S,
-    PROFILING: lambda _: PROFILING_EVERY_S,
+COUNTERS_EVERY_NS = 10 * SECOND  # memory errors and NVLink: the driver asks the board's firmware
+PROFILING_EVERY_NS = 5 * SECOND  # a figure of GPM is the average of the time in between
+SLOW_PHASES: Mapping[str, Callable[[Demand], int]] = {  # with their intervals
+    PROCESSES: lambda demand: demand.processes_every_ns,
+    SENSORS: lambda demand: demand.sensors_every_ns,
+    COUNTERS: lambda _: COUNTERS_EVERY_NS,
+    PROFILING: lambda _: PROFILING_EVERY_NS,
 }
 
 
@@ -70,13 +69,13 @@ class Cadence:
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic_ns
         self._adaptive = AdaptiveInterval()
-        self.set_interval(0.0)
+        self.set_interval(0)
         self.restart()
 
-    def set_interval(self, every_s: float) -> None:
+    def set_interval(self, every_ns: int) -> None:
         """Sets the interval that holds while the driver is quick."""
-        self.every_s = every_s
-        self.interval_ns = self._widened_ns(every_s)
+        self.every_ns = every_ns
+        self.interval_ns = self._adaptive.widened_ns(every_ns)
 
     def restart(self) -> None:
         """Makes it due at once."""
@@ -87,9 +86,9 @@ class Cadence:
         """When it is due, by the monotonic clock; 0: at once."""
         return 0 if self._last_ns is None else self._last_ns + self.interval_ns
 
-    def begin_if_due(self, every_s: float | None = None) -> bool:
-        """Whether it is due now; then the interval restarts. ``every_s``: a shorter interval."""
-        wait_ns = self.interval_ns if every_s is None else self._widened_ns(every_s)
+    def begin_if_due(self, every_ns: int | None = None) -> bool:
+        """Whether it is due now; then the interval restarts. ``every_ns``: a shorter interval."""
+        wait_ns = self.interval_ns if every_ns is None else self._adaptive.widened_ns(every_ns)
         now_ns = self._now()
         is_due = self._last_ns is None or now_ns - self._last_ns >= wait_ns
         if is_due:
@@ -98,11 +97,8 @@ class Cadence:
 
     def observe(self, cost_ns: int) -> None:
         """Takes the cost of a read, which may change the interval."""
-        self._adaptive.observe(cost_ns, int(self.every_s * SECOND))
-        self.interval_ns = self._widened_ns(self.every_s)
-
-    def _widened_ns(self, every_s: float) -> int:
-        return int(self._adaptive.widened_s(int(every_s * SECOND)) * SECOND)
+        self._adaptive.observe(cost_ns, self.every_ns)
+        self.interval_ns = self._adaptive.widened_ns(self.every_ns)
 
 
 class ReadPhases:
@@ -121,8 +117,8 @@ class ReadPhases:
 
     def follow(self, demand: Demand) -> None:
         """Applies other intervals."""
-        for phase, interval_s in SLOW_PHASES.items():
-            self._cadences[phase].set_interval(interval_s(demand))
+        for phase, interval_ns in SLOW_PHASES.items():
+            self._cadences[phase].set_interval(interval_ns(demand))
         self._slow_costs = {
             phase: PartCost(self._spent_ns[phase], cadence.interval_ns)
             for phase, cadence in self._cadences.items()

@@ -218,7 +218,7 @@ class ResidentReader:
         """
         self._is_urgent = self._is_urgent or at_once
         urgent = self._is_urgent or not active <= self._known
-        if self._cadence.begin_if_due(self.demand.processes_soonest_s if urgent else None):
+        if self._cadence.begin_if_due(self.demand.processes_soonest_ns if urgent else None):
             self._is_urgent = False
             memory = self._phases.read(PROCESSES, self._asked)
             if memory != self._memory:
