@@ -1,14 +1,16 @@
 """Limits the number of series of a family. Pure, but for ``DroppedSeries``, which counts and logs.
 
-Series that were shown before stay, so that none comes and goes while there are too many. Of the new
-ones, the first by labels are taken. The accounts behind the others go on.
+Where there are too many, each namespace has an equal part of the room, and what one does not need
+is the others'. Groups share it by kind. Within a part, series that were shown before stay, so that
+none comes and goes. The accounts behind those left out go on.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from operator import itemgetter
+from typing import TypeVar, cast
 
 from exporter.metrics.families import FAMILIES, LEVELS, OWN_LEVEL, PREFIX
 from exporter.model import Labelled, Row
@@ -18,6 +20,7 @@ logger = logging.getLogger(__name__)
 MAX_NAMED = 5  # families in one log line
 
 Rows = Mapping[str, tuple[Row, ...]]
+K = TypeVar("K", tuple[str, ...], "_Series")  # the labels of a row, or of a series
 _Series = tuple[tuple[str, ...], tuple[str, ...]]  # labels of the row, and of the family
 
 _LABELLED = {
@@ -73,18 +76,30 @@ def _rows(
     if len(rows) <= most:
         return rows, ()
     shown = {row.labels for row in before}
-    ordered = sorted(rows, key=lambda row: (row.labels not in shown, row.labels))
-    return ordered[:most], ordered[most:]
+    taken = _fairly([(row.labels[0], row.labels) for row in rows], shown, most)
+    return [r for r in rows if r.labels in taken], [r for r in rows if r.labels not in taken]
 
 
 def _series(
     rows: Sequence[Row], before: Iterable[Row], name: str, most: int
 ) -> tuple[list[Row], int]:
     """The rows with only so many series of one family, and how many were dropped."""
-    shown = set(_series_in(before, name))
-    ordered = sorted(_series_in(rows, name), key=lambda series: (series not in shown, series))
-    taken = set(ordered[:most])
-    return [_cut(row, name, taken) for row in rows], len(ordered) - len(taken)
+    series = [(each[0][0], each) for each in _series_in(rows, name)]
+    taken = _fairly(series, set(_series_in(before, name)), most)
+    return [_cut(row, name, taken) for row in rows], len(series) - len(taken)
+
+
+def _fairly(series: Iterable[tuple[str, K]], shown: Collection[K], most: int) -> set[K]:
+    """So many of these series, by namespace, in turn one of each.
+
+    Of a namespace, those that were shown come first, then the first by labels.
+    """
+    turns: Counter[str] = Counter()
+    ordered: list[tuple[int, K]] = []
+    for namespace, own in sorted(series, key=lambda each: (each[1] not in shown, each[1])):
+        ordered.append((turns[namespace], own))
+        turns[namespace] += 1
+    return {own for _, own in sorted(ordered, key=itemgetter(0))[:most]}
 
 
 def _series_in(rows: Iterable[Row], name: str) -> Iterable[_Series]:

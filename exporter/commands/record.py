@@ -18,7 +18,7 @@ from exporter import __version__
 from exporter.collector import FIRST_LIST_S, Collector, Sources
 from exporter.collector.wiring import make_collector, open_sources
 from exporter.commands.progress import Progress, progress
-from exporter.metrics.families import families_without
+from exporter.metrics.families import DEVICE, families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Labelled, Snapshot
 from exporter.recording.board import BoardNames, boards_only
@@ -129,10 +129,15 @@ def _names(arguments: Namespace) -> Pseudonyms | None:
 
 def _contents(path: str, snapshot: Snapshot) -> str:
     """What a shared file holds, and where to send it."""
-    boards = Counter(
-        f"{labels[1] or labels[0]}, driver {labels[-1] or 'unknown'}"
+    (names,) = (family.labels for family in DEVICE if family.name == "info")
+    every = (
+        dict(zip(names, values, strict=True))
         for row in snapshot.rows["device"]
-        for labels in cast("Labelled", row.values.get("info", {}))
+        for values in cast("Labelled", row.values.get("info", {}))
+    )
+    boards = Counter(
+        f"{own['model'] or own['vendor']}, driver {own['driver_version'] or 'unknown'}"
+        for own in every
     )
     listed = "".join(f"  {count} x {board}\n" for board, count in sorted(boards.items()))
     return (

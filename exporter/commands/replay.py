@@ -97,7 +97,7 @@ class Replay:
     """Runs the cycle over a recording's sources. ``cycles`` counts the finished ones.
 
     Raises:
-        RecordingError: its description of sharing systems does not fit this version.
+        RecordingError: its settings, or its sharing systems, do not fit this version.
 
     """
 
@@ -107,7 +107,10 @@ class Replay:
         self._head = reader.head
         self._player = Player(reader.head)
         head = reader.head
-        self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
+        try:
+            self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
+        except ValueError as error:
+            raise RecordingError(f"its settings do not fit this version: {error}") from error
         try:
             rules_of(self._settings)
         except ValueError as error:

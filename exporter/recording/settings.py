@@ -3,7 +3,7 @@
 They are numbers, switches, choices, and the keys of the labels of pods that are shown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from exporter.allocations.registry import ANNOTATION_PREFIXES
 from exporter.model import SchemeDescription
 from exporter.recording.names import PUBLIC_LABEL
 from exporter.settings import TABLE, Settings, load
-from exporter.settings.values import KEY
+from exporter.settings.values import KEY, ValueKind
 
 Value = bool | int | str | tuple[str, ...]
 Values = Mapping[str, Value]
@@ -49,7 +49,12 @@ def restored(
     index_bases: Mapping[str, str] | None = None,
     hami: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Returns the defaults with the recorded values. Unknown settings are left out."""
+    """Returns the defaults with the recorded values. Unknown settings and words are left out.
+
+    Raises:
+        ValueError: a number is out of its setting's bounds.
+
+    """
     known: dict[str, Any] = {
         field: value
         for field, value in values.items()
@@ -70,13 +75,33 @@ def _is_recordable(field: str, value: object) -> bool:
 
 
 def _is_allowed(field: str, value: Value) -> bool:
-    if isinstance(value, int):
-        return value >= 0 and type(value) is type(getattr(load({}, {}), field))
     kind = TABLE[field].kind
+    if isinstance(value, int):
+        if type(value) is not type(getattr(load({}, {}), field)):
+            return False
+        if not isinstance(value, bool) and not any(
+            _reads(kind, text, value) for text in _texts(value)
+        ):
+            raise ValueError(f"{field}={value}: {kind.allowed} expected")
+        return True
     try:
         return (
             bool(value) and kind.many == isinstance(value, tuple) and bool(kind.read(_text(value)))
         )
+    except (ValueError, KeyError):
+        return False
+
+
+def _texts(value: int) -> Iterator[str]:
+    """Yields the ways to write a number: as it is, and as a time of so many nanoseconds."""
+    seconds, rest = divmod(value, 10**9)
+    yield str(value)[:99]
+    yield f"{seconds}.{rest:09}s"
+
+
+def _reads(kind: ValueKind[object], text: str, value: int) -> bool:
+    try:
+        return kind.read(text) == value
     except (ValueError, KeyError):
         return False
 

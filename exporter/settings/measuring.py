@@ -177,7 +177,7 @@ class MetricsSettings:
         count(1, 1_000_000),
         "10000",
         "Most series that one family may have.",
-        "New series beyond the limit are left out and counted in "
+        "Namespaces share it equally. Series beyond it are left out and counted in "
         "mgpu_exporter_dropped_series_total.",
         live=True,
     )

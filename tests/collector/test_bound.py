@@ -57,6 +57,37 @@ def test_what_was_shown_stays_though_others_come_before_it() -> None:
     assert names(taken.rows) == {"x", "y"}
 
 
+def of_namespaces(counts: Mapping[str, int], reasons: int = 0) -> Rows:
+    rows = (
+        Row((namespace, "pod", f"c{n:05}", "0", "GPU-0"), container("", reasons).values)
+        for namespace, count in counts.items()
+        for n in range(count)
+    )
+    return {"container": tuple(rows)}
+
+
+def counts(rows: Rows) -> Counter[str]:
+    return Counter(row.labels[0] for row in rows["container"])
+
+
+@pytest.mark.parametrize("shown", [{}, {"aaa": 12_000}], ids=["at once", "aaa was first"])
+def test_a_namespace_of_many_containers_takes_no_other_ones_room(shown: dict[str, int]) -> None:
+    before = limit_series(of_namespaces(shown), {}, 10_000).rows
+
+    taken = limit_series(of_namespaces({"aaa": 12_000, "m": 3, "zz": 6_000}), before, 10_000)
+
+    assert counts(taken.rows) == {"aaa": 4_999, "m": 3, "zz": 4_998}
+    assert taken.dropped[CORE] == 18_003 - 10_000
+
+
+def test_series_of_a_familys_own_labels_are_shared_by_namespace_too() -> None:
+    taken = limit_series(of_namespaces({"aaa": 4, "zz": 1}, reasons=3), {}, 8)
+
+    left = {row.labels[:3]: row.values["unmeasured"] for row in taken.rows["container"]}
+    assert len(left["zz", "pod", "c00000"]) == 3  # type: ignore[arg-type] # labelled
+    assert taken.dropped == {WHY: 7}
+
+
 def test_room_that_is_left_goes_to_the_next() -> None:
     before = limit_series(containers("x", "y"), {}, 2).rows
 

@@ -23,6 +23,8 @@ def test_a_shared_board_is_masked_and_replayed_byte_for_byte(tmp_path: Path) -> 
 
     assert done.returncode == 0, done.stderr
     assert b" x NVIDIA " in done.stderr
+    [driver] = set(re.findall(rb'"driver_version":"([^"]+)"', content))
+    assert b", driver " + driver + b"\n" in done.stderr
     assert b"A board for the atlas" in done.stderr
     assert not [word for word in PRIVATE if word in content]
     assert b'"raw":' in content

@@ -1,0 +1,79 @@
+"""Whatever a recording's first line says, a replay ends with a page or with a message."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from exporter.commands.replay import Replay
+from exporter.recording.cycle import Head
+from exporter.recording.file import RecordingError, RecordingReader
+from exporter.recording.settings import recordable
+from exporter.settings import load
+from tests.recording.test_rules import SETTINGS, recorded
+
+NUMBERS = [
+    field
+    for field, value in recordable(load({}, {})).items()
+    if isinstance(value, int) and not isinstance(value, bool)
+]
+STRANGE = [0, -1, 10**30, 0.5, "0", "", [], ["x", 1], {}, {"x": "y"}, None, True]
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    file = tmp_path_factory.mktemp("recording") / "x.rec.gz"
+    recorded(file, SETTINGS)
+    return gzip.decompress(file.read_bytes()).splitlines(keepends=True)
+
+
+def outcome(path: Path, lines: list[bytes], head: dict[str, object]) -> str:
+    """What is said of the recording with this head; "" if it can be replayed."""
+    path.write_bytes(gzip.compress(json.dumps(head).encode() + b"\n" + b"".join(lines[1:])))
+    try:
+        with RecordingReader(str(path)) as reader:
+            assert len(list(Replay(reader).snapshots())) == 3
+    except RecordingError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+@pytest.mark.parametrize("value", [-1, 10**30])
+def test_a_number_out_of_its_bounds_is_named(
+    tmp_path: Path, lines: list[bytes], field: str, value: int
+) -> None:
+    head = json.loads(lines[0])
+    head["settings"][field] = value
+    assert field in outcome(tmp_path / "y.rec.gz", lines, head)
+
+
+def test_an_interval_of_0_is_named_with_its_bounds(tmp_path: Path, lines: list[bytes]) -> None:
+    head = json.loads(lines[0])
+    head["settings"]["collection_interval_ns"] = 0
+    said = outcome(tmp_path / "y.rec.gz", lines, head)
+    assert "collection_interval_ns=0: a duration from 100ms to 5s" in said
+
+
+@pytest.mark.parametrize("field", Head.__dataclass_fields__)
+@pytest.mark.parametrize("value", STRANGE, ids=repr)
+def test_no_value_of_a_field_is_too_strange(
+    tmp_path: Path, lines: list[bytes], field: str, value: object
+) -> None:
+    outcome(tmp_path / "y.rec.gz", lines, {**json.loads(lines[0]), field: value})
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=repr)
+def test_no_value_of_a_setting_or_of_a_scheme_is_too_strange(
+    tmp_path: Path, lines: list[bytes], value: object
+) -> None:
+    for part in ("settings", "index_bases", "hami"):
+        for key in json.loads(lines[0])[part]:
+            head = json.loads(lines[0])
+            head[part][key] = value
+            outcome(tmp_path / "y.rec.gz", lines, head)
+    for key in SETTINGS.allocations_schemes[0].__dataclass_fields__:
+        head = json.loads(lines[0])
+        head["schemes"][0][key] = value
+        outcome(tmp_path / "y.rec.gz", lines, head)
