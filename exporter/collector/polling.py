@@ -180,7 +180,6 @@ class SourcePoller:
         self._describing = Guard(sources.processes.name, clock)
         self._group_kinds: frozenset[str] = frozenset()
         self._answers = [NodeFacts() for _ in sources.nodes]
-        self._node = NodeFacts()
         self._found: dict[str, tuple[Device, ...]] = {}
         self._rejected: tuple[Mapping[str, int], ...] = ({},) * len(self._reporting)
 
@@ -231,19 +230,12 @@ class SourcePoller:
         return self._group_kinds
 
     def node_facts(self, table: PodTable, readings: Iterable[Reading]) -> NodeFacts:
-        """The devices, and the facts of all node sources. If one fails, its last answer is used.
-
-        As long as nothing has changed, it is the same object.
-        """
-        devices = self._devices(readings)
-        answers = [
+        """The devices, and the facts of all node sources. If one fails, its last answer is used."""
+        self._answers = [
             self._guards[source.name].call("facts", partial(source.facts, table), last)
             for source, last in zip(self._sources.nodes, self._answers, strict=True)
         ]
-        if devices != self._node.devices or answers != self._answers:
-            self._node = replace(merged(answers), devices=devices)
-        self._answers = answers
-        return self._node
+        return replace(merged(self._answers), devices=self._devices(readings))
 
     def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
         """The node's devices; a source that is down and lists none keeps its last ones."""

@@ -58,8 +58,50 @@ def node(tmp_path: Path) -> Iterator[Node]:
     processes.close()
 
 
-def test_a_containers_process_has_its_pod_and_container(node: Node) -> None:
-    node.proc.put(7, CONTAINER)
+def hide_cgroup(node: Node, pid: int) -> None:
+    (node.proc.root / str(pid) / "cgroup").unlink()
+    (node.proc.root / str(pid) / "cgroup").mkdir()  # EISDIR
+
+
+JOB = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
+SIBLING = f"/../cri-containerd-{ID}.scope"
+UNREADABLE = None
+# What /proc says of process 7, what the tree lists it in ("": nothing), and what it is.
+LOOKS = {
+    "a container": (f"0::{CONTAINER}", "", IDENTITY),
+    "a service": (f"0::{SERVICE}", "", SSHD),
+    "no unit": ("0::/", "", CgroupIdentity(unit=Unit("host", "1000", uid=1000))),
+    "hidden, a unit in the tree": (UNREADABLE, JOB, CgroupIdentity(unit=Unit("slurm", "7", "0"))),
+    "hidden, a container in the tree": (UNREADABLE, CONTAINER, IDENTITY),
+    "hidden everywhere": (UNREADABLE, "", Unattributed.UNKNOWN_CGROUP),
+    **{f"garbled: {text!r}": (text, CONTAINER, IDENTITY) for text in ("", "x", "1:2", "\0", "\n")},
+    **{f"nameless: {p}": (f"0::{p}", CONTAINER, IDENTITY) for p in ("/", "/..", "/../..")},
+    "a sibling": (f"0::{SIBLING}", "", CgroupIdentity(None, ID, "containerd")),
+    "a sibling in the tree": (f"0::{SIBLING}", CONTAINER, IDENTITY),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_process_is_what_proc_says_and_else_what_the_tree_says(node: Node, look: str) -> None:
+    text, listed_in, expected = LOOKS[look]
+    node.proc.put(7, "/", uid=1000)
+    if listed_in:
+        node.list_in_cgroup(listed_in, 7)
+    if text is UNREADABLE:
+        hide_cgroup(node, 7)
+    else:
+        node.proc.put_text(7, f"{text}\n" if text else "")
+    assert node.resolve(7) == expected
+
+
+def test_a_host_process_whose_user_cannot_be_read_is_not_unknown(node: Node) -> None:
+    node.proc.put(7, "/")
+    assert node.resolve(7) == HOST
+
+
+def test_a_container_of_the_tree_is_known_by_its_id_whatever_it_lists(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER)
+    node.proc.put(7, SIBLING)
     assert node.resolve(7) == IDENTITY
 
 
@@ -68,28 +110,6 @@ def test_all_pids_asked_for_are_answered(node: Node) -> None:
     node.proc.put(8, SERVICE)
     answers = node.processes.resolve([7, 8, 9])
     assert answers == {7: IDENTITY, 8: SSHD, 9: Unattributed.EXITED}
-
-
-def test_a_process_of_a_service_is_its_units(node: Node) -> None:
-    node.proc.put(7, SERVICE)
-    assert node.resolve(7) == SSHD
-
-
-def test_a_process_in_no_unit_is_its_users(node: Node) -> None:
-    node.proc.put(7, "/", uid=1000)
-    assert node.resolve(7) == CgroupIdentity(unit=Unit("host", "1000", uid=1000))
-
-
-def test_a_host_process_whose_user_cannot_be_read_is_not_unknown(node: Node) -> None:
-    node.proc.put(7, "/")
-    assert node.resolve(7) == HOST
-
-
-def test_a_process_that_proc_hides_has_its_unit_from_the_tree(node: Node) -> None:
-    node.list_in_cgroup("/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", 7)
-    node.proc.put(7, "/")
-    hide_cgroup(node, 7)
-    assert node.resolve(7) == CgroupIdentity(unit=Unit("slurm", "7", "0"))
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**32 - 1, 2**70])
@@ -114,10 +134,6 @@ def test_a_living_process_that_cannot_be_read_for_now_keeps_its_identity(tmp_pat
         proc.put(pid, OTHER_CONTAINER)
         assert processes.resolve([pid]) == {pid: OTHER_IDENTITY}
     processes.close()
-
-
-def test_a_process_that_was_never_seen_has_exited(node: Node) -> None:
-    assert node.resolve(7) is Unattributed.EXITED
 
 
 def test_a_known_process_that_ended_is_remembered_for_15_seconds(node: Node) -> None:
@@ -234,50 +250,6 @@ def test_a_host_process_of_some_age_is_read_again_at_leisure(node: Node) -> None
 # --- where /proc does not tell --------------------------------------------------------------------
 
 
-def hide_cgroup(node: Node, pid: int) -> None:
-    (node.proc.root / str(pid) / "cgroup").unlink()
-    (node.proc.root / str(pid) / "cgroup").mkdir()  # EISDIR
-
-
-def test_a_process_whose_file_cannot_be_read_is_found_in_the_tree(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    node.proc.put(7, SERVICE)
-    hide_cgroup(node, 7)
-    assert node.resolve(7) == IDENTITY
-
-
-@pytest.mark.parametrize("text", ["", "nonsense", "1:2", "\x00\x00", "\n\n"])
-def test_a_process_whose_file_cannot_be_parsed_is_found_in_the_tree(node: Node, text: str) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    node.proc.put(7, SERVICE)
-    node.proc.put_text(7, text)
-    assert node.resolve(7) == IDENTITY
-
-
-@pytest.mark.parametrize("path", ["/", "/..", "/../.."])
-def test_a_process_in_no_cgroup_that_we_can_name_is_found_in_the_tree(
-    node: Node, path: str
-) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    node.proc.put(7, path)
-    node.proc.put(8, path)
-    assert node.resolve(7) == IDENTITY
-    assert node.resolve(8) == HOST
-
-
-def test_a_sibling_container_seen_from_a_cgroup_namespace_gets_its_pod_from_the_tree(
-    node: Node,
-) -> None:
-    node.list_in_cgroup(CONTAINER)  # by the container's id: the tree need not list the process
-    node.proc.put(7, f"/../cri-containerd-{ID}.scope")
-    assert node.resolve(7) == IDENTITY
-
-
-def test_a_sibling_container_that_the_tree_lacks_is_a_container_at_least(node: Node) -> None:
-    node.proc.put(7, f"/../cri-containerd-{ID}.scope")
-    assert node.resolve(7) == CgroupIdentity(None, ID, "containerd")
-
-
 def test_a_sibling_container_too_young_for_the_newest_walk_gets_its_pod_from_the_next(
     node: Node,
 ) -> None:
@@ -288,13 +260,6 @@ def test_a_sibling_container_too_young_for_the_newest_walk_gets_its_pod_from_the
     assert node.resolve(7) == CgroupIdentity(None, ID, "containerd")
     node.clock.advance(0.5)
     assert node.resolve(7) == IDENTITY
-
-
-def test_a_process_that_nothing_tells_of_is_unknown(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 1)
-    node.proc.put(7, SERVICE)
-    hide_cgroup(node, 7)
-    assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
 
 
 def test_an_unknown_process_that_ended_has_exited(node: Node) -> None:
