@@ -93,7 +93,9 @@ def _of_files(settings: Settings) -> Iterator[Problem]:
         try:
             load_scenario(settings.simulate)
         except ScenarioError as error:
-            yield Problem(Place("--simulate", "simulate"), str(error))
+            for one in error.problems:
+                whole = Problem(Place("--simulate", "simulate"), str(one))
+                yield one if isinstance(one, Problem) else whole
     if settings.kubeconfig:
         try:
             read_kubeconfig(settings.kubeconfig)

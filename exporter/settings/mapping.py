@@ -4,7 +4,7 @@ Described sharing systems, the web configuration and scenarios are read by it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import yaml
 
@@ -16,7 +16,6 @@ MAX_KEY = 100  # characters of a key that are shown
 MAX_VALUE = 100  # of a value
 
 Reader = Callable[[yaml.Node], Any]
-Section = Mapping[str, Union[Reader, "Section"]]
 
 
 class InvalidValue(ValueError):  # noqa: N818 - what a reader says of a value; never leaves this room
@@ -27,19 +26,46 @@ class InvalidValue(ValueError):  # noqa: N818 - what a reader says of a value; n
         self.node, self.key = node, key
 
 
+class ListOf(NamedTuple):
+    """A list of mappings, each read by this table; ``allowed`` describes it."""
+
+    section: "Section"
+    allowed: str
+    may_be_empty: bool = True
+
+
+class Required(NamedTuple):
+    """A key that must be given; ``missing`` is the problem if it is not."""
+
+    reader: "Reader | ListOf"
+    missing: str
+
+
+Section = Mapping[str, Union[Reader, ListOf, Required, "Section"]]
+
+
+class Given(dict[str, Any]):
+    """The values of a mapping by key, with its place and the node of each value."""
+
+    def __init__(self, where: str, line: int) -> None:
+        super().__init__()
+        self.where, self.line = where, line
+        self.nodes: dict[str, yaml.Node] = {}
+
+
 def read_mapping(
     node: yaml.Node, section: Section, problems: list[StructureProblem], where: str = ""
-) -> dict[str, Any]:
+) -> Given:
     """The values of a mapping by key, without those that are null. Adds what is wrong.
 
     ``section``: what reads each key's value, or the table of the mapping below it.
     """
-    given: dict[str, Any] = {}
+    given = Given(where, line_of(node))
     if node.tag == NULL:
         return given
     known = ", ".join(section)
     if not isinstance(node, yaml.MappingNode):
-        problems.append(StructureProblem(line_of(node), where, f"keys are expected: {known}"))
+        problems.append(StructureProblem(given.line, where, f"keys are expected: {known}"))
         return given
     for name, key, value, first_line in items(node):
         own = where if name is None else below(where, name)
@@ -52,7 +78,11 @@ def read_mapping(
             text = f"given twice; see line {first_line}"
             problems.append(StructureProblem(line_of(key), own, text))
         elif value.tag != NULL:
+            given.nodes[name] = value
             given[name] = _value(value, section[name], problems, own)
+    for name, reader in section.items():
+        if isinstance(reader, Required) and name not in given:
+            problems.append(StructureProblem(given.line, below(where, name), reader.missing))
     return given
 
 
@@ -62,10 +92,22 @@ def below(where: str, name: str) -> str:
 
 
 def _value(
-    node: yaml.Node, reader: Reader | Section, problems: list[StructureProblem], where: str
+    node: yaml.Node,
+    reader: Reader | ListOf | Required | Section,
+    problems: list[StructureProblem],
+    where: str,
 ) -> Any:  # noqa: ANN401 - of the reader's kind
+    if isinstance(reader, Required):
+        reader = reader.reader
     if isinstance(reader, Mapping):
         return read_mapping(node, reader, problems, where)
+    if isinstance(reader, ListOf):
+        if isinstance(node, yaml.SequenceNode) and (node.value or reader.may_be_empty):
+            parts = enumerate(node.value)
+            return [read_mapping(e, reader.section, problems, f"{where}[{n}]") for n, e in parts]
+        text = f"{node.value!r} is not allowed; write {reader.allowed}"
+        problems.append(StructureProblem(line_of(node), where, text))
+        return []
     try:
         return reader(node)
     except InvalidValue as invalid:

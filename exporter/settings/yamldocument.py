@@ -22,6 +22,7 @@ MAX_NUMBER = 64
 """Characters of a number or date. Python converts long ones in quadratic time, or refuses."""
 
 NULL = "tag:yaml.org,2002:null"
+_MERGE = "tag:yaml.org,2002:merge"
 _NUMBERS = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp")}
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
 
@@ -58,6 +59,39 @@ def load(text: str) -> object:
 
     """
     return _read(text, _Loader.get_single_data)
+
+
+def value_of(node: yaml.Node) -> object:
+    """The value of a node, of YAML's safe types only.
+
+    Raises:
+        YamlError: the value exceeds the bounds.
+
+    """
+    return _read("", lambda loader: loader.construct_document(node))
+
+
+def merge(node: yaml.Node) -> None:
+    """Writes out what ``<<`` stands for in all mappings of a tree; a mapping's own keys win."""
+    if isinstance(node, yaml.MappingNode):
+        if any(key.tag == _MERGE for key, _ in node.value):
+            own = [pair for pair in node.value if pair[0].tag != _MERGE]
+            names = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
+            yaml.SafeLoader("").flatten_mapping(node)
+            others = node.value[: len(node.value) - len(own)]
+            last = {pair[0].value: pair for pair in others if pair[0].value not in names}
+            node.value = [*last.values(), *own]
+        for _, value in node.value:
+            merge(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            merge(value)
+
+
+def node_of(value: object) -> yaml.Node:
+    """The node of a value of YAML's safe types, with no place in a text."""
+    node: yaml.Node = yaml.representer.SafeRepresenter().represent_data(value)
+    return node
 
 
 def read_bytes(path: str) -> bytes:
@@ -99,9 +133,9 @@ def items(node: yaml.MappingNode) -> Iterator[MappingItem]:
 
 
 def line_of(node: yaml.Node) -> int:
-    """The line on which a node begins, from 1."""
-    line: int = node.start_mark.line
-    return line + 1
+    """The line on which a node begins, from 1; 0 if it is not from a text."""
+    line: int = node.start_mark.line + 1 if node.start_mark else 0
+    return line
 
 
 def _read(text: str, get: Callable[["_Loader"], T]) -> T:

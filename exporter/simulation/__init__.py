@@ -11,4 +11,11 @@ can be asked for. Caches are bounded and only save work.
 
 
 class ScenarioError(Exception):
-    """A scenario cannot be used; the message names the file, the key and what is allowed there."""
+    """A scenario cannot be used; the message names the file, the key and what is allowed there.
+
+    ``problems`` has all that was found in the file, each with its line.
+    """
+
+    def __init__(self, *problems: object) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems

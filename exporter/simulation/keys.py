@@ -5,14 +5,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
+import yaml
+
+from exporter.settings import Place, Problem
+from exporter.settings.mapping import (
+    Given,
+    InvalidValue,
+    ListOf,
+    Required,
+    below,
+    read_mapping,
+)
+from exporter.settings.values import StructureProblem
+from exporter.settings.yamldocument import line_of, merge, value_of
 from exporter.simulation import ScenarioError, identity, values
 from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
 from exporter.simulation.values import (
     DURATION,
-    ITEMS,
-    MAPPING,
     NAME,
     PROFILE,
     SIZE,
@@ -23,6 +35,7 @@ from exporter.simulation.values import (
     choice,
     integer,
     listed,
+    mapping,
 )
 from exporter.simulation.work import FOREVER
 
@@ -67,17 +80,17 @@ def _entered(section: str, key: Key[T]) -> Key[T]:
     return key
 
 
-F = "file"
+F, N, D, X, P, C, R = "file", "node", "devices", "faults", "pods", "containers", "processes"
 DEVICES = must(
     F,
     "devices",
-    listed("device"),
+    listed(D, "device"),
     "The GPUs and MIG instances, numbered from 0; a board's partitions follow it.",
 )
-PODS = may(F, "pods", ITEMS, [], "none", "The pods of the node.")
-HOST_PROCESSES = may(F, "processes", ITEMS, [], "none", "Processes outside all pods.")
-FAULTS = may(F, "faults", ITEMS, [], "none", "Devices that cannot be read for a while.")
-NODE = may(F, "node", MAPPING, {}, "empty", "The node itself.")
+PODS = may(F, "pods", listed(P), [], "none", "The pods of the node.")
+HOST_PROCESSES = may(F, "processes", listed(R), [], "none", "Processes outside all pods.")
+FAULTS = may(F, "faults", listed(X), [], "none", "Devices that cannot be read for a while.")
+NODE = may(F, "node", mapping(N), {}, "empty", "The node itself.")
 SEED = may(F, "seed", integer(0, identity.WORD), 0, "0", "What all chances are drawn from.")
 SAMPLE_RULE = may(
     F,
@@ -105,7 +118,6 @@ STATUS_DELAY = may(
     "From a container's start until the API server knows its id.",
 )
 
-N = "node"
 NODE_NAME = may(N, "name", NAME, "gpu-node", "gpu-node", "Name of the node.")
 NODE_LABELS = may(
     N,
@@ -117,7 +129,6 @@ NODE_LABELS = may(
 )
 NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations, likewise.")
 
-D = "devices"
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
 DEVICE_MEMORY = may(
     D, "memory", SIZE, 0, "unknown: Intel's only", "Its memory, of all partitions together."
@@ -179,7 +190,6 @@ IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Of an idle board.")
 MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Of a busy board.")
 CLOCK_MHZ = may(D, "clock_mhz", integer(1, 10_000), 1500, "1500", "Of a busy board.")
 
-X = "faults"
 FAULTY = must(X, "device", integer(0, MOST_DEVICES), "Number of the device.")
 STATE = must(
     X,
@@ -194,56 +204,79 @@ TO = may(X, "to", DURATION, FOREVER, "never", "When it ends.")
 LONGEST_SHOWN = 60
 
 
-class Section:
-    """A mapping with its place in the file; ``kind`` is its section in the table of keys.
+def read(node: yaml.Node, origin: str) -> "Section":
+    """The keys of a scenario file.
 
     Raises:
-        ScenarioError: it is not a mapping, or has an unknown key.
+        ScenarioError: keys are unknown, missing or given twice, or values are not allowed.
 
     """
+    merge(node)
+    wrong: list[StructureProblem] = []
+    given = read_mapping(node, _section(F), wrong)
+    if wrong:
+        raise ScenarioError(*(Problem(Place(origin, w, line), text) for line, w, text in wrong))
+    return Section(given, origin)
 
-    def __init__(self, data: object, where: str, kind: str) -> None:
-        self.where = where
-        if not isinstance(data, dict):
-            raise ScenarioError(f"{where}: {_shown(data)} is not allowed; write a mapping of keys")
-        self._data: dict[object, object] = data
-        for key in data:
-            if key not in TABLE[kind]:
-                known = ", ".join(sorted(TABLE[kind]))
-                raise ScenarioError(f"{where}: no such key {_shown(key)}; allowed are {known}")
+
+def _section(name: str) -> dict[str, Any]:
+    return {key.name: _reader(key) for key in TABLE[name].values()}
+
+
+def _reader(key: Key[Any]) -> Any:  # noqa: ANN401 - a reader, or a table of readers
+    kind = key.kind
+    reader: Any = partial(_read, kind)
+    if kind.section:
+        below = _section(kind.section)
+        reader = ListOf(below, kind.allowed, key.usual is not None) if kind.several else below
+    return reader if key.usual is not None else Required(reader, f"missing; write {kind.allowed}")
+
+
+def _read(kind: Kind[Any], node: yaml.Node) -> object:
+    value = value_of(node)
+    try:
+        return kind.read(value)
+    except (KeyError, ValueError):
+        raise InvalidValue(f"{_shown(value)} is not allowed; write {kind.allowed}") from None
+
+
+class Section:
+    """The values of a mapping of the file, with what a missing key means."""
+
+    def __init__(self, given: Given, origin: str) -> None:
+        self._given = given
+        self._origin = origin
 
     def get(self, key: Key[T]) -> T:
-        """The value of a key, or what it means if it is missing.
-
-        Raises:
-            ScenarioError: it has the wrong form, or is missing and required.
-
-        """
-        if key.name not in self._data and key.usual is not None:
-            return key.default  # type: ignore[return-value]  # with ``usual``, the default is a T
-        try:
-            return key.kind.read(self._data[key.name])
-        except (KeyError, ValueError):
-            raise self.wrong(key, key.kind.allowed) from None
+        """The value of a key, or what it means if it is missing."""
+        return self._given.get(key.name, key.default)  # type: ignore[return-value]  # a T
 
     def has(self, key: Key[object]) -> bool:
         """Whether the file gives this key."""
-        return key.name in self._data
+        return key.name in self._given
 
     def wrong(self, key: Key[object], allowed: str) -> ScenarioError:
         """The error for a key's value."""
-        given = key.name in self._data
-        value = f"{_shown(self._data[key.name])} is not allowed" if given else "missing"
-        return ScenarioError(f"{self.where}.{key.name}: {value}; write {allowed}")
+        node = self._given.nodes.get(key.name)
+        value = f"{_shown(value_of(node))} is not allowed" if node else "missing"
+        return self.refused(key, f"{value}; write {allowed}")
 
-    def sections(self, key: Key[list[object]], kind: str) -> Iterator["Section"]:
+    def refused(self, key: Key[object], text: str) -> ScenarioError:
+        """The error that says this of a key."""
+        node = self._given.nodes.get(key.name)
+        line = line_of(node) if node else self._given.line
+        place = Place(self._origin, below(self._given.where, key.name), line)
+        return ScenarioError(Problem(place, text))
+
+    def sections(self, key: Key[Any]) -> Iterator["Section"]:
         """The mappings of a list, none if it is missing."""
-        for number, item in enumerate(self.get(key)):
-            yield Section(item, f"{self.where}.{key.name}[{number}]", kind)
+        for given in self._given.get(key.name, ()):
+            yield Section(given, self._origin)
 
-    def section(self, key: Key[dict[str, object]], kind: str) -> "Section":
+    def section(self, key: Key[Any]) -> "Section":
         """The mapping below a key, empty if it is missing."""
-        return Section(self._data.get(key.name, {}), f"{self.where}.{key.name}", kind)
+        empty = Given(key.name, self._given.line)
+        return Section(self._given.get(key.name, empty), self._origin)
 
 
 def _shown(value: object) -> str:

@@ -3,9 +3,11 @@
 from importlib.resources import files
 from pathlib import Path
 
+import yaml
+
 from exporter.model import DeviceState
 from exporter.settings import YamlError, yamldocument
-from exporter.simulation import ScenarioError, keys, load_pods
+from exporter.simulation import ScenarioError, keys
 from exporter.simulation.description import Fault, SampleRule, Scenario
 from exporter.simulation.keys import Section
 from exporter.simulation.load_devices import read_devices
@@ -42,7 +44,7 @@ def load(name_or_path: str) -> Scenario:
                 text = file.read(LARGEST_FILE + 1)
         if len(text) > LARGEST_FILE:
             raise ScenarioError(f"{name_or_path}: longer than {LARGEST_FILE} characters")
-        return describe(yamldocument.load(text), name_or_path)
+        return _described(yamldocument.parse(text) or yamldocument.node_of(None), name_or_path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         names = ", ".join(shipped())
@@ -58,8 +60,12 @@ def describe(data: object, origin: str) -> Scenario:
         ScenarioError: a key is unknown or missing, or a value is not allowed.
 
     """
-    top = Section(data, origin, keys.F)
-    node = top.section(keys.NODE, keys.N)
+    return _described(yamldocument.node_of(data), origin)
+
+
+def _described(root: yaml.Node, origin: str) -> Scenario:
+    top = keys.read(root, origin)
+    node = top.section(keys.NODE)
     devices = read_devices(top, top.get(keys.SEED))
     site = Site(
         node=node.get(keys.NODE_NAME),
@@ -73,10 +79,8 @@ def describe(data: object, origin: str) -> Scenario:
         seed=top.get(keys.SEED),
         devices=devices,
         pods=read_pods(top, site),
-        processes=tuple(
-            read_process(s, devices) for s in top.sections(keys.HOST_PROCESSES, load_pods.R)
-        ),
-        faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS, keys.X)),
+        processes=tuple(read_process(s, devices) for s in top.sections(keys.HOST_PROCESSES)),
+        faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS)),
         sample_rule=SampleRule(top.get(keys.SAMPLE_RULE)),
         sample_period_ns=top.get(keys.SAMPLE_PERIOD),
         status_delay_ns=top.get(keys.STATUS_DELAY),

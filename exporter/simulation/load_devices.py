@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.model import FIRST_INDEX, PARTITIONED
-from exporter.simulation import ScenarioError, identity, keys
+from exporter.simulation import identity, keys
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.keys import Section
 
@@ -24,7 +24,7 @@ def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
 
     """
     devices: list[DeviceSpec] = []
-    for section in top.sections(keys.DEVICES, keys.D):
+    for section in top.sections(keys.DEVICES):
         parent = section.get(keys.PARENT)
         if parent is None:
             card = _card(section, devices, seed)
@@ -39,7 +39,7 @@ def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
     if len(devices) > keys.MOST_DEVICES:
         raise top.wrong(keys.DEVICES, f"a list of at most {keys.MOST_DEVICES} devices")
     if len({device.uuid for device in devices}) < len(devices):
-        raise ScenarioError(f"{top.where}.devices: two devices have the same uuid; write each once")
+        raise top.refused(keys.DEVICES, "two devices have the same uuid; write each once")
     return tuple(devices)
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exporter.simulation import ScenarioError
 from exporter.simulation import keys as file_keys
 from exporter.simulation.description import (
     AllocationSpec,
@@ -14,12 +13,22 @@ from exporter.simulation.description import (
     ProcessSpec,
     Scheme,
 )
-from exporter.simulation.keys import HUNDRED, MOST_REPLICAS, SECOND, Key, Section, may, must
+from exporter.simulation.keys import (
+    HUNDRED,
+    MOST_REPLICAS,
+    SECOND,
+    C,
+    Key,
+    P,
+    R,
+    Section,
+    may,
+    must,
+)
 from exporter.simulation.schemes import Site, memory_unit
 from exporter.simulation.values import (
     DURATION,
     FLAG,
-    ITEMS,
     LENGTHS,
     NAME,
     NUMBERS,
@@ -58,10 +67,9 @@ EVERY = (
     "From one start to the next; each has a new name and ids.",
 )
 
-P = "pods"
 POD_NAME = must(P, "name", NAME, "Name, or its first part if the pod comes again.")
 NAMESPACE = must(P, "namespace", NAME, "Namespace.")
-CONTAINERS = must(P, "containers", listed("container"), "Its containers.")
+CONTAINERS = must(P, "containers", listed(C, "container"), "Its containers.")
 SCHEME = may(
     P,
     "scheme",
@@ -120,10 +128,9 @@ POD_START = may(P, *START)
 POD_FOR = may(P, *FOR)
 POD_EVERY = may(P, *EVERY)
 
-C = "containers"
 CONTAINER_NAME = must(C, "name", NAME, "Name.")
 KIND = may(C, "kind", choice("app", "init", "sidecar"), "app", "app", "In which list it stands.")
-PROCESSES = may(C, "processes", ITEMS, [], "none", "What runs in it.")
+PROCESSES = may(C, "processes", listed(R), [], "none", "What runs in it.")
 ASKED = may(C, "devices", NUMBERS, (), "none", "Numbers of the devices that it was given.")
 CORE = may(
     C,
@@ -170,7 +177,6 @@ CLAIM = may(
 )
 LIMITS = may(C, "limits", TEXTS, {}, "none", "Limits, added to or replacing the sharing system's.")
 
-R = "processes"
 DEVICE = must(R, "device", NUMBERS, "The device that it works on.")
 DUTY = may(
     R,
@@ -226,9 +232,9 @@ def read_pods(top: Section, site: Site) -> tuple[PodSpec, ...]:
 
     """
     slots: Slots = Counter()
-    pods = [_pod(section, site, slots) for section in top.sections(file_keys.PODS, P)]
+    pods = [_pod(section, site, slots) for section in top.sections(file_keys.PODS)]
     if len({(pod.namespace, pod.name) for pod in pods}) < len(pods):
-        raise ScenarioError(f"{top.where}.pods: two pods have the same name; write each once")
+        raise top.refused(file_keys.PODS, "two pods have the same name; write each once")
     return tuple(_with_shared_claims(pods))
 
 
@@ -252,7 +258,7 @@ def _pod(section: Section, site: Site, slots: Slots) -> PodSpec:
         annotations=section.get(ANNOTATIONS),
         containers=(),
     )
-    containers = tuple(_container(s, pod, site, slots) for s in section.sections(CONTAINERS, C))
+    containers = tuple(_container(s, pod, site, slots) for s in section.sections(CONTAINERS))
     if pod.scheme is None and any(container.allocation for container in containers):
         one_of = "one of " + ", ".join(Scheme)
         raise section.wrong(SCHEME, f"{one_of}: a container has devices")
@@ -268,7 +274,7 @@ def _container(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Cont
         limits=section.get(LIMITS),
         allocation=_allocation(section, pod, site, slots) if section.has(ASKED) else None,
         processes=tuple(
-            read_process(s, site.devices, pod.span) for s in section.sections(PROCESSES, R)
+            read_process(s, site.devices, pod.span) for s in section.sections(PROCESSES)
         ),
     )
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from exporter.simulation.work import Curve
 
@@ -25,10 +25,15 @@ SHORTEST_SAMPLE_NS = 20 * 10**6
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """How a value is read, raising ValueError if it is none of the kind, and its description."""
+    """How a value is read, raising ValueError if it is none of the kind, and its description.
+
+    ``section``: the value is a list of mappings with the keys of this section, or one of them.
+    """
 
     read: Callable[[object], T_co]
     allowed: str
+    section: str = ""
+    several: bool = True
 
 
 def _number(value: object) -> float:
@@ -103,12 +108,6 @@ def _texts(value: object) -> dict[str, str]:
     return {_text(key): _text(item) for key, item in value.items()}
 
 
-def _mapping(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError  # noqa: TRY004 - every refusal is the same error here
-    return value
-
-
 def _natural(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError  # noqa: TRY004 - every refusal is the same error here
@@ -133,9 +132,7 @@ DURATION = Kind(_duration, "a time such as 500ms, 7.5s, 2m, 1h, or seconds")
 SAMPLE_PERIOD = Kind(_sample_period, "a time from 20ms to 1s")
 LENGTHS = Kind(_lengths, "a time above zero such as 500ms, 2m, or [shortest, longest]")
 SIZE = Kind(_size, "a size such as 512MiB, 16GiB, or bytes")
-ITEMS = Kind(_items, "a list")
 TEXTS = Kind(_texts, "a mapping of texts")
-MAPPING = Kind(_mapping, "a mapping of keys")
 NUMBERS = Kind(_numbers, "a device's number, or a list of them, none twice")
 PROFILE = Kind(_profile, "a MIG profile such as 1g.10gb or 1g.5gb+me")
 
@@ -160,9 +157,14 @@ def integer(low: int, high: int) -> Kind[int]:
     return Kind(read, f"a whole number from {low} to {high}")
 
 
-def listed(what: str) -> Kind[list[object]]:
-    """A list that is not empty."""
-    return Kind(lambda value: _checked(_items(value), bool), f"a list of at least one {what}")
+def listed(section: str, what: str = "") -> Kind[list[Any]]:
+    """A list of mappings with the keys of this section; ``what`` if it must not be empty."""
+    return Kind(_items, f"a list of at least one {what}" if what else "a list", section)
+
+
+def mapping(section: str) -> Kind[dict[str, object]]:
+    """A mapping with the keys of this section."""
+    return Kind(lambda _: {}, "a mapping of keys", section, several=False)
 
 
 def curve(level: Kind[float] | Kind[int]) -> Kind[Curve]:

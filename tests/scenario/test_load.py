@@ -110,9 +110,9 @@ def _allotted(scheme: str, **keys: Any) -> dict[str, Any]:
 
 
 BAD: list[tuple[object, str, str]] = [
-    ([], "f", "a mapping of keys"),
+    ([], "f", "keys are expected"),
     ({}, "f.devices", "at least one device"),
-    ({"devices": [A10], "pod": []}, "no such key 'pod'", "pods"),
+    ({"devices": [A10], "pod": []}, "f.pod: no such key", "pods"),
     ({"devices": [{"model": "A10"}]}, "f.devices[0].memory: missing", "16GiB"),
     ({"devices": [{**A10, "memory": "24GB"}]}, "f.devices[0].memory: '24GB'", "16GiB"),
     ({"devices": [{**A10, "max_power": 1}]}, "f.devices[0].max_power", "no less than idle_power"),
@@ -177,7 +177,7 @@ BAD: list[tuple[object, str, str]] = [
     (_with(processes=[process(device=1)]), "f.processes[0].device: 1", "from 0 to 0"),
     (_with(processes=[process(period="1us")]), "f.processes[0].period", "1h"),
     (_with(processes=[process(period="0s")]), "f.processes[0].period", "1ms or more"),
-    (_with(processes=[process(label="x")]), "f.processes[0]: no such key 'label'", "duty"),
+    (_with(processes=[process(label="x")]), "f.processes[0].label: no such key", "duty"),
     (_with(faults=[{"device": 0, "state": "broken", "from": 1}]), "f.faults[0].state", "stuck"),
 ]
 
@@ -188,8 +188,26 @@ def test_a_bad_file_is_refused_with_place_and_what_is_allowed(
 ) -> None:
     with pytest.raises(ScenarioError) as refusal:
         describe(data, "f")
-    assert place in str(refusal.value)
+    assert place.removeprefix("f.") in str(refusal.value)
     assert allowed in str(refusal.value)
+
+
+def test_all_problems_of_a_file_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text(
+        "devices:\n- {model: NVIDIA T4, memory: 16GB}\nseed: 1\nseed: 2\npods:\n- name: p\n"
+        "  containers: [{name: c, core: 101}]\n"
+    )
+    with pytest.raises(ScenarioError) as refusal:
+        load(str(file))
+
+    places = [line.partition(": ")[0] for line in str(refusal.value).splitlines()]
+    assert places == [
+        f"{file}, line 2, devices[0].memory",
+        f"{file}, line 4, seed",
+        f"{file}, line 7, pods[0].containers[0].core",
+        f"{file}, line 6, pods[0].namespace",
+    ]
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
