@@ -139,11 +139,8 @@ def sampled(core: int, rows: dict[int, int], *, rejected: int = 0) -> Window:
         observed_ns=1_000,
         unobserved_ns=0,
         busy=Engines(core=core),
-        processes=tuple(
-            ProcessActivity(pid, Engines(core=ns), 1_000 - ns) for pid, ns in rows.items()
-        ),
+        processes=tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in rows.items()),
         rejected={"pid": rejected} if rejected else {},
-        unclaimed_ns=core - sum(rows.values()),
         per_sample=True,
     )
 
@@ -285,13 +282,10 @@ def windows(draw: st.DrawFn) -> Window:
         observed_ns=draw(st.integers(0, 10**9)),
         unobserved_ns=draw(st.integers(0, 10**9)),
         busy=busy,
-        processes=tuple(
-            ProcessActivity(pid, e, draw(st.integers(0, 10**9))) for pid, e in per_pid.items()
-        ),
+        processes=tuple(ProcessActivity(pid, e) for pid, e in per_pid.items()),
         rejected=draw(st.sampled_from([{}, {"pid": 1}])),
         energy_uj=energy,
         idle_energy_uj=draw(st.one_of(st.none(), st.integers(0, 10**12))),
-        unclaimed_ns=draw(st.integers(0, 10**9)),
         per_sample=draw(st.booleans()),
     )
 

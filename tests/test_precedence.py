@@ -29,8 +29,6 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "groups.slurm-account": ("true", "false", "true"),
     "gpus.source": ("nvml", "auto", "nvml"),
     "nvml.library": ("/a", "/b", "/c"),
-    "nvml.shares": ("samples", "accounting", "samples"),
-    "nvml.enable-accounting": ("true", "false", "true"),
     "nvml.released": ("true", "false", "true"),
     "drm.wake": ("true", "false", "true"),
     "simulate": ("demo", "single", "crowded"),

@@ -61,7 +61,7 @@ def reported_time(window: Window, owners: Mapping[int, Owner]) -> ReportedTime:
     encoder: dict[Owner, int] = {}
     decoder: dict[Owner, int] = {}
     unknown = Unattributed.UNKNOWN_CGROUP
-    for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns), _ in window.processes:
+    for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns) in window.processes:
         owner = owners.get(pid, unknown)
         if core_ns:
             core[owner] = core.get(owner, 0) + core_ns

@@ -217,7 +217,7 @@ DEVICE = (
         "device",
         "method_info",
         "How the device is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
-        "process_utilization, accounting, sole_owner, fdinfo or cu_occupancy (an estimate); energy "
+        "process_utilization, sole_owner, fdinfo or cu_occupancy (an estimate); energy "
         "by counter or power; none if it is not measured. naming: whether busy samples of the core "
         "name a process (always, partly, never; unknown without evidence). period: seconds between "
         "two samples.",

@@ -110,15 +110,10 @@ COUNTED = ("copy", "evicted")
 
 
 class ProcessActivity(NamedTuple):
-    """The busy time that the driver reports for one process in one window.
-
-    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It is
-    known where attribution is per sample.
-    """
+    """The busy time that the driver reports for one process in one window."""
 
     pid: int
     busy: Engines
-    idle_in_samples_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +122,9 @@ class Methods:
 
     ``busy``: samples (the driver's ring), rates (its newest sample only), gpm (hardware counters),
     fdinfo (the sum of what the kernel counts for each client). ``shares``: process_utilization,
-    accounting (the driver's sums per process), sole_owner (all of it is its only owner's), fdinfo,
-    cu_occupancy (by compute units that were occupied when it was asked, an estimate). ``energy``:
-    counter, power (integrated). Each may be none.
+    sole_owner (all of it is its only owner's), fdinfo, cu_occupancy (by compute units that were
+    occupied when it was asked, an estimate). ``energy``: counter, power (integrated). Each may be
+    none.
     """
 
     busy: str = "none"
@@ -182,8 +177,7 @@ class Window(NamedTuple):
     ``late_energy_uj`` is part of the first; it belongs to earlier windows in which energy could
     not be read.
     ``per_sample``: the core time of processes comes from the samples that name them, not from the
-    driver's averages. Then ``unclaimed_ns`` is the core's busy time in samples that name no
-    process and in which the device paused: a turn ended there, or the driver hides its process.
+    driver's averages.
     ``counted`` holds, by the name in ``COUNTED``, nanoseconds by pid. ``unmeasured_pids`` are the
     processes whose use could not be read, or only in part. ``sampling`` is what the driver's
     samples have shown up to here.
@@ -202,7 +196,6 @@ class Window(NamedTuple):
     late_energy_uj: int = 0
     methods: Methods = Methods()
     per_sample: bool = False
-    unclaimed_ns: int = 0
     counted: Mapping[str, Mapping[int, int]] = MappingProxyType({})
     unmeasured_pids: frozenset[int] = frozenset()
     sampling: Sampling = Sampling()

@@ -18,6 +18,7 @@ from exporter.model import (
     CgroupIdentity,
     DeviceReading,
     Engines,
+    ProcessActivity,
     RawSamples,
     Reading,
     Sensors,
@@ -40,6 +41,12 @@ NAMES: Mapping[type, Mapping[str, str]] = {
     Cycle: {"node_facts": "told", "group_facts": "called"},
 }
 """The names of fields on file, where they are not those of today: files are read by any version."""
+
+GONE: Mapping[type, frozenset[str]] = {
+    ProcessActivity: frozenset({"idle_in_samples_ns"}),
+    Window: frozenset({"unclaimed_ns"}),
+}
+"""Fields that older files have. In a list they are at the end."""
 
 SENSORS: Mapping[str, str] = {
     "throttle_seconds_total": "throttle_ns",
@@ -257,9 +264,10 @@ def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
     fields_by_name = {_on_file(kind, name): name for name in defaults}
     readers = {name: _reader(hints[field]) for name, field in fields_by_name.items()}
     needed = {name for name, field in fields_by_name.items() if defaults[field] is MISSING}
+    gone = GONE.get(kind, ())
 
     def read(data: Json) -> object:
-        given = _object(data)
+        given = {name: own for name, own in _object(data).items() if name not in gone}
         if unknown := given.keys() - readers.keys():
             raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
         if missing := needed - given.keys():
@@ -292,12 +300,14 @@ def _named_tuple(kind: Any) -> Reader:  # noqa: ANN401 - a NamedTuple
     names, hints = kind._fields, get_type_hints(kind)
     readers = [_reader(hints[name]) for name in names]
     least = len(names) - len(kind._field_defaults)
+    most = len(names) + len(GONE.get(kind, ()))
 
     def read(data: Json) -> object:
         items = _list(data)
-        if not least <= len(items) <= len(names):
+        if not least <= len(items) <= most:
             raise CodecError(f"list of {', '.join(names)} expected")
-        return kind(*(_at(names[i], readers[i], item) for i, item in enumerate(items)))
+        ours = enumerate(items[: len(names)])
+        return kind(*(_at(names[i], readers[i], item) for i, item in ours))
 
     return read
 

@@ -52,21 +52,6 @@ class NodeSettings:
         "",
         "Path of libnvidia-ml.so.1; if not set, it is searched where container toolkits put it.",
     )
-    nvml_shares: str = setting(
-        "nvml.shares",
-        choice("auto", "samples", "accounting"),
-        "auto",
-        "Where each process's share of a device comes from; auto uses samples.",
-        "accounting needs driver 610, accounting mode, and processes that started after "
-        "it was switched on.",
-    )
-    nvml_enable_accounting: bool = setting(
-        "nvml.enable-accounting",
-        SWITCH,
-        "false",
-        "Switch on the driver's accounting mode on every device. Needs root.",
-        "It changes the driver for all users until it is unloaded.",
-    )
     nvml_released: bool = setting(
         "nvml.released",
         SWITCH,

@@ -1,6 +1,6 @@
 """Samples are told apart by what the driver says of devices and of processes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from exporter.model import ProcessSample
 from exporter.simulation.ring import RingSample
 from exporter.sources.gpus.sample_attribution import (
-    NamedTime,
-    SampleAttribution,
     SampleSpan,
     _adding_up,
     attribute_samples,
@@ -47,12 +45,12 @@ def rows(samples: Sampled) -> list[ProcessSample]:
     return found
 
 
-def told(samples: Sampled) -> SampleAttribution | None:
+def told(samples: Sampled) -> Mapping[int, int] | None:
     return attribute_samples(sample_spans(samples), rows(samples))
 
 
-def busy(*percents: int) -> NamedTime:
-    return sum(percents) * 10, sum(100 - percent for percent in percents) * 10
+def busy(*percents: int) -> int:
+    return sum(percents) * 10
 
 
 @pytest.mark.parametrize(
@@ -71,23 +69,9 @@ def test_a_process_has_the_samples_that_name_it(
 ) -> None:
     naming = told(samples)
 
-    assert naming
+    assert naming is not None
     for pid, percents in expected.items():
-        assert naming.by_pid[pid] == busy(*percents)
-
-
-def test_time_without_a_name_is_unclaimed_where_the_device_paused() -> None:
-    naming = told([(60, 0), (100, 1), (30, 0), (0, 0)])
-
-    assert naming
-    assert naming.unclaimed_ns == 900
-
-
-@pytest.mark.parametrize("full", [100, 99.5])
-def test_time_without_a_name_is_nobodys_where_the_device_never_paused(full: float) -> None:
-    naming = attribute_samples([(0, full, SAMPLE_NS, round(full * 10))], [])
-
-    assert naming == SampleAttribution({}, 0)
+        assert naming[pid] == busy(*percents)
 
 
 def test_a_process_that_a_sample_names_for_another_engine_has_nothing_of_it() -> None:
@@ -95,8 +79,8 @@ def test_a_process_that_a_sample_names_for_another_engine_has_nothing_of_it() ->
 
     naming = attribute_samples(samples, [row(1, 10_000, 100), row(2, 10_000, 0)])
 
-    assert naming
-    assert naming.by_pid == {1: busy(100, 100), 2: busy()}
+    assert naming is not None
+    assert naming == {1: busy(100, 100), 2: busy()}
 
 
 def test_rows_of_other_samples_than_the_devices_are_not_told_apart() -> None:
@@ -125,8 +109,8 @@ def test_no_process_has_more_than_its_average_rounded_up() -> None:
         sample_spans([(53, 0), (47, 1), (50, 1)]), [row(1, 2 * SAMPLE_NS * 10, 33)]
     )
 
-    assert naming
-    assert naming.by_pid[1] == busy(50, 47)
+    assert naming is not None
+    assert naming[1] == busy(50, 47)
 
 
 def test_samples_that_add_up_are_found_among_many_sums() -> None:
@@ -145,8 +129,8 @@ def test_no_sample_is_counted_twice(samples: Sampled) -> None:
     if naming is None:
         return
     whole = sum(percent for percent, _ in active) * 10
-    assert all(busy_ns >= 0 and spare_ns >= 0 for busy_ns, spare_ns in naming.by_pid.values())
-    assert sum(busy_ns for busy_ns, _ in naming.by_pid.values()) + naming.unclaimed_ns <= whole
+    assert all(busy_ns >= 0 for busy_ns in naming.values())
+    assert sum(naming.values()) <= whole
 
 
 def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], list[ProcessSample]]]:
@@ -164,7 +148,7 @@ def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], lis
 
 def naming_of(
     samples: Sequence[RingSample], rows: Iterable[ProcessSample]
-) -> SampleAttribution | None:
+) -> Mapping[int, int] | None:
     parts = [
         (s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10) for s in samples
     ]
@@ -197,8 +181,8 @@ def test_a_drivers_samples_are_told_apart_second_by_second(seed: int) -> None:
     wrong = whole = 0
     for samples, rows in seconds_of(fixed_scenario(seed)):
         naming = naming_of(samples, rows)
-        assert naming
-        for pid, (busy_ns, _) in naming.by_pid.items():
+        assert naming is not None
+        for pid, busy_ns in naming.items():
             true = sum(s.hundredths(0) // 10 for s in samples if s.pids[0] == pid)
             wrong += abs(busy_ns - true)
             whole += true
@@ -212,6 +196,6 @@ def test_samples_told_apart_are_off_by_one_sample_a_process_at_most(
 ) -> None:
     for samples, rows in seconds_of(scenario):
         naming = naming_of(samples, rows)
-        for pid, (busy_ns, _) in (naming.by_pid if naming else {}).items():
+        for pid, busy_ns in (naming or {}).items():
             true = sum(s.hundredths(0) // 10 for s in samples if s.pids[0] == pid)
             assert abs(busy_ns - true) <= 1000 + 20 * len(samples)  # and what was cut off

@@ -951,7 +951,7 @@ def test_methods_are_those_of_the_newest_window() -> None:
     node = Node()
     first = node.cycle(0)["device"]["0", "GPU-0"].values
     seen = window({})._replace(
-        methods=Methods("samples", "accounting", "counter"),
+        methods=Methods("samples", "sole_owner", "counter"),
         sampling=Sampling(500_000, (Naming.ALWAYS,)),
     )
 
@@ -959,7 +959,7 @@ def test_methods_are_those_of_the_newest_window() -> None:
     third = node.cycle(2)["device"]["0", "GPU-0"].values
 
     assert "method_info" not in first
-    assert second["method_info"] == {("samples", "accounting", "counter", "always", "0.5"): 1}
+    assert second["method_info"] == {("samples", "sole_owner", "counter", "always", "0.5"): 1}
     assert third["method_info"] == second["method_info"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import example, given
@@ -19,6 +19,7 @@ from exporter.model import (
     Methods,
     NodeFacts,
     PodSlot,
+    ProcessActivity,
     Reading,
     SourceStatus,
     Unattributed,
@@ -226,3 +227,11 @@ def test_a_field_may_have_another_key_in_the_file() -> None:
     assert from_json(Cycle, through_text(cycle)) == cycle
     with pytest.raises(CodecError, match="'node_facts' is unknown"):
         from_json(Cycle, {"moments": [], "node_facts": []})
+
+
+def test_fields_that_this_version_has_no_more_are_read_past() -> None:
+    window = Window(0, 10, 10, 0, Engines(core=5), (ProcessActivity(7, Engines(core=5)),))
+    older = {**cast("dict[str, Any]", to_json(window)), "unclaimed_ns": 3}
+    older["processes"][0].append(2)  # idle_in_samples_ns
+
+    assert from_json(Window, older) == window

@@ -110,11 +110,9 @@ def open_gpus(settings: Settings) -> tuple[GpuSource, ...]:
 
 
 def _nvml(settings: Settings) -> GpuSource:
-    from exporter.sources.gpus.nvml.accounting import choice_of  # noqa: PLC0415 - see the docstring
-    from exporter.sources.gpus.nvml.source import NvmlSource  # noqa: PLC0415 - likewise
+    from exporter.sources.gpus.nvml.source import NvmlSource  # noqa: PLC0415 - see the docstring
 
-    accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
-    return NvmlSource(settings.nvml_library or None, accounting=accounting)
+    return NvmlSource(settings.nvml_library or None)
 
 
 def _amd(settings: Settings) -> GpuSource:

@@ -14,7 +14,6 @@ owner: work ended before the driver looked, or the driver hides a process.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 from exporter.model import QUANTITIES, Engines, Naming, ProcessActivity
 from exporter.sources.gpus.samples import BusySample, ProcessRow
@@ -73,27 +72,12 @@ class NamingEvidence:
         return Naming.ALWAYS if self._idle_ns[place] > busy_ns * FEW else Naming.UNKNOWN
 
 
-FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
 MOST_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
 SAME_US = 1000  # a row and its sample have the same time, up to rounding
 ROW_TIME, PERCENT = itemgetter(1), itemgetter(1)  # of a row, of a span
 
 SampleSpan = tuple[int, float, int, int]
 """One sample of a device and the time that it covers: µs and percent, ns covered, ns busy."""
-
-NamedTime = tuple[int, int]
-"""Busy ns of the samples that name one process, and ns of idle time within them."""
-
-
-class SampleAttribution(NamedTuple):
-    """The samples' time by the process that they name.
-
-    ``unclaimed_ns`` is the busy time of samples that name no process and in which the device
-    paused: work ended there before the driver looked which process it was.
-    """
-
-    by_pid: Mapping[int, NamedTime]
-    unclaimed_ns: int
 
 
 def sample_spans(
@@ -131,8 +115,8 @@ def newest_spans(spans: Sequence[SampleSpan], most_ns: int) -> tuple[Sequence[Sa
 
 def attribute_samples(
     spans: Sequence[SampleSpan], rows: Sequence[ProcessRow]
-) -> SampleAttribution | None:
-    """The samples of each process; None if rows and samples do not fit together.
+) -> Mapping[int, int] | None:
+    """The busy ns of the samples of each process, by pid; None if rows and samples do not fit.
 
     If several answers fit, one is taken: they differ in the owners of about equally busy samples.
     Processes choose in the order of their last sample, because the earliest has the fewest
@@ -148,41 +132,40 @@ def attribute_samples(
     if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return attribute_samples(spans, aligned) if aligned else None
-    by_pid: dict[int, NamedTime] = {}
+    by_pid: dict[int, int] = {}
     for row in sorted(rows, key=ROW_TIME):
-        taken = (0, 0) if _is_of_codec(row) else _take(row, len(spans), free, others)
+        taken = 0 if _is_of_codec(row) else _take(row, len(spans), free, others)
         if taken is None:
             return None
         by_pid[row[0]] = taken
-    unclaimed = [span[3] for span in free.values() if 0 < span[1] <= FULL_PERCENT]
-    return SampleAttribution(by_pid, sum(unclaimed))
+    return by_pid
 
 
 def _take(
     row: ProcessRow, count: int, free: dict[int, SampleSpan], others: list[SampleSpan]
-) -> NamedTime | None:
-    """Takes the samples of one process out of ``free`` and ``others``; None if they do not fit.
+) -> int | None:
+    """Takes the samples of one process out of ``free`` and ``others``; returns their busy ns.
 
+    None if they do not fit.
     ``count`` is the number of samples in the window, of which the row has the average.
     """
     _, timestamp_us, core = row[:3]
     slack = count / 2
     left = count * (core + 0.5)  # cut to whole percents: this is the middle
-    busy_ns = covered_ns = 0
+    busy_ns = 0
     last = free.get(timestamp_us)
     if last and 0 < last[1] <= left + slack:
-        _, percent, covered_ns, busy_ns = last
+        _, percent, _, busy_ns = last
         left -= percent
         del free[timestamp_us]
     if left > 0 and others:
         for sample in _adding_up(left, left + slack, others, timestamp_us):
-            time, percent, own_covered_ns, own_busy_ns = sample
+            time, percent, _, own_busy_ns = sample
             left -= percent
             busy_ns += own_busy_ns
-            covered_ns += own_covered_ns
             free.pop(time, None)
             others.remove(sample)
-    return None if left > 100 + slack else (busy_ns, covered_ns - busy_ns)
+    return None if left > 100 + slack else busy_ns
 
 
 def _is_of_codec(row: ProcessRow) -> bool:
@@ -198,25 +181,23 @@ def process_activities(
     rows: Iterable[ProcessRow],
     busy: Engines,
     observed_ns: int,
-    attribution: SampleAttribution | None,
+    attribution: Mapping[int, int] | None,
 ) -> tuple[ProcessActivity, ...]:
     """The use of each process in the window. Engines that are not measured stay None.
 
     Core time is that of the samples that name a process, if they are known, else the row's average.
     """
-    named = attribution.by_pid if attribution else None
     has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
     has_decoder = busy.decoder is not None
     activities = []
     for pid, _, core, memory, encoder, decoder in rows:
-        busy_ns, spare_ns = named[pid] if named else (core * observed_ns // 100, 0)
         engines = Engines(
-            busy_ns,
+            attribution[pid] if attribution else core * observed_ns // 100,
             memory * observed_ns // 100 if has_memory else None,
             encoder * observed_ns // 100 if has_encoder else None,
             decoder * observed_ns // 100 if has_decoder else None,
         )
-        activities.append(ProcessActivity(pid, engines, spare_ns))
+        activities.append(ProcessActivity(pid, engines))
     return tuple(activities)
 
 

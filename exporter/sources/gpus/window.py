@@ -89,7 +89,7 @@ class WindowCursor:
     def raw(self) -> RawSamples:
         """What the driver answered at the last call."""
         samples, rows = self._answered
-        return RawSamples(tuple((s[0], s[1]) for s in samples), tuple(map(_whole_row, rows or ())))
+        return RawSamples(tuple(samples), tuple(rows or ()))
 
     @property
     def _mono_us(self) -> int:
@@ -297,7 +297,6 @@ class WindowCursor:
                 method, "none" if rows is None else "process_utilization", energy_method
             ),
             per_sample=attribution is not None,
-            unclaimed_ns=attribution.unclaimed_ns if attribution else 0,
             sampling=Sampling(
                 self._known_period_us if method == "samples" else None,
                 () if rows is None else self._naming.naming,
@@ -346,8 +345,3 @@ _methods = cache(Methods)  # a handful of values; one is needed in each cycle
 def _newest(samples: Sequence[BusySample]) -> int:
     timestamp_us, _ = samples[-1]
     return timestamp_us
-
-
-def _whole_row(row: ProcessRow) -> tuple[int, int, int, int, int, int]:
-    pid, timestamp_us, core, memory, encoder, decoder = row
-    return pid, timestamp_us, core, memory, encoder, decoder

@@ -21,7 +21,6 @@ from exporter.model import (
     Window,
 )
 from exporter.sources.gpus.energy import with_energy
-from exporter.sources.gpus.nvml.accounting import Accounting, AccountingChoice
 from exporter.sources.gpus.nvml.board import BoardReader
 from exporter.sources.gpus.nvml.cadence import ReadPhases
 from exporter.sources.gpus.nvml.discovery import MIG, DeviceHandle
@@ -99,7 +98,6 @@ class NvmlDevice:
         found: DeviceHandle,
         clock: Clock,
         demand: Demand,
-        accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
         self.device = self._under_mps = found.device
@@ -114,7 +112,6 @@ class NvmlDevice:
         self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
         self._energy = NvmlEnergy(self._engines, self._refusals, clock)
         self._cursor = self._new_cursor()
-        self._accounting = Accounting(library, accounting, clock)
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._reasons = UnmeasuredReasons(self._refusals, self._activity, self._energy)
         self._end_ns: int | None = None
@@ -135,7 +132,6 @@ class NvmlDevice:
         self._under_mps = replace(found.device, sharing="mps")
         self._refusals.forget()
         self._engines.bind(found.handle)
-        self._accounting.bind(found.handle, found.device.uuid)
         self._activity.bind(found)
         self._residents.bind(found)
         self._board.bind(found.handle)
@@ -274,8 +270,7 @@ class NvmlDevice:
         if not self._in_mig_mode and self._engines.coreless and self._engines.try_core():
             self._cursor = self._new_cursor()  # see bind
         window = None if self._coreless else self._cursor.next()
-        coreless = self._coreless
-        if coreless:
+        if self._coreless:
             window = self._window_of_energy(mono_ns)
         if self._end_ns is None:
             self._end_ns, self._ended_mono_ns = self._clock.time_ns(), mono_ns
@@ -283,11 +278,7 @@ class NvmlDevice:
         if window is None:
             return None
         self._end_ns, self._ended_mono_ns = window.end_unix_ns, mono_ns
-        summed = None if coreless else self._accounting.processes(window)
-        if summed is None:
-            return window
-        methods = replace(window.methods, shares="accounting")
-        return window._replace(processes=summed, methods=methods, per_sample=False, unclaimed_ns=0)
+        return window
 
     @property
     def _coreless(self) -> bool:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from exporter.model import Clock, DeviceReading, DeviceState
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.accounting import AccountingChoice
 from exporter.sources.gpus.nvml.device import NvmlDevice
 from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, discover
 from exporter.sources.gpus.nvml.errors import DriverGoneError
@@ -121,13 +120,11 @@ class DeviceRegistry:
         workers: DeviceWorkers,
         clock: Clock,
         demand: Demand,
-        accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
         self._workers = workers
         self._clock = clock
         self._demand = demand
-        self._accounting = accounting
         self._xids = xids
         self._devices: dict[str, NvmlDevice] = {}
         self._departed: dict[str, NvmlDevice] = {}  # their counters go on if they come back
@@ -212,7 +209,7 @@ class DeviceRegistry:
             known.follow(self._demand)
             known.bind(found)
             return known
-        return NvmlDevice(library, found, self._clock, self._demand, self._accounting, self._xids)
+        return NvmlDevice(library, found, self._clock, self._demand, self._xids)
 
     def _miss(self, device: NvmlDevice) -> None:
         """Keeps a device whose board did not answer; drops one that is not there any more."""

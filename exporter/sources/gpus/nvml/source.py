@@ -7,7 +7,6 @@ from threading import Lock
 
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
 from exporter.sources.gpus.nvml.device_registry import (
     UPGRADED,
     DeviceRegistry,
@@ -45,14 +44,13 @@ class NvmlSource:
         roots: Sequence[Path] = ROOTS,
         clock: Clock = time,
         demand: Demand | None = None,
-        accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._clock = clock
         self._demand = demand or Demand()
         self._driver = DriverConnection(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
         self._xids = XidWatch(clock)
-        self._registry = DeviceRegistry(self._workers, clock, self._demand, accounting, self._xids)
+        self._registry = DeviceRegistry(self._workers, clock, self._demand, self._xids)
         self._lock = Lock()
         self._retry = Backoff(clock)
         self._attached = (
