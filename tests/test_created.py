@@ -1,15 +1,26 @@
 """The start times of counters: OpenMetrics' ``_created``."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Row, Snapshot, Value
-from tests.snapshots import with_every_family
+from exporter.model import (
+    ContainerHolding,
+    Device,
+    DeviceFacts,
+    NamespaceFacts,
+    Snapshot,
+    Unexplained,
+    Used,
+)
+from tests.snapshots import container, snapshot_of, with_every_family
 
 STARTED = 1_700_000_000
 NS = 10**9
-WORDS = ("ml", "train", "main", "0", "GPU-1")
 CORE = "mgpu_container_core_seconds"
 SPACE = "mgpu_namespace_core_seconds"
 REASON = "mgpu_device_unexplained_core_seconds"
@@ -20,22 +31,22 @@ def read(page: bytes) -> list[Metric]:
     return list(text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
 
 
-def snapshot(at: int, **levels: list[Row]) -> Snapshot:
-    rows = {level: tuple(own) for level, own in levels.items()}
-    return Snapshot(unix_ns=(STARTED + at) * NS, started_unix_ns=STARTED * NS, rows=rows)
+def snapshot(at: int, **facts: Sequence[Any]) -> Snapshot:
+    made = snapshot_of(**facts)
+    return replace(made, unix_ns=(STARTED + at) * NS, started_unix_ns=STARTED * NS)
 
 
-def container(**values: Value) -> Row:
-    return Row(WORDS, {"core_seconds_total": NS, **values})
+def used_since(unix_ns: int | None = None) -> ContainerHolding:
+    return container(used=Used(NS), since_unix_ns=unix_ns)
 
 
-def namespace(name: str) -> Row:
-    return Row((name, "GPU-1"), {"core_seconds_total": NS})
+def namespace(name: str) -> NamespaceFacts:
+    return NamespaceFacts(name, "GPU-1", Used(NS))
 
 
-def device(**by_reason: int) -> Row:
-    counted: Value = {(reason,): value for reason, value in by_reason.items()}
-    return Row(("0", "GPU-1"), {"unexplained_core_seconds_total": counted})
+def device(*reasons: Unexplained) -> DeviceFacts:
+    unexplained = dict.fromkeys(reasons, 1)
+    return DeviceFacts(device=Device("GPU-1", 0, "nvidia"), unexplained_ns=unexplained)
 
 
 def starts(renderer: Renderer, shown: Snapshot, family: str, label: str) -> dict[str, float]:
@@ -57,7 +68,7 @@ def test_every_counter_has_a_start_and_nothing_else_has() -> None:
 
 
 def test_a_start_follows_its_counter() -> None:
-    shown = snapshot(60, namespace=[namespace("a"), namespace("b")])
+    shown = snapshot(60, namespaces=[namespace("a"), namespace("b")])
     page = Renderer(created=True).render(shown, Format.OPENMETRICS).decode()
 
     lines = [line.partition("{")[0] for line in page.splitlines() if line[0] != "#"]
@@ -74,23 +85,23 @@ def test_pages_are_without_starts_unless_asked_for_and_in_text_format() -> None:
 
 
 def test_on_the_first_page_a_counter_began_with_the_collector() -> None:
-    shown = snapshot(3600, namespace=[namespace("a")])
+    shown = snapshot(3600, namespaces=[namespace("a")])
 
     assert starts(Renderer(created=True), shown, SPACE, "namespace") == {"a": 0}
 
 
 def test_a_counter_that_is_new_on_a_page_began_after_the_page_before() -> None:
     renderer = Renderer(created=True)
-    starts(renderer, snapshot(15, namespace=[namespace("a")]), SPACE, "namespace")
+    starts(renderer, snapshot(15, namespaces=[namespace("a")]), SPACE, "namespace")
 
     for at in (30, 45):
-        shown = snapshot(at, namespace=[namespace("a"), namespace("b")])
+        shown = snapshot(at, namespaces=[namespace("a"), namespace("b")])
         assert starts(renderer, shown, SPACE, "namespace") == {"a": 0, "b": 15}
 
 
 def test_a_container_began_when_it_was_first_observed() -> None:
     since = (STARTED + 1800) * NS + 999_999
-    shown = snapshot(3600, container=[container(observed_since_timestamp_seconds=since)])
+    shown = snapshot(3600, containers=[used_since(since)])
 
     assert starts(Renderer(created=True), shown, CORE, "pod") == {"train": 1800}
 
@@ -98,34 +109,34 @@ def test_a_container_began_when_it_was_first_observed() -> None:
 def test_a_container_that_ended_keeps_its_start() -> None:
     renderer = Renderer(created=True)
     since = (STARTED + 20) * NS
-    live = snapshot(30, container=[container(observed_since_timestamp_seconds=since)])
+    live = snapshot(30, containers=[used_since(since)])
     assert starts(renderer, live, CORE, "pod") == {"train": 20}
 
-    assert starts(renderer, snapshot(45, container=[container()]), CORE, "pod") == {"train": 20}
+    assert starts(renderer, snapshot(45, containers=[used_since()]), CORE, "pod") == {"train": 20}
 
 
 def test_a_series_that_left_and_came_back_began_again() -> None:
     renderer = Renderer(created=True)
     for at, shown in ((15, [namespace("a")]), (30, [namespace("b")])):
-        starts(renderer, snapshot(at, namespace=shown), SPACE, "namespace")
+        starts(renderer, snapshot(at, namespaces=shown), SPACE, "namespace")
 
-    again = snapshot(45, namespace=[namespace("a"), namespace("b")])
+    again = snapshot(45, namespaces=[namespace("a"), namespace("b")])
     assert starts(renderer, again, SPACE, "namespace") == {"a": 30, "b": 15}
 
 
 def test_each_label_of_a_family_has_its_own_start() -> None:
     renderer = Renderer(created=True)
-    starts(renderer, snapshot(15, device=[device(cap=1)]), REASON, "reason")
+    starts(renderer, snapshot(15, devices=[device(Unexplained.CAP)]), REASON, "reason")
 
-    both = snapshot(30, device=[device(cap=1, no_process=2)])
+    both = snapshot(30, devices=[device(Unexplained.CAP, Unexplained.NO_PROCESS)])
     assert starts(renderer, both, REASON, "reason") == {"cap": 0, "no_process": 15}
 
 
 def test_starts_last_when_the_settings_are_read_again() -> None:
     before, after = Renderer(created=True), Renderer(created=True)
     for at, shown in ((15, []), (30, [namespace("a")])):
-        starts(before, snapshot(at, namespace=shown), SPACE, "namespace")
+        starts(before, snapshot(at, namespaces=shown), SPACE, "namespace")
 
     after.follow(before)
 
-    assert starts(after, snapshot(45, namespace=[namespace("a")]), SPACE, "namespace") == {"a": 15}
+    assert starts(after, snapshot(45, namespaces=[namespace("a")]), SPACE, "namespace") == {"a": 15}

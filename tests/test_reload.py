@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector import LastReload
 from exporter.collector.rules import cycle_rules
 from exporter.commands.reload import Reloader
+from exporter.model import LastReload
 from exporter.settings import TABLE, Settings, load
 from tests.test_precedence import VALUES, read
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from exporter import __version__
 from exporter.api.figures import Figures, Json, is_ended, words
+from exporter.facts.history import Past
+from exporter.facts.processes import processes_of, unattributed_core
 from exporter.metrics.families import FAMILIES, Family
 from exporter.model import (
     ContainerKey,
@@ -19,10 +21,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.device_rows import CORE_SHARE
-from exporter.rows.device_view import RATIOS
-from exporter.rows.history import Past
-from exporter.rows.processes import processes_of, unattributed_core
+from exporter.rows.rows import CORE_SHARE, RATIOS
 
 
 def process_object(process: Process) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from exporter.api.figures import FLAGS, LISTED, ONE, Json, words
 from exporter.metrics.families import FAMILIES, Family
 from exporter.model import Unattributed, Unmeasured
-from exporter.rows.device_view import RATIOS
+from exporter.rows.rows import RATIOS
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

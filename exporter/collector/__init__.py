@@ -7,7 +7,6 @@ is missing, never the cycle.
 
 from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse
 from exporter.collector.idle import IdlePolicy
-from exporter.collector.own_rows import LastReload
 from exporter.collector.polling import Sources
 from exporter.collector.rules import CycleRules
 
@@ -16,7 +15,6 @@ __all__ = [
     "Collector",
     "CycleRules",
     "IdlePolicy",
-    "LastReload",
     "Pulse",
     "Sources",
 ]

@@ -1,29 +1,34 @@
 """The collector: runs the cycle in its thread, and holds the newest Snapshot."""
 
 import logging
+import platform
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from exporter import __version__
 from exporter.attribution.tenancy import MPS, account_for, without_tenants_servers
 from exporter.collector.allocations import Allocations
 from exporter.collector.group_names import GroupNames
 from exporter.collector.idle import IdlePolicy, idle_weights
-from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.owners import ProcessOwners, owners_of, pids_of
 from exporter.collector.plausible import Plausible
 from exporter.collector.polling import SourcePoller, Sources
 from exporter.collector.rules import CycleRules
-from exporter.collector.series_limit import DroppedSeries, limit_series
+from exporter.collector.series_limit import DroppedSeries, limit_facts
 from exporter.collector.tenants import Residency
+from exporter.facts import CycleFacts, at_most, facts_of
+from exporter.facts.history import extended
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
     CgroupIdentity,
     Clock,
     DeviceReading,
     DeviceState,
-    Labelled,
+    ExporterFacts,
+    LastReload,
     Owner,
     Reading,
     Snapshot,
@@ -32,9 +37,7 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.rows.alerts import WHOLE_EVERY, AlertFacts, held
-from exporter.rows.device_view import CycleFacts
-from exporter.rows.history import current_gauges, extended, gauges_of
-from exporter.rows.lazy import at_most, rows_of
+from exporter.rows.rows import FactRows
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.pods.labels import PodLabels
 
@@ -69,7 +72,7 @@ class Collector:
         )
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
-        self.reviews: Callable[[], Labelled | None] = lambda: None
+        self.reviews: Callable[[], Mapping[tuple[str, ...], int] | None] = lambda: None
         self._pods = sources.pods
         self._ledger = ledger
         self._clock = clock
@@ -205,27 +208,27 @@ class Collector:
         processes: SourceStatus,
     ) -> Snapshot:
         now, rules = facts.now, self._rules
-        rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
-        taken = limit_series(rows, self.snapshot.rows, rules.most_series, highest)
-        self._dropped.count(taken.dropped, rules.most_series)
-        present = gauges_of(taken.rows) if taken.dropped else current_gauges(self._ledger, facts)
+        highest = at_most(self._ledger, facts)
+        built = facts_of(self._ledger, facts)
+        limited = limit_facts(built, self.snapshot.measured, rules.most_series, highest)
+        self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
-        every, before = with_own(taken.rows, own), self.snapshot
-        history = extended(before.history, present, now)
+        rows, before = FactRows(limited.measured, own), self.snapshot
+        history = extended(before.history, limited.measured, now)
         conditions = before.held
         if history is not before.history:
             whole = history.number // WHOLE_EVERY > before.history.number // WHOLE_EVERY
-            facts_now = AlertFacts(every, own.sources, now.unix_ns)
+            facts_now = AlertFacts(rows, own.sources, now.unix_ns)
             conditions = held(conditions, facts_now, now, whole=whole)
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
             mono_ns=now.mono_ns,
             simulated=own.simulated,
-            rows=every,
+            measured=limited.measured,
+            exporter=own,
+            rows=rows,
             sources=own.sources,
-            dropped=taken.dropped,
-            most_series=rules.most_series,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
             owners=owners,
             processes=self._poller.described(owners),
@@ -235,10 +238,17 @@ class Collector:
             started_unix_ns=self.snapshot.started_unix_ns,
         )
 
-    def _own(self, readings: Sequence[Reading], processes: SourceStatus, now: Moment) -> Own:
+    def _own(
+        self, readings: Sequence[Reading], processes: SourceStatus, now: Moment
+    ) -> ExporterFacts:
         gpus = (r.status for r in readings if not r.status.absent)
         counted = self._plausible.rejected, self._allocations.problems, self._shown.rejected
-        return Own(
+        rejected: Counter[str] = Counter()
+        for counts in (*counted, *self._poller.rejected()):
+            rejected.update({reason: count for reason, count in counts.items() if count})
+        return ExporterFacts(
+            version=__version__,
+            python=platform.python_version(),
             unix_ns=now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
@@ -246,8 +256,8 @@ class Collector:
             simulated=any(reading.simulated for reading in readings),
             idle=self._idle,
             sources=(*gpus, processes, *self._poller.statuses()),
-            rejected=(*map(dict, counted), *self._poller.rejected()),
-            calls=tuple(reading.calls for reading in readings),
+            rejected=rejected,
+            calls={name: call for reading in readings for name, call in reading.calls.items()},
             dropped=dict(self._dropped.total),
             reload=self.last_reload(),
             reviews=self.reviews(),

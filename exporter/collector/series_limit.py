@@ -1,117 +1,92 @@
 """Limits the number of series of a family. Pure, but for ``DroppedSeries``, which counts and logs.
 
 Where there are too many, each namespace has an equal part of the room, and what one does not need
-is the others'. Groups share it by kind. Within a part, series that were shown before stay, so that
-none comes and goes. The accounts behind those left out go on.
+is the others'. Groups share it by kind. Within a part, what was shown before stays, so that nothing
+comes and goes. A device, container, pod or group is taken whole or not at all. The accounts behind
+those left out go on.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
-from typing import TypeVar, cast
+from typing import Any, NamedTuple
 
-from exporter.metrics.families import FAMILIES, LEVELS, OWN_LEVEL, PREFIX
-from exporter.model import Labelled, Row
+from exporter.metrics.families import FAMILIES
+from exporter.metrics.reading import FIELDS, Labels, labelled
+from exporter.model import Facts
 
 logger = logging.getLogger(__name__)
 
 MAX_NAMED = 5  # families in one log line
 
-Rows = Mapping[str, tuple[Row, ...]]
-K = TypeVar("K", tuple[str, ...], "_Series")  # the labels of a row, or of a series
-_Series = tuple[tuple[str, ...], tuple[str, ...]]  # labels of the row, and of the family
-
-_LABELLED = {
-    level: tuple(f.name for f in FAMILIES if f.level == level and f.labels) for level in LEVELS
-}
+_FAMILIES = {level: [f for f in FAMILIES if f.level == level] for level in FIELDS}
+_Labelled = Sequence[tuple[Labels, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedRows:
-    """Rows within the limit, and how many series of each family (by full name) were dropped."""
+class LimitedFacts(NamedTuple):
+    """Facts within the limit, and how many series of each family (by full name) were dropped."""
 
-    rows: Rows
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    measured: Callable[[], Facts]
+    dropped: Mapping[str, int] = {}
 
 
-def limit_series(rows: Rows, before: Rows, most: int, highest: int | None = None) -> LimitedRows:
-    """The rows with at most ``most`` rows of a level, and series of a family with own labels.
+def limit_facts(
+    measured: Callable[[], Facts],
+    before: Callable[[], Facts],
+    most: int,
+    highest: int | None = None,
+) -> LimitedFacts:
+    """The facts of each level by which no family has more than ``most`` series, and one at least.
 
-    ``before`` are the rows that were taken the last time. The exporter's own are all taken.
-    ``highest`` is an upper bound of any family's series. If it is within the limit, the rows are
-    not read, because they may not have been built yet.
+    ``before`` are those that were taken the last time. ``highest`` is an upper bound of any
+    family's series. If it is within the limit, the facts are not read: they may not be built yet.
     """
     if highest is not None and highest <= most:
-        return LimitedRows(rows)
-    dropped: Counter[str] = Counter()
-    taken: dict[str, tuple[Row, ...]] = {}
-    for level, all_of_level in rows.items():
-        if level == OWN_LEVEL:
-            taken[level] = all_of_level
-            continue
-        kept, left = _rows(all_of_level, before.get(level, ()), most)
-        for row in left:
-            dropped.update({f"{PREFIX}_{level}_{n}": _series_of(row, n) for n in row.values})
-        for name in _LABELLED[level]:
-            if sum(len(cast("Labelled", row.values.get(name, ()))) for row in kept) > most:
-                kept, dropped_series = _series(kept, before.get(level, ()), name, most)
-                dropped[f"{PREFIX}_{level}_{name}"] += dropped_series
-        taken[level] = tuple(kept)
-    return LimitedRows(taken, dropped)
+        return LimitedFacts(measured)
+    facts, dropped = measured(), Counter[str]()
+    taken: dict[str, Any] = {}
+    for level, field in FIELDS.items():
+        ordered = _fairly(labelled(facts, level), labelled(before(), level))
+        counts = [_series(level, fact) for _, fact in ordered]
+        room = _room(counts, most)
+        for count in counts[room:]:
+            dropped.update(count)
+        if room < len(ordered):
+            taken[field] = tuple(fact for _, fact in ordered[:room])
+    limited = replace(facts, **taken)
+    return LimitedFacts(lambda: limited, dropped)
 
 
-def _series_of(row: Row, name: str) -> int:
-    value = row.values.get(name)
-    if value is None:
-        return 0
-    return len(value) if isinstance(value, Mapping) else 1
-
-
-def _rows(
-    rows: Sequence[Row], before: Iterable[Row], most: int
-) -> tuple[Sequence[Row], Sequence[Row]]:
-    """The rows that are taken, and those that are left."""
-    if len(rows) <= most:
-        return rows, ()
-    shown = {row.labels for row in before}
-    taken = _fairly([(row.labels[0], row.labels) for row in rows], shown, most)
-    return [r for r in rows if r.labels in taken], [r for r in rows if r.labels not in taken]
-
-
-def _series(
-    rows: Sequence[Row], before: Iterable[Row], name: str, most: int
-) -> tuple[list[Row], int]:
-    """The rows with only so many series of one family, and how many were dropped."""
-    series = [(each[0][0], each) for each in _series_in(rows, name)]
-    taken = _fairly(series, set(_series_in(before, name)), most)
-    return [_cut(row, name, taken) for row in rows], len(series) - len(taken)
-
-
-def _fairly(series: Iterable[tuple[str, K]], shown: Collection[K], most: int) -> set[K]:
-    """So many of these series, by namespace, in turn one of each.
+def _fairly(facts: _Labelled, before: _Labelled) -> _Labelled:
+    """The facts by namespace, in turn one of each.
 
     Of a namespace, those that were shown come first, then the first by labels.
     """
-    turns: Counter[str] = Counter()
-    ordered: list[tuple[int, K]] = []
-    for namespace, own in sorted(series, key=lambda each: (each[1] not in shown, each[1])):
-        ordered.append((turns[namespace], own))
+    shown, turns = {labels for labels, _ in before}, Counter[str]()
+    ordered: list[tuple[int, tuple[Labels, Any]]] = []
+    for one in sorted(facts, key=lambda each: each[0] not in shown):
+        namespace = one[0][0]
+        ordered.append((turns[namespace], one))
         turns[namespace] += 1
-    return {own for _, own in sorted(ordered, key=itemgetter(0))[:most]}
+    return [one for _, one in sorted(ordered, key=itemgetter(0))]
 
 
-def _series_in(rows: Iterable[Row], name: str) -> Iterable[_Series]:
-    for row in rows:
-        for own in cast("Labelled", row.values.get(name, {})):
-            yield row.labels, own
+def _series(level: str, fact: object) -> Counter[str]:
+    """How many series a fact has of each family."""
+    counts = {family.full_name: len(family.samples(fact)) for family in _FAMILIES[level]}
+    return Counter({name: count for name, count in counts.items() if count})
 
 
-def _cut(row: Row, name: str, taken: set[_Series]) -> Row:
-    labelled = cast("Labelled", row.values.get(name, {}))
-    left = {own: number for own, number in labelled.items() if (row.labels, own) in taken}
-    return row if len(left) == len(labelled) else row._replace(values={**row.values, name: left})
+def _room(counts: Sequence[Counter[str]], most: int) -> int:
+    """How many of the facts can be taken, in their order."""
+    total = Counter[str]()
+    for room, count in enumerate(counts):
+        total.update(count)
+        if room and max(total.values(), default=0) > most:
+            return room
+    return len(counts)
 
 
 class DroppedSeries:

@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, Literal
 
 from exporter import __version__
 from exporter.collector import FIRST_LIST_S, Collector, Sources
 from exporter.collector.wiring import make_collector, open_sources
 from exporter.commands.progress import Progress, progress
-from exporter.metrics.families import DEVICE, families_without
+from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Clock, Labelled, Snapshot
+from exporter.model import Clock, Snapshot
 from exporter.recording.board import BoardNames, boards_only
 from exporter.recording.cycle import FORMAT, Cycle, Head
 from exporter.recording.file import RecordingError, RecordingWriter, digest
@@ -129,15 +129,9 @@ def _names(arguments: Namespace) -> Pseudonyms | None:
 
 def _contents(path: str, snapshot: Snapshot) -> str:
     """What a shared file holds, and where to send it."""
-    (names,) = (family.labels for family in DEVICE if family.name == "info")
-    every = (
-        dict(zip(names, values, strict=True))
-        for row in snapshot.rows["device"]
-        for values in cast("Labelled", row.values.get("info", {}))
-    )
     boards = Counter(
-        f"{own['model'] or own['vendor']}, driver {own['driver_version'] or 'unknown'}"
-        for own in every
+        f"{device.model or device.vendor}, driver {device.driver_version or 'unknown'}"
+        for device in (facts.device for facts in snapshot.facts.devices)
     )
     listed = "".join(f"  {count} x {board}\n" for board, count in sorted(boards.items()))
     return (
@@ -257,8 +251,7 @@ class Session:
         return self._recorder.finish(page)
 
     def _note(self, snapshot: Snapshot) -> None:
-        devices = snapshot.rows.get("device", ())
-        self.read = self.read or any(row.values.get("up") for row in devices)
+        self.read = self.read or any(device.is_up for device in snapshot.facts.devices)
         gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
         self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
 

@@ -8,8 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from exporter.collector import LastReload
-from exporter.model import Clock
+from exporter.model import Clock, LastReload
 from exporter.settings import (
     TABLE,
     Setting,

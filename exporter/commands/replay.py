@@ -12,11 +12,12 @@ from exporter.collector.wiring import make_collector
 from exporter.commands.progress import progress
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Row, Snapshot, Value
+from exporter.model import Snapshot
 from exporter.recording.cycle import Cycle, Head
 from exporter.recording.file import RecordingError, RecordingReader, digest
 from exporter.recording.player import Player
 from exporter.recording.settings import restored
+from exporter.rows.rows import FactRows
 from exporter.settings import Settings
 from exporter.sources.gpus.source import RestartRequiredError
 
@@ -159,8 +160,7 @@ class Replay:
 
 def as_recorded(snapshot: Snapshot, head: Head) -> Snapshot:
     """The Snapshot with the version of the recording exporter in place of this version."""
-    if not snapshot.rows:
+    if snapshot.exporter is None:
         return snapshot
-    build: dict[str, Value] = {"build_info": {(head.version, head.python): 1}}
-    own = tuple(Row(row.labels, {**row.values, **build}) for row in snapshot.rows["exporter"])
-    return replace(snapshot, rows={**snapshot.rows, "exporter": own})
+    own = replace(snapshot.exporter, version=head.version, python=head.python)
+    return replace(snapshot, exporter=own, rows=FactRows(snapshot.measured, own))

@@ -1,11 +1,30 @@
 """The table of all metric families that the exporter serves. Data.
 
 The exposition, the documentation and the tests are generated from it. A family's full name is
-``mgpu_<level>_<name>``. Its labels are those of its level, then its own.
+``mgpu_<level>_<name>``. Its labels are those of its level, then its own. It reads its values from
+the facts of its level.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from exporter.model import (
+    ContainerHolding,
+    Device,
+    DeviceFacts,
+    ExporterFacts,
+    GroupHolding,
+    GroupKindFacts,
+    Holding,
+    NamespaceFacts,
+    Number,
+    PodFacts,
+    PodInfo,
+    Reasons,
+    SourceStatus,
+    Used,
+)
 
 PREFIX = "mgpu"
 
@@ -27,46 +46,98 @@ NS = 1_000_000_000  # the ledger counts time in nanoseconds
 UJ = 1_000_000  # and energy in microjoules
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric family. The ledger's integer divided by ``divisor`` is in the base unit.
+Sample = tuple[tuple[str, ...], Number]
+"""The values of a family's own labels, and the number."""
 
-    Families of one ``group`` are switched off together, with the driver calls that they need. A
-    series of an ``open`` family may have further labels, which its row names: ``label_…`` and
-    ``annotation_…``.
+F = TypeVar("F", contravariant=True)  # noqa: PLC0105 - the facts of a level
+
+K = TypeVar("K", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyOf(Generic[F]):
+    """One metric family. ``read`` returns its number from a fact, None if it is not known.
+
+    A family with ``labels`` of its own has ``each`` instead. A number divided by ``divisor`` is in
+    the base unit. Families of one ``group`` are switched off together, with the driver calls that
+    they need. ``further`` returns labels beyond the table's: ``label_…`` and ``annotation_…``.
     """
 
     level: str
     name: str
     help: str
+    read: Callable[[F], Number | None] | None = None
     type: str = "gauge"
     labels: tuple[str, ...] = ()
+    each: Callable[[F], Iterable[Sample]] | None = None
     divisor: int = 1
     group: str = CORE
-    open: bool = False
+    further: Callable[[F], Mapping[str, str]] | None = None
 
     @property
     def full_name(self) -> str:
         """The name on the page, e.g. ``mgpu_container_core_seconds_total``."""
         return f"{PREFIX}_{self.level}_{self.name}"
 
+    def samples(self, fact: F) -> list[Sample]:
+        """What it has of a fact; its own labels are empty where the family has none."""
+        if self.each is not None:
+            return list(self.each(fact))
+        number = self.read(fact) if self.read is not None else None
+        return [] if number is None else [((), number)]
+
+
+Family = FamilyOf[Any]
+
+
+class HasUsed(Protocol):
+    """Facts with counters of use."""
+
+    @property
+    def used(self) -> Used:
+        """The counters."""
+        ...
+
 
 def _counter(
-    level: str, name: str, about: str, labels: tuple[str, ...] = (), divisor: int = 1
-) -> Family:
-    return Family(level, name, about, "counter", labels, divisor)
+    level: str, name: str, about: str, read: Callable[[F], Number | None], divisor: int = 1
+) -> FamilyOf[F]:
+    return FamilyOf(level, name, about, read, "counter", divisor=divisor)
 
 
-def _moment(level: str, name: str, about: str) -> Family:
-    return Family(level, name, about, divisor=NS)
+def _moment(level: str, name: str, about: str, read: Callable[[F], Number | None]) -> FamilyOf[F]:
+    return FamilyOf(level, name, about, read, divisor=NS)
 
 
-def _optional(
-    group: str, name: str, about: str, labels: tuple[str, ...] = (), divisor: int = 1
-) -> Family:
-    """A device family that can be switched off."""
+def _sensor(group: str, name: str, about: str) -> FamilyOf[DeviceFacts]:
+    """A sensor of a board, which can be switched off."""
     kind = "counter" if name.endswith("_total") else "gauge"
-    return Family("device", name, about, kind, labels, divisor, group=group)
+    return FamilyOf("device", name, about, lambda d: d.sensors.number(name), kind, group=group)
+
+
+def _sensors(
+    group: str, name: str, about: str, label: str, divisor: int = 1
+) -> FamilyOf[DeviceFacts]:
+    """Several sensors of a board, one for each value of a label."""
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return FamilyOf(
+        *("device", name, about, None, kind, (label,)),
+        each=lambda d: _keyed(d.sensors.by_label(name)),
+        divisor=divisor,
+        group=group,
+    )
+
+
+def _keyed(numbers: Mapping[K, Number]) -> list[Sample]:
+    return [((str(key),), number) for key, number in numbers.items()]
+
+
+def _flag(value: bool | None) -> int | None:  # noqa: FBT001 - what is turned into a number
+    return None if value is None else int(value)
+
+
+def _reasons(unmeasured: Reasons) -> list[Sample]:
+    return [((quantity, str(reason)), 1) for quantity, reason in unmeasured.items()]
 
 
 _WINDOW = "averaged over --collection.window"
@@ -82,73 +153,158 @@ _COPY = "Busy time of all copy engines, summed (AMD: KFD's sdma_<gpu>; DRM: fdin
 _EVICTED = "Time that queues were evicted to make room for others (AMD: KFD's evicted_ms)."
 
 
-def _counted(level: str) -> tuple[Family, ...]:
+def _counted(level: str) -> tuple[FamilyOf[HasUsed], ...]:
     """Counters that some drivers have for each process, summed."""
     return (
-        _counter(level, "copy_seconds_total", _COPY, divisor=NS),
-        _counter(level, "evicted_seconds_total", _EVICTED, divisor=NS),
+        _counter(level, "copy_seconds_total", _COPY, lambda f: f.used.copy_ns, NS),
+        _counter(level, "evicted_seconds_total", _EVICTED, lambda f: f.used.evicted_ns, NS),
     )
 
 
-def _usage_gauges(level: str) -> tuple[Family, ...]:
+def _usage_gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
     """The gauges that containers and groups share."""
     return (
-        Family(level, "core_utilization_ratio", f"Share of the GPU's core time in use, {_WINDOW}."),
-        Family(
+        FamilyOf(
+            level,
+            "core_utilization_ratio",
+            f"Share of the GPU's core time in use, {_WINDOW}.",
+            lambda h: h.average.core,
+        ),
+        FamilyOf(
             level,
             "memory_used_bytes",
             "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>; DRM: fdinfo).",
+            lambda h: h.memory.used_bytes,
         ),
-        Family(level, "memory_used_peak_bytes", "Highest device memory held so far."),
-        Family(level, "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
-        Family(level, "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
-        Family(level, "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
-        Family(level, "processes", "Processes with a context on the device."),
-        _moment(level, "last_active_timestamp_seconds", "When it last used the GPU's core."),
-        _moment(level, "observed_since_timestamp_seconds", "When counting began."),
-        Family(
+        FamilyOf(
+            level,
+            "memory_used_peak_bytes",
+            "Highest device memory held so far.",
+            lambda h: h.memory.peak_bytes,
+        ),
+        FamilyOf(
+            level,
+            "memory_active_ratio",
+            f"Share of time with memory traffic, {_WINDOW}.",
+            lambda h: h.average.memory_active,
+        ),
+        FamilyOf(
+            level,
+            "encoder_utilization_ratio",
+            f"Share of the encoder's time, {_WINDOW}.",
+            lambda h: h.average.encoder,
+        ),
+        FamilyOf(
+            level,
+            "decoder_utilization_ratio",
+            f"Share of the decoder's time, {_WINDOW}.",
+            lambda h: h.average.decoder,
+        ),
+        FamilyOf(
+            level,
+            "processes",
+            "Processes with a context on the device.",
+            lambda h: h.memory.processes,
+        ),
+        _moment(
+            level,
+            "last_active_timestamp_seconds",
+            "When it last used the GPU's core.",
+            lambda h: h.last_active_unix_ns,
+        ),
+        _moment(
+            level,
+            "observed_since_timestamp_seconds",
+            "When counting began.",
+            lambda h: h.since_unix_ns,
+        ),
+        FamilyOf(
             level,
             "unmeasured",
             "1 for each quantity that cannot be measured now, with the reason; its series are "
             "absent.",
             labels=("quantity", "reason"),
+            each=lambda h: _reasons(h.unmeasured),
         ),
     )
 
 
-def _usage_counters(level: str) -> tuple[Family, ...]:
-    """The counters that containers and groups share."""
+def _counters(level: str, about: str) -> tuple[FamilyOf[HasUsed], ...]:
+    """The counters of all that used a device; ``about`` is that of the core."""
     return (
-        _counter(level, "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
-        _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
-        _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
-        _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
-        _counter(level, "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+        _counter(level, "core_seconds_total", about, lambda f: f.used.core_ns, NS),
+        *_engines(level),
+        _counter(
+            level,
+            "energy_joules_total",
+            f"Energy used, {_ESTIMATE}.",
+            lambda f: f.used.energy_uj,
+            UJ,
+        ),
         *_counted(level),
     )
 
 
-def _sum_counters(level: str, users: str) -> tuple[Family, ...]:
-    """The counters that namespaces and kinds of groups share."""
+def _engines(level: str) -> tuple[FamilyOf[HasUsed], ...]:
+    """The counters of the engines beside the core."""
     return (
-        _counter(level, "core_seconds_total", f"GPU-seconds used by {users}.", divisor=NS),
-        _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
-        _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
-        _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
-        _counter(level, "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
-        *_counted(level),
+        _counter(
+            level,
+            "memory_active_seconds_total",
+            "Time with memory traffic.",
+            lambda f: f.used.memory_active_ns,
+            NS,
+        ),
+        _counter(
+            level, "encoder_seconds_total", "Encoder busy time.", lambda f: f.used.encoder_ns, NS
+        ),
+        _counter(
+            level, "decoder_seconds_total", "Decoder busy time.", lambda f: f.used.decoder_ns, NS
+        ),
     )
 
 
-_ALLOCATED = _counter(
-    "container",
-    "allocated_core_seconds_total",
-    "Allocated share of the GPU times the time of the allocation.",
-    divisor=NS,
-)
+def _info(device: Device) -> tuple[str, ...]:
+    """The values of the labels of ``device_info``."""
+    instance = "" if device.gpu_instance is None else str(device.gpu_instance)
+    return (
+        *(device.vendor, device.model, device.pci_bus_id, device.parent_uuid, device.profile),
+        *(device.sharing, device.driver_version, instance, device.cuda_version),
+    )
 
-DEVICE = (
-    Family(
+
+def _method(facts: DeviceFacts) -> list[Sample]:
+    methods = facts.methods
+    if methods is None:
+        return []
+    return [((methods.busy, methods.shares, methods.energy, *facts.sampling.labels), 1)]
+
+
+def _unattributed(
+    name: str, what: str, divisor: int, amount: Callable[[Used], int | None]
+) -> FamilyOf[DeviceFacts]:
+    """What is attributed to nobody, by reason."""
+
+    def each(facts: DeviceFacts) -> Iterable[Sample]:
+        for reason, used in facts.unattributed.items():
+            number = amount(used)
+            if number is not None:
+                yield (str(reason),), number
+
+    about = f"The part of the device's {what} that is attributed to no container or group, by "
+    return FamilyOf(
+        "device",
+        f"unattributed_{name}_total",
+        f"{about}reason.",
+        type="counter",
+        labels=("reason",),
+        each=each,
+        divisor=divisor,
+    )
+
+
+DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
+    FamilyOf(
         "device",
         "info",
         "Model, PCI address and driver of the device (NVML; AMD: sysfs and KFD topology; DRM: "
@@ -158,62 +314,101 @@ DEVICE = (
             *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
             *("driver_version", "gpu_instance", "cuda_version"),
         ),
+        each=lambda d: [(_info(d.device), 1)],
     ),
-    Family("device", "up", "1 if the device could be read in the last cycle, else 0."),
-    Family(
+    FamilyOf(
+        "device",
+        "up",
+        "1 if the device could be read in the last cycle, else 0.",
+        lambda d: int(d.is_up),
+    ),
+    FamilyOf(
         "device",
         "unmeasured",
         "1 for each quantity that cannot be measured now, with the reason; its series are absent.",
         labels=("quantity", "reason"),
+        each=lambda d: _reasons(d.unmeasured),
     ),
-    Family("device", "utilization_ratio", f"Share of time with work on the core, {_WINDOW}."),
-    Family(
+    FamilyOf(
+        "device",
+        "utilization_ratio",
+        f"Share of time with work on the core, {_WINDOW}.",
+        lambda d: d.average.core,
+    ),
+    FamilyOf(
         "device",
         "memory_total_bytes",
         "Device memory (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_total).",
+        lambda d: d.memory.total_bytes,
     ),
-    Family(
+    FamilyOf(
         "device",
         "memory_used_bytes",
         "Device memory in use (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_used, for a partition "
         "the "
         "memory that its processes hold).",
+        lambda d: d.memory.used_bytes,
     ),
-    Family("device", "memory_reserved_bytes", "Device memory reserved by driver and firmware."),
-    Family("device", "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
-    Family("device", "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
-    Family("device", "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
-    Family(
+    FamilyOf(
+        "device",
+        "memory_reserved_bytes",
+        "Device memory reserved by driver and firmware.",
+        lambda d: d.memory.reserved_bytes,
+    ),
+    FamilyOf(
+        "device",
+        "memory_active_ratio",
+        f"Share of time with memory traffic, {_WINDOW}.",
+        lambda d: d.average.memory_active,
+    ),
+    FamilyOf(
+        "device",
+        "encoder_utilization_ratio",
+        f"Share of the encoder's time, {_WINDOW}.",
+        lambda d: d.average.encoder,
+    ),
+    FamilyOf(
+        "device",
+        "decoder_utilization_ratio",
+        f"Share of the decoder's time, {_WINDOW}.",
+        lambda d: d.average.decoder,
+    ),
+    FamilyOf(
         "device",
         "sharing_replicas",
         "Replicas that the device is offered as; only MPS guarantees a replica a part of the "
         "device "
         "(node labels of GPU feature discovery and GKE, else the node's allocatable resources).",
+        lambda d: d.allocated.replicas,
     ),
-    Family(
+    FamilyOf(
         "device",
         "allocated_core_ratio",
         "Sum of the core shares allocated on the device, as far as they are known.",
+        lambda d: d.allocated.core,
     ),
-    Family(
+    FamilyOf(
         "device",
         "allocated_memory_bytes",
         "Sum of the memory allocated on the device, as far as it is known.",
+        lambda d: d.allocated.memory_bytes,
     ),
-    Family(
+    FamilyOf(
         "device",
         "unattributed_memory_bytes",
         "Device memory that no container or group holds, by reason; for overlap the value is "
         "negative.",
         labels=("reason",),
+        each=lambda d: _keyed(d.memory.unattributed_bytes),
     ),
-    Family(
+    FamilyOf(
         "device",
         "normalization_ratio",
         "Core time attributed to processes divided by the core time that the driver reports for "
         f"them, {_WINDOW}.",
+        lambda d: d.normalization,
     ),
-    Family(
+    FamilyOf(
         "device",
         "method_info",
         "How the device is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
@@ -222,24 +417,25 @@ DEVICE = (
         "name a process (always, partly, never; unknown without evidence). period: seconds between "
         "two samples.",
         labels=("busy", "shares", "energy", "naming", "period"),
+        each=_method,
     ),
     _counter(
         "device",
         "busy_seconds_total",
         "Time with work on the core (NVML; AMD: gpu_busy_percent, for a partition gfx_busy_inst, "
         "sampled; DRM: fdinfo, the sum of all clients).",
-        divisor=NS,
+        lambda d: d.used.core_ns,
+        NS,
     ),
-    _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
-    _counter("device", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
-    _counter("device", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
+    *_engines("device"),
     *_counted("device"),
     _counter(
         "device",
         "energy_joules_total",
         "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics; DRM: hwmon); "
         "estimated from power readings if device_method_info says so.",
-        divisor=UJ,
+        lambda d: d.used.energy_uj,
+        UJ,
     ),
     _counter(
         "device",
@@ -247,242 +443,270 @@ DEVICE = (
         "The part of the board's energy that it would have used idle, estimated; --energy.idle "
         "sets "
         "who is charged for it.",
-        divisor=UJ,
+        lambda d: d.idle_energy_uj,
+        UJ,
     ),
-    *(
-        _counter(
-            "device",
-            f"unattributed_{quantity}_total",
-            f"The part of the device's {what} that is attributed to no container or group, by "
-            "reason.",
-            ("reason",),
-            divisor,
-        )
-        for quantity, what, divisor in (
-            ("core_seconds", "busy time", NS),
-            ("memory_active_seconds", "time with memory traffic", NS),
-            ("encoder_seconds", "encoder time", NS),
-            ("decoder_seconds", "decoder time", NS),
-            ("energy_joules", "energy", UJ),
-            ("copy_seconds", "copy engines' time", NS),
-            ("evicted_seconds", "eviction time", NS),
-        )
+    _unattributed("core_seconds", "busy time", NS, lambda u: u.core_ns),
+    _unattributed(
+        "memory_active_seconds", "time with memory traffic", NS, lambda u: u.memory_active_ns
     ),
-    _counter(
+    _unattributed("encoder_seconds", "encoder time", NS, lambda u: u.encoder_ns),
+    _unattributed("decoder_seconds", "decoder time", NS, lambda u: u.decoder_ns),
+    _unattributed("energy_joules", "energy", UJ, lambda u: u.energy_uj),
+    _unattributed("copy_seconds", "copy engines' time", NS, lambda u: u.copy_ns),
+    _unattributed("evicted_seconds", "eviction time", NS, lambda u: u.evicted_ns),
+    FamilyOf(
         "device",
         "unexplained_core_seconds_total",
         "The parts of the unattributed core time with the reason no_pid, by cause.",
-        ("reason",),
-        NS,
+        type="counter",
+        labels=("reason",),
+        each=lambda d: _keyed(d.unexplained_ns),
+        divisor=NS,
     ),
     _counter(
         "device",
         "unobserved_seconds_total",
         "Time that was not observed, because the driver dropped its samples before they were read.",
-        divisor=NS,
+        lambda d: d.unobserved_ns,
+        NS,
     ),
 )
 
+
+def _last_xids(facts: DeviceFacts) -> Iterable[Sample]:
+    for xid, count in (facts.xids or {}).items():
+        if count.last_unix_ns is not None:
+            yield (xid,), count.last_unix_ns
+
+
 _SINCE = "since the driver was loaded or the board reset"
 
-BOARD = (
-    _optional("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage; AMD and DRM: hwmon)."),
-    _optional(
+BOARD: tuple[FamilyOf[DeviceFacts], ...] = (
+    _sensor("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage; AMD and DRM: hwmon)."),
+    _sensor(
         "power",
         "power_limit_watts",
         "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit; AMD: power1_cap).",
     ),
-    _optional(
+    _sensors(
         "temperature",
         "temperature_celsius",
         "Temperature (nvmlDeviceGetTemperatureV; memory: NVML field 82; AMD and DRM: hwmon).",
-        ("sensor",),
+        "sensor",
     ),
-    _optional(
+    _sensors(
         "clocks",
         "clock_hertz",
         "Current clock (nvmlDeviceGetClockInfo; AMD and DRM: hwmon).",
-        ("clock",),
+        "clock",
     ),
-    _optional(
+    _sensors(
         "throttle",
         "throttle_seconds_total",
         f"Time that clocks were throttled {_SINCE} (NVML fields 74, 76, 269-271); for AMD since "
         "the "
         "exporter's start (residencies of gpu_metrics).",
-        ("reason",),
+        "reason",
         NS,
     ),
-    _optional(
+    _sensors(
         "ecc",
         "ecc_errors_total",
         f"Memory errors {_SINCE} (NVML fields 3 and 4; AMD: RAS's umc_err_count).",
-        ("kind",),
+        "kind",
     ),
-    _optional(
+    _sensors(
         "ecc",
         "remapped_rows",
         "Memory rows that were remapped, by the kind of error (NVML fields 142 and 143).",
-        ("kind",),
+        "kind",
     ),
-    _optional(
+    _sensors(
         "ecc",
         "row_remapping",
         "1 if a remapping is pending until a reset, or has failed (NVML fields 144 and 145).",
-        ("state",),
+        "state",
     ),
-    _optional(
+    _sensors(
         "ecc",
         "retired_pages",
         "Memory pages that were retired, by the kind of error; before Ampere (NVML fields 29, 30).",
-        ("kind",),
+        "kind",
     ),
-    _optional(
+    _sensor(
         "ecc",
         "retired_pages_pending",
         "1 if the retirement of a page is pending until a restart (NVML field 31).",
     ),
-    _optional(
+    _sensor(
         "recovery",
         "recovery_action",
         "What the driver says the GPU needs: 0 nothing, 1 its reset, 2 a restart of the node, 3 "
         "drain peer-to-peer, 4 drain and reset, 5 recover the IMEX domain, 6 reset the bus, 7 "
         "restart the system (NVML field 230, driver 570 and later).",
     ),
-    _optional(
+    _sensor(
         "fan",
         "fan_speed_ratio",
         "Fan speed that is asked for, as a share of the most (nvmlDeviceGetFanSpeed); boards with "
         "fans.",
     ),
-    _optional(
+    _sensor(
         "clocks",
         "performance_state",
         "Performance state, from 0 (highest) to 15 (nvmlDeviceGetPerformanceState).",
     ),
-    _optional(
+    _sensor(
         "link",
         "pcie_link_generation",
         "Current PCIe generation, lower while the GPU is idle "
         "(nvmlDeviceGetCurrPcieLinkGeneration).",
     ),
-    _optional(
+    _sensor(
         "link",
         "pcie_link_max_generation",
         "Highest PCIe generation of GPU and system (nvmlDeviceGetMaxPcieLinkGeneration).",
     ),
-    _optional("link", "pcie_link_width", "Current PCIe lanes (nvmlDeviceGetCurrPcieLinkWidth)."),
-    _optional(
+    _sensor("link", "pcie_link_width", "Current PCIe lanes (nvmlDeviceGetCurrPcieLinkWidth)."),
+    _sensor(
         "link",
         "pcie_link_max_width",
         "Most PCIe lanes of GPU and system (nvmlDeviceGetMaxPcieLinkWidth).",
     ),
-    _optional(
+    _sensor(
         "link",
         "pcie_replays_total",
         f"PCIe packets that were sent again {_SINCE} (NVML field 94).",
     ),
-    _optional(
+    _sensor(
         "bar1",
         "bar1_used_bytes",
         "BAR1 memory in use, by which CPUs and other devices reach the GPU's memory "
         "(nvmlDeviceGetBAR1MemoryInfo).",
     ),
-    _optional("bar1", "bar1_total_bytes", "BAR1 memory (nvmlDeviceGetBAR1MemoryInfo)."),
-    _optional(
+    _sensor("bar1", "bar1_total_bytes", "BAR1 memory (nvmlDeviceGetBAR1MemoryInfo)."),
+    _sensor(
         "license",
         "vgpu_licensed",
         "1 if the driver of a vGPU's guest is licensed, 0 if it is not or needs no license "
         "(nvmlDeviceGetGridLicensableFeatures).",
     ),
-    _optional(
+    _sensors(
         "pcie",
         "pcie_bytes_total",
         "PCIe traffic of the device, protocol overhead included (GPM; before Hopper NVML fields "
         "197 "
         "and 198, which lose traffic beyond 4 GiB in a collection interval).",
-        ("direction",),
+        "direction",
     ),
-    _optional(
+    _sensors(
         "nvlink",
         "nvlink_bytes_total",
         f"NVLink payload over all links {_SINCE} (NVML fields 138 and 139).",
-        ("direction",),
+        "direction",
     ),
-    _optional(
+    _sensors(
         "nvlink",
         "nvlink_errors_total",
         f"NVLink errors over all links {_SINCE} (NVML fields 38, 45, 52 and 59).",
-        ("kind",),
+        "kind",
     ),
-    _optional(
+    _sensor(
         "profiling",
         "dram_active_ratio",
         "Share of time that the memory interface moved data, averaged over 5 s (NVML GPM).",
     ),
-    _optional(
+    _sensor(
         "profiling",
         "sm_active_ratio",
         "Share of the SMs that were busy, averaged over 5 s (NVML GPM, Hopper and newer).",
     ),
-    _optional(
+    _sensor(
         "profiling",
         "sm_occupancy_ratio",
         "Resident warps divided by the most that the SMs can hold, averaged over 5 s (NVML GPM).",
     ),
-    _optional(
+    _sensor(
         "profiling",
         "tensor_active_ratio",
         "Share of time with tensor cores in use, averaged over 5 s (NVML GPM).",
     ),
-    _optional(
-        "cost",
+    FamilyOf(
+        "device",
         "driver_seconds_total",
         "Time that the exporter spent in driver calls for the device, by what it read.",
-        ("part",),
-        NS,
+        type="counter",
+        labels=("part",),
+        each=lambda d: [((part,), cost.duration_ns) for part, cost in d.costs.items()],
+        divisor=NS,
+        group="cost",
     ),
-    _optional(
-        "cost",
+    FamilyOf(
+        "device",
         "read_interval_seconds",
         "Time from one read of a part to the next; longer than set while the driver is slow to "
         "answer.",
-        ("part",),
-        NS,
+        labels=("part",),
+        each=lambda d: [
+            ((part,), c.every_ns) for part, c in d.costs.items() if c.every_ns is not None
+        ],
+        divisor=NS,
+        group="cost",
     ),
-    _optional(
-        "xid",
+    FamilyOf(
+        "device",
         "xid_errors_total",
         "XID errors that the driver reported since the exporter's start (NVML events).",
-        ("xid",),
+        type="counter",
+        labels=("xid",),
+        each=lambda d: [((xid,), count.events) for xid, count in (d.xids or {}).items()],
+        group="xid",
     ),
-    _optional(
-        "xid",
+    FamilyOf(
+        "device",
         "xid_last_timestamp_seconds",
         "When the XID error was last reported since the exporter's start.",
-        ("xid",),
-        NS,
+        labels=("xid",),
+        each=_last_xids,
+        divisor=NS,
+        group="xid",
     ),
 )
 
-CONTAINER = (
+CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
     *_usage_gauges("container"),
-    Family("container", "core_limit_ratio", "Allocated share of the GPU's core."),
-    Family("container", "memory_limit_bytes", "Allocated device memory."),
-    Family(
-        "container", "core_limit_utilization_ratio", "Core usage divided by the allocated share."
+    FamilyOf(
+        "container",
+        "core_limit_ratio",
+        "Allocated share of the GPU's core.",
+        lambda c: c.allocation.core,
     ),
-    Family(
+    FamilyOf(
+        "container",
+        "memory_limit_bytes",
+        "Allocated device memory.",
+        lambda c: c.allocation.memory_bytes,
+    ),
+    FamilyOf(
+        "container",
+        "core_limit_utilization_ratio",
+        "Core usage divided by the allocated share.",
+        lambda c: c.core_of_limit,
+    ),
+    FamilyOf(
         "container",
         "memory_limit_utilization_ratio",
         "Memory held divided by the allocated memory.",
+        lambda c: c.memory_of_limit,
     ),
-    Family(
+    FamilyOf(
         "container",
         "allocated_replicas",
         "Allocated replicas of the device (time slices, MPS replicas, or uses of a claim).",
+        lambda c: c.allocation.replicas,
     ),
-    Family(
+    FamilyOf(
         "container",
         "allocation_info",
         "The sharing system that allocated the device, its policy and the container's priority; "
@@ -490,165 +714,259 @@ CONTAINER = (
         "device labels are empty if the device is not known, the container label if the allocation "
         "is the pod's.",
         labels=("scheme", "policy", "priority"),
+        each=lambda c: [(of, 1) for of in c.allocation.granted],
     ),
-    Family(
+    FamilyOf(
         "container",
         "placement_mismatch",
         "1 on a device that a process of the container uses and its allocation does not name, 0 if "
         "they agree. Usage is shown where it was measured, limits where they were allocated.",
+        lambda c: _flag(c.misplaced),
     ),
-    *_usage_counters("container"),
-    _ALLOCATED,
+    *_counters("container", f"GPU-seconds used: {_CORE}."),
+    _counter(
+        "container",
+        "allocated_core_seconds_total",
+        "Allocated share of the GPU times the time of the allocation.",
+        lambda c: c.allocated.core_ns,
+        NS,
+    ),
 )
 
-POD = (
-    Family(
+
+def _identity(info: PodInfo | None) -> list[Sample]:
+    return [((info.uid, info.qos, info.owner_kind, info.owner_name), 1)] if info else []
+
+
+POD: tuple[FamilyOf[PodFacts], ...] = (
+    FamilyOf(
         "pod",
         "info",
         "Identity and controller of the pod, from the pod source in use, with the labels and "
         "annotations of --pods.labels and --pods.annotations.",
         labels=("uid", "qos", "owner_kind", "owner_name"),
-        open=True,
+        each=lambda p: _identity(p.info),
+        further=lambda p: p.info.labels if p.info else {},
     ),
-    Family("pod", "core_usage_gpus", f"Core in use, in GPUs, {_WINDOW}."),
-    Family("pod", "core_limit_gpus", "Core allocated, in GPUs."),
-    Family("pod", "memory_used_bytes", "Device memory held by all its containers."),
-    Family("pod", "memory_limit_bytes", "Device memory allocated to all its containers."),
-    Family(
+    FamilyOf("pod", "core_usage_gpus", f"Core in use, in GPUs, {_WINDOW}.", lambda p: p.core),
+    FamilyOf("pod", "core_limit_gpus", "Core allocated, in GPUs.", lambda p: p.core_limit),
+    FamilyOf(
+        "pod",
+        "memory_used_bytes",
+        "Device memory held by all its containers.",
+        lambda p: p.memory_bytes,
+    ),
+    FamilyOf(
+        "pod",
+        "memory_limit_bytes",
+        "Device memory allocated to all its containers.",
+        lambda p: p.memory_limit_bytes,
+    ),
+    FamilyOf(
         "pod",
         "core_limit_utilization_ratio",
         "Core usage of the containers that have an allocated share, divided by these shares.",
+        lambda p: p.core_of_limit,
     ),
-    Family(
+    FamilyOf(
         "pod",
         "memory_limit_utilization_ratio",
         "Memory held divided by the allocated memory, on the device with the highest ratio.",
+        lambda p: p.memory_of_limit,
     ),
-    _moment("pod", "last_active_timestamp_seconds", "When it last used a GPU's core."),
-    _counter("pod", "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
-    _counter("pod", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+    _moment(
+        "pod",
+        "last_active_timestamp_seconds",
+        "When it last used a GPU's core.",
+        lambda p: p.last_active_unix_ns,
+    ),
+    _counter(
+        "pod", "core_seconds_total", f"GPU-seconds used: {_CORE}.", lambda p: p.used.core_ns, NS
+    ),
+    _counter(
+        "pod",
+        "energy_joules_total",
+        f"Energy used, {_ESTIMATE}.",
+        lambda p: p.used.energy_uj,
+        UJ,
+    ),
     _counter(
         "pod",
         "allocated_core_seconds_total",
         "Allocated shares of all its containers times the time of the allocations.",
-        divisor=NS,
+        lambda p: p.allocated.core_ns,
+        NS,
     ),
     _counter(
         "pod",
         "limited_core_seconds_total",
         "The part of core_seconds_total that is compared with the allocation: of the containers "
         "that have an allocated share.",
-        divisor=NS,
+        lambda p: p.limited_core_ns,
+        NS,
     ),
 )
 
-NAMESPACE = (
-    *_sum_counters("namespace", "its pods"),
+NAMESPACE: tuple[FamilyOf[NamespaceFacts], ...] = (
+    *_counters("namespace", "GPU-seconds used by its pods."),
     _counter(
         "namespace",
         "allocated_core_seconds_total",
         "Allocated shares of all its pods times the time of the allocations, ended pods included; "
         "uuid is empty while the device is not known.",
-        divisor=NS,
+        lambda n: n.allocated.core_ns,
+        NS,
     ),
 )
 
-GROUP = (
-    Family(
+GROUP: tuple[FamilyOf[GroupHolding], ...] = (
+    FamilyOf(
         "group",
         "info",
         "Names of the group: of its container, machine or unit, its user, and for a Slurm job the "
         "account, job and step; empty if not known.",
         labels=("name", "user", "account", "slurm_job", "slurm_step"),
+        each=lambda g: [(astuple(g.info), 1)] if g.info else [],
     ),
     *_usage_gauges("group"),
-    *_usage_counters("group"),
+    *_counters("group", f"GPU-seconds used: {_CORE}."),
 )
 
-GROUP_KIND = _sum_counters("group_kind", "all groups of the kind")
+GROUP_KIND: tuple[FamilyOf[GroupKindFacts], ...] = _counters(
+    "group_kind", "GPU-seconds used by all groups of the kind."
+)
 
-EXPORTER = (
-    Family("exporter", "build_info", "Version of the exporter.", labels=("version", "python")),
-    Family(
+
+def _of_sources(
+    exporter: ExporterFacts, read: Callable[[SourceStatus], Number | None]
+) -> Iterable[Sample]:
+    for source in exporter.sources:
+        number = read(source)
+        if number is not None:
+            yield (source.name,), number
+
+
+EXPORTER: tuple[FamilyOf[ExporterFacts], ...] = (
+    FamilyOf(
+        "exporter",
+        "build_info",
+        "Version of the exporter.",
+        labels=("version", "python"),
+        each=lambda e: [((e.version, e.python), 1)],
+    ),
+    FamilyOf(
         "exporter",
         "config_info",
         "Settings that decide what the values mean: who is charged for idle energy.",
         labels=("energy_idle",),
+        each=lambda e: [((e.idle,), 1)],
     ),
-    Family(
+    FamilyOf(
         "exporter",
         "config_last_reload_successful",
         "1 if the settings could be used when they were last read, else 0; the old ones then stay "
         "in force.",
+        lambda e: _flag(e.reload.successful) if e.reload else None,
     ),
     _moment(
         "exporter",
         "config_last_reload_success_timestamp_seconds",
         "When usable settings were last read.",
+        lambda e: e.reload.success_unix_ns if e.reload else None,
     ),
-    Family("exporter", "simulated", "1 if the node is simulated: no value is real."),
-    Family(
+    FamilyOf(
+        "exporter",
+        "simulated",
+        "1 if the node is simulated: no value is real.",
+        lambda e: int(e.simulated),
+    ),
+    FamilyOf(
         "exporter",
         "source_up",
         "1 if the source answered in the last cycle. Of the pod sources, those that were asked.",
         labels=("source",),
+        each=lambda e: _of_sources(e, lambda s: int(s.up)),
     ),
-    Family(
+    FamilyOf(
         "exporter",
         "source_duration_seconds",
         "How long the source took in the last cycle.",
         labels=("source",),
+        each=lambda e: _of_sources(e, lambda s: s.duration_ns),
         divisor=NS,
     ),
-    Family(
+    FamilyOf(
         "exporter",
         "source_last_success_timestamp_seconds",
         "When the source last answered.",
         labels=("source",),
+        each=lambda e: _of_sources(e, lambda s: s.last_success_unix_ns or None),
         divisor=NS,
     ),
-    Family(
+    FamilyOf(
         "exporter",
         "snapshot_timestamp_seconds",
         "When the served values were measured.",
+        lambda e: e.unix_ns,
         divisor=NS,
     ),
-    _counter(
+    FamilyOf(
         "exporter",
         "rejected_samples_total",
         "Rows and items from outside that were implausible or unreadable, by reason.",
-        ("reason",),
+        type="counter",
+        labels=("reason",),
+        each=lambda e: _keyed(e.rejected),
     ),
-    _counter(
+    FamilyOf(
         "exporter",
         "access_reviews_total",
         "Questions to the API server about clients, by review (token: whose it is; right: what "
         "they may do) and outcome (allowed, denied; failed: without a usable answer; not_asked: "
         "too many waited). Absent without --web.kubernetes-access.",
-        ("review", "outcome"),
+        type="counter",
+        labels=("review", "outcome"),
+        each=lambda e: (e.reviews or {}).items(),
     ),
-    _counter(
+    FamilyOf(
         "exporter",
         "dropped_series_total",
         "Series that were left out because of --metrics.max-series-per-family, summed over the "
         "collection cycles.",
-        ("family",),
+        type="counter",
+        labels=("family",),
+        each=lambda e: _keyed(e.dropped),
     ),
-    Family(
+    FamilyOf(
         "exporter",
         "collection_interval_seconds",
         "Current time from one collection cycle to the next.",
+        lambda e: e.interval_ns,
         divisor=NS,
     ),
-    _counter("exporter", "cycles_total", "Collection cycles."),
-    _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),
-    _counter("exporter", "nvml_calls_total", "Calls of the driver library.", ("call",)),
+    _counter("exporter", "cycles_total", "Collection cycles.", lambda e: e.cycles),
     _counter(
+        "exporter",
+        "cycle_overruns_total",
+        "Cycles that took longer than the interval.",
+        lambda e: e.overruns,
+    ),
+    FamilyOf(
+        "exporter",
+        "nvml_calls_total",
+        "Calls of the driver library.",
+        type="counter",
+        labels=("call",),
+        each=lambda e: [((name,), call.calls) for name, call in e.calls.items()],
+    ),
+    FamilyOf(
         "exporter",
         "nvml_call_seconds_total",
         "Time spent in the driver library. Time in nvmlEventSetWait_v2 is spent waiting for "
         "events.",
-        ("call",),
+        type="counter",
+        labels=("call",),
+        each=lambda e: [((name,), call.duration_ns) for name, call in e.calls.items()],
         divisor=NS,
     ),
 )

@@ -1,12 +1,12 @@
 """The result of a cycle: immutable rows, one for each set of labels."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 from exporter.model.devices import ProcessMemory, SourceStatus
+from exporter.model.facts import NO_FACTS, ExporterFacts, Facts
 from exporter.model.processes import ProcessInfo
 from exporter.model.usage import Owner, SharedWindow
 
@@ -33,70 +33,8 @@ class Row(NamedTuple):
     more: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
-class Table(NamedTuple):
-    """The rows of a level, family by family, which is how a page is written.
-
-    ``columns`` and ``more`` hold, by the family's name, the value of each row, in the order of
-    ``labels``; None where it has none.
-    """
-
-    labels: Sequence[tuple[str, ...]] = ()
-    columns: Mapping[str, Sequence[Value | None]] = MappingProxyType({})
-    more: Mapping[str, Sequence[Mapping[str, str] | None]] = MappingProxyType({})
-
-    @classmethod
-    def of(cls, rows: Iterable[Row]) -> Self:
-        """The same rows."""
-        rows = tuple(rows)
-        columns, more = ([row.values for row in rows], [row.more for row in rows])
-        return cls([row.labels for row in rows], _columns(columns), _columns(more))
-
-    def rows(self) -> tuple[Row, ...]:
-        """The same rows."""
-        many = zip(self.labels, self._each(self.columns), self._each(self.more), strict=True)
-        return tuple([Row(*one) for one in many])
-
-    def joined(self, other: "Table") -> "Table":
-        """The table with the rows of another one after its own."""
-        if not other.labels:
-            return self
-        labels, sizes = [*self.labels, *other.labels], (len(self.labels), len(other.labels))
-        columns = _joined(self.columns, other.columns, *sizes)
-        return Table(labels, columns, _joined(self.more, other.more, *sizes))
-
-    def _each(self, columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-        """The values of each row."""
-        found: list[dict[str, Any]] = [{} for _ in self.labels]
-        for name, column in columns.items():
-            for has, value in zip(found, column, strict=True):
-                if value is not None:
-                    has[name] = value
-        return found
-
-
-def _columns(each: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
-    names = tuple(each[0]) if each else ()
-    if all(tuple(has) == names for has in each):  # as nearly always
-        return dict(zip(names, zip(*[has.values() for has in each], strict=True), strict=True))
-    names = tuple(dict.fromkeys(chain.from_iterable(each)))
-    return {name: [has.get(name) for has in each] for name in names}
-
-
-def _joined(
-    ours: Mapping[str, Sequence[Any]],
-    theirs: Mapping[str, Sequence[Any]],
-    our_size: int,
-    their_size: int,
-) -> dict[str, Sequence[Any]]:
-    none, none_of_theirs = [None] * our_size, [None] * their_size
-    return {
-        name: [*ours.get(name, none), *theirs.get(name, none_of_theirs)]
-        for name in {**ours, **theirs}
-    }
-
-
 class Tenants(NamedTuple):
-    """The processes of a device in one cycle, from which ``exporter.rows.processes`` builds rows.
+    """The processes of a device in one cycle; ``exporter.facts.processes`` says what each uses.
 
     ``listed`` hold a context now; None where the driver does not list them. ``windows`` are the
     newest ones, oldest first.
@@ -129,7 +67,7 @@ class Process:
 
 
 class HistoryPoint(NamedTuple):
-    """The core and memory of all series at one time, packed by ``exporter.rows.history``."""
+    """The core and memory of all series at one time, packed by ``exporter.facts.history``."""
 
     cores: bytes
     held: bytes
@@ -168,14 +106,14 @@ class HeldCondition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that readers are served until the next Snapshot. ``rows`` are keyed by level.
+    """Everything that readers are served until the next Snapshot.
 
-    Rows may be built when somebody asks for them, and show the state at ``mono_ns`` all the same.
-    That takes a moment, so do not do it in an event loop.
+    ``facts`` are built when somebody asks for them, and show the state at ``mono_ns`` all the same.
+    That takes a moment, so do not do it in an event loop. ``rows`` are the same by level, for
+    readers that do not read facts yet. ``exporter``: None before the first cycle.
 
     ``sources`` hold in words, for people, what the exporter's own rows hold in numbers.
-    ``dropped``: how many series of a family, by its full name, are left out because there are more
-    than ``most_series`` (0: there is no limit). ``interval_ns`` is the time to the next Snapshot.
+    ``interval_ns`` is the time to the next Snapshot.
     ``started_unix_ns``: when the collector began, with every counter at 0; 0 if it is not known.
     ``tenants``, ``owners`` (by pid) and ``processes`` (by pid) are the input of readers that show
     processes: no metric has a process in its labels. ``held`` are the conditions of alert rules, as
@@ -186,10 +124,10 @@ class Snapshot:
     unix_ns: int = 0
     mono_ns: int = 0
     simulated: bool = False
+    measured: Callable[[], Facts] = lambda: NO_FACTS
+    exporter: ExporterFacts | None = None
     rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     sources: tuple[SourceStatus, ...] = ()
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    most_series: int = 0
     tenants: tuple[Tenants, ...] = ()
     owners: Mapping[int, Owner] = field(default_factory=dict)
     processes: Mapping[int, ProcessInfo] = field(default_factory=dict)
@@ -197,6 +135,11 @@ class Snapshot:
     held: tuple[HeldCondition, ...] = ()
     interval_ns: int = 1_000_000_000
     started_unix_ns: int = 0
+
+    @property
+    def facts(self) -> Facts:
+        """What was measured."""
+        return self.measured()
 
     @property
     def stale_after_ns(self) -> int:

@@ -11,7 +11,7 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from functools import partial
 from itertools import product
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from exporter.model import Clock, Labelled, ReviewError, Right, Subject
+from exporter.model import Clock, ReviewError, Right, Subject
 from exporter.web.peers import Busy, FairQueue
 
 logger = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class Verdicts:
         self._counts: dict[tuple[str, ...], int] = dict.fromkeys(product(KINDS, OUTCOMES), 0)
 
     @property
-    def reviews(self) -> Labelled:
+    def reviews(self) -> Mapping[tuple[str, ...], int]:
         """The number of reviews by kind and outcome, from 0 on."""
         return dict(self._counts)
 

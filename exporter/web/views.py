@@ -147,8 +147,10 @@ class Views:
 
 def namespaces_of(snapshot: Snapshot) -> Collection[str]:
     """The namespaces of all pods that a Snapshot shows."""
-    levels = ("pod", "container", "namespace")
-    return {row.labels[0] for level in levels for row in snapshot.rows.get(level, ())}
+    facts = snapshot.facts
+    owners = {holding.owner.namespace for holding in facts.containers}
+    pods = {pod.namespace for pod in facts.pods}
+    return owners | pods | {each.namespace for each in facts.namespaces}
 
 
 def _pods_of(namespace: str) -> Right:

@@ -95,8 +95,10 @@ def test_what_is_not_known_is_absent_and_its_reason_is_there() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_what_json_cannot_say_is_absent(number: float) -> None:
-    [device] = whole(with_every_family(number))["devices"]
+    rows = row_of("device", "0", "GPU-0", utilization_ratio=number, up=1)
+    [device] = whole(Snapshot(version=1, rows=rows))["devices"]
     assert "utilization_ratio" not in device
+    assert device["up"]
 
 
 def test_an_allotment_whose_device_is_not_known_has_none() -> None:

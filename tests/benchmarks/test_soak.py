@@ -11,7 +11,7 @@ from benchmarks.soak.judge import ALLOWED, Look, grown, table
 from benchmarks.soak.node import sources
 from exporter.collector.wiring import make_collector
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Row, Snapshot
+from exporter.model import Snapshot
 from exporter.settings import load
 from tests.e2e.programs import Page
 from tests.scenario.clock import ManualClock
@@ -97,11 +97,10 @@ def test_a_counter_that_falls_and_a_part_that_is_missing_are_seen() -> None:
     node, books = Node(), Books()
     books.check(page(node.after(20)))
     snapshot = node.after(5)
-    [first, *others] = snapshot.rows["container"]
-    less = Row(first.labels, {**first.values, "core_seconds_total": 0})
-    wrong = books.check(
-        page(replace(snapshot, rows={**snapshot.rows, "container": (less, *others)}))
-    )
+    first, *others = sorted(snapshot.facts.containers, key=lambda held: held.owner)
+    less = replace(first, used=first.used._replace(core_ns=0))
+    facts = replace(snapshot.facts, containers=(less, *others))
+    wrong = books.check(page(replace(snapshot, measured=lambda: facts)))
 
     assert any("core_seconds_total" in fault and "fell" in fault for fault in wrong)
     assert any("busy_seconds_total rose by" in fault for fault in wrong)

@@ -2,135 +2,136 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.collector import CycleRules
-from exporter.collector.series_limit import DroppedSeries, Rows, limit_series
-from exporter.model import CgroupIdentity, Row, Value
-from exporter.rows.lazy import LazyRows
+from exporter.collector.series_limit import DroppedSeries, LimitedFacts, limit_facts
+from exporter.model import (
+    CgroupIdentity,
+    ContainerHolding,
+    ContainerKey,
+    Facts,
+    HeldMemory,
+    Unmeasured,
+    Used,
+)
 from tests.collector.bench import SECOND, Bench
 
 CORE = "mgpu_container_core_seconds_total"
 WHY = "mgpu_container_unmeasured"
 
 
-def container(name: str, reasons: int = 0) -> Row:
-    values: dict[str, Value] = {"core_seconds_total": 1, "processes": 2}
-    if reasons:
-        values["unmeasured"] = {(f"q{n}", "mig"): 1 for n in range(reasons)}
-    return Row(("ns", "pod", name, "0", "GPU-0"), values)
+def container(name: str, reasons: int = 0) -> ContainerHolding:
+    return ContainerHolding(
+        owner=ContainerKey("ns", "pod", name),
+        index=0,
+        uuid="GPU-0",
+        used=Used(1),
+        memory=HeldMemory(processes=2),
+        unmeasured={f"q{n}": Unmeasured.MIG for n in range(reasons)},
+    )
 
 
-def containers(*names: str, reasons: int = 0) -> Rows:
-    return {"container": tuple(container(name, reasons) for name in names)}
+def containers(*names: str, reasons: int = 0) -> Callable[[], Facts]:
+    facts = Facts(containers=tuple(container(name, reasons) for name in names))
+    return lambda: facts
 
 
-def names(rows: Rows) -> set[str]:
-    return {row.labels[2] for row in rows["container"]}
+def names(limited: LimitedFacts) -> set[str]:
+    return {each.owner.container for each in limited.measured().containers}
 
 
 def test_what_is_within_the_limit_is_as_it_was() -> None:
-    rows = containers("a", "b", reasons=1)
+    built = containers("a", "b", reasons=1)
 
-    taken = limit_series(rows, {}, 2)
+    taken = limit_facts(built, Facts, 2)
 
-    assert taken.rows == rows
+    assert taken.measured() == built()
     assert taken.dropped == {}
 
 
 def test_of_what_is_new_the_first_by_labels_are_taken() -> None:
-    taken = limit_series(containers("c", "a", "b"), {}, 2)
+    taken = limit_facts(containers("c", "a", "b"), Facts, 2)
 
-    assert names(taken.rows) == {"a", "b"}
+    assert names(taken) == {"a", "b"}
     assert taken.dropped == {CORE: 1, "mgpu_container_processes": 1}
 
 
 def test_what_was_shown_stays_though_others_come_before_it() -> None:
-    before = limit_series(containers("x", "y"), {}, 2).rows
+    before = limit_facts(containers("x", "y"), Facts, 2)
 
-    taken = limit_series(containers("a", "b", "x", "y"), before, 2)
+    taken = limit_facts(containers("a", "b", "x", "y"), before.measured, 2)
 
-    assert names(taken.rows) == {"x", "y"}
+    assert names(taken) == {"x", "y"}
 
 
-def of_namespaces(counts: Mapping[str, int], reasons: int = 0) -> Rows:
-    rows = (
-        Row((namespace, "pod", f"c{n:05}", "0", "GPU-0"), container("", reasons).values)
+def of_namespaces(counts: Mapping[str, int], reasons: int = 0) -> Callable[[], Facts]:
+    holdings = (
+        replace(container("", reasons), owner=ContainerKey(namespace, "pod", f"c{n:05}"))
         for namespace, count in counts.items()
         for n in range(count)
     )
-    return {"container": tuple(rows)}
+    facts = Facts(containers=tuple(holdings))
+    return lambda: facts
 
 
-def counts(rows: Rows) -> Counter[str]:
-    return Counter(row.labels[0] for row in rows["container"])
+def counts(limited: LimitedFacts) -> Counter[str]:
+    return Counter(each.owner.namespace for each in limited.measured().containers)
 
 
 @pytest.mark.parametrize("shown", [{}, {"aaa": 12_000}], ids=["at once", "aaa was first"])
 def test_a_namespace_of_many_containers_takes_no_other_ones_room(shown: dict[str, int]) -> None:
-    before = limit_series(of_namespaces(shown), {}, 10_000).rows
+    before = limit_facts(of_namespaces(shown), Facts, 10_000)
 
-    taken = limit_series(of_namespaces({"aaa": 12_000, "m": 3, "zz": 6_000}), before, 10_000)
+    many = of_namespaces({"aaa": 12_000, "m": 3, "zz": 6_000})
+    taken = limit_facts(many, before.measured, 10_000)
 
-    assert counts(taken.rows) == {"aaa": 4_999, "m": 3, "zz": 4_998}
+    assert counts(taken) == {"aaa": 4_999, "m": 3, "zz": 4_998}
     assert taken.dropped[CORE] == 18_003 - 10_000
 
 
-def test_series_of_a_familys_own_labels_are_shared_by_namespace_too() -> None:
-    taken = limit_series(of_namespaces({"aaa": 4, "zz": 1}, reasons=3), {}, 8)
+def test_a_namespace_of_many_series_takes_no_other_ones_room() -> None:
+    taken = limit_facts(of_namespaces({"aaa": 4, "zz": 1}, reasons=3), Facts, 8)
 
-    left = {row.labels[:3]: row.values["unmeasured"] for row in taken.rows["container"]}
-    assert len(left["zz", "pod", "c00000"]) == 3  # type: ignore[arg-type] # labelled
-    assert taken.dropped == {WHY: 7}
+    assert counts(taken) == {"aaa": 1, "zz": 1}
+    assert taken.dropped[WHY] == 9
 
 
 def test_room_that_is_left_goes_to_the_next() -> None:
-    before = limit_series(containers("x", "y"), {}, 2).rows
+    before = limit_facts(containers("x", "y"), Facts, 2)
 
-    taken = limit_series(containers("b", "a", "y"), before, 2)
+    taken = limit_facts(containers("b", "a", "y"), before.measured, 2)
 
-    assert names(taken.rows) == {"a", "y"}
-
-
-def test_labels_of_the_familys_own_count() -> None:
-    taken = limit_series(containers("a", "b", reasons=3), {}, 4)
-
-    assert taken.dropped == {WHY: 2}
-    assert [len(row.values["unmeasured"]) for row in taken.rows["container"]] == [3, 1]  # type: ignore[arg-type] # labelled
-    assert names(taken.rows) == {"a", "b"}
+    assert names(taken) == {"a", "y"}
 
 
-def test_series_of_such_a_family_that_were_shown_stay() -> None:
-    before = limit_series(containers("b", reasons=3), {}, 4).rows
+def test_who_does_not_fit_with_all_its_series_is_left_out_whole() -> None:
+    taken = limit_facts(containers("a", "b", "c", reasons=3), Facts, 7)
 
-    taken = limit_series(containers("a", "b", reasons=3), before, 4)
-
-    assert [len(row.values["unmeasured"]) for row in taken.rows["container"]] == [1, 3]  # type: ignore[arg-type] # labelled
-
-
-def test_what_the_exporter_says_of_itself_is_never_left_out() -> None:
-    own = {"exporter": (Row((), {"source_up": {(str(n),): 1 for n in range(9)}}),)}
-
-    taken = limit_series(own, {}, 1)
-
-    assert taken.rows == own
-    assert not taken.dropped
+    assert names(taken) == {"a", "b"}
+    assert taken.dropped == {CORE: 1, "mgpu_container_processes": 1, WHY: 3}
 
 
-def test_rows_are_not_looked_at_where_there_cannot_be_too_many() -> None:
-    rows = LazyRows({"container": lambda: pytest.fail("were made")})
-
-    assert limit_series(rows, {}, 3, highest=3).rows is rows
+def test_one_is_shown_though_it_alone_is_too_much() -> None:
+    assert names(limit_facts(containers("a", "b", reasons=3), Facts, 2)) == {"a"}
 
 
-def test_rows_are_counted_where_there_may_be_too_many() -> None:
-    rows = containers("c", "a", "b")
+def test_facts_are_not_built_where_there_cannot_be_too_many() -> None:
+    def built() -> Facts:
+        pytest.fail("were built")
 
-    assert limit_series(rows, {}, 2, highest=4) == limit_series(rows, {}, 2)
+    assert limit_facts(built, Facts, 3, highest=3).measured is built
+
+
+def test_facts_are_counted_where_there_may_be_too_many() -> None:
+    built = containers("c", "a", "b")
+
+    assert names(limit_facts(built, Facts, 2, highest=4)) == {"a", "b"}
 
 
 @given(
@@ -140,15 +141,15 @@ def test_rows_are_counted_where_there_may_be_too_many() -> None:
     most=st.integers(1, 8),
 )
 def test_nothing_comes_and_goes_while_it_is_there(cycles: list[set[str]], most: int) -> None:
-    before: Rows = {}
+    shown_before: set[str] = set()
+    before: Callable[[], Facts] = Facts
     for there in cycles:
-        taken = limit_series(containers(*there), before, most)
-        shown = names(taken.rows)
+        taken = limit_facts(containers(*there), before, most)
+        shown = names(taken)
         assert len(shown) == min(len(there), most)
         assert taken.dropped.get(CORE, 0) == len(there) - len(shown)
-        if before:
-            assert names(before) & there <= shown
-        before = taken.rows
+        assert shown_before & there <= shown
+        before, shown_before = taken.measured, shown
 
 
 def test_what_is_left_out_is_summed_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,15 +179,11 @@ def test_what_was_left_out_comes_back_with_all_that_it_used() -> None:
     after = bench.cycle()
 
     family = "mgpu_group_core_seconds_total"
-    assert [[own.labels[1][:5] for own in each.rows["group"]] for each in limited] == [
-        ["uid-7"]
-    ] * 3
-    assert [each.dropped[family] for each in limited] == [1, 1, 1]
-    assert {own.labels[1][:5]: own.values["core_seconds_total"] for own in after.rows["group"]} == {
+    shown = [[own.owner.group[:5] for own in each.facts.groups] for each in limited]
+    assert shown == [["uid-7"]] * 3
+    assert {own.owner.group[:5]: own.used.core_ns for own in after.facts.groups} == {
         "uid-7": SECOND,
         "uid-8": 4 * SECOND,
     }
-    told = after.rows["exporter"][0].values["dropped_series_total"]
-    assert isinstance(told, Mapping)
-    assert told[(family,)] == 3
-    assert after.dropped == {}
+    assert after.exporter is not None
+    assert after.exporter.dropped[family] == 3

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from exporter.allocations.rules import make
-from exporter.collector import CycleRules, LastReload
-from exporter.model import CgroupIdentity, Pod
+from exporter.collector import CycleRules
+from exporter.model import CgroupIdentity, LastReload, Pod
 from exporter.sources.gpus.source import Demand
 from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.labels import LabelAllowList

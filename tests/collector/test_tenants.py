@@ -1,9 +1,9 @@
 import pytest
 
 from exporter.collector.tenants import MOST_WINDOWS, Residency
+from exporter.facts.history import Past
+from exporter.facts.processes import processes_of
 from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
-from exporter.rows.history import Past
-from exporter.rows.processes import processes_of
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 
 NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})

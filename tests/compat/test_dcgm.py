@@ -1,5 +1,7 @@
 """dcgm-exporter's names out of what simulated nodes really measure."""
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
@@ -7,9 +9,10 @@ from exporter.collector.wiring import make_collector, open_sources
 from exporter.metrics.compat.dcgm import ALIASES
 from exporter.metrics.compat.page import CompatPage, Rates
 from exporter.metrics.text import Format
-from exporter.model import Row, Snapshot, Value
+from exporter.model import Device, DeviceFacts, Sensors, Snapshot
 from exporter.settings import load
 from tests.collector.sources import ManualClock
+from tests.snapshots import snapshot_of
 
 SECOND = 10**9
 
@@ -81,9 +84,9 @@ def test_no_series_is_there_twice(demo: list[Snapshot]) -> None:
 
 
 SPLIT = {
-    "DCGM_FI_DEV_GPU_UTIL": ("utilization_ratio", 100),
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("utilization_ratio", 1),
-    "DCGM_FI_DEV_MEM_COPY_UTIL": ("memory_active_ratio", 100),
+    "DCGM_FI_DEV_GPU_UTIL": ("core", 100),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("core", 1),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": ("memory_active", 100),
 }
 
 
@@ -94,18 +97,14 @@ def test_a_sum_over_a_card_is_the_card(name: str, demo: list[Snapshot]) -> None:
     for own, value in served(demo)[name]:
         sums[own["UUID"]] = sums.get(own["UUID"], 0) + value
     cards = {
-        row.labels[1]: row.values[figure] * times  # type: ignore[operator] # a number
-        for row in demo[-1].rows["device"]
-        if row.values.get(figure) is not None and not parent(row)
+        device.uuid: average * times
+        for device in demo[-1].facts.devices
+        if (average := getattr(device.average, figure)) is not None
+        and not device.device.parent_uuid
     }
     assert len(cards) >= 4
     for uuid, whole in cards.items():
         assert sums[uuid] == pytest.approx(whole, abs=0.02 * times)
-
-
-def parent(row: Row) -> str:
-    (labels,) = row.values["info"]  # type: ignore[misc] # labels
-    return str(labels[3])
 
 
 MIG = """
@@ -150,7 +149,8 @@ def test_memory_is_the_instances_under_mig_and_not_the_boards_too(
 
 
 def test_a_part_is_its_boards_with_a_number_and_a_profile(divided: list[Snapshot]) -> None:
-    instances = {row.labels[1]: parent(row) for row in divided[-1].rows["device"] if parent(row)}
+    devices = (facts.device for facts in divided[-1].facts.devices)
+    instances = {device.uuid: device.parent_uuid for device in devices if device.parent_uuid}
     found = {
         (own["UUID"], own["GPU_I_ID"]): own["GPU_I_PROFILE"]
         for own, _ in served(divided)["DCGM_FI_DEV_FB_TOTAL"]
@@ -170,20 +170,16 @@ def test_opencost_finds_every_container_that_uses_a_gpu(demo: list[Snapshot]) ->
         if own.get("container") and 0 <= value <= 1
     }
     users = {
-        row.labels[:3]
-        for row in demo[-1].rows["container"]
-        if "processes" in row.values and "core_utilization_ratio" in row.values
+        holding.owner
+        for holding in demo[-1].facts.containers
+        if holding.memory.processes is not None and holding.average.core is not None
     }
     assert len(users) > 4
     assert users <= found
 
 
 def test_a_pods_uid_is_there_on_request_only(demo: list[Snapshot]) -> None:
-    uids = {
-        row.labels: next(iter(row.values["info"]))[0]  # type: ignore[arg-type]
-        for row in demo[-1].rows["pod"]
-        if "info" in row.values
-    }
+    uids = {(pod.namespace, pod.name): pod.info.uid for pod in demo[-1].facts.pods if pod.info}
     of_pods = [
         own
         for own, _ in served(demo, "pod_uid", "uid")["DCGM_FI_DEV_GPU_UTIL"]
@@ -198,8 +194,10 @@ def test_a_pods_uid_is_there_on_request_only(demo: list[Snapshot]) -> None:
 
 
 def at(seconds: int, **totals: int) -> Snapshot:
-    values: dict[str, Value] = {"pcie_bytes_total": {(k,): v for k, v in totals.items()}}
-    return Snapshot(mono_ns=seconds * SECOND, rows={"device": (Row(("0", "GPU-0"), values),)})
+    device = DeviceFacts(
+        device=Device("GPU-0", 0, "nvidia"), sensors=Sensors.of(pcie_bytes_total=totals)
+    )
+    return replace(snapshot_of(devices=[device]), mono_ns=seconds * SECOND)
 
 
 def test_a_rate_is_over_ten_seconds_or_more_whoever_else_scrapes() -> None:

@@ -1,5 +1,6 @@
 import subprocess
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from multidict import MultiDict
@@ -7,7 +8,23 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from exporter.metrics.compat.page import PROGRAMS, CompatPage
 from exporter.metrics.text import Format
-from exporter.model import Row, Snapshot, Value
+from exporter.model import (
+    AllocationFacts,
+    Averages,
+    ContainerHolding,
+    ContainerKey,
+    Device,
+    DeviceFacts,
+    DeviceMemoryFacts,
+    Facts,
+    Granted,
+    HeldMemory,
+    PodFacts,
+    Sensors,
+    Snapshot,
+    Used,
+    XidCount,
+)
 from exporter.settings import TABLE, load
 from exporter.web import Pages
 from exporter.web.selection import select
@@ -17,103 +34,87 @@ GIB = 1 << 30
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
 
-INFO = ("nvidia", "A100", "0000:17:00.0", "", "", "", "550.54", "", "12.4")
 
-
-def device(gpu: str, **values: Value) -> Row:
-    known: dict[str, Value] = {
-        "info": {INFO: 1},
-        "utilization_ratio": 0.75,
-        "memory_total_bytes": 40 * GIB,
-        "memory_used_bytes": 10 * GIB,
-        "memory_reserved_bytes": 1 * GIB,
-        "memory_active_ratio": 0.25,
-        "encoder_utilization_ratio": 0.125,
-        "decoder_utilization_ratio": 0.5,
-        "power_watts": 250.5,
-        "energy_joules_total": 1_500_000,  # µJ
-        "clock_hertz": {("sm",): 1_410_000_000, ("memory",): 1_215_000_000},
-        "temperature_celsius": {("gpu",): 51.0, ("memory",): 62.0},
-        "remapped_rows": {("uncorrected",): 2, ("corrected",): 3},
-        "ecc_errors_total": {("uncorrected",): 4, ("corrected",): 5},
-        "throttle_seconds_total": {("sw_power_cap",): 7 * SECOND, ("sync_boost",): SECOND},
-        "pcie_bytes_total": {("transmit",): 1000, ("receive",): 2000},
-        "nvlink_bytes_total": {("transmit",): 0, ("receive",): 0},
-        "row_remapping": {("failed",): 1, ("pending",): 0},
-        "retired_pages": {("uncorrected",): 1, ("corrected",): 6},
-        "retired_pages_pending": 1,
-        "nvlink_errors_total": {
-            (kind,): n for n, kind in enumerate(("crc_flit", "crc_data", "replay", "recovery"), 1)
-        },
-        "pcie_replays_total": 9,
-        "pcie_link_generation": 4,
-        "pcie_link_width": 8,
-        "fan_speed_ratio": 0.5,
-        "performance_state": 2,
-        "vgpu_licensed": 1,
-        "dram_active_ratio": 0.375,
-        "xid_last_timestamp_seconds": {("31",): NOW - SECOND, ("79",): NOW},
-        "sm_active_ratio": 0.5,
-        "sm_occupancy_ratio": 0.25,
-        "tensor_active_ratio": 0.125,
-    }
-    return Row((gpu, f"GPU-{gpu}"), {**known, **values})
-
-
-def container(pod: str, gpu: str, core: float, memory: int) -> Row:
-    values: dict[str, Value] = {
-        "processes": 1,
-        "core_utilization_ratio": core,
-        "memory_used_bytes": memory,
-        "memory_active_ratio": core / 5,
-        "encoder_utilization_ratio": core / 10,
-        "decoder_utilization_ratio": core / 4,
-        "core_limit_ratio": 0.5,
-        "memory_limit_bytes": 8 * GIB,
-        "last_active_timestamp_seconds": NOW - 3 * SECOND,
-    }
-    return Row(("ml", pod, "main", gpu, f"GPU-{gpu}"), values)
-
-
-POD = Row(
-    ("ml", "a"),
-    {
-        "core_usage_gpus": 0.5,
-        "core_limit_gpus": 1.0,
-        "core_limit_utilization_ratio": 0.5,
-        "memory_used_bytes": 8 * GIB,
-        "memory_limit_bytes": 16 * GIB,
-    },
-)
-NODE = Snapshot(
-    version=1,
-    unix_ns=NOW,
-    rows={
-        "device": (device("0"), device("1")),
-        "container": (
-            container("a", "0", 0.25, 4 * GIB),
-            container("b", "0", 0.375, 2 * GIB),
-            container("a", "1", 0.25, 4 * GIB),
+def device(index: int, pcie: int = 1000, nvlink: int = 0) -> DeviceFacts:
+    return DeviceFacts(
+        device=Device(
+            *(f"GPU-{index}", index, "nvidia", "A100"),
+            pci_bus_id="0000:17:00.0",
+            driver_version="550.54",
+            cuda_version="12.4",
         ),
-        "pod": (POD,),
-    },
+        used=Used(energy_uj=1_500_000),
+        average=Averages(0.75, 0.25, 0.125, 0.5),
+        memory=DeviceMemoryFacts(40 * GIB, 10 * GIB, 1 * GIB),
+        xids={"31": XidCount(1, NOW - SECOND), "79": XidCount(1, NOW)},
+        sensors=Sensors.of(
+            power_watts=250.5,
+            clock_hertz={"sm": 1_410_000_000, "memory": 1_215_000_000},
+            temperature_celsius={"gpu": 51.0, "memory": 62.0},
+            remapped_rows={"uncorrected": 2, "corrected": 3},
+            ecc_errors_total={"uncorrected": 4, "corrected": 5},
+            throttle_seconds_total={"sw_power_cap": 7 * SECOND, "sync_boost": SECOND},
+            pcie_bytes_total={"transmit": pcie, "receive": 2 * pcie},
+            nvlink_bytes_total={"transmit": nvlink, "receive": 2 * nvlink},
+            row_remapping={"failed": 1, "pending": 0},
+            retired_pages={"uncorrected": 1, "corrected": 6},
+            retired_pages_pending=1,
+            nvlink_errors_total={"crc_flit": 1, "crc_data": 2, "replay": 3, "recovery": 4},
+            pcie_replays_total=9,
+            pcie_link_generation=4,
+            pcie_link_width=8,
+            fan_speed_ratio=0.5,
+            performance_state=2,
+            vgpu_licensed=1,
+            dram_active_ratio=0.375,
+            sm_active_ratio=0.5,
+            sm_occupancy_ratio=0.25,
+            tensor_active_ratio=0.125,
+        ),
+    )
+
+
+def container(pod: str, index: int, core: float, memory: int) -> ContainerHolding:
+    return ContainerHolding(
+        owner=ContainerKey("ml", pod, "main"),
+        index=index,
+        uuid=f"GPU-{index}",
+        average=Averages(core, core / 5, core / 10, core / 4),
+        memory=HeldMemory(memory, memory, 1),
+        last_active_unix_ns=NOW - 3 * SECOND,
+        allocation=AllocationFacts((Granted("test"),), 0.5, 8 * GIB),
+    )
+
+
+POD = PodFacts(
+    namespace="ml",
+    name="a",
+    core=0.5,
+    core_limit=1.0,
+    core_of_limit=0.5,
+    memory_bytes=8 * GIB,
+    memory_limit_bytes=16 * GIB,
+    memory_of_limit=0.5,
+)
+FACTS = Facts(
+    (device(0), device(1)),
+    (
+        container("a", 0, 0.25, 4 * GIB),
+        container("b", 0, 0.375, 2 * GIB),
+        container("a", 1, 0.25, 4 * GIB),
+    ),
+    pods=(POD,),
 )
 
 
-BEFORE = replace(
-    NODE,
-    mono_ns=NODE.mono_ns - 20 * SECOND,
-    rows={
-        **NODE.rows,
-        "device": tuple(
-            device(
-                gpu,
-                pcie_bytes_total={("transmit",): 600, ("receive",): 0},
-                nvlink_bytes_total={("transmit",): -20_480_000, ("receive",): -40_960_000},
-            )
-            for gpu in "01"
-        ),
-    },
+def node(facts: Facts = FACTS, mono_ns: int = 0) -> Snapshot:
+    return Snapshot(version=1, unix_ns=NOW, mono_ns=mono_ns, measured=lambda: facts)
+
+
+NODE = node()
+BEFORE = node(
+    replace(FACTS, devices=(device(0, 600, -20_480_000), device(1, 600, -20_480_000))),
+    -20 * SECOND,
 )
 """The node 20 s before."""
 
@@ -182,7 +183,7 @@ UNITS = [
     ("DCGM_FI_DEV_FB_TOTAL", {"gpu": "0"}, 40 * 1024),
     ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", {"gpu": "0"}, 3),
     ("DCGM_FI_PROF_PCIE_TX_BYTES", {"gpu": "0"}, 20),
-    ("DCGM_FI_PROF_PCIE_RX_BYTES", {"gpu": "0"}, 100),
+    ("DCGM_FI_PROF_PCIE_RX_BYTES", {"gpu": "0"}, 40),
     ("DCGM_FI_DEV_XID_ERRORS", {"gpu": "0"}, 79),
     ("DCGM_FI_DEV_FB_FREE", {"gpu": "0"}, 29 * 1024),
     ("DCGM_FI_DEV_FB_USED", A0, 4096),
@@ -297,17 +298,13 @@ def test_a_shared_devices_own_figures_stand_once_and_without_a_pod() -> None:
     assert "pod" not in found[0]
 
 
-def without(snapshot: Snapshot, level: str, *names: str) -> Snapshot:
-    rows = tuple(
-        row._replace(values={k: v for k, v in row.values.items() if k not in names})
-        for row in snapshot.rows[level]
-    )
-    return replace(snapshot, rows={**snapshot.rows, level: rows})
+def with_containers(**fields: Any) -> Snapshot:
+    containers = tuple(replace(each, **fields) for each in FACTS.containers)
+    return node(replace(FACTS, containers=containers))
 
 
 def test_what_is_not_known_of_a_container_is_absent_and_so_is_the_rest_of_its_device() -> None:
-    blind = without(NODE, "container", "core_utilization_ratio")
-    found = samples(page(blind))
+    found = samples(page(with_containers(average=Averages())))
     on_shared = [own for own, _ in found["DCGM_FI_DEV_GPU_UTIL"] if own["gpu"] == "0"]
     assert on_shared == []
     assert "hami_container_device_utilization_ratio" not in found
@@ -315,28 +312,28 @@ def test_what_is_not_known_of_a_container_is_absent_and_so_is_the_rest_of_its_de
 
 
 def test_a_container_without_a_limit_has_no_request_and_no_share_of_it() -> None:
-    found = samples(page(without(NODE, "container", "core_limit_ratio", "memory_limit_bytes")))
+    found = samples(page(with_containers(allocation=AllocationFacts())))
     absent = ("container_request_gpu_utilization", "container_mem_utilization")
     assert not {*absent, "hami_vgpu_memory_limit_bytes"} & found.keys()
     assert "container_core_usage" in found
 
 
 def test_a_container_that_has_gone_has_no_series() -> None:
-    counters = Row(("ml", "old", "main", "0", "GPU-0"), {"core_seconds_total": 1})
-    rows = {**NODE.rows, "container": (*NODE.rows["container"], counters)}
-    assert page(replace(NODE, rows=rows)) == page()
+    gone = ContainerHolding(
+        owner=ContainerKey("ml", "old", "main"), index=0, uuid="GPU-0", ended=True, used=Used(1)
+    )
+    assert page(node(replace(FACTS, containers=(*FACTS.containers, gone)))) == page()
 
 
 def test_a_device_that_had_no_xid_says_0() -> None:
-    rows = {"device": (device("0", xid_last_timestamp_seconds={}),)}
-    assert 'DCGM_FI_DEV_XID_ERRORS{gpu="0"' in page(Snapshot(rows=rows))
-    assert samples(page(Snapshot(rows=rows)))["DCGM_FI_DEV_XID_ERRORS"][0][1] == 0
+    text = page(node(Facts((replace(device(0), xids={}),))))
+    assert 'DCGM_FI_DEV_XID_ERRORS{gpu="0"' in text
+    assert samples(text)["DCGM_FI_DEV_XID_ERRORS"][0][1] == 0
 
 
 def test_names_from_the_cluster_are_escaped() -> None:
     hostile = 'a"b\\c\nd'
-    row = NODE.rows["container"][0]._replace(labels=("ml", hostile, "main", "0", "GPU-0"))
-    found = samples(page(replace(NODE, rows={**NODE.rows, "container": (row,)})))
+    found = samples(page(node(replace(FACTS, containers=(container(hostile, 0, 0.5, GIB),)))))
     assert found["hami_vgpu_memory_used_bytes"][0][0]["pod"] == hostile
 
 

@@ -212,7 +212,6 @@ def test_books_balance_and_nothing_grows(pytestconfig: pytest.Config, *, named: 
     for _ in range(rounds):
         for _ in range(60):
             books.check(soaked.cycle())
-        soaked.renderer._numbers.forget(0)  # it fills to a bound and is cleared: a saw-tooth
         soaked.forget_history()
         sizes.append((soaked.started, blocks()))
 

@@ -1,12 +1,15 @@
 """A ledger under devices that a test sets, one cycle at a time."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from exporter.attribution.join import account
+from exporter.facts import CycleFacts, at_most, facts_of
 from exporter.ledger import Allocated, Ledger, Moment
+from exporter.metrics.families import OWN_LEVEL
 from exporter.model import (
+    NO_FACTS,
     Allocation,
     ContainerKey,
     Device,
@@ -14,8 +17,8 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     Engines,
+    Facts,
     GroupKey,
-    History,
     MemoryHeld,
     Owner,
     Pod,
@@ -25,9 +28,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.rows.device_view import CycleFacts
-from exporter.rows.history import current_gauges, extended, gauges_of
-from exporter.rows.lazy import LazyRows, at_most, rows_of
+from exporter.rows.rows import FactRows
 
 SECOND = 1_000_000_000
 RETENTION = 300 * SECOND
@@ -72,7 +73,8 @@ class Node:
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
         self.untold: Mapping[Owner, Unmeasured] | None = {}
-        self.unread = LazyRows({})  # those of the newest cycle, of which none was read
+        self.facts = NO_FACTS
+        self.unread: Callable[[], Facts] = Facts  # those of the newest cycle, not built yet
 
     def cycle(
         self,
@@ -106,15 +108,16 @@ class Node:
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
         facts = CycleFacts(now, readings, allotted, pods)
-        rows = rows_of(self.ledger, facts)
-        self.unread = rows_of(self.ledger, facts)
+        self.facts = facts_of(self.ledger, facts)()
+        rows = FactRows(lambda: self.facts, None)
+        self.unread = facts_of(self.ledger, facts)
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
-        present = extended(History(), current_gauges(self.ledger, facts), now)
-        assert list(present.series.items()) == list(
-            extended(History(), gauges_of(rows), now).series.items()
-        )
         assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
-        return {level: {row.labels: row for row in many} for level, many in rows.items()}
+        return {
+            level: {row.labels: row for row in many}
+            for level, many in rows.items()
+            if level != OWN_LEVEL
+        }
 
 
 def allotted(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.facts import CycleFacts, facts_of
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
     Allocation,
@@ -21,8 +22,7 @@ from exporter.model import (
     Row,
     Value,
 )
-from exporter.rows.device_view import CycleFacts
-from exporter.rows.lazy import rows_of
+from exporter.rows.rows import FactRows
 from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
 
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
@@ -359,7 +359,7 @@ def test_nothing_is_said_of_allotments_before_any_pod_was_heard_of() -> None:
     node.ledger = ledger
     node.cycle(0)
 
-    rows = rows_of(ledger, CycleFacts(at(0)))
+    rows = FactRows(facts_of(ledger, CycleFacts(at(0))), None)
 
     assert not {"allocated_core_ratio", "allocated_memory_bytes"} & rows["device"][0].values.keys()
 
@@ -374,7 +374,7 @@ def test_replicas_of_a_device_stand_with_it() -> None:
     node = Node((GPU, OTHER))
     node.cycle(0)
 
-    rows = rows_of(node.ledger, CycleFacts(at(0), replicas={"GPU-1": 4}))["device"]
+    rows = FactRows(facts_of(node.ledger, CycleFacts(at(0), replicas={"GPU-1": 4})), None)["device"]
 
     assert [row.values.get("sharing_replicas") for row in rows] == [None, 4]
 

@@ -1,9 +1,21 @@
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import pytest
 
-from exporter.model import History, Row
-from exporter.rows.history import MOST_SERIES, POINTS, Gauges, Known, Past, extended, gauges_of
+from exporter.facts.history import MOST_SERIES, POINTS, Known, Past, extended
+from exporter.model import (
+    Averages,
+    ContainerHolding,
+    ContainerKey,
+    Device,
+    DeviceFacts,
+    DeviceMemoryFacts,
+    Facts,
+    GroupHolding,
+    GroupKey,
+    HeldMemory,
+    History,
+)
 from tests.ledger.node import at
 
 KEY = ("n", "p", "c", "0", "GPU-0")
@@ -17,10 +29,18 @@ def held(history: History, key: tuple[str, ...] = KEY) -> Known:
     return Past(history)[key]["memory_used_bytes"]
 
 
-def rows(core: float | None = 0.5, memory: int | None = 2**30) -> Iterable[Gauges]:
-    values = {"core_utilization_ratio": core, "memory_used_bytes": memory}
-    known = {name: value for name, value in values.items() if value is not None}
-    return gauges_of({"container": (Row(KEY, known),)})
+def held_on(uuid: str, core: float | None, memory: int | None) -> ContainerHolding:
+    return ContainerHolding(
+        owner=ContainerKey("n", "p", "c"),
+        index=0,
+        uuid=uuid,
+        average=Averages(core),
+        memory=HeldMemory(memory),
+    )
+
+
+def rows(core: float | None = 0.5, memory: int | None = 2**30) -> Callable[[], Facts]:
+    return lambda: Facts(containers=(held_on("GPU-0", core, memory),))
 
 
 def test_the_first_point_is_taken_at_once() -> None:
@@ -87,24 +107,24 @@ def test_blocks_are_shared_with_the_history_before() -> None:
 
 def test_who_is_not_there_any_more_has_no_history() -> None:
     history = extended(History(), rows(), at(0))
-    assert not extended(history, (), at(10)).series
+    assert not extended(history, Facts, at(10)).series
 
 
 def test_who_comes_back_has_its_history_with_a_gap() -> None:
     history = extended(History(), rows(), at(0))
-    history = extended(history, (), at(10))
+    history = extended(history, Facts, at(10))
     assert cores(extended(history, rows(0.25), at(20))) == [0.5, None, 0.25]
 
 
-def other(name: str) -> Iterable[Gauges]:
-    return [((*KEY[:4], name), 0.125, 0.0)]
+def other(*names: str) -> Callable[[], Facts]:
+    return lambda: Facts(containers=tuple(held_on(name, 0.125, 0) for name in names))
 
 
 def test_nobody_inherits_the_history_of_another() -> None:
     history = extended(History(), rows(), at(0))
     for number in range(1, POINTS + 3):
         history = extended(history, other("GPU-1"), at(10 * number))
-    history = extended(history, [*other("GPU-1"), *other("GPU-2")], at(10 * POINTS + 100))
+    history = extended(history, other("GPU-1", "GPU-2"), at(10 * POINTS + 100))
     assert cores(history, (*KEY[:4], "GPU-2")) == [0.125]
     assert not history.ended
     assert max(history.series.values()) == 1  # the place of the first is used again
@@ -118,22 +138,28 @@ def test_a_newcomer_does_not_take_the_place_of_one_that_ended_lately() -> None:
 
 
 def test_the_number_of_series_is_bounded() -> None:
-    many = tuple(Row((*KEY[:4], f"GPU-{n}"), {}) for n in range(MOST_SERIES))
-    history = extended(History(), gauges_of({"container": many, "group": many[:5]}), at(0))
-    more = tuple(Row((*KEY[:4], f"more-{n}"), {}) for n in range(MOST_SERIES))
-    history = extended(history, gauges_of({"container": more}), at(10))
+    many = (f"GPU-{n}" for n in range(MOST_SERIES + 5))
+    history = extended(History(), other(*many), at(0))
+    more = (f"more-{n}" for n in range(MOST_SERIES))
+    history = extended(history, other(*more), at(10))
     assert len(history.series) + len(history.ended) <= MOST_SERIES
     assert len(history.points[-1].cores) <= 2 * MOST_SERIES
 
 
 def test_devices_and_groups_have_a_history_of_their_own() -> None:
-    use = {"utilization_ratio": 0.75, "memory_used_bytes": 10240}
-    group = {"core_utilization_ratio": 0.125, "memory_used_bytes": 5120}
-    both = {
-        "device": (Row(("0", "GPU-0"), use),),
-        "group": (Row(("docker", "x", "0", "GPU-0"), group),),
-    }
-    past = Past(extended(History(), gauges_of(both), at(0)))
+    device = DeviceFacts(
+        device=Device("GPU-0", 0, "nvidia"),
+        average=Averages(0.75),
+        memory=DeviceMemoryFacts(used_bytes=10240),
+    )
+    group = GroupHolding(
+        owner=GroupKey("docker", "x"),
+        index=0,
+        uuid="GPU-0",
+        average=Averages(0.125),
+        memory=HeldMemory(5120),
+    )
+    past = Past(extended(History(), lambda: Facts((device,), groups=(group,)), at(0)))
     assert [list(series.values()) for series in past.values()] == [
         *([[0.75], [10240]], [[0.125], [5120]]),
     ]

@@ -2,28 +2,31 @@ from collections.abc import Mapping
 
 import pytest
 
+from exporter.facts.processes import processes_of, unattributed_core
 from exporter.model import (
+    Averages,
+    ContainerHolding,
     ContainerKey,
+    Device,
+    DeviceFacts,
     Engines,
+    Facts,
     Owner,
     Process,
     ProcessActivity,
     ProcessInfo,
     ProcessMemory,
-    Row,
     SharedWindow,
     Snapshot,
     Spent,
     Tenants,
     Unattributed,
-    Value,
 )
-from exporter.rows.processes import processes_of, unattributed_core
 from tests.ledger.node import SECOND, A, B
 
 COMPUTE = frozenset({"compute"})
 OWNERS: dict[int, Owner] = {1: A, 2: A, 3: B, 4: Unattributed.HOST_PROCESS, 9: Unattributed.EXITED}
-MEASURED: dict[str, Value] = {"core_utilization_ratio": 0.5}
+MEASURED = Averages(0.5)
 
 
 def shared(
@@ -45,16 +48,18 @@ def found(
     *windows: SharedWindow,
     listed: tuple[int, ...] | None = (1, 2, 3),
     kinds: frozenset[str] = COMPUTE,
-    values: Mapping[ContainerKey, Mapping[str, Value]] | None = None,
+    averages: Mapping[ContainerKey, Averages] | None = None,
 ) -> dict[int, Process]:
-    """The processes by pid; both containers' core is measured unless ``values`` say otherwise."""
+    """The processes by pid; both containers' core is measured unless ``averages`` say otherwise."""
     holders = None if listed is None else tuple(ProcessMemory(p, p * 10, kinds) for p in listed)
-    known = values or dict.fromkeys((A, B), MEASURED)
+    known = averages or dict.fromkeys((A, B), MEASURED)
+    device = DeviceFacts(device=Device("GPU-0", 0, "nvidia"), average=MEASURED)
+    containers = tuple(
+        ContainerHolding(owner=owner, index=0, uuid="GPU-0", average=average)
+        for owner, average in known.items()
+    )
     snapshot = Snapshot(
-        rows={
-            "device": (Row(("0", "GPU-0"), {"utilization_ratio": 0.5}),),
-            "container": tuple(Row((*k, "0", "GPU-0"), v) for k, v in known.items()),
-        },
+        measured=lambda: Facts((device,), containers),
         tenants=(Tenants("GPU-0", holders, windows),),
         owners=OWNERS,
         processes={1: ProcessInfo("python", 5)},
@@ -98,7 +103,7 @@ def test_what_was_given_unnamed_goes_as_the_rest_does() -> None:
 
 
 def test_a_process_is_not_measured_where_its_container_is_not() -> None:
-    by_pid = found(shared({1: 100, 3: 50}, {A: 100, B: 50}), values={A: {}, B: MEASURED})
+    by_pid = found(shared({1: 100, 3: 50}, {A: 100, B: 50}), averages={A: Averages(), B: MEASURED})
     assert (by_pid[1].core, by_pid[3].core) == (None, 0.05)
 
 

@@ -152,9 +152,8 @@ def test_a_limit_by_number_stays_with_its_card(tmp_path: Path, key: int) -> None
     _, last = recorded(tmp_path / "node.rec.gz", "secret-reservations", names)
 
     named = {
-        names.name(card): row.values.get("memory_limit_bytes")
-        for card in CARDS[1:]
-        for row in last.rows["container"]
-        if names.name(card) in row.labels
+        held.uuid: held.allocation.memory_bytes
+        for held in last.facts.containers
+        if held.allocation.memory_bytes is not None and held.uuid != names.name(CARDS[0])
     }
     assert named == {names.name(CARDS[1]): 1 * GIB, names.name(CARDS[2]): 2 * GIB}

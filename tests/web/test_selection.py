@@ -5,10 +5,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 from exporter.metrics.text import Format
-from exporter.model import Snapshot
+from exporter.model import ContainerKey, HeldMemory
 from exporter.web import Pages
 from exporter.web.selection import Selection, SelectionError, select, selected
-from tests.snapshots import row_of, with_every_family
+from tests.snapshots import container, snapshot_of, with_every_family
 from tests.web.serving import FakeClock, serving
 from tests.web.test_pages import CountingRenderer
 
@@ -89,8 +89,8 @@ def test_the_clients_own_families_go_with_the_exporters() -> None:
 
 def test_a_hostile_label_is_no_family() -> None:
     hostile = "x\n# HELP mgpu_device_up \n# EOF\n"
-    rows = row_of("container", hostile, "p", "c", "0", "u", processes=1)
-    snapshot = Snapshot(version=1, rows=rows)
+    held = container(ContainerKey(hostile, "p", "c"), memory=HeldMemory(processes=1))
+    snapshot = snapshot_of(containers=[held])
     pages = Pages(lambda: snapshot, FakeClock(0))
 
     body = pages.page(Format.OPENMETRICS, selection(collect=["device"]), zipped=False)

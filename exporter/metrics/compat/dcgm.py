@@ -14,6 +14,7 @@ say which one it is. A board with instances has no memory of its own here, as in
 """
 
 from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, Subject, of
+from exporter.model import DeviceFacts
 
 _DEVICE = {
     "gpu": "board_gpu",
@@ -73,10 +74,11 @@ def _free(device: Subject) -> float | None:
 
 def _last_xid(device: Subject) -> float | None:
     """The last XID error that was reported (`xid_last_timestamp_seconds`); 0 if none was."""
-    if "xid_last_timestamp_seconds" not in device.values:
+    if not isinstance(device.fact, DeviceFacts) or device.fact.xids is None:
         return None
-    seen = device.keyed("xid_last_timestamp_seconds")
-    newest = max(seen, key=lambda xid: seen[xid], default=("0",))[0]
+    counts = device.fact.xids.items()
+    seen = {xid: c.last_unix_ns for xid, c in counts if c.last_unix_ns is not None}
+    newest = max(seen, key=lambda xid: seen[xid], default="0")
     return float(newest) if newest.isdecimal() else None
 
 

@@ -108,10 +108,9 @@ class Rates:
 
 def _totals(snapshot: Snapshot) -> Totals:
     totals: dict[tuple[str, str], float] = {}
-    for row in snapshot.rows.get("device", ()):
+    for device in snapshot.facts.devices:
         for counter in COUNTERS:
-            by_direction = row.values.get(counter)
-            if isinstance(by_direction, Mapping):
-                name = counter.removesuffix("total")
-                totals |= {(row.labels[1], name + k[0]): v for k, v in by_direction.items()}
+            name = counter.removesuffix("total")
+            moved = device.sensors.by_label(counter)
+            totals |= {(device.uuid, name + way): count for way, count in moved.items()}
     return totals

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from exporter.metrics.families import FAMILIES
-from exporter.model import Number, Row, Snapshot, Value
+from exporter.metrics.reading import labelled_facts
+from exporter.model import ContainerHolding, ContainerKey, DeviceFacts, Number, PodFacts, Snapshot
 
-_DIVISORS = {(family.level, family.name): family.divisor for family in FAMILIES}
+_FAMILIES = {(family.level, family.name): family for family in FAMILIES}
 SPLIT = {
     "core_utilization_ratio": "utilization_ratio",
     "memory_used_bytes": "memory_used_bytes",
@@ -28,11 +29,14 @@ _SUMMED = ("core_utilization_ratio", "memory_used_bytes", "core_limit_ratio", "m
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A device, container or pod with its values, which were measured at ``unix_ns``."""
+    """A device, container or pod with its facts, which were measured at ``unix_ns``.
+
+    ``fact`` is None where ``extra`` has all that is known.
+    """
 
     level: str
     labels: Mapping[str, str]
-    values: Mapping[str, Value]
+    fact: DeviceFacts | ContainerHolding | PodFacts | None
     unix_ns: int
     extra: Mapping[str, Number] = field(default_factory=dict)
 
@@ -40,15 +44,12 @@ class Subject:
         """A value in base units; None if it is not known."""
         if name in self.extra:
             return self.extra[name]
-        value = self.values.get(name)
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        return None if value is None else value / _DIVISORS.get((self.level, name), 1)
-
-    def keyed(self, name: str) -> Mapping[tuple[str, ...], Number]:
-        """A family's values by its own labels, in the ledger's units."""
-        value = self.values.get(name)
-        return value if isinstance(value, Mapping) else {}
+        family = _FAMILIES.get((self.level, name))
+        if family is None or self.fact is None:
+            return None
+        numbers = (number for own, number in family.samples(self.fact) if own == key)
+        number = next(numbers, None)
+        return None if number is None else number / family.divisor
 
 
 class Subjects:
@@ -67,17 +68,18 @@ class Subjects:
     ) -> None:
         self._unix_ns = snapshot.unix_ns
         self._node = node
-        self._uids = _pod_uids(snapshot.rows.get("pod", ())) if uids else {}
+        pods = snapshot.facts.pods
+        self._uids = {(p.namespace, p.name): p.info.uid for p in pods if p.info} if uids else {}
         self._uid_labels = uids
-        devices = _on_boards([self._device(row) for row in snapshot.rows.get("device", ())])
+        devices = _on_boards([self._device(fact) for _, fact in labelled_facts(snapshot, "device")])
         devices = [
             replace(d, extra={**d.extra, **rates.get(d.labels["uuid"], {})}) for d in devices
         ]
         self._infos = {device.labels["uuid"]: device.labels for device in devices}
         self._grouped = {
-            row.labels[3] for row in snapshot.rows.get("group", ()) if "processes" in row.values
+            group.uuid for group in snapshot.facts.groups if group.memory.processes is not None
         }
-        containers = self._containers(snapshot.rows.get("container", ()))
+        containers = self._containers(fact for _, fact in labelled_facts(snapshot, "container"))
         self._node_figures = {
             "node_gpus": sum(not device.labels["parent_uuid"] for device in devices),
             "node_memory_bytes": sum(d.number("memory_total_bytes") or 0 for d in devices),
@@ -87,36 +89,47 @@ class Subjects:
             "holder": [part for device in devices for part in self._parts(device, containers)],
             "container": containers,
             "task": self._tasks(containers),
-            "pod": [self._pod(row) for row in snapshot.rows.get("pod", ())],
+            "pod": [self._pod(fact) for _, fact in labelled_facts(snapshot, "pod")],
         }
 
-    def _device(self, row: Row) -> Subject:
-        gpu, uuid = row.labels
-        labels = {"node": self._node, "gpu": gpu, "uuid": uuid, "device": f"nvidia{gpu}"}
-        info = row.values.get("info")
-        names = (
-            *("vendor", "model", "pci", "parent_uuid", "profile", "sharing", "driver"),
-            "gpu_instance",
-        )
-        values = next(iter(info)) if isinstance(info, Mapping) and info else ("",) * len(names)
-        labels |= dict(zip(names, values, strict=False))
-        labels |= {"type": f"{labels['vendor'].upper()}-{labels['model']}"}
-        labels |= {"board_gpu": gpu, "board_uuid": uuid}
-        return Subject("device", labels, row.values, self._unix_ns)
+    def _device(self, fact: DeviceFacts) -> Subject:
+        device, gpu = fact.device, str(fact.index)
+        instance = device.gpu_instance
+        labels = {
+            "node": self._node,
+            "gpu": gpu,
+            "uuid": fact.uuid,
+            "device": f"nvidia{gpu}",
+            "vendor": device.vendor,
+            "model": device.model,
+            "pci": device.pci_bus_id,
+            "parent_uuid": device.parent_uuid,
+            "profile": device.profile,
+            "sharing": device.sharing,
+            "driver": device.driver_version,
+            "gpu_instance": "" if instance is None else str(instance),
+            "type": f"{device.vendor.upper()}-{device.model}",
+            "board_gpu": gpu,
+            "board_uuid": fact.uuid,
+        }
+        return Subject("device", labels, fact, self._unix_ns)
 
-    def _containers(self, rows: Iterable[Row]) -> list[Subject]:
+    def _containers(self, facts: Iterable[ContainerHolding]) -> list[Subject]:
         """Containers on their current devices, each device numbered within its container."""
         found: list[Subject] = []
-        positions: dict[tuple[str, ...], int] = {}
-        for row in sorted(rows, key=lambda row: row.labels):
-            namespace, pod, container, gpu, uuid = row.labels
-            if uuid not in self._infos or not ({"processes", "core_limit_ratio"} & set(row.values)):
+        positions: dict[ContainerKey, int] = {}
+        for fact in facts:
+            is_there = fact.memory.processes is not None or fact.allocation.core is not None
+            if fact.uuid not in self._infos or not is_there:
                 continue
-            place = positions[row.labels[:3]] = positions.get(row.labels[:3], -1) + 1
+            namespace, pod, container = fact.owner
+            place = positions[fact.owner] = positions.get(fact.owner, -1) + 1
             labels = {"namespace": namespace, "pod": pod, "container": container}
-            labels |= {**self._infos[uuid], "gpu": gpu, "place": str(place), "card": f"gpu{gpu}"}
+            gpu = str(fact.index)
+            labels |= {**self._infos[fact.uuid], "gpu": gpu, "place": str(place)}
+            labels |= {"card": f"gpu{gpu}"}
             labels |= dict.fromkeys(self._uid_labels, self._uids.get((namespace, pod), ""))
-            found.append(Subject("container", labels, row.values, self._unix_ns))
+            found.append(Subject("container", labels, fact, self._unix_ns))
         return found
 
     def _parts(self, device: Subject, containers: Iterable[Subject]) -> Iterable[Subject]:
@@ -135,7 +148,7 @@ class Subjects:
                 parts = _all(container.number(name) for container in here)
                 left[name] = None if whole is None or parts is None else max(0, whole - sum(parts))
         extra = {name: figure for name, figure in left.items() if figure is not None}
-        yield replace(rest, values={}, extra=extra)
+        yield replace(rest, fact=None, extra=extra)
 
     def _tasks(self, containers: Iterable[Subject]) -> list[Subject]:
         """Containers, summed over their devices. A sum with an unknown part is not known."""
@@ -149,13 +162,12 @@ class Subjects:
             labels = {"node": self._node, "namespace": namespace, "pod": pod, "container": name}
             known = {figure: _all(part.number(figure) for part in parts) for figure in _SUMMED}
             sums = {figure: sum(values) for figure, values in known.items() if values is not None}
-            tasks.append(Subject("container", labels, {}, self._unix_ns, sums))
+            tasks.append(Subject("container", labels, None, self._unix_ns, sums))
         return tasks
 
-    def _pod(self, row: Row) -> Subject:
-        namespace, pod = row.labels
-        labels = {"node": self._node, "namespace": namespace, "pod": pod}
-        return Subject("pod", labels, row.values, self._unix_ns, self._node_figures)
+    def _pod(self, fact: PodFacts) -> Subject:
+        labels = {"node": self._node, "namespace": fact.namespace, "pod": fact.name}
+        return Subject("pod", labels, fact, self._unix_ns, self._node_figures)
 
 
 def _all(figures: Iterable[float | None]) -> list[float] | None:
@@ -182,14 +194,6 @@ def _on_boards(devices: Sequence[Subject]) -> list[Subject]:
         whose = {"board_gpu": board.labels["gpu"], "board_uuid": uuid, "gpu_instance": number}
         found.append(replace(device, labels={**device.labels, **whose}))
     return found
-
-
-def _pod_uids(rows: Iterable[Row]) -> Mapping[tuple[str, ...], str]:
-    """The UID of each pod that has an info row."""
-    infos = ((row.labels, row.values.get("info")) for row in rows)
-    return {
-        labels: next(iter(info))[0] for labels, info in infos if isinstance(info, Mapping) and info
-    }
 
 
 _HOLDER = ("namespace", "pod", "container", *UIDS)

@@ -78,7 +78,7 @@ def _snapshot(
     simulated = any(values.get("simulated") == 1 for values in own)
     sources = tuple(status for values in own for status in _sources(values))
     by_level = {level: tuple(of_level) for level, of_level in rows.items()}
-    return Snapshot(1, unix_ns, 0, simulated, by_level, sources)
+    return Snapshot(1, unix_ns, 0, simulated, rows=by_level, sources=sources)
 
 
 def _sources(values: Mapping[str, Value]) -> Iterator[SourceStatus]:

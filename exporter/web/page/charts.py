@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from exporter.facts.history import POINTS, Past
 from exporter.model import History
-from exporter.rows.history import POINTS, Past
 from exporter.web.page.cells import sum_of
 from exporter.web.page.entries import Json, Part, TreeEntry
 from exporter.web.page.gauges import whole_core

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporter.api.kinds import counted, is_without_pods, plural
+from exporter.facts.history import Past
 from exporter.model import HeldCondition, History
-from exporter.rows.history import Past
 from exporter.web.page.alerts import alerts
 from exporter.web.page.cells import POINTS
 from exporter.web.page.charts import of_device, of_entry

@@ -2,41 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import chain
-from typing import Any
 
 from exporter.ledger.accounts import ENERGY, Account, Counters, Moment
 from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.ledger.ledger import Allocated, Ledger
 from exporter.model import (
     COUNTED,
+    NO_AVERAGES,
     QUANTITIES,
+    Averages,
     ContainerKey,
     DeviceReading,
     GroupFacts,
     GroupKey,
-    Labelled,
     Pod,
     Unmeasured,
-    Value,
+    Used,
 )
-
-RATIOS = {
-    "core": "core_utilization_ratio",
-    "memory_active": "memory_active_ratio",
-    "encoder": "encoder_utilization_ratio",
-    "decoder": "decoder_utilization_ratio",
-}
-COUNTERS = {
-    "core": "core_seconds_total",
-    "memory_active": "memory_active_seconds_total",
-    "encoder": "encoder_seconds_total",
-    "decoder": "decoder_seconds_total",
-    ENERGY: "energy_joules_total",
-    "copy": "copy_seconds_total",
-    "evicted": "evicted_seconds_total",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +34,10 @@ class CycleFacts:
     groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
 
 
-Columns = dict[str, Sequence[Any]]
-"""By the family's name, what each row has of it; None where it has nothing."""
-
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 
+OF_USE = (*QUANTITIES, ENERGY, *COUNTED)  # as in Counters and in Used
 BY_CLIENT = (*QUANTITIES, *COUNTED, ENERGY)  # measured for each client of an owner
-NO_REASON: Labelled = {}
-Names = tuple[tuple[str, str], ...]  # of values, after the quantities that they are of
 
 
 class DeviceView:
@@ -73,7 +51,7 @@ class DeviceView:
 
     def __init__(self, device_ledger: DeviceLedger, ledger: Ledger, facts: CycleFacts) -> None:
         self.device_ledger = device_ledger
-        self.uuid, self.index = device_ledger.device.uuid, str(device_ledger.device.index)
+        self.uuid, self.index = device_ledger.device.uuid, device_ledger.device.index
         self.stale = device_ledger.stale
         self.withheld = self.stale or ledger.unidentified
         self.known = device_ledger.known
@@ -138,46 +116,30 @@ class DeviceView:
             return self.attributable
         return self.device_ledger.measured.difference(self.unattributable_of(owner))
 
-    def then_of(self, owner: OwnerKey | None, account: Account) -> Counters:
-        """The counters of an owner, or of the device itself, when the time of averages began."""
-        return self._lately.before(owner, account)
-
-    def use(self) -> dict[str, Value]:
-        """The known counters of the device itself, and their averages."""
-        account, observed_ns = self.device_ledger.whole, self.observed_ns
-        values: dict[str, Value] = counter_values(account.counters, self.known)
-        if observed_ns:
-            then = self.then_of(None, account)
-            for quantity, name in names(self.known)[1]:
-                spent = getattr(account.counters, quantity) - getattr(then, quantity)
-                values[name] = spent / observed_ns
-        return values
-
-
-def counter_values(counters: Counters, of: frozenset[str]) -> dict[str, Value]:
-    """The values of these quantities, by the names of their counters."""
-    return {name: getattr(counters, quantity) for quantity, name in names(of)[0]}
+    def average_of(
+        self, owner: OwnerKey | None, account: Account, known: frozenset[str]
+    ) -> Averages:
+        """The averages of an owner, or of the device itself (None); None of what is not known."""
+        if not self.observed_ns or not known:
+            return NO_AVERAGES
+        then = self._lately.before(owner, account)
+        observed_ns = self.observed_ns
+        now, known_now = account.counters, known.__contains__
+        return Averages(
+            (now.core - then.core) / observed_ns if known_now("core") else None,
+            (now.memory_active - then.memory_active) / observed_ns
+            if known_now("memory_active")
+            else None,
+            (now.encoder - then.encoder) / observed_ns if known_now("encoder") else None,
+            (now.decoder - then.decoder) / observed_ns if known_now("decoder") else None,
+        )
 
 
-@cache
-def names(of: frozenset[str]) -> tuple[Names, Names]:
-    """The names of the counters of these quantities, and of their averages."""
-    counted = tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
-    return counted, tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
-
-
-def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
-    """The series of unmeasured quantities, with reasons of the closed list only."""
-    if not any(reasons):  # as nearly always
-        return NO_REASON
-    return {
-        (quantity, str(Unmeasured(reason))): 1
-        for many in reasons
-        for quantity, reason in many.items()
-    }
-
-
-def by_name(*each: Mapping[str, Any]) -> Columns:
-    """The columns of some rows, by name; None where a row has no value."""
-    every = dict.fromkeys(chain.from_iterable(each))
-    return {name: [has.get(name) for has in each] for name in every}
+def used(counters: Counters, known: frozenset[str]) -> Used:
+    """The counters of these quantities; None of the others."""
+    return Used(
+        *[
+            amount if quantity in known else None
+            for quantity, amount in zip(OF_USE, counters[: len(OF_USE)], strict=True)
+        ]
+    )

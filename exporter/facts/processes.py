@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from exporter.model import (
+    NO_AVERAGES,
     QUANTITIES,
+    Averages,
     ContainerKey,
     GroupKey,
     Owner,
@@ -20,22 +22,16 @@ from exporter.model import (
     Snapshot,
     Tenants,
     Unattributed,
-    Value,
 )
-from exporter.rows.device_view import RATIOS
 
-_DEVICE_RATIOS = {**RATIOS, "core": "utilization_ratio"}
 _SERVER = "mps_server"  # works for all its clients: what it is credited with is not its own
-
-
-_Rows = Mapping[tuple[str, ...], Mapping[str, Value]]
 
 
 def processes_of(snapshot: Snapshot) -> Iterator[Process]:
     """Every process that is on a device now, device by device."""
-    levels = {level: snapshot.rows.get(level, ()) for level in ("device", "container", "group")}
-    rows = {row.labels: row.values for level in levels.values() for row in level}
-    indexes = {row.labels[1]: row.labels[0] for row in levels["device"]}
+    facts = snapshot.facts
+    averages = {(held.owner, held.uuid): held.average for held in facts.holdings}
+    of_devices = {device.uuid: device.average for device in facts.devices}
     for tenants in snapshot.tenants:
         here = {
             process.pid: owner
@@ -43,8 +39,15 @@ def processes_of(snapshot: Snapshot) -> Iterator[Process]:
             if (owner := snapshot.owners.get(process.pid, Unattributed.UNKNOWN_CGROUP))
             is not Unattributed.EXITED
         }
-        device = (indexes.get(tenants.device_uuid, ""), tenants.device_uuid)
-        known = {owner: _known(owner, device, rows) for owner in set(here.values())}
+        uuid = tenants.device_uuid
+        known = {
+            owner: _known(
+                averages.get((owner, uuid), NO_AVERAGES)
+                if isinstance(owner, ContainerKey | GroupKey)
+                else of_devices.get(uuid, NO_AVERAGES)
+            )
+            for owner in set(here.values())
+        }
         parts = _parts(tenants.windows, here)
         observed = sum(window.observed_ns for window in tenants.windows)
         for process in _present(tenants):
@@ -95,13 +98,9 @@ def _present(tenants: Tenants) -> Iterable[ProcessMemory]:
     return (ProcessMemory(pid, None, frozenset()) for pid in pids)
 
 
-def _known(owner: Owner, device: tuple[str, str], rows: _Rows) -> list[str]:
-    """The quantities that are known of the owner on this device."""
-    if isinstance(owner, ContainerKey | GroupKey):
-        names, values = RATIOS, rows.get((*owner, *device), {})
-    else:
-        names, values = _DEVICE_RATIOS, rows.get(device, {})
-    return [quantity for quantity, name in names.items() if name in values]
+def _known(average: Averages) -> list[str]:
+    """The quantities whose average is known."""
+    return [quantity for quantity in QUANTITIES if getattr(average, quantity) is not None]
 
 
 def _parts(

@@ -1,24 +1,29 @@
-"""The sums of allocations by container, device and pod, and the values that rows show of them."""
+"""The sums of allocations by container, device and pod."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from exporter.ledger import Allocated
-from exporter.model import Allocation, ContainerKey, Value
+from exporter.model import Allocation, ContainerKey, Granted
+
+T = TypeVar("T", int, float)
 
 
 class Limit(NamedTuple):
-    """The sum of some allocations; None where none of them states an amount.
-
-    ``shown`` are values of its row on any device; ``limits`` those that use is compared with.
-    """
+    """The sum of some allocations; None where none of them states an amount."""
 
     allocations: Sequence[Allocation] = ()
     core: float | None = None
     memory_bytes: float | None = None
-    shown: Mapping[str, Value] = {}
-    limits: Mapping[str, Value] = {}
+    replicas: int | None = None
+
+    @property
+    def granted(self) -> tuple[Granted, ...]:
+        """The sharing systems with their policies, each once."""
+        return tuple(
+            dict.fromkeys(Granted(a.scheme, a.policy, a.priority) for a in self.allocations)
+        )
 
 
 class MemoryLimit(NamedTuple):
@@ -30,16 +35,13 @@ class MemoryLimit(NamedTuple):
 
 
 class PodLimit(NamedTuple):
-    """The allocations of one pod. ``containers``: those with a share of the core ("": the pod).
-
-    ``shown``: values of its row.
-    """
+    """The allocations of one pod. ``containers``: those with a share of the core ("": the pod)."""
 
     allocated: Sequence[Allocated] = ()
     core: float | None = None
     containers: Collection[str] = frozenset()
+    memory_bytes: float | None = None
     memory: Sequence[MemoryLimit] = ()
-    shown: Mapping[str, Value] = {}
 
 
 NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
@@ -93,15 +95,12 @@ class Limits:
 
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
-    shown: dict[str, Value] = {
-        "allocation_info": {(a.scheme, a.policy, a.priority): 1 for a in allocations}
-    }
-    replicas = total(a.replicas for a in allocations)
-    if replicas is not None and any(a.device for a in allocations):
-        shown["allocated_replicas"] = replicas
-    core, memory = total(a.core for a in allocations), total(a.memory_bytes for a in allocations)
-    limits = known(core_limit_ratio=core, memory_limit_bytes=memory)
-    return Limit(allocations, core, memory, shown, limits)
+    return Limit(
+        allocations,
+        total(a.core for a in allocations),
+        total(a.memory_bytes for a in allocations),
+        total(a.replicas for a in allocations) if any(a.device for a in allocations) else None,
+    )
 
 
 def _pod(allocated: Sequence[Allocated]) -> PodLimit:
@@ -109,12 +108,11 @@ def _pod(allocated: Sequence[Allocated]) -> PodLimit:
     for one in allocated:
         if one.allocation.device and one.allocation.memory_bytes is not None:
             memory[one.allocation.device].append(one)
-    core = total(a.core for _, a in allocated)
-    of_all = total(a.memory_bytes for _, a in allocated)
     return PodLimit(
         allocated,
-        core,
+        total(a.core for _, a in allocated),
         frozenset(key.container for key, a in allocated if a.core is not None),
+        total(a.memory_bytes for _, a in allocated),
         [
             MemoryLimit(
                 device,
@@ -123,16 +121,10 @@ def _pod(allocated: Sequence[Allocated]) -> PodLimit:
             )
             for device, here in memory.items()
         ],
-        known(core_limit_gpus=core, memory_limit_bytes=of_all),
     )
 
 
-def known(**values: float | None) -> dict[str, Value]:
-    """The values that are known; None means that the series is absent."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def total(parts: Iterable[float | None]) -> float | None:
+def total(parts: Iterable[T | None]) -> T | None:
     """The sum of the known parts; None if none is known."""
     present = [part for part in parts if part is not None]
     return sum(present) if present else None

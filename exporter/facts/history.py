@@ -6,51 +6,51 @@ Each series has a place in the blocks, which it keeps for an hour after its end.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from exporter.ledger import Ledger, Moment
-from exporter.model import DeviceState, History, HistoryPoint, Row, Value
-from exporter.rows.allocation_rows import unplaced_rows
-from exporter.rows.device_view import RATIOS, CycleFacts, DeviceView
-from exporter.rows.view import K, Owners, View
+from exporter.ledger import Moment
+from exporter.model import Facts, History, HistoryPoint
 
 POINTS = 360  # an hour
 MOST_SERIES = 2048
 POINT_BYTES = 6  # of one series: 4.4 MB in all at most
 UNKNOWN = float("nan")
-_NUMBERS = (int, float)  # a union in the call would be built again for each value
 _CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
 _NO_CORE = 0xFFFF
 _KIB = 1024  # memory is kept in KiB
 _NO_MEMORY = 0xFFFF_FFFF
+MEMORY = 0xFFFF_FFFF
 CORE = {
     "device": "utilization_ratio",
     "container": "core_utilization_ratio",
     "group": "core_utilization_ratio",
 }
-MEMORY = "memory_used_bytes"
 
 Gauges = tuple[tuple[str, ...], float, float]
 """The labels of a row, its core ratio and its memory in bytes."""
 Known = list[float | None]
 
 
-def gauges_of(rows: Mapping[str, Sequence[Row]]) -> Iterator[Gauges]:
-    """The gauges in the rows of devices, containers and groups."""
-    for level, core in CORE.items():
-        for labels, values, _ in rows.get(level, ()):
-            yield labels, _number(values.get(core)), _number(values.get(MEMORY))
+def gauges_of(facts: Facts) -> Iterator[Gauges]:
+    """The gauges of devices, containers and groups."""
+    for device in facts.devices:
+        labels = (str(device.index), device.uuid)
+        yield labels, _number(device.average.core), _number(device.memory.used_bytes)
+    for holding in facts.holdings:
+        index = "" if holding.index is None else str(holding.index)
+        labels = (*holding.owner, index, holding.uuid)
+        yield labels, _number(holding.average.core), _number(holding.memory.used_bytes)
 
 
-def extended(before: History, present: Iterable[Gauges], now: Moment) -> History:
-    """The history with the current gauges, if a point is due; otherwise they are not read."""
+def extended(before: History, present: Callable[[], Facts], now: Moment) -> History:
+    """The history with the current gauges, if a point is due; otherwise no facts are built."""
     if not before.end_unix_ns:
-        return _with_point(before, 1, present, now.unix_ns, now.mono_ns)
+        return _with_point(before, 1, gauges_of(present()), now.unix_ns, now.mono_ns)
     steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
     if steps < 1:
         return before
     end_mono_ns = before.end_mono_ns + steps * before.step_ns
-    return _with_point(before, steps, present, now.unix_ns, end_mono_ns)
+    return _with_point(before, steps, gauges_of(present()), now.unix_ns, end_mono_ns)
 
 
 def _with_point(
@@ -140,7 +140,7 @@ class Past(Mapping[tuple[str, ...], Mapping[str, Known]]):
             cores = [None if v == _NO_CORE else v / _CORE_UNIT for v in self._cores[place]]
             held = [None if v == _NO_MEMORY else float(v * _KIB) for v in self._held[place]]
             began = next((n for n, at in enumerate(zip(cores, held, strict=True)) if _known(at)), 0)
-            made = {"core_utilization_ratio": cores[began:], MEMORY: held[began:]}
+            made = {"core_utilization_ratio": cores[began:], "memory_used_bytes": held[began:]}
             self._unpacked[labels] = made
         return made
 
@@ -170,31 +170,5 @@ def _columns(kind: str, blocks: Sequence[bytes], unknown: int) -> list[tuple[int
     return list(zip(*arrays, strict=True))
 
 
-def _number(value: Value | None) -> float:
-    return value if isinstance(value, _NUMBERS) else UNKNOWN
-
-
-def current_gauges(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
-    """The gauges of devices, containers and groups, read from the accounts when iterated over.
-
-    To be read before the next cycle. It costs a fraction of building all rows.
-    """
-    view = View(ledger, facts)
-    for seen in view.devices.values():
-        core = None if seen.stale else seen.use().get(RATIOS["core"])
-        yield (seen.index, seen.uuid), _number(core), _memory(view, seen)
-    yield from _owners(view.containers)
-    for row in unplaced_rows(view):
-        yield row.labels, UNKNOWN, UNKNOWN
-    yield from _owners(view.groups)
-
-
-def _owners(owners: Owners[K]) -> Iterator[Gauges]:
-    cores, held = owners.of_shown(owners.cores()), owners.of_shown(owners.memory_bytes())
-    return zip(owners.labels(), map(_number, cores), map(_number, held), strict=True)
-
-
-def _memory(view: View, seen: DeviceView) -> float:
-    reading = view.facts.readings.get(seen.uuid)
-    memory = reading.memory if reading and seen.device_ledger.state is DeviceState.UP else None
-    return _number(memory.used_bytes if memory else None)
+def _number(value: float | None) -> float:
+    return UNKNOWN if value is None else value

@@ -1,0 +1,148 @@
+"""Facts of devices: state, sensors, counters, and the use without an owner."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from exporter.facts.device_view import DeviceView, used
+from exporter.facts.view import View
+from exporter.ledger.accounts import ENERGY, NOTHING
+from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.device_status import IDLE_ENERGY
+from exporter.model import (
+    COUNTED,
+    QUANTITIES,
+    Device,
+    DeviceAllocation,
+    DeviceFacts,
+    DeviceMemory,
+    DeviceMemoryFacts,
+    DeviceState,
+    MemoryHeld,
+    Owner,
+    Unattributed,
+    Unmeasured,
+    Used,
+)
+
+# of time and energy that is nobody's, in the order of the page
+BUSY_REASONS = (
+    Unattributed.HOST_PROCESS,
+    Unattributed.UNKNOWN_CGROUP,
+    Unattributed.EXITED,
+    Unattributed.NO_PID,
+)
+MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
+ENERGY_ONLY = (Unattributed.IDLE, Unattributed.UNOBSERVED)
+SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
+PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allocated, not the board
+BUSY = frozenset({*QUANTITIES, *COUNTED})
+
+
+def device_facts(view: View) -> Iterator[DeviceFacts]:
+    """Each device. Of one that cannot be read there are the reason, its faults and its costs."""
+    for seen in view.devices.values():
+        device_ledger = seen.device_ledger
+        made = DeviceFacts(
+            device=device_ledger.device,
+            state=device_ledger.state,
+            unmeasured=_unmeasured(device_ledger),
+        )
+        reading = view.facts.readings.get(seen.uuid)
+        if reading is not None:
+            made = replace(made, xids=reading.xids, costs=reading.costs)
+            if made.is_up:
+                memory = _memory(reading.memory, device_ledger.held, reading.device)
+                made = replace(made, sensors=reading.sensors, memory=memory)
+        yield made if seen.stale else _with_accounts(made, view, seen)
+
+
+def _unmeasured(device_ledger: DeviceLedger) -> Mapping[str, Unmeasured]:
+    measured = device_ledger.measured
+    reasons = {q: Unmeasured(r) for q, r in device_ledger.unmeasured.items() if q not in measured}
+    if device_ledger.state is not DeviceState.UP:
+        reasons["device"] = Unmeasured(device_ledger.state)
+    reasons |= dict.fromkeys(sorted(device_ledger.lower_bounds), Unmeasured.READ_FAILED)
+    if ENERGY in measured and IDLE_ENERGY not in measured:  # all its energy counts as active
+        reasons[IDLE_ENERGY] = Unmeasured.NEVER_IDLE
+    return reasons
+
+
+def _memory(
+    memory: DeviceMemory | None, held: Mapping[Owner, MemoryHeld] | None, device: Device
+) -> DeviceMemoryFacts:
+    """The device's memory; its size is known without asking the driver."""
+    if memory is None:
+        return DeviceMemoryFacts(total_bytes=device.memory_bytes)
+    return DeviceMemoryFacts(
+        memory.total_bytes,
+        memory.used_bytes,
+        memory.reserved_bytes,
+        _unattributed_memory(memory.used_bytes, held),
+    )
+
+
+def _unattributed_memory(
+    used_bytes: int | None, held: Mapping[Owner, MemoryHeld] | None
+) -> Mapping[Unattributed, int]:
+    """Memory without an owner, by reason, from 0 on.
+
+    All of it is ``NO_PID`` where the device's processes are not listed.
+    """
+    if used_bytes is None:
+        return {}
+    if held is None:
+        return {Unattributed.NO_PID: used_bytes}
+    nobody: dict[Unattributed, int | None] = dict.fromkeys(MEMORY_REASONS, 0)
+    for owner, holds in held.items():
+        if isinstance(owner, Unattributed):
+            nobody[owner] = holds.used_bytes
+    return {reason: bytes_ for reason, bytes_ in nobody.items() if bytes_ is not None}
+
+
+def _with_accounts(made: DeviceFacts, view: View, seen: DeviceView) -> DeviceFacts:
+    """The facts with what the accounts of the device say."""
+    device_ledger, known = seen.device_ledger, seen.known
+    measured, core_known = device_ledger.measured, "core" in known
+    return replace(
+        made,
+        used=used(device_ledger.whole.counters, known),
+        average=seen.average_of(None, device_ledger.whole, known),
+        idle_energy_uj=device_ledger.idle_energy_uj if IDLE_ENERGY in measured else None,
+        unobserved_ns=device_ledger.unobserved_ns if measured else None,
+        unattributed=_unattributed(seen),
+        unexplained_ns=device_ledger.unexplained if core_known else {},
+        normalization=device_ledger.normalization if core_known else None,
+        methods=device_ledger.methods if measured else None,
+        sampling=device_ledger.sampling,
+        allocated=_allocated(view, device_ledger.device),
+    )
+
+
+def _unattributed(seen: DeviceView) -> Mapping[Unattributed, Used]:
+    """The time and energy without an owner, by each reason that can apply, from 0 on.
+
+    A series that begins at its first use loses that use.
+    """
+    device, nobody = seen.device_ledger.device, seen.device_ledger.unattributed
+    instance = device.parent_uuid and device.vendor == "nvidia"
+    sharing = "mig" if instance else device.sharing
+    attributable = (r for r in SHARING_REASONS if r == sharing or r in nobody)
+    made = {}
+    for reason in (*BUSY_REASONS, *ENERGY_ONLY, *attributable):
+        known = seen.known - BUSY if reason in ENERGY_ONLY else seen.known
+        account = nobody.get(reason)
+        made[reason] = used(account.counters if account else NOTHING, known)
+    return made
+
+
+def _allocated(view: View, device: Device) -> DeviceAllocation:
+    """Sums over the allocations that name the device; 0 where none can be of it."""
+    here = view.limits.of_device(device.uuid)
+    parted = device.sharing in PARTED
+    some = here.allocations or view.limits.unplaced or parted
+    none = 0 if view.facts.pods and not some else None
+    return DeviceAllocation(
+        none if here.core is None else here.core,
+        none if here.memory_bytes is None else here.memory_bytes,
+        view.facts.replicas.get(device.uuid),
+    )

@@ -1,0 +1,206 @@
+"""Facts of pods, namespaces and kinds of groups: their own counters, and gauges over devices."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from exporter.facts.allocations import allocated_time
+from exporter.facts.device_view import DeviceView, used
+from exporter.facts.limits import PodLimit
+from exporter.facts.view import Part, View
+from exporter.ledger.accounts import ENERGY, Account, sum_counters
+from exporter.ledger.device_ledger import OwnerKey
+from exporter.model import (
+    NEVER_ALLOCATED,
+    AllocatedTime,
+    ContainerKey,
+    GroupKey,
+    GroupKindFacts,
+    NamespaceFacts,
+    PodFacts,
+    PodInfo,
+    of_limit,
+)
+
+T = TypeVar("T", int, float)
+Parts = Sequence[Part[ContainerKey]]
+OF_PODS = frozenset({"core", ENERGY})
+
+
+class Tenant(NamedTuple):
+    """A pod with its containers, each on a device.
+
+    ``closed`` is the pod's own account, with the counters of closed accounts of containers.
+    ``alive`` are the containers that are there, ``using`` those of them whose use is known.
+    """
+
+    name: tuple[str, str]
+    closed: Account
+    parts: Parts
+    alive: Parts
+    using: Parts
+    limit: PodLimit
+
+
+def pod_facts(view: View) -> Iterator[PodFacts]:
+    """Each pod with any account here."""
+    parts: Mapping[tuple[str, str], list[Part[ContainerKey]]] = defaultdict(list)
+    for part in view.containers:
+        parts[part.key[:2]].append(part)
+    for name, closed in view.ledger.pods.items():
+        mine = parts.get(name, [])
+        alive = [part for part in mine if part.live]
+        using = [part for part in alive if not part.pending]
+        yield _pod(view, Tenant(name, closed, mine, alive, using, view.limits.of_pod(name)))
+
+
+def _pod(view: View, tenant: Tenant) -> PodFacts:
+    live = bool(tenant.alive) or view.live(tenant.closed)
+    stale = _is_stale(view, tenant)
+    made = PodFacts(
+        namespace=tenant.name[0],
+        name=tenant.name[1],
+        ended=not (live or stale),
+        info=_info(view, tenant.name) if live or stale else None,
+    )
+    if stale or view.ledger.unidentified:
+        return made
+    made = _with_counters(made, view, tenant)
+    return _with_gauges(made, tenant) if live else made
+
+
+def _info(view: View, name: tuple[str, str]) -> PodInfo | None:
+    """The pod's identity, as far as it is known, and the labels that it shows."""
+    pod = view.facts.pods.get(name)
+    if pod is None:
+        return None
+    shown = view.facts.shown.get(pod.uid, {})
+    return PodInfo(pod.uid, pod.qos, pod.owner_kind, pod.owner_name, shown)
+
+
+def _with_counters(made: PodFacts, view: View, tenant: Tenant) -> PodFacts:
+    counters = [part.account.counters for part in tenant.parts]
+    everything = sum_counters(tenant.closed.counters, *counters)
+    known = _known(view, tenant) & OF_PODS
+    limited_ns = view.ledger.limited_core_ns.get(tenant.name)
+    return replace(
+        made,
+        used=used(everything, known),
+        limited_core_ns=limited_ns if "core" in known else None,
+        allocated=allocated_time(view, tenant.closed, tenant.limit.core),
+    )
+
+
+def _known(view: View, tenant: Tenant) -> frozenset[str]:
+    """The quantities known of a pod: on all its devices, or on any before it is placed."""
+    parts = tenant.alive or tenant.parts
+    if parts:
+        return frozenset.intersection(*[part.known for part in parts])
+    anywhere = [seen.attributable for seen in view.devices.values() if not seen.stale]
+    return frozenset().union(*anywhere)
+
+
+def _with_gauges(made: PodFacts, tenant: Tenant) -> PodFacts:
+    """The pod with its gauges: core over limited containers only, memory on the fullest device."""
+    limit = tenant.limit
+    limited = _held_against(tenant.using, limit.containers)
+    accounts = (tenant.closed, *[part.account for part in tenant.parts])
+    return replace(
+        made,
+        core=whole([part.average.core for part in tenant.using]),
+        core_limit=limit.core,
+        core_of_limit=of_limit(whole([part.average.core for part in limited]), limit.core),
+        memory_bytes=whole([part.memory.used_bytes for part in tenant.using]),
+        memory_limit_bytes=limit.memory_bytes,
+        memory_of_limit=max(_fullnesses(tenant), default=None),
+        last_active_unix_ns=max(account.active_unix_ns or 0 for account in accounts) or None,
+    )
+
+
+def _fullnesses(tenant: Tenant) -> Iterator[float]:
+    """The memory of its containers over their limit, on each device."""
+    for device, containers, most in tenant.limit.memory:
+        here = [part for part in tenant.using if part.seen.uuid == device]
+        held = whole([part.memory.used_bytes for part in _held_against(here, containers)])
+        if held is not None and most:
+            yield held / most
+
+
+def _held_against(parts: Parts, limited: Collection[str]) -> Parts:
+    """The containers with a limit; all of them where a use or a limit is the whole pod's."""
+    names = [part.key.container for part in parts]
+    if "" in limited or not all(names):
+        return parts
+    return [part for part, name in zip(parts, names, strict=True) if name in limited]
+
+
+def whole(parts: Sequence[T | None]) -> T | None:
+    """The sum if every part is known; None if one is not, or there is none."""
+    present = [part for part in parts if part is not None]
+    return sum(present) if present and len(present) == len(parts) else None
+
+
+def _is_stale(view: View, tenant: Tenant) -> bool:
+    """Whether a pod is, or should be, on a device that cannot be read."""
+    return any(_is_on_stale(view, part, tenant.limit) for part in tenant.parts) or any(
+        (seen := view.devices.get(a.device or "")) is not None and seen.stale
+        for _, a in tenant.limit.allocated
+    )
+
+
+def _is_on_stale(view: View, part: Part[ContainerKey], limit: PodLimit) -> bool:
+    """Whether a pod is, as far as is known, on a container's device that cannot be read.
+
+    A pod that now has allocations on other devices only has left this one: a StatefulSet's pod that
+    was created again keeps its name. A pod that had its allocation while it was still seen here has
+    not.
+    """
+    seen, key = part.seen, part.key
+    if not seen.stale or not part.there:
+        return False
+    if not limit.allocated or any(a.device in {None, seen.uuid} for _, a in limit.allocated):
+        return True
+    tenure = view.ledger.tenures.get(key[:2])
+    return tenure is not None and tenure.since_mono_ns <= seen.device_ledger.read_mono_ns
+
+
+def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
+    """Each namespace on each device whose owners are measured.
+
+    The core allocated to it is under the device "" while its device is unknown.
+    """
+    accounts, now_ns = view.ledger.namespaces, view.facts.now.mono_ns
+    allocated = {
+        part: AllocatedTime(core_ns)
+        for part, account in accounts.items()
+        if (core_ns := account.allocated_core_ns(now_ns)) or any(account.cores.shares)
+    }
+    for seen in view.devices.values():
+        if not seen.withheld:
+            for name, counters in seen.device_ledger.sums(ContainerKey).items():
+                known = used(counters, _attributable_in(seen, ContainerKey, name))
+                of_part = allocated.get((name, seen.uuid), NEVER_ALLOCATED)
+                yield NamespaceFacts(name, seen.uuid, known, of_part)
+    if not view.ledger.unidentified:
+        for (name, uuid), of_part in allocated.items():
+            if not uuid:
+                yield NamespaceFacts(name, uuid, allocated=of_part)
+
+
+def group_kind_facts(view: View) -> Iterator[GroupKindFacts]:
+    """Each kind of group on each device whose owners are measured."""
+    for seen in view.devices.values():
+        if not seen.withheld:
+            for kind, counters in seen.device_ledger.sums(GroupKey).items():
+                known = _attributable_in(seen, GroupKey, kind)
+                yield GroupKindFacts(kind, seen.uuid, used(counters, known))
+
+
+def _attributable_in(seen: DeviceView, of: type[OwnerKey], name: str) -> frozenset[str]:
+    """The quantities known of all owners of a namespace, or of a kind, on the device."""
+    attributable = seen.attributable
+    for owner in seen.device_ledger.uncertain:
+        if isinstance(owner, of) and owner[0] == name:
+            attributable = attributable.difference(seen.unattributable_of(owner))
+    return attributable

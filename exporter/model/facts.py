@@ -1,0 +1,337 @@
+"""What a cycle found out, as typed facts: devices, their holdings, pods, sums, the exporter itself.
+
+A field is a value, or None: not known, or withheld. ``unmeasured`` says why, by quantity. Times are
+in nanoseconds (``_ns``), energies in microjoules (``_uj``), memory in bytes; shares are floats, of
+one whole GPU. Counters rise from the exporter's start on. Averages are over the time of
+``--collection.window``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from exporter.model.devices import (
+    CallCount,
+    Device,
+    DeviceState,
+    Methods,
+    PartCost,
+    Sampling,
+    Sensors,
+    SourceStatus,
+    Unmeasured,
+    XidCount,
+)
+from exporter.model.processes import GroupFacts
+from exporter.model.usage import ContainerKey, GroupKey, Unattributed, Unexplained
+
+Reasons = Mapping[str, Unmeasured]
+"""Why quantities are not known now, by quantity."""
+
+
+class Used(NamedTuple):
+    """Counters of use. ``copy_ns`` and ``evicted_ns`` are what some drivers count beside."""
+
+    core_ns: int | None = None
+    memory_active_ns: int | None = None
+    encoder_ns: int | None = None
+    decoder_ns: int | None = None
+    energy_uj: int | None = None
+    copy_ns: int | None = None
+    evicted_ns: int | None = None
+
+
+class Averages(NamedTuple):
+    """Shares of the time in which each engine was in use, 0 to 1."""
+
+    core: float | None = None
+    memory_active: float | None = None
+    encoder: float | None = None
+    decoder: float | None = None
+
+
+class AllocatedTime(NamedTuple):
+    """Counters of allocations: ``core_ns`` is the allocated share times its time."""
+
+    core_ns: int | None = None
+
+
+NOTHING_USED, NO_AVERAGES, NEVER_ALLOCATED = Used(), Averages(), AllocatedTime()
+_NO_SAMPLING, _NO_SENSORS = Sampling(), Sensors()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemoryFacts:
+    """The memory of a device. ``unattributed_bytes``: what no container or group holds, by reason.
+
+    For ``overlap`` it is negative.
+    """
+
+    total_bytes: int | None = None
+    used_bytes: int | None = None
+    reserved_bytes: int | None = None
+    unattributed_bytes: Mapping[Unattributed, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAllocation:
+    """The sums of what is allocated on a device, as far as it is known.
+
+    ``core`` is in whole GPUs. ``replicas``: as how many the device is offered.
+    """
+
+    core: float | None = None
+    memory_bytes: float | None = None
+    replicas: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """One device. ``device`` has its names: vendor, model, versions, the board of a part.
+
+    ``unattributed`` is the use that belongs to no container or group, by reason, from 0 on; a
+    quantity that the reason cannot have is None. ``unexplained_ns`` divides the core time of the
+    reason ``no_pid``. ``normalization`` is the core time given to processes over what the driver
+    reports for them. ``methods`` is how it is measured, None while nothing is.
+    """
+
+    device: Device
+    state: DeviceState = DeviceState.UP
+    unmeasured: Reasons = field(default_factory=dict)
+    used: Used = NOTHING_USED
+    average: Averages = NO_AVERAGES
+    idle_energy_uj: int | None = None
+    unobserved_ns: int | None = None
+    unattributed: Mapping[Unattributed, Used] = field(default_factory=dict)
+    unexplained_ns: Mapping[Unexplained, int] = field(default_factory=dict)
+    normalization: float | None = None
+    methods: Methods | None = None
+    sampling: Sampling = _NO_SAMPLING
+    memory: DeviceMemoryFacts = DeviceMemoryFacts()
+    allocated: DeviceAllocation = DeviceAllocation()
+    sensors: Sensors = _NO_SENSORS
+    xids: Mapping[str, XidCount] | None = None
+    costs: Mapping[str, PartCost] = field(default_factory=dict)
+
+    @property
+    def uuid(self) -> str:
+        """Its UUID."""
+        return self.device.uuid
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        return self.device.index
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it could be read in the last cycle."""
+        return self.state is DeviceState.UP
+
+
+class HeldMemory(NamedTuple):
+    """The memory that an owner holds, the most so far, and its processes with a context."""
+
+    used_bytes: int | None = None
+    peak_bytes: int | None = None
+    processes: int | None = None
+
+
+NO_HELD_MEMORY = HeldMemory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one owner, a container or a group, has of one device.
+
+    ``index`` and ``uuid`` are the device's; None and "" while it is not known. ``ended``: the owner
+    is not there any more, and only its counters are shown for a while. ``since_unix_ns``: when
+    counting began.
+    """
+
+    index: int | None
+    uuid: str
+    ended: bool = False
+    used: Used = NOTHING_USED
+    average: Averages = NO_AVERAGES
+    memory: HeldMemory = NO_HELD_MEMORY
+    last_active_unix_ns: int | None = None
+    since_unix_ns: int | None = None
+    unmeasured: Reasons = field(default_factory=dict)
+
+
+class Granted(NamedTuple):
+    """The sharing system that allocated something, its policy and the container's priority."""
+
+    scheme: str
+    policy: str = ""
+    priority: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationFacts:
+    """What a container was allocated on one device, summed over its allocations, ``granted``.
+
+    ``core`` and ``memory_bytes`` are None where no amount was promised, or where it is the pod's as
+    a whole. ``replicas`` counts time slices, MPS replicas, or uses of a claim.
+    """
+
+    granted: tuple[Granted, ...] = ()
+    core: float | None = None
+    memory_bytes: float | None = None
+    replicas: int | None = None
+
+
+NO_ALLOCATION = AllocationFacts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerHolding(Holding):
+    """A container on a device. ``owner.container`` is "" where only the pod is known.
+
+    ``misplaced``: whether its allocation names other devices; None without an allocation.
+    """
+
+    owner: ContainerKey
+    allocation: AllocationFacts = NO_ALLOCATION
+    allocated: AllocatedTime = NEVER_ALLOCATED
+    misplaced: bool | None = None
+
+    @property
+    def core_of_limit(self) -> float | None:
+        """Its core use over its allocated share."""
+        return of_limit(self.average.core, self.allocation.core)
+
+    @property
+    def memory_of_limit(self) -> float | None:
+        """Its memory over its allocated memory."""
+        return of_limit(self.memory.used_bytes, self.allocation.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHolding(Holding):
+    """A group on a device. ``info`` has its names, None while nothing of it is shown."""
+
+    owner: GroupKey
+    info: GroupFacts | None = None
+
+
+class PodInfo(NamedTuple):
+    """A pod's identity and controller. ``labels``: its labels and annotations that are shown.
+
+    They are named ``label_…`` and ``annotation_…``.
+    """
+
+    uid: str
+    qos: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+    labels: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """A pod over all its containers and devices. ``core`` and ``core_limit`` are in whole GPUs.
+
+    ``core_of_limit`` is the use by the containers that have a share, over these shares;
+    ``memory_of_limit`` is that of the fullest device. ``used`` has core time and energy only;
+    ``limited_core_ns`` is the part of it by containers that have a share.
+    """
+
+    namespace: str
+    name: str
+    ended: bool = False
+    info: PodInfo | None = None
+    core: float | None = None
+    core_limit: float | None = None
+    core_of_limit: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: float | None = None
+    memory_of_limit: float | None = None
+    last_active_unix_ns: int | None = None
+    used: Used = NOTHING_USED
+    limited_core_ns: int | None = None
+    allocated: AllocatedTime = NEVER_ALLOCATED
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceFacts:
+    """The use and allocation of one device by all pods of a namespace, since the exporter's start.
+
+    ``uuid`` is "" for what is allocated while its device is not known.
+    """
+
+    namespace: str
+    uuid: str
+    used: Used = NOTHING_USED
+    allocated: AllocatedTime = NEVER_ALLOCATED
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKindFacts:
+    """The use of one device by all groups of a kind since the exporter's start."""
+
+    kind: str
+    uuid: str
+    used: Used = NOTHING_USED
+
+
+class LastReload(NamedTuple):
+    """The result of the last reload of the settings, and when one last succeeded."""
+
+    successful: bool
+    success_unix_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterFacts:
+    """The exporter itself. ``idle``: who is charged for idle energy.
+
+    ``rejected``: rows and items from outside that could not be used, by reason. ``dropped``: series
+    left out by the limit, by family, since the start. ``calls``: of the driver libraries.
+    ``reviews``: questions about clients by kind and outcome; None if clients are not reviewed.
+    """
+
+    version: str
+    python: str
+    unix_ns: int
+    cycles: int
+    overruns: int
+    interval_ns: int
+    simulated: bool
+    idle: str
+    sources: tuple[SourceStatus, ...] = ()
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[str, CallCount] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    reload: LastReload | None = None
+    reviews: Mapping[tuple[str, ...], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was measured, by kind. The order is not stated: sort what you show.
+
+    ``containers`` and ``groups`` have an entry for each device that the owner is on.
+    """
+
+    devices: tuple[DeviceFacts, ...] = ()
+    containers: tuple[ContainerHolding, ...] = ()
+    groups: tuple[GroupHolding, ...] = ()
+    pods: tuple[PodFacts, ...] = ()
+    namespaces: tuple[NamespaceFacts, ...] = ()
+    group_kinds: tuple[GroupKindFacts, ...] = ()
+
+    @property
+    def holdings(self) -> tuple[ContainerHolding | GroupHolding, ...]:
+        """What containers and groups have of each device."""
+        return (*self.containers, *self.groups)
+
+
+NO_FACTS = Facts()
+
+
+def of_limit(used: float | None, limit: float | None) -> float | None:
+    """Use over a limit; None unless both are known and the limit is not 0."""
+    return used / limit if limit and used is not None else None

@@ -1,0 +1,52 @@
+"""Facts are built for their first reader, and show the state when their cycle ended."""
+
+from hypothesis import given, settings
+
+from exporter.model import DeviceState, MemoryHeld, Owner, Unmeasured
+from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allotted, window
+from tests.ledger.test_allotments import OTHER, SIDE, WHOLE_POD, Histories, histories
+
+
+@settings(max_examples=100, deadline=None)
+@given(histories)
+def test_facts_read_late_are_those_of_their_cycle(history: Histories) -> None:
+    node = Node((GPU, OTHER))
+    node.owners = {1: A, 2: SIDE, 3: WHOLE_POD, 4: GROUP}
+    clock, cycles = 0.0, []
+    for number, (wait, use, states, allotments) in enumerate(history):
+        clock += wait
+        node.untold = {A: Unmeasured.MPS} if number % 3 == 0 else {}
+        held: dict[Owner, MemoryHeld] = {A: MemoryHeld(number, 1), B: MemoryHeld(None, 1)}
+        on = {"GPU-0": window(use, energy=10), "GPU-1": window(use)}
+        node.cycle(
+            *(clock, on),
+            states=states,
+            allotted=tuple(allotments),
+            held=held if number % 2 else None,
+            listed=bool(number % 5),
+        )
+        cycles.append((node.facts, node.unread))
+
+    for at_once, late in cycles:
+        assert late() == at_once
+
+
+def test_facts_that_were_read_do_not_change() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: SECOND})}, held={A: MemoryHeld(5, 1)})
+    kept = node.unread()
+    before = repr(kept)
+
+    lost = {"GPU-0": DeviceState.LOST}
+    node.cycle(1, {"GPU-0": window({1: SECOND})}, allotted=(allotted(A),))
+    for second in range(2, 6):
+        node.cycle(second, states=lost)
+
+    assert repr(kept) == before
+
+
+def test_they_are_built_once() -> None:
+    node = Node()
+    node.cycle(0)
+
+    assert node.unread() is node.unread()
