@@ -47,20 +47,43 @@ from exporter.model import (
 Pseudonymise = Callable[[str], str]
 _LIMIT = "memory/"  # begins the name of MPS's limit of one device
 
-RESOURCE_PREFIXES = tuple(sorted({name for scheme in SCHEMES for name in scheme.resources}))
-NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and their model
-    "nvidia.com/gpu.",
-    "nvidia.com/mig-",
-    "cloud.google.com/gke-",
-    "amd.com/compute-memory-partition",
-    "amd.com/gpu.compute-memory-partition",
-    "beta.amd.com/gpu.compute-memory-partition",
-    "vke.volcengine.com/mgpu-compute-policy",
-    "tke.cloud.tencent.com/qgpu-schedule-policy",
-    "mixed-qgpu-enable",
-    "ack.node.gpu.schedule",
-    "cgpu",
-    "gpushare",
+_OPEN = ("/", "-", "_")  # ends of a name that is the beginning of some
+RESOURCES = frozenset(name for scheme in SCHEMES for name in scheme.resources)
+RESOURCE_PREFIXES = tuple(sorted(name for name in RESOURCES if name.endswith(_OPEN)))
+_PROFILE = r"(\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb([.+-](me|gfx|all))*"
+RESOURCE_ENDS = re.compile(  # a MIG profile, nos' size, Baidu's card
+    rf"{_PROFILE}(\.shared)?|\d{{1,4}}gb"
+    r"|[a-z]{1,2}\d{1,4}(_\d{1,3}g)?_cgpu(_core|_memory(_percent)?)?",
+    re.ASCII,
+)
+NODE_LABELS = re.compile(  # how the node's cards are shared, and their model
+    rf"nvidia\.com/(gpu|gpu\.shared|mig-{_PROFILE})"
+    r"\.(count|memory|product|replicas|sharing-strategy)"
+    r"|cloud\.google\.com/gke-(accelerator|gpu-sharing-strategy|max-shared-clients-per-gpu"
+    r"|gpu-partition-size)"
+    r"|((beta\.)?amd\.com/gpu|amd\.com)[./]compute-memory-partition"
+    r"|vke\.volcengine\.com/mgpu-compute-policy|tke\.cloud\.tencent\.com/qgpu-schedule-policy"
+    r"|mixed-qgpu-enable|ack\.node\.gpu\.schedule|cgpu|gpushare",
+    re.ASCII,
+)
+MODEL = re.compile(r"[a-z]{0,3}\d{1,5}[a-z]{0,2}", re.ASCII | re.IGNORECASE)  # H100, 80GB, 1g
+WORDS = frozenset(  # in the values of such labels, beside those
+    {
+        *("nvidia", "amd", "intel", "tesla", "geforce", "quadro", "rtx", "gtx", "titan"),
+        *("instinct", "radeon", "sxm", "pcie", "nvl", "hbm", "ti", "super", "ada", "generation"),
+        *("laptop", "gpu", "gb", "mig", "me", "shared", "time", "slicing", "sharing", "mps"),
+        *("spx", "dpx", "tpx", "qpx", "cpx", "nps", "cgpu", "core", "mem", "topology", "default"),
+        *("fixed", "guaranteed", "burst", "native", "share", "best", "effort", "be", "fs", "bs"),
+        *("none", "enable", "true", "false"),
+    }
+)
+OWNER_KINDS = frozenset(
+    {
+        *("", "Pod", "Node", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"),
+        *("ReplicationController", "Job", "CronJob", "JobSet", "Rollout", "Workflow"),
+        *("RayCluster", "RayJob", "RayService", "LeaderWorkerSet", "Notebook"),
+        *("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "TrainJob", "InferenceService"),
+    }
 )
 ALLOWED_TERMS = frozenset(  # in annotations: fixed terms of sharing systems
     {
@@ -83,18 +106,40 @@ PLACE = re.compile(
 
 def disguised_ref(ref: ClaimRef, name: Pseudonymise) -> ClaimRef:
     """Returns a container's use of a claim; the resource is a sharing system's."""
-    return ClaimRef(name(ref.claim), _request(ref.request, name), ref.resource)
+    return ClaimRef(name(ref.claim), _request(ref.request, name), _resource(ref.resource, name))
+
+
+def _resource(key: str, name: Pseudonymise) -> str:
+    """Returns a resource that is on the list, else with a pseudonym behind its known beginning."""
+    prefix = _prefix(key, RESOURCE_PREFIXES)
+    rest = key.removeprefix(prefix)
+    if not key or key in RESOURCES or (prefix and RESOURCE_ENDS.fullmatch(rest)):
+        return key
+    return prefix + name(rest)
+
+
+def _amounts(amounts: Mapping[str, str], name: Pseudonymise) -> dict[str, str]:
+    """Returns the amounts of the resources of sharing systems."""
+    return {
+        _resource(key, name): text if AMOUNT.fullmatch(text) else name(text)
+        for key, text in amounts.items()
+        if key in RESOURCES or key.startswith(RESOURCE_PREFIXES)
+    }
 
 
 def disguised_grants(
-    grants: Mapping[str, tuple[Grant, ...]], name: Pseudonymise, resources: tuple[str, ...]
+    grants: Mapping[str, tuple[Grant, ...]], name: Pseudonymise
 ) -> dict[str, tuple[Grant, ...]]:
-    """Returns the grants, by pod, of resources with these beginnings of names."""
+    """Returns the grants, by pod, of the resources of sharing systems."""
     return {
         name(uid): tuple(
-            Grant(name(g.container), g.resource, tuple(_device_id(i, name) for i in g.device_ids))
+            Grant(
+                name(g.container),
+                _resource(g.resource, name),
+                tuple(_device_id(i, name) for i in g.device_ids),
+            )
             for g in held
-            if g.resource.startswith(resources)
+            if g.resource in RESOURCES or g.resource.startswith(RESOURCE_PREFIXES)
         )
         for uid, held in grants.items()
     }
@@ -191,7 +236,13 @@ WITH_ID = re.compile(rf"(GPU-|MIG-|MIG-GPU-)?(?:{ID.pattern})(/[0-9]+)*", re.IGN
 DIGIT = re.compile(r"[0-9a-f]", re.IGNORECASE)
 TOKEN = re.compile(r"[^\s,;:=/{}\[\]()\"']+")
 AMOUNT = re.compile(r"[-+]?[0-9.]+[A-Za-z]{0,2}", re.ASCII)
-PUBLIC_LABEL = re.compile(r"[^/]+|([a-z0-9-]+\.)*(kubernetes|k8s)\.io/.*")
+PUBLIC_LABEL = re.compile(
+    r"app|k8s-app|component|tier|team|owner|env|environment|project|role|release|version|job-name|controller-uid|pod-template-hash"
+    r"|controller-revision-hash|pod-template-generation"
+    r"|app\.kubernetes\.io/(name|instance|version|component|part-of|managed-by)"
+    r"|batch\.kubernetes\.io/(job-name|controller-uid|job-completion-index)"
+    r"|statefulset\.kubernetes\.io/pod-name|apps\.kubernetes\.io/pod-index"
+)
 
 
 class Names:
@@ -313,6 +364,7 @@ class Pseudonyms(Names):
             namespace=name(pod.namespace),
             name=name(pod.name),
             static_hash=name(pod.static_hash),
+            owner_kind=pod.owner_kind if pod.owner_kind in OWNER_KINDS else name(pod.owner_kind),
             owner_name=name(pod.owner_name),
             containers=tuple(map(self._container, pod.containers)),
             annotations=dict(self._annotations(pod)),
@@ -324,7 +376,7 @@ class Pseudonyms(Names):
             container,
             name=self.name(container.name),
             container_ids=tuple(map(self.name, container.container_ids)),
-            limits=_known(container.limits, RESOURCE_PREFIXES),
+            limits=_amounts(container.limits, self.name),
             claims=tuple(disguised_ref(ref, self.name) for ref in container.claims),
         )
 
@@ -357,10 +409,18 @@ class Pseudonyms(Names):
     def _token(self, text: str) -> str:
         return text if text in ALLOWED_TERMS or AMOUNT.fullmatch(text) else self.name(text)
 
+    def _word(self, text: str) -> str:
+        known = MODEL.fullmatch(text) or text.lower() in WORDS
+        return text if known else self.name(text)
+
     def node(self, facts: NodeFacts) -> NodeFacts:
         """See ``Names``."""
-        labels = _known(facts.labels, NODE_LABEL_PREFIXES)
-        allocatable = _known(facts.allocatable, RESOURCE_PREFIXES)
+        labels = {
+            key: re.sub(r"[^\W_]+", lambda found: self._word(found[0]), text)
+            for key, text in facts.labels.items()
+            if NODE_LABELS.fullmatch(key)
+        }
+        allocatable = _amounts(facts.allocatable, self.name)
         if (facts.labels or facts.allocatable) and not (labels or allocatable):
             labels = {"kubernetes.io/os": "linux"}  # without labels it counts as unknown
         annotations = _known(facts.annotations, NODE_ANNOTATION_PREFIXES)
@@ -370,7 +430,7 @@ class Pseudonyms(Names):
             labels=labels,
             annotations={key: self._tokens(text) for key, text in annotations.items()},
             allocatable=allocatable,
-            grants=disguised_grants(facts.grants, self.name, RESOURCE_PREFIXES),
+            grants=disguised_grants(facts.grants, self.name),
             claims=disguised_claims(facts.claims, facts.offered, self.name),
             offered=disguised_offers(facts.offered, self.name),
             card_policies={card: self._token(own) for card, own in facts.card_policies.items()},

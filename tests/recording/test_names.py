@@ -350,3 +350,31 @@ def test_by_default_every_name_passes() -> None:
     assert plain.status(status) is status
     assert plain.node(facts) is facts
     assert plain.identity(CgroupIdentity(UID)) == CgroupIdentity(UID)
+
+
+def test_nothing_that_is_on_no_list_is_left(names: Pseudonyms) -> None:
+    keys = ("nvidia.com/gpu.{}", "nvidia.com/mig-{}", "baidu.com/{}", "mig.das.com/{}", "{}")
+    of_secrets = dict.fromkeys((key.format("secret") for key in keys), "secret")
+    labels = {
+        **of_secrets,
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED-secret",
+        "cloud.google.com/gke-accelerator": "secret",
+        "app.kubernetes.io/secret": "1",
+    }
+    limits = {**dict.fromkeys(of_secrets, "1"), "nvidia.com/mig-1g.10gb": "1"}
+    claims = (ClaimRef("secret", "secret", "deviceclass.resource.kubernetes.io/secret"),)
+    pod = replace(
+        POD,
+        owner_kind="SecretJob",
+        containers=(Container("c", limits=limits, claims=claims),),
+        labels=labels,
+    )
+    grants = {UID: tuple(Grant("secret", key, ("secret",)) for key in limits)}
+
+    made = names.pod(pod)
+    node = names.node(NodeFacts(labels=labels, allocatable=limits, grants=grants))
+
+    assert "secret" not in said(made).lower() + said(node).lower()
+    assert made.containers[0].limits["nvidia.com/mig-1g.10gb"] == "1"
+    product = node.labels["nvidia.com/gpu.product"]
+    assert product.startswith("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED-x")
