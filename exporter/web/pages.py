@@ -4,101 +4,54 @@ The first request after a new Snapshot renders the page, in one thread.
 """
 
 import gzip
-import os
 import re
-import resource
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from prometheus_client.exposition import generate_latest as write_text
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
-from prometheus_client.utils import floatToGoString
 
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.families import LEVELS, Family
-from exporter.metrics.text import Format, Renderer, head
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Snapshot
 from exporter.web.selection import Selection, selected
 
-_FAMILIES = (
-    ("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes."),
-    ("process_resident_memory_bytes", "gauge", "Resident memory size in bytes."),
-    (
-        "process_start_time_seconds",
-        "gauge",
-        "Start time of the process since unix epoch in seconds.",
-    ),
-    ("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds."),
-    ("process_open_fds", "gauge", "Number of open file descriptors."),
-    ("process_max_fds", "gauge", "Maximum number of open file descriptors."),
-)
-# positions in proc(5)'s stat, counted after the name
-_USER, _SYSTEM, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
-_STARTED = 2  # position in _FAMILIES of the process's start, which is that of its counter
-_CPU = re.compile(r"^process_cpu_seconds_total .*\n", re.MULTILINE)
-_CPU_CREATED = "process_cpu_seconds_created"
+_CPU = re.compile(rb"^process_cpu_seconds_total .*\n", re.MULTILINE)
+_STARTED = re.compile(rb"^process_start_time_seconds (.*)\n", re.MULTILINE)
 _MAX_SELECTIONS = 8  # cached of one snapshot; a client may ask for any number
 _GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
 
 
 class OwnProcess:
-    """The end of a page: ``process_*`` and ``python_info``, as every client library has them.
+    """The end of a page: prometheus_client's ``process_*`` and ``python_info``.
 
-    Names and HELP are those of prometheus_client. Its collector is not used: it lists the directory
-    of open files, which has an entry for each process on a GPU, and would take a sixth of a page's
-    time. ``process_*`` is absent if ``proc`` cannot be read. OpenMetrics' ``# EOF`` is included.
+    ``process_*`` is absent if ``proc`` cannot be read. OpenMetrics' ``# EOF`` is included.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        self._machine, self._stat = proc / "stat", proc / "self" / "stat"
-        self._files = proc / "self" / "fd"
-        self._ticks = os.sysconf("SC_CLK_TCK")
-        self._page_bytes = resource.getpagesize()
-        self._lines = {
-            form: "".join(f"{head(*family, form)}{family[0]} %s\n" for family in _FAMILIES)
-            for form in Format
-        }
-        python = CollectorRegistry()
-        PlatformCollector(registry=python)
-        self._python: dict[Format, bytes] = {
-            Format.TEXT: write_text(python),
-            Format.OPENMETRICS: write_openmetrics(python),  # type: ignore[no-untyped-call]
-        }
+        self._registry = CollectorRegistry()
+        ProcessCollector(proc=str(proc), registry=self._registry)
+        PlatformCollector(registry=self._registry)
 
     def page(self, form: Format, *, created: bool = False) -> bytes:
         """The current lines; with ``created``, the start of the counter too."""
-        try:
-            numbers = self._numbers()
-        except OSError:
-            return self._python[form]
-        lines = self._lines[form] % tuple(map(floatToGoString, numbers))
-        if created:
-            lines = _CPU.sub(rf"\g<0>{_CPU_CREATED} {numbers[_STARTED]!r}\n", lines)
-        return lines.encode() + self._python[form]
+        lines = _WRITERS[form](self._registry)
+        started = _STARTED.search(lines) if created else None
+        if started is None:
+            return lines
+        return _CPU.sub(rb"\g<0>process_cpu_seconds_created %s\n" % started[1], lines)
 
-    @cached_property
-    def _booted_s(self) -> float:
-        """The time of the machine's start, in Unix seconds; 0 if it is not known."""
-        lines = self._machine.read_bytes().splitlines()
-        return next((float(line.split()[1]) for line in lines if line.startswith(b"btime ")), 0.0)
 
-    def _numbers(self) -> tuple[float, ...]:
-        """The values of ``_FAMILIES``, in their order."""
-        fields = self._stat.read_bytes().rpartition(b")")[2].split()
-        return (
-            int(fields[_VIRTUAL]),
-            int(fields[_RESIDENT]) * self._page_bytes,
-            self._booted_s + int(fields[_START]) / self._ticks,
-            int(fields[_USER]) / self._ticks + int(fields[_SYSTEM]) / self._ticks,
-            # Linux counts them since 6.2. Before, listing them opens one more.
-            self._files.stat().st_size or len(list(self._files.iterdir())) - 1,
-            resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        )
+_WRITERS: dict[Format, Callable[[CollectorRegistry], bytes]] = {
+    Format.TEXT: write_text,
+    Format.OPENMETRICS: write_openmetrics,
+}
 
 
 class _Stamp(NamedTuple):

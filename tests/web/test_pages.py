@@ -11,6 +11,7 @@ from exporter.metrics.families import FAMILIES, LEVELS, families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.web import Pages
+from exporter.web.pages import OwnProcess
 from tests.snapshots import with_every_family
 from tests.web.serving import SECOND, FakeClock, FakeCollector
 
@@ -125,3 +126,11 @@ def test_process_metrics_complete_a_valid_page(pages: Pages, form: Format) -> No
         names = {metric.name for metric in found}
 
     assert names >= {"process_resident_memory_bytes", "python_info", "mgpu_container_core_seconds"}
+
+
+def test_the_counter_of_the_process_says_when_it_started() -> None:
+    lines = OwnProcess().page(Format.OPENMETRICS, created=True).decode().splitlines()
+    values = dict(line.split() for line in lines if not line.startswith("#") and "{" not in line)
+
+    assert values["process_cpu_seconds_created"] == values["process_start_time_seconds"]
+    assert lines[-1] == "# EOF"
