@@ -37,14 +37,19 @@ PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfi
 
 .PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard bench fleet clean
 
+# The page of this machine names processes, so it is served to this machine unless ARGS says where.
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ] \
 	  || ls -d /sys/bus/pci/drivers/amdgpu/*:* >/dev/null 2>&1; then \
-	  exec $(BIN)/mgpu-exporter serve $(ARGS); \
+	  case " $(ARGS) $${MGPU_WEB_LISTEN_ADDRESS:+listen-address}" in *listen-address*) exec $(BIN)/mgpu-exporter serve $(ARGS);; esac; \
+	  echo "make run: the GPUs of this machine are served on http://localhost:10045, to this machine only;" \
+	    "to serve all others too: make run ARGS=--web.listen-address=:10045. Programs outside of pods are" \
+	    "mgpu_group_*; mgpu_container_* are there on a node of a cluster"; \
+	  exec $(BIN)/mgpu-exporter serve --web.listen-address=127.0.0.1:10045 $(ARGS); \
 	fi; \
 	case " $(ARGS)" in *" --simulate"*|*" --gpus.source"*) exec $(BIN)/mgpu-exporter serve $(ARGS);; esac; \
-	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served (--simulate demo);" \
-	  "to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
+	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served on" \
+	  "http://localhost:10045 (--simulate demo); to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
 	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
 
 test: $(VENV)/.dev
