@@ -51,7 +51,7 @@ class Store:
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         config = folder / "prometheus.yml"
         config.write_text(json.dumps({"rule_files": [str(path) for path in rules]}))
-        self._shown: dict[tuple[str, str], set[Labels]] = {}
+        self._shown: dict[Labels, set[Labels]] = {}  # by the target's labels
         self._process = subprocess.Popen(
             [
                 "prometheus",
@@ -69,7 +69,7 @@ class Store:
         samples: dict[Labels, bytes] = {}
         for name, own, value in () if page is None else _samples(page):
             samples[target.label({"__name__": name, **dict(own)})] = struct.pack("<d", value)
-        key = (target.labels["job"], target.labels["instance"])
+        key = tuple(sorted(target.labels.items()))
         before, self._shown[key] = self._shown.get(key, set()), set(samples)
         samples |= dict.fromkeys(before - samples.keys(), STALE)
         up = {"__name__": "up", **target.labels}

@@ -41,42 +41,47 @@ Each query finds what its title names, and nothing where use or allocation is no
   (`mgpu_container_placement_mismatch`).
 - An allocation of a pod as a whole has `container=""`; one whose device is not known has `gpu=""`
   and `uuid=""`. It is in `mgpu_container_allocation_info` also without a promised share.
-- Charge a pod by `mgpu_pod_allocated_core_seconds_total`, used or not.
+- Charge a namespace by `mgpu_namespace_allocated_core_seconds_total`, used or not: it has the pods
+  that were too short for a scrape, which sums of `mgpu_pod_allocated_core_seconds_total` lose. Its
+  `uuid` is empty while the device is not known.
 
 """
 
 ALLOCATIONS = {  # what is found → the expression that finds it
     "memory over its allocation": """\
 mgpu_container_memory_limit_utilization_ratio > 1
-  or on (namespace, pod) mgpu_pod_memory_limit_utilization_ratio > 1""",
+  or on (cluster, instance, namespace, pod) mgpu_pod_memory_limit_utilization_ratio > 1""",
     "core over its share": """\
 rate(mgpu_container_core_seconds_total[5m])
   / (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0) > 1.1
-  or on (namespace, pod) avg_over_time(mgpu_pod_core_limit_utilization_ratio[5m]) > 1.1""",
+  or on (cluster, instance, namespace, pod)
+    avg_over_time(mgpu_pod_core_limit_utilization_ratio[5m]) > 1.1""",
     "allocated, and not used for half an hour": """\
 increase(mgpu_pod_core_seconds_total[30m]) == 0
-  and on (namespace, pod) mgpu_container_allocation_info
-  and on (namespace, pod) mgpu_container_allocation_info offset 30m""",
+  and on (cluster, instance, namespace, pod) mgpu_container_allocation_info
+  and on (cluster, instance, namespace, pod) mgpu_container_allocation_info offset 30m""",
     "at work without an allocation": """\
 mgpu_container_processes > 0
-  unless on (namespace, pod) mgpu_container_allocation_info""",
+  unless on (cluster, instance, namespace, pod) mgpu_container_allocation_info""",
     "not on the device that was allocated": "mgpu_container_placement_mismatch == 1",
     "offline, and paused by others on the card": """\
 rate(mgpu_container_core_seconds_total[1m]) < 0.01
   and mgpu_container_processes > 0
-  and on (namespace, pod, container, uuid) mgpu_container_allocation_info{priority="offline"}
-  and on (uuid) (
+  and on (cluster, instance, namespace, pod, container, uuid)
+    mgpu_container_allocation_info{priority="offline"}
+  and on (cluster, instance, uuid) (
     rate(mgpu_container_core_seconds_total[1m]) > 0.1
-    and on (namespace, pod, container, uuid) mgpu_container_allocation_info{priority!="offline"}
+    and on (cluster, instance, namespace, pod, container, uuid)
+      mgpu_container_allocation_info{priority!="offline"}
   )""",
     "over its share while a neighbour waits for its own": """\
 rate(mgpu_container_core_seconds_total[5m])
   > 1.1 * (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0)
-  and on (uuid) (
+  and on (cluster, instance, uuid) (
     (rate(mgpu_container_core_seconds_total[5m]) > 0.01)
     < 0.9 * rate(mgpu_container_allocated_core_seconds_total[5m])
   )
-  and on (uuid) rate(mgpu_device_busy_seconds_total[5m]) > 0.95""",
+  and on (cluster, instance, uuid) rate(mgpu_device_busy_seconds_total[5m]) > 0.95""",
 }
 
 
@@ -102,4 +107,5 @@ def books() -> dict[str, str]:
 
 
 def _unbalanced(whole: str, parts: str) -> str:
-    return f"abs(1 -\n  sum by (uuid) ({parts})\n  / sum by (uuid) ({whole})\n) > 0.05"
+    of_each = "sum by (cluster, instance, uuid)"
+    return f"abs(1 -\n  {of_each} ({parts})\n  / {of_each} ({whole})\n) > 0.05"

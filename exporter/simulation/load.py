@@ -66,7 +66,7 @@ def describe(data: object, origin: str) -> Scenario:
 def _described(root: yaml.Node, origin: str) -> Scenario:
     top = keys.read(root, origin)
     node = top.section(keys.NODE)
-    devices = read_devices(top, top.get(keys.SEED))
+    devices = read_devices(top, (top.get(keys.SEED), node.get(keys.NODE_NAME)))
     site = Site(
         node=node.get(keys.NODE_NAME),
         devices=devices,

@@ -16,8 +16,10 @@ FIRST_MINOR = {"nvidia": 0, "intel": 0, "amd": 128}  # nvidiaN, cardN, renderDN
 DRIVER = {"nvidia": "580.95.05", "intel": "xe 6.12.0", "amd": ""}  # Linux's amdgpu has no version
 
 
-def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
+def read_devices(top: Section, of: tuple[int, str]) -> tuple[DeviceSpec, ...]:
     """The devices in their order, which numbers them.
+
+    ``of``: the scenario's seed and its node's name, which make the UUIDs its own.
 
     Raises:
         ScenarioError: there is none, or one is not valid.
@@ -27,7 +29,7 @@ def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
     for section in top.sections(keys.DEVICES):
         parent = section.get(keys.PARENT)
         if parent is None:
-            card = _card(section, devices, seed)
+            card = _card(section, devices, of)
             devices += _parted(section, card)
             continue
         if parent >= len(devices) or devices[parent].parent is not None:
@@ -35,7 +37,7 @@ def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
         if devices[parent].vendor != "nvidia":
             raise section.wrong(keys.PARENT, "a card of NVIDIA's; AMD's have the key partition")
         devices[parent] = replace(devices[parent], divided=True, sharing="mig")
-        devices.append(_instance(section, devices, devices[parent], seed))
+        devices.append(_instance(section, devices, devices[parent], of))
     if len(devices) > keys.MOST_DEVICES:
         raise top.wrong(keys.DEVICES, f"a list of at most {keys.MOST_DEVICES} devices")
     if len({device.uuid for device in devices}) < len(devices):
@@ -43,7 +45,7 @@ def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
     return tuple(devices)
 
 
-def _card(section: Section, before: Sequence[DeviceSpec], seed: int) -> DeviceSpec:
+def _card(section: Section, before: Sequence[DeviceSpec], of: tuple[int, str]) -> DeviceSpec:
     vendor = section.get(keys.VENDOR)
     place = sum(device.vendor == vendor and device.parent is None for device in before)
     minor = section.get(keys.MINOR)
@@ -59,7 +61,7 @@ def _card(section: Section, before: Sequence[DeviceSpec], seed: int) -> DeviceSp
         number=len(before),
         index=FIRST_INDEX[vendor] + (minor if vendor == "intel" else place),
         minor=minor,
-        uuid=section.get(keys.UUID) or _uuid(vendor, pci_bus_id, seed, len(before)),
+        uuid=section.get(keys.UUID) or _uuid(vendor, pci_bus_id, of, len(before)),
         model=section.get(keys.MODEL),
         memory_bytes=_memory(section, vendor),
         reserved_bytes=section.get(keys.RESERVED),
@@ -79,13 +81,13 @@ def _card(section: Section, before: Sequence[DeviceSpec], seed: int) -> DeviceSp
     return _shared(section, device)
 
 
-def _uuid(vendor: str, pci_bus_id: str, seed: int, number: int) -> str:
+def _uuid(vendor: str, pci_bus_id: str, of: tuple[int, str], number: int) -> str:
     """As the source of this vendor's devices writes it."""
     if vendor == "intel":
         return f"DRM-{pci_bus_id}"
     if vendor == "amd":
-        return f"GPU-{identity.number(seed, 'device', number):016x}"
-    return f"GPU-{identity.uuid(seed, 'device', number)}"
+        return f"GPU-{identity.number(*of, 'device', number):016x}"
+    return f"GPU-{identity.uuid(*of, 'device', number)}"
 
 
 def _memory(section: Section, vendor: str) -> int:
@@ -121,7 +123,7 @@ def _parted(section: Section, board: DeviceSpec) -> list[DeviceSpec]:
 
 
 def _instance(
-    section: Section, before: Sequence[DeviceSpec], card: DeviceSpec, seed: int
+    section: Section, before: Sequence[DeviceSpec], card: DeviceSpec, of: tuple[int, str]
 ) -> DeviceSpec:
     number, profile = len(before), section.get(keys.DEVICE_PROFILE)
     slices, mig, _ = profile.partition("g.")
@@ -130,7 +132,7 @@ def _instance(
     instance = replace(
         card,
         number=number,
-        uuid=section.get(keys.UUID) or f"MIG-{identity.uuid(seed, 'device', number)}",
+        uuid=section.get(keys.UUID) or f"MIG-{identity.uuid(*of, 'device', number)}",
         memory_bytes=_memory(section, card.vendor),
         sharing=section.get(keys.SHARING),
         replicas=section.get(keys.DEVICE_REPLICAS),
