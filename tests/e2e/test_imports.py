@@ -27,7 +27,7 @@ NOT_IMPORTED = {
     "exporter.simulation.description": "simulates nothing",
     "exporter.terminal": "top's and snapshot's",
     "exporter.web.page": "nobody has looked at it yet, 1 MiB",
-    "google.protobuf": "likewise, 4 MiB",
+    "google.protobuf": "likewise, 9 MiB",
     "grpc": "there is no kubelet to ask for devices, 12 MiB",
     "psutil": "check's",
     "rich": "top's",

@@ -120,10 +120,10 @@ def decode_list(message: bytes) -> PodResourcesList:
     entries: dict[tuple[str, str], PodEntry] = {}
     ambiguous: set[tuple[str, str]] = set()
     rejected: Counter[str] = Counter()
-    for part in _read("Answer", message).pods:
-        if len(entries) >= MAX_PODS:
-            rejected[OVER_LIMIT] += 1
-            continue
+    pods = _read("Answer", message).pods
+    if len(pods) > MAX_PODS:
+        rejected[OVER_LIMIT] = len(pods) - MAX_PODS
+    for part in pods[:MAX_PODS]:
         try:
             entry = _entry(part)
         except WireError:
