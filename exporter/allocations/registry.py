@@ -89,11 +89,12 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
     """
     if pod.terminal or pod.deleted or not (pod.uid in node.grants or _is_readable(pod)):
         return Decoded()
+    keys = _keys(pod, node)
     claimed: set[str] = set()
     allocations: list[Allocation] = []
     problems: list[DecodeProblem] = []
     for scheme in schemes:
-        if not claimed.isdisjoint(scheme.resources):
+        if not claimed.isdisjoint(scheme.resources) or not _may_know(scheme, keys):
             continue
         found = _guarded(scheme, pod, node)
         problems += found.problems
@@ -112,6 +113,18 @@ def _is_readable(pod: Pod) -> bool:
     if pod.annotations or pod.labels:
         return True
     return any(container.limits or container.claims for container in pod.containers)
+
+
+def _keys(pod: Pod, node: NodeFacts) -> set[str]:
+    """The resources, annotations and labels of a pod."""
+    limits = (key for container in pod.containers for key in container.limits)
+    granted = (grant.resource for grant in node.grants.get(pod.uid, ()))
+    return {*pod.annotations, *pod.labels, *limits, *granted}
+
+
+def _may_know(scheme: Scheme, keys: set[str]) -> bool:
+    beginnings = scheme.beginnings
+    return not beginnings or any(key.startswith(beginnings) for key in keys)
 
 
 def _guarded(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:

@@ -1,7 +1,7 @@
 """The declaration of a sharing system, and the result of decoding a pod."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -107,6 +107,8 @@ class Scheme:
     priority; the others are used only for what it leaves open. ``placement`` is empty if no source
     names a device. ``enforcement`` says whether its own software holds a container to a part of a
     card, "" if that is not known; a decoder with better evidence states the policy itself.
+    ``beginnings`` are the domains of all its keys, or keys without one: a pod that it knows has a
+    limit, grant, annotation or label that begins so. A scheme without any may know every pod.
     """
 
     name: str
@@ -119,6 +121,12 @@ class Scheme:
     amounts: tuple[Evidence, ...] = (Evidence.LIMITS,)
     placement: tuple[Evidence, ...] = (Evidence.ANNOTATION,)
     enforcement: str = ENFORCED
+    beginnings: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        keys = (*self.resources, *self.annotations, *self.labels)
+        domains = {domain + slash for domain, slash, _ in (key.partition("/") for key in keys)}
+        object.__setattr__(self, "beginnings", tuple(sorted(domains)))
 
     def policy(self, allocation: Allocation) -> str:
         """Return the policy of an allocation of this system, by what it promises.

@@ -1,10 +1,9 @@
-"""The allocations of this node's pods, decoded again only when pods or devices change."""
+"""The allocations of this node's pods, decoded again when pods or facts of the node change."""
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from exporter.allocations.devices import sharing_replicas
 from exporter.allocations.kept import kept
@@ -21,43 +20,13 @@ from exporter.model import (
     NodeFacts,
     Pod,
     PodTable,
-    other_pods,
 )
 
 
-class PodsByName(Mapping[tuple[str, str], Pod]):
-    """The pods of a table by namespace and name; of two with one name, the one that lives.
-
-    Built on first use. Thread-safe.
-    """
-
-    def __init__(self, table: PodTable) -> None:
-        self._table = table
-
-    def __getitem__(self, name: tuple[str, str]) -> Pod:
-        """The pod of this namespace and name; KeyError if there is none."""
-        return self._pods[name]
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """The names."""
-        return iter(self._pods)
-
-    def __len__(self) -> int:
-        """How many names there are."""
-        return len(self._pods)
-
-    @cached_property
-    def _pods(self) -> dict[tuple[str, str], Pod]:
-        every = self._table.pods.values()
-        pods = {(pod.namespace, pod.name): pod for pod in every}
-        if len(pods) == len(every):
-            return pods
-        pods.clear()
-        for pod in every:
-            before = pods.get((pod.namespace, pod.name))
-            if before is None or before.deleted or before.terminal:
-                pods[pod.namespace, pod.name] = pod
-        return pods
+def by_name(table: PodTable) -> Mapping[tuple[str, str], Pod]:
+    """The pods of a table by namespace and name; of two with one name, the one that lives."""
+    ended_first = sorted(table.pods.values(), key=lambda pod: not (pod.deleted or pod.terminal))
+    return {(pod.namespace, pod.name): pod for pod in ended_first}
 
 
 logger = logging.getLogger(__name__)
@@ -88,19 +57,13 @@ class Allocations:
         self.rules = rules
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
-        self.pods_by_name = PodsByName(PodTable())
-        self._decoded_by: Rules | None = None
-        self._version = -1
-        self._node = self._facts = NodeFacts()  # from the sources; and as decoders got it
-        self._pods: Mapping[str, Pod] = {}  # that are decoded
+        self.pods_by_name: Mapping[tuple[str, str], Pod] = {}
+        self._decoded_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
         self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
-        self._suspected: dict[
-            str, list[DecodeProblem]
-        ] = {}  # by uid, until they are seen to be right
-        self._unplaced: frozenset[str] = frozenset()  # uids of pods whose devices are not named
-        self._allocated: list[Allocated] | None = None  # None: to be built again
+        self._suspected: dict[str, list[DecodeProblem]] = {}  # by uid, until seen to be right
+        self._allocated: list[Allocated] | None = None  # None: to be placed again
         self._logged: set[tuple[str, str, str]] = set()
         self._logged_node_unknown = False
 
@@ -109,27 +72,17 @@ class Allocations:
     ) -> list[Allocated]:
         """Every allocation on this node, under its container's labels.
 
-        It is the same list as the last time if nothing has changed. ``seen`` returns the devices on
-        which a container has a process now, by UUID. It is called only while an allocation has no
-        device.
+        ``seen`` returns the devices on which a container has a process now, by UUID. It is called
+        only while an allocation has no device.
         """
-        rules = self.rules
-        if table.pods is not self._pods:
-            self.pods_by_name = PodsByName(table)
-        as_before = rules is self._decoded_by and table.version == self._version
-        if node is not self._node and node != self._node:
-            as_before = False
-            replicas = sharing_replicas(node)
-            if node.devices != self._node.devices or replicas != self.replicas:
-                self._allocated = None
-            self._devices = {d.uuid: d for d in node.devices}
-            self.replicas = replicas
-        if not as_before:
-            self._decode(table, node, rules)
-            self._version, self._node, self._decoded_by = table.version, node, rules
-        if self._unplaced or self._suspected:
+        of = table.version, node, self.rules
+        if of != self._decoded_of:
+            self._decode(table, node, self.rules)
+            self._decoded_of = of
+        unplaced = {u for u, own in self._decoded.items() if any(a.device is None for a in own)}
+        if unplaced or self._suspected:
             where = seen()
-            self._observe(where)
+            self._observe(where, unplaced)
             self._settle(table, where)
         if self._allocated is None:
             self._allocated = self._placed(table)
@@ -154,40 +107,21 @@ class Allocations:
         ]
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
-        """Decodes the pods that changed; all of them where the facts or the rules did."""
-        pods, known = table.pods, self._pods if rules is self._decoded_by else {}
-        changed = {  # most news of pods is about something else
-            uid: plain(pods[uid])
-            for uid in other_pods(pods, known)
-            if uid not in known or plain(known[uid]) != plain(pods[uid])
-        }
-        related = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
-        neighbours = {u: plain(pods[u]) for u in pods if u in related} if related else {}
-        facts = self._facts
-        if node is not self._node or rules is not self._decoded_by or neighbours != facts.pods:
-            facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
-        if facts != self._facts:
-            changed = {uid: plain(pod) for uid, pod in pods.items()}
-        found = {uid: self._decode_pod(pod, facts, rules) for uid, pod in changed.items()}
-        before = self._decoded
-        news = any(before.get(uid, ()) != allocations for uid, allocations in found.items())
-        if news or before.keys() - pods.keys():
-            decoded = {uid: found[uid] if uid in found else before.get(uid, ()) for uid in pods}
-            self._take({uid: allocations for uid, allocations in decoded.items() if allocations})
-        self._facts, self._pods = facts, pods
-        self._logged = {problem for problem in self._logged if problem[0] in pods}
-
-    def _take(self, decoded: dict[str, tuple[Allocation, ...]]) -> None:
-        self._decoded, self._allocated = decoded, None
-        self._unplaced = frozenset(
-            uid for uid, of_pod in decoded.items() if any(a.device is None for a in of_pod)
-        )
-        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
+        """Decodes all pods: some 0.1 ms each, when pods, the node's facts or the rules changed."""
+        self.pods_by_name = by_name(table)
+        self.replicas = sharing_replicas(node)
+        self._devices = {device.uuid: device for device in node.devices}
+        self._suspected, self._allocated = {}, None
+        related = rules.neighbours(table.pods)
+        facts = replace(node, pods=related, index_bases=rules.index_bases)
+        decoded = {uid: self._decode_pod(pod, facts, rules) for uid, pod in table.pods.items()}
+        self._decoded = {uid: allocations for uid, allocations in decoded.items() if allocations}
+        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
+        self._logged = {problem for problem in self._logged if problem[0] in table.pods}
 
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
         found = rules.decode(pod, facts)
         suspected = [problem for problem in found.problems if problem.devices]
-        self._suspected.pop(pod.uid, None)
         if suspected:
             self._suspected[pod.uid] = suspected
         for problem in found.problems:
@@ -231,10 +165,10 @@ class Allocations:
             )
 
     def _settle(self, table: PodTable, seen: Mapping[Member, Sequence[str]]) -> None:
-        """Counts what is seen to be right, and forgets those of pods that are gone."""
+        """Counts what is seen to be right."""
         left: dict[str, list[DecodeProblem]] = {}
         for uid, suspected in self._suspected.items():
-            for doubt in suspected if uid in table.pods else ():
+            for doubt in suspected:
                 where = set(seen.get(Member(uid, doubt.container), ()))
                 if where and where <= set(doubt.devices):
                     self._log(table.pods[uid], doubt)
@@ -242,24 +176,16 @@ class Allocations:
                     left.setdefault(uid, []).append(doubt)
         self._suspected = left
 
-    def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
+    def _observe(self, seen: Mapping[Member, Sequence[str]], unplaced: Collection[str]) -> None:
         """Records where containers were seen whose device is not named."""
         for (uid, container), uuids in seen.items():
-            if uid in self._unplaced and any(
+            if uid in unplaced and any(
                 a.device is None and a.container in {container, ""} for a in self._decoded[uid]
             ):
                 known = self._seen.setdefault(uid, {}).setdefault(container, [])
-                news = [uuid for uuid in uuids if uuid not in known]
-                if news:
+                if news := [uuid for uuid in uuids if uuid not in known]:
                     known += news
                     self._allocated = None
-
-
-def plain(pod: Pod) -> Pod:
-    """The pod as decoders see it: without what changes while it runs."""
-    containers = tuple(replace(container, container_ids=()) for container in pod.containers)
-    phase = pod.phase if pod.terminal else ""
-    return replace(pod, phase=phase, containers=containers, acknowledged=False)
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:

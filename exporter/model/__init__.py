@@ -76,7 +76,6 @@ from exporter.model.pods import (
     Pod,
     PodTable,
     SchemeDescription,
-    other_pods,
 )
 from exporter.model.processes import (
     CgroupIdentity,
@@ -203,5 +202,4 @@ __all__ = [
     "Window",
     "XidCount",
     "of_limit",
-    "other_pods",
 ]

@@ -1,9 +1,7 @@
 """Pods, containers, allocations, the node's facts, and described sharing systems."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import compress, filterfalse
-from operator import is_not
 from typing import NamedTuple
 
 from exporter.model.devices import Device
@@ -75,23 +73,6 @@ class PodTable:
     pods: Mapping[str, Pod] = field(default_factory=dict)  # by API uid
     by_kubelet_uid: Mapping[str, str] = field(default_factory=dict)  # uid or static hash → API uid
     by_container_id: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # → uid, container
-
-    def news_since(self, before: "PodTable") -> Iterator[Pod]:
-        """The pods that came, went or changed since an earlier table: as they were and as they are.
-
-        A pod that is the same object is unchanged.
-        """
-        pods, were = self.pods, before.pods
-        for uid in other_pods(pods, were):
-            yield pods[uid]
-            if uid in were:
-                yield were[uid]
-        yield from map(were.__getitem__, filterfalse(pods.__contains__, were))
-
-
-def other_pods(pods: Mapping[str, Pod], known: Mapping[str, Pod]) -> Iterator[str]:
-    """The uids of pods that are not the very same objects as the known ones: most are."""
-    return compress(pods, map(is_not, pods.values(), map(known.get, pods)))
 
 
 class Grant(NamedTuple):

@@ -129,12 +129,18 @@ def test_pod_that_waits_to_start_has_its_allotment() -> None:
 
 
 def test_defect_of_one_decoder_costs_neither_the_cycle_nor_the_other_schemes() -> None:
-    decoded = decode(pod(container(limits=GPU)), NODE, schemes=(BROKEN, *SCHEMES))
+    asked = pod(container(limits={**GPU, "example.com/gpu": "1"}))
+    decoded = decode(asked, NODE, schemes=(BROKEN, *SCHEMES))
     assert len(decoded.allocations) == 1
     (problem,) = decoded.problems
     assert (problem.pod, problem.scheme, problem.reason) == (POD_UID, "broken", "decoder_error")
     assert "LookupError" in problem.detail
     assert len(problem.detail) <= 200
+
+
+def test_a_scheme_is_not_asked_about_a_pod_without_a_key_of_its_domains() -> None:
+    decoded = decode(pod(container(limits=GPU)), NODE, schemes=(BROKEN, *SCHEMES))
+    assert (len(decoded.allocations), decoded.problems) == (1, ())
 
 
 def test_defect_of_a_decoder_does_not_pass_its_pod_to_the_next() -> None:

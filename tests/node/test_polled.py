@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.model import NodeFacts, Pod, PodTable
+from exporter.model import NodeFacts, PodTable
 from exporter.sources.node.polled import Polled, PollTimings
 from tests.node.asking import PATIENT, Asking
 from tests.node.pods import pod, table
@@ -22,15 +22,10 @@ class Names:
         self.free = threading.Event()
         self.free.set()
         self.entered = threading.Event()
-        self.judged = 0
 
     def subject(self, pods: PodTable) -> frozenset[str] | None:
         """The pods' names; None of none."""
         return frozenset(one.name for one in pods.pods.values()) or None
-
-    def concerns(self, one: Pod) -> bool:
-        """All but those named nobody."""
-        return one.name != "nobody"
 
     def ask(self, pods: PodTable) -> list[str]:
         """The names, in order."""
@@ -44,7 +39,6 @@ class Names:
 
     def facts(self, answer: list[str], pods: PodTable) -> NodeFacts:
         """The names that are still there."""
-        self.judged += 1
         here = self.subject(pods) or ()
         return NodeFacts(labels={name: "" for name in answer if name in here})
 
@@ -169,27 +163,6 @@ def test_what_failed_is_asked_again_without_waiting_for_the_period(names: Names)
         source.asked(3)
         names.error = None
         source.when(lambda facts: facts.labels == {"a": ""})
-
-
-def test_facts_are_judged_once_for_each_answer_and_table(names: Names) -> None:
-    pods = table(pod("a"))
-    with Asking(names, PATIENT) as source:
-        source.facts(pods)
-        first = source.when(lambda facts: facts.labels)
-        assert source.facts(pods) is first
-        assert names.judged == 1
-        assert source.facts(table(pod("a"))) is not first
-
-
-def test_news_of_pods_that_it_is_not_about_change_nothing(names: Names) -> None:
-    asking = pod("a")
-    with Asking(names, PATIENT) as source:
-        source.facts(table(asking))
-        first = source.when(lambda facts: facts.labels)
-
-        assert source.facts(table(asking, pod("nobody", "uid-2"), version=2)) is first
-        assert source.facts(table(asking, version=3)) is first
-        assert source.facts(table(version=4)).labels == {}
 
 
 def test_what_was_rejected_is_the_inquirys_to_say(names: Names) -> None:

@@ -121,10 +121,6 @@ class PodResources:
             if wants_devices(pod)
         )
 
-    def concerns(self, pod: Pod) -> bool:  # noqa: ARG002 - the protocol's
-        """Every pod does: if two pods have one name, no entry is accepted for either."""
-        return True
-
     def ask(self, table: PodTable) -> AcceptedEntries:
         """Ask about these pods.
 

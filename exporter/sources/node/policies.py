@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.model import NodeFacts, Pod, PodTable
+from exporter.model import NodeFacts, PodTable
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +40,6 @@ class CardPolicies:
     def subject(self, table: PodTable) -> bool:  # noqa: ARG002 - the protocol's
         """Ask whatever the pods: nothing in it is about them."""
         return True
-
-    def concerns(self, pod: Pod) -> bool:  # noqa: ARG002 - the protocol's
-        """Nothing in it is about a pod."""
-        return False
 
     def ask(self, table: PodTable) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's
         """Read each card's policy; empty where the node has no such files.

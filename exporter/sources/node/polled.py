@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from exporter.model import Clock, NodeFacts, Pod, PodTable, SourceStatus
+from exporter.model import Clock, NodeFacts, PodTable, SourceStatus
 from exporter.sources.node.kubelet import SOCKET, Kubelet
 from exporter.sources.node.podresources import PodResources
 from exporter.sources.node.source import NodeSource
@@ -34,10 +34,6 @@ class Inquiry(Protocol[A]):
 
     def subject(self, table: PodTable) -> Hashable:
         """What would be asked about these pods; None: nothing. When it changes, it matters."""
-        ...
-
-    def concerns(self, pod: Pod) -> bool:
-        """Whether news of this pod may change the subject or the facts."""
         ...
 
     def ask(self, table: PodTable) -> A:
@@ -102,14 +98,12 @@ class Polled(Generic[A]):
         self._clock, self._jitter, self._changed = clock, jitter, changed
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
-        self._seen: PodTable | None = None
-        self._table: PodTable | None = None  # the last one with news that concern the inquiry
+        self._table: PodTable | None = None
         self._subject: Hashable = None
         self._asked: Hashable = None
         self._first: list[A] = [] if first is None else [first]
         self._answers = self._first  # the last one, if any
         self._status = SourceStatus(self.name, up=True)
-        self._cached: tuple[list[A], PodTable, NodeFacts] | None = None  # the facts, and of what
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     # --- for other threads ---
@@ -120,25 +114,13 @@ class Polled(Generic[A]):
 
     def facts(self, table: PodTable) -> NodeFacts:
         """The facts of the last answer for these pods. Wakes the thread if it must ask again."""
-        if table is not self._seen:
-            self._look_at(table)
-        answers, known = self._answers, self._table
-        if not answers or known is None:
-            return NOTHING
-        if self._cached is None or self._cached[0] is not answers or self._cached[1] is not known:
-            self._cached = answers, known, self._inquiry.facts(answers[0], known)
-        return self._cached[2]
-
-    def _look_at(self, table: PodTable) -> None:
-        """Take the table in if its news concern the inquiry; wake the thread if it is to ask."""
-        seen, concerns = self._seen, self._inquiry.concerns
-        if seen is None or any(map(concerns, table.news_since(seen))):
-            subject = self._inquiry.subject(table)
-            with self._news:
-                is_same, self._table, self._subject = subject == self._subject, table, subject
-                if not is_same:
-                    self._news.notify_all()
-        self._seen = table
+        subject = self._inquiry.subject(table)
+        with self._news:
+            is_same, self._table, self._subject = subject == self._subject, table, subject
+            if not is_same:
+                self._news.notify_all()
+            answers = self._answers
+        return self._inquiry.facts(answers[0], table) if answers else NOTHING
 
     def status(self) -> SourceStatus:
         """Up unless the last ask failed and there is still reason to ask."""

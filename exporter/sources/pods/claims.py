@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote
 
-from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, Pod, PodTable
+from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, PodTable
 from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
@@ -205,10 +205,6 @@ class Claims:
             if not pod.deleted and not pod.terminal
         }
         return frozenset(sorted(keys)[:MAX_CLAIMS]) or None
-
-    def concerns(self, pod: Pod) -> bool:
-        """Whether it refers to a claim."""
-        return any(container.claims for container in pod.containers)
 
     def ask(self, table: PodTable) -> ClaimsAnswer:
         """Read the claims that are not known yet, and all of them every ``KEEP_NS``.
