@@ -4,11 +4,9 @@ What hypothesis tries first of each is the pod as it is, so that properties reac
 by their first input, and from there on stay near them.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -16,11 +14,9 @@ from hypothesis import strategies as st
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Scheme
 from exporter.model import Container, Device, Grant, NodeFacts, Pod
-from tests.allocations import upstream_cases
-from tests.allocations.context import node_of, pod_of
+from tests.allocations.cases import EXAMPLES, UPSTREAM, Json, node_of, pod_of
 
 KINDS = ("app", "init", "sidecar", "ephemeral")
-CASES = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
 MOST = 4  # of what each system itself writes
 JUNK = ("", ",", ":", ";", "-", '"', "{", "9" * 40, "GPU-9", "ü", "\0", "null")
 
@@ -44,8 +40,8 @@ OF_INTEL = Case(
 
 def cases(scheme: Scheme) -> list[Case]:
     """The examples that a scheme reads and that name a device: a few of each source."""
-    published = [Case(pod_of(case), node_of(case)) for case in CASES]
-    found = [*_read_by(scheme, published), *_read_by(scheme, [*_upstream(), OF_INTEL])[:MOST]]
+    examples, upstream = _made()
+    found = [*_read_by(scheme, examples), *_read_by(scheme, [*upstream, OF_INTEL])[:MOST]]
     assert found or not scheme.placement, f"no case of {scheme.name} in upstream/ names a device"
     return found
 
@@ -55,13 +51,14 @@ def _read_by(scheme: Scheme, found: list[Case]) -> list[Case]:
 
 
 @cache
-def _upstream() -> list[Case]:
+def _made() -> tuple[list[Case], list[Case]]:
     rules = Rules()
-    every = [case for _, case in upstream_cases.CASES if "settings" not in case]
-    return [
-        Case(upstream_cases.pod_of(case["pod"], rules), upstream_cases.node_of(case, rules))
-        for case in every
-    ]
+
+    def made(cases: list[tuple[str, Json]]) -> list[Case]:
+        every = [case for _, case in cases if "settings" not in case]
+        return [Case(pod_of(case["pod"], rules), node_of(case, rules)) for case in every]
+
+    return made(EXAMPLES), made(UPSTREAM)
 
 
 def near(case: Case, texts: st.SearchStrategy[str]) -> st.SearchStrategy[Case]:

@@ -4,15 +4,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from exporter.allocations.rules import make
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.kai import decode
 from exporter.model import Allocation, Grant, NodeFacts, Pod
-from exporter.sources.pods.decode import KeyPrefixes, decode_pod
 from tests.allocations.build import FOUR_CARDS, GIB, MIB, container, node, pod, reasons
-from tests.allocations.context import node_of
-from tests.allocations.test_vectors import CASES
 
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 COUNT, NAMED = "gpu-fraction-num-devices", "gpu-fraction-container-name"
@@ -286,17 +282,3 @@ def test_reservations_that_cannot_be_true_are_not_believed(
     assert [p.reason for p in decoded.problems] == [reason]
     assert [a.device for a in decoded.allocations].count("GPU-2") <= 1
     assert len(decoded.allocations) == 2
-
-
-def test_pods_room_keeps_what_a_fraction_is_read_from() -> None:
-    keep = KeyPrefixes(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES)
-    case = next(c for c in CASES if c["case"] == "explicit container + two devices")
-    described = decode_pod(case["pod"], keep).pod
-    reserving = (
-        decode_pod({**other, "metadata": {**other["metadata"], "uid": f"r{number}"}}, keep).pod
-        for number, other in enumerate(case["context"]["other_pods"])
-    )
-    facts = replace(node_of(case), pods={each.uid: each for each in reserving})
-    assert [a.device for a in decode(described, facts).allocations] == [
-        share["gpu"] for share in case["expected"][0]["per_gpu"]
-    ]

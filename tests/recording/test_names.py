@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,8 +34,7 @@ from exporter.model import (
 from exporter.recording.codec import to_json
 from exporter.recording.names import Names, Pseudonyms
 from exporter.sources.pods.table import indexed
-from tests.allocations.context import node_of, pod_of
-from tests.allocations.test_vectors import CASES, case_id
+from tests.allocations.cases import EXAMPLES, Json, case_id, node_of, pod_of, rules_of
 
 KEY = b"k" * 32
 GPU = "GPU-3f2b1c4d-0000-4000-8000-00000000abcd"
@@ -282,11 +280,10 @@ def test_a_node_keeps_only_what_tells_how_its_cards_are_shared(names: Pseudonyms
     assert made.allocatable == {"nvidia.com/gpu": "4"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_every_published_example_has_the_same_allotment(
-    names: Pseudonyms, case: dict[str, Any]
-) -> None:
-    pod, node = pod_of(case), node_of(case)
+@pytest.mark.parametrize("case", [case for _, case in EXAMPLES], ids=case_id)
+def test_every_example_has_the_same_allocation(names: Pseudonyms, case: Json) -> None:
+    rules = rules_of(case)
+    pod, node = pod_of(case["pod"], rules), node_of(case, rules)
     real = decode(pod, node)
 
     made = decode(names.pod(pod), names.node(node))

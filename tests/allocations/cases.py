@@ -1,9 +1,11 @@
-"""The cases of ``upstream/``: what each sharing system writes, by its own source.
+"""Cases of allocation: pods of every sharing system, and what they decode to.
 
-One file a system. A case names the repository, commit and file (or the document) that it is from.
-``pod`` is a pod of the API, ``node`` what is known of its node, ``expected`` has container, device,
-per cent of core and bytes of memory of each allocation. They are read by the decoders of the real
-sources, so that a case fails too where a source drops what a sharing system's decoder needs.
+``upstream/`` has what each system writes, by its own source: a case names the repository, commit
+and file (or the document) that it is from. ``examples/`` has what systems' documents show, and the
+edges between versions. One file a system. ``pod`` is a pod of the API, ``node`` what is known of
+its node, ``expected`` has container, device, per cent of core and bytes of memory of each
+allocation. Cases are read by the decoders of the real sources, so that a case fails too where a
+source drops what a sharing system's decoder needs.
 """
 
 import json
@@ -18,12 +20,23 @@ from exporter.sources.pods.claims import Slice, decode_claim, decode_slice, offe
 from exporter.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
 
 Json = dict[str, Any]
-FOLDER = Path(__file__).with_name("upstream")
-CASES: list[tuple[str, Json]] = [
-    (path.stem, case)
-    for path in sorted(FOLDER.glob("*.json"))
-    for case in json.loads(path.read_text(encoding="utf-8"))
-]
+
+
+def _in(folder: str) -> list[tuple[str, Json]]:
+    return [
+        (path.stem, case)
+        for path in sorted(Path(__file__).with_name(folder).iterdir())
+        for case in json.loads(path.read_text(encoding="utf-8"))
+    ]
+
+
+EXAMPLES, UPSTREAM = _in("examples"), _in("upstream")
+CASES = [*EXAMPLES, *UPSTREAM]
+
+
+def case_id(entry: object) -> str:
+    """Return how pytest names a case."""
+    return str(entry["case"]) if isinstance(entry, dict) else str(entry)
 
 
 def rules_of(case: Json) -> Rules:
