@@ -59,7 +59,7 @@ def snapshot_of(**facts: Sequence[Any]) -> Snapshot:
 
 def container(owner: ContainerKey = A, uuid: str = "GPU-1", **fields: Any) -> ContainerHolding:
     """A container on the first device."""
-    return ContainerHolding(owner=owner, index=0, uuid=uuid, **fields)
+    return ContainerHolding(**{"owner": owner, "index": 0, "uuid": uuid, **fields})
 
 
 def exporter(**fields: Any) -> ExporterFacts:
