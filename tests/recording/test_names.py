@@ -280,8 +280,8 @@ def test_a_node_keeps_only_what_tells_how_its_cards_are_shared(names: Pseudonyms
     assert made.allocatable == {"nvidia.com/gpu": "4"}
 
 
-@pytest.mark.parametrize("case", [case for _, case in EXAMPLES], ids=case_id)
-def test_every_example_has_the_same_allocation(names: Pseudonyms, case: Json) -> None:
+@pytest.mark.parametrize(("system", "case"), EXAMPLES, ids=case_id)
+def test_every_example_has_the_same_allocation(names: Pseudonyms, system: str, case: Json) -> None:
     rules = rules_of(case)
     pod, node = pod_of(case["pod"], rules), node_of(case, rules)
     real = decode(pod, node)
@@ -297,7 +297,7 @@ def test_every_example_has_the_same_allocation(names: Pseudonyms, case: Json) ->
         )
         for one in real.allocations
     )
-    assert len(made.problems) == len(real.problems)
+    assert len(made.problems) == len(real.problems), system
 
 
 def test_mig_instances_and_numbers_of_cards_stay_what_they_are(names: Pseudonyms) -> None:
