@@ -53,17 +53,18 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
     if seen.withheld or account is None:
         limit, account = NO_LIMIT, None
     allocation = allocation_of(limit, whole_pod=not key.container)
+    there, shown = part.there, part.shown
     return ContainerHolding(
         owner=key,
         index=seen.index,
         uuid=seen.uuid,
-        ended=not (part.there or allocation.granted),
+        ended=not (there or allocation.granted),
         used=part.used,
-        average=part.average if part.shown else NO_AVERAGES,
-        memory=part.memory if part.shown else NO_HELD_MEMORY,
-        last_active_unix_ns=part.account.active_unix_ns if part.shown else None,
-        since_unix_ns=part.account.since_unix_ns if part.shown else None,
-        unmeasured=_unmeasured(part, unplaced_reasons(view, key, seen.uuid)),
+        average=part.average if shown else NO_AVERAGES,
+        memory=part.memory if shown else NO_HELD_MEMORY,
+        last_active_unix_ns=part.account.active_unix_ns if shown else None,
+        since_unix_ns=part.account.since_unix_ns if shown else None,
+        unmeasured=_unmeasured(part, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
         allocation=allocation,
         allocated=allocated_time(view, account, limit.core),
         misplaced=misplaced(view, key, seen) if part.live and not seen.withheld else None,
@@ -73,19 +74,20 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
 def group_holdings(view: View) -> Iterator[GroupHolding]:
     """Each group on each device. Its names are shown as long as its counters."""
     for part in view.groups:
-        used = part.used
-        has_any = part.there or any(amount is not None for amount in used)
+        there, shown, used = part.there, part.shown, part.used
+        unlimited = UNNAMED if part.key.kind == "pod" else NONE
+        has_any = there or any(amount is not None for amount in used)
         yield GroupHolding(
             owner=part.key,
             index=part.seen.index,
             uuid=part.seen.uuid,
-            ended=not part.there,
+            ended=not there,
             used=used,
-            average=part.average if part.shown else NO_AVERAGES,
-            memory=part.memory if part.shown else NO_HELD_MEMORY,
-            last_active_unix_ns=part.account.active_unix_ns if part.shown else None,
-            since_unix_ns=part.account.since_unix_ns if part.shown else None,
-            unmeasured=_unmeasured(part, UNNAMED if part.key.kind == "pod" else NONE),
+            average=part.average if shown else NO_AVERAGES,
+            memory=part.memory if shown else NO_HELD_MEMORY,
+            last_active_unix_ns=part.account.active_unix_ns if shown else None,
+            since_unix_ns=part.account.since_unix_ns if shown else None,
+            unmeasured=_unmeasured(part, unlimited) if there else NONE,
             info=view.facts.groups.get(part.key) if has_any else None,
         )
 
@@ -95,8 +97,6 @@ def _unmeasured(part: Part[K], unlimited: Mapping[str, Unmeasured]) -> Mapping[s
 
     ``unlimited`` are limits that are not known.
     """
-    if not part.there:
-        return NONE
     seen, held = part.seen, part.account.held
     if part.withheld is not None:
         return {**_nothing(seen, part.withheld), **(NONE if seen.withheld else unlimited)}

@@ -97,9 +97,9 @@ class Limits:
 def _limit(allocations: Sequence[Allocation]) -> Limit:
     return Limit(
         allocations,
-        total(a.core for a in allocations),
-        total(a.memory_bytes for a in allocations),
-        total(a.replicas for a in allocations) if any(a.device for a in allocations) else None,
+        total([a.core for a in allocations]),
+        total([a.memory_bytes for a in allocations]),
+        total([a.replicas for a in allocations]) if any(a.device for a in allocations) else None,
     )
 
 
@@ -110,14 +110,14 @@ def _pod(allocated: Sequence[Allocated]) -> PodLimit:
             memory[one.allocation.device].append(one)
     return PodLimit(
         allocated,
-        total(a.core for _, a in allocated),
+        total([a.core for _, a in allocated]),
         frozenset(key.container for key, a in allocated if a.core is not None),
-        total(a.memory_bytes for _, a in allocated),
+        total([a.memory_bytes for _, a in allocated]),
         [
             MemoryLimit(
                 device,
                 frozenset(key.container for key, _ in here),
-                total(a.memory_bytes for _, a in here),
+                total([a.memory_bytes for _, a in here]),
             )
             for device, here in memory.items()
         ],

@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from exporter.facts.allocations import allocated_time
 from exporter.facts.device_view import DeviceView, used
 from exporter.facts.limits import PodLimit
 from exporter.facts.view import Part, View
-from exporter.ledger.accounts import ENERGY, Account, sum_counters
+from exporter.ledger.accounts import ENERGY, Account
 from exporter.ledger.device_ledger import OwnerKey
 from exporter.model import (
     NEVER_ALLOCATED,
@@ -20,12 +19,12 @@ from exporter.model import (
     NamespaceFacts,
     PodFacts,
     PodInfo,
+    Used,
     of_limit,
 )
 
 T = TypeVar("T", int, float)
 Parts = Sequence[Part[ContainerKey]]
-OF_PODS = frozenset({"core", ENERGY})
 
 
 class Tenant(NamedTuple):
@@ -55,19 +54,44 @@ def pod_facts(view: View) -> Iterator[PodFacts]:
         yield _pod(view, Tenant(name, closed, mine, alive, using, view.limits.of_pod(name)))
 
 
+class Gauges(NamedTuple):
+    """The gauges of a pod, as in ``PodFacts``."""
+
+    core: float | None = None
+    core_limit: float | None = None
+    core_of_limit: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: float | None = None
+    memory_of_limit: float | None = None
+    last_active_unix_ns: int | None = None
+
+
+NO_GAUGES = Gauges()
+
+
 def _pod(view: View, tenant: Tenant) -> PodFacts:
     live = bool(tenant.alive) or view.live(tenant.closed)
     stale = _is_stale(view, tenant)
-    made = PodFacts(
+    measured = not (stale or view.ledger.unidentified)
+    known = _known(view, tenant) if measured else frozenset()
+    gauges = _gauges(tenant) if measured and live else NO_GAUGES
+    limited_ns = view.ledger.limited_core_ns.get(tenant.name) if "core" in known else None
+    return PodFacts(
         namespace=tenant.name[0],
         name=tenant.name[1],
         ended=not (live or stale),
         info=_info(view, tenant.name) if live or stale else None,
+        core=gauges.core,
+        core_limit=gauges.core_limit,
+        core_of_limit=gauges.core_of_limit,
+        memory_bytes=gauges.memory_bytes,
+        memory_limit_bytes=gauges.memory_limit_bytes,
+        memory_of_limit=gauges.memory_of_limit,
+        last_active_unix_ns=gauges.last_active_unix_ns,
+        used=_used(tenant, known),
+        limited_core_ns=limited_ns,
+        allocated=allocated_time(view, tenant.closed if measured else None, tenant.limit.core),
     )
-    if stale or view.ledger.unidentified:
-        return made
-    made = _with_counters(made, view, tenant)
-    return _with_gauges(made, tenant) if live else made
 
 
 def _info(view: View, name: tuple[str, str]) -> PodInfo | None:
@@ -79,16 +103,12 @@ def _info(view: View, name: tuple[str, str]) -> PodInfo | None:
     return PodInfo(pod.uid, pod.qos, pod.owner_kind, pod.owner_name, shown)
 
 
-def _with_counters(made: PodFacts, view: View, tenant: Tenant) -> PodFacts:
-    counters = [part.account.counters for part in tenant.parts]
-    everything = sum_counters(tenant.closed.counters, *counters)
-    known = _known(view, tenant) & OF_PODS
-    limited_ns = view.ledger.limited_core_ns.get(tenant.name)
-    return replace(
-        made,
-        used=used(everything, known),
-        limited_core_ns=limited_ns if "core" in known else None,
-        allocated=allocated_time(view, tenant.closed, tenant.limit.core),
+def _used(tenant: Tenant, known: frozenset[str]) -> Used:
+    """The known core time and energy of a pod, over all of its containers."""
+    counters = [tenant.closed.counters, *[part.account.counters for part in tenant.parts]]
+    return Used(
+        core_ns=sum([one.core for one in counters]) if "core" in known else None,
+        energy_uj=sum([one.energy for one in counters]) if ENERGY in known else None,
     )
 
 
@@ -101,20 +121,19 @@ def _known(view: View, tenant: Tenant) -> frozenset[str]:
     return frozenset().union(*anywhere)
 
 
-def _with_gauges(made: PodFacts, tenant: Tenant) -> PodFacts:
-    """The pod with its gauges: core over limited containers only, memory on the fullest device."""
+def _gauges(tenant: Tenant) -> Gauges:
+    """The gauges of a pod: core over limited containers only, memory on the fullest device."""
     limit = tenant.limit
     limited = _held_against(tenant.using, limit.containers)
     accounts = (tenant.closed, *[part.account for part in tenant.parts])
-    return replace(
-        made,
+    return Gauges(
         core=whole([part.average.core for part in tenant.using]),
         core_limit=limit.core,
         core_of_limit=of_limit(whole([part.average.core for part in limited]), limit.core),
-        memory_bytes=whole([part.memory.used_bytes for part in tenant.using]),
+        memory_bytes=whole([part.memory_bytes for part in tenant.using]),
         memory_limit_bytes=limit.memory_bytes,
         memory_of_limit=max(_fullnesses(tenant), default=None),
-        last_active_unix_ns=max(account.active_unix_ns or 0 for account in accounts) or None,
+        last_active_unix_ns=max([account.active_unix_ns or 0 for account in accounts]) or None,
     )
 
 
@@ -122,7 +141,7 @@ def _fullnesses(tenant: Tenant) -> Iterator[float]:
     """The memory of its containers over their limit, on each device."""
     for device, containers, most in tenant.limit.memory:
         here = [part for part in tenant.using if part.seen.uuid == device]
-        held = whole([part.memory.used_bytes for part in _held_against(here, containers)])
+        held = whole([part.memory_bytes for part in _held_against(here, containers)])
         if held is not None and most:
             yield held / most
 
@@ -143,6 +162,8 @@ def whole(parts: Sequence[T | None]) -> T | None:
 
 def _is_stale(view: View, tenant: Tenant) -> bool:
     """Whether a pod is, or should be, on a device that cannot be read."""
+    if not view.has_stale:
+        return False
     return any(_is_on_stale(view, part, tenant.limit) for part in tenant.parts) or any(
         (seen := view.devices.get(a.device or "")) is not None and seen.stale
         for _, a in tenant.limit.allocated

@@ -52,6 +52,11 @@ class Part(NamedTuple, Generic[K]):
         return self.live or is_held
 
     @property
+    def memory_bytes(self) -> int | None:
+        """The device memory that it holds now; None: unknown."""
+        return self.account.held.used_bytes if self.account.held else None
+
+    @property
     def memory(self) -> HeldMemory:
         """The memory that it holds now."""
         account = self.account
@@ -95,6 +100,11 @@ class View:
     def has_instances(self) -> bool:
         """Whether any device is a part of a board."""
         return any(seen.device_ledger.device.parent_uuid for seen in self.devices.values())
+
+    @cached_property
+    def has_stale(self) -> bool:
+        """Whether any device cannot be read."""
+        return any(seen.stale for seen in self.devices.values())
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle, on any device."""

@@ -7,14 +7,11 @@ nothing of what was counted before the first scrape.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter.metrics.families import FAMILIES, LEVELS, NS, Family
 from exporter.metrics.reading import labelled_facts
 from exporter.model import Holding, Number, Snapshot
-
-_DIGITS = {10**digits: digits for digits in range(1, 16)}
-_EXACT_BELOW = 1 << 52  # below it, floats are closer to one another than whole numbers are
 
 _NOT_FINITE = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -32,13 +29,8 @@ def written(number: Number, divisor: int = 1) -> str:
 
     An integer that is not divided is written as one.
     """
-    if type(number) is int:  # and no bool
-        if divisor == 1:
-            return str(number)
-        digits = _DIGITS.get(divisor)
-        if digits and divisor <= number < _EXACT_BELOW:
-            text = str(number)  # as below, in a third of the time
-            return f"{text[:-digits]}.{text[-digits:].rstrip('0') or '0'}"
+    if divisor == 1 and type(number) is int:  # and no bool
+        return str(number)
     text = repr(number / divisor)
     return _NOT_FINITE.get(text, text)
 
@@ -60,7 +52,8 @@ def escaped(value: str) -> str:
     A half surrogate (an invalid byte of a path) becomes its escape in ASCII, so that values that
     differ stay different.
     """
-    return value.encode(errors="backslashreplace").decode().translate(_ESCAPES)
+    text = value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def head(name: str, kind: str, about: str, form: Format) -> str:
@@ -73,27 +66,24 @@ def head(name: str, kind: str, about: str, form: Format) -> str:
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
 
 
-class Series(NamedTuple):
-    """One series of a family: the text of its labels, its number, and what it was read from."""
-
-    labels: str
-    number: Number
-    fact: Any
+Series = tuple[str, Number, Any]
+"""The text of a series' labels, its number, and the fact that it was read from."""
 
 
 def series_of(family: Family, facts: Iterable[tuple[str, Any]]) -> Iterator[Series]:
     """The series of a family; ``facts`` are those of its level with the texts of their labels."""
     read, each, further = family.read, family.each, family.further
-    for text, fact in facts:
-        if read is not None:
+    if read is not None:
+        for text, fact in facts:
             number = read(fact)
             if number is not None:
-                yield Series(text, number, fact)
-        elif each is not None:
+                yield text, number, fact
+    elif each is not None:
+        for text, fact in facts:
             more = further(fact) if further is not None else {}
             names = (*family.labels, *more)
             for own, number in each(fact):
-                yield Series(labelled(names, (*own, *more.values()), text), number, fact)
+                yield labelled(names, (*own, *more.values()), text), number, fact
 
 
 class StartTimes:
@@ -116,15 +106,16 @@ class StartTimes:
         self._earliest_ns = snapshot.started_unix_ns if before is None else before
         self._before_ns = snapshot.unix_ns
 
-    def of(self, family: Family, series: Sequence[Series]) -> Mapping[str, str]:
-        """The start of each series of a counter, by the texts of its labels."""
-        known = self._known.get(family.full_name, {})
-        starts = {
-            text: known.get(text) or _date(max(self._earliest_ns, _since(family, fact)))
-            for text, _, fact in series
-        }
+    def of(self, family: Family, series: Iterable[Series]) -> list[tuple[str, Number, str]]:
+        """The texts of labels, the numbers and the starts of a counter's series."""
+        known, starts = self._known.get(family.full_name, {}), dict[str, str]()
+        found: list[tuple[str, Number, str]] = []
+        for text, number, fact in series:
+            start = known.get(text) or _date(max(self._earliest_ns, _since(family, fact)))
+            starts[text] = start
+            found.append((text, number, start))
         self._known[family.full_name] = starts
-        return starts
+        return found
 
 
 def _since(family: Family, fact: object) -> int:
@@ -150,6 +141,9 @@ class Renderer:
         self.families = families
         self.created = created
         self._starts = StartTimes()
+        self._heads = {
+            form: [head(f.full_name, f.type, f.help, form) for f in families] for form in Format
+        }
 
     def follow(self, before: "Renderer") -> None:
         """Take over the start times of counters from another renderer, and share them with it."""
@@ -173,26 +167,32 @@ class Renderer:
         if dated:
             self._starts.begin(snapshot)
         page: list[str] = []
-        for family in self.families:
-            series = list(series_of(family, facts.get(family.level, ())))
-            if series:
-                page.append(head(family.full_name, family.type, family.help, form))
-                is_dated = dated and family.type == "counter"
-                starts = self._starts.of(family, series) if is_dated else {}
-                page += _lines(family, series, starts)
+        for family, about in zip(self.families, self._heads[form], strict=True):
+            series = series_of(family, facts.get(family.level, ()))
+            if dated and family.type == "counter":
+                lines = _dated_lines(family, self._starts.of(family, series))
+            else:
+                lines = _lines(family, series)
+            if lines:
+                page.append(about)
+                page += lines
         return "".join(page).encode()
 
 
-def _lines(family: Family, series: Iterable[Series], starts: Mapping[str, str]) -> Iterable[str]:
-    """A line for each series, and after a counter's the line of its start time, if it is asked for.
+def _lines(family: Family, series: Iterable[Series]) -> list[str]:
+    """A line for each series."""
+    name, divisor = family.full_name, family.divisor
+    return [f"{name}{text}{written(number, divisor)}\n" for text, number, _ in series]
+
+
+def _dated_lines(family: Family, series: Iterable[tuple[str, Number, str]]) -> list[str]:
+    """A line for each series of a counter, and after it the line of its start.
 
     Prometheus looks for a counter's start in the lines after it, and finds the next line soonest.
     """
     name, divisor = family.full_name, family.divisor
-    if not starts:
-        return [f"{name}{text}{written(number, divisor)}\n" for text, number, _ in series]
     created = f"{name.removesuffix('_total')}_created"
     return [
-        f"{name}{text}{written(number, divisor)}\n{created}{text}{starts[text]}\n"
-        for text, number, _ in series
+        f"{name}{text}{written(number, divisor)}\n{created}{text}{start}\n"
+        for text, number, start in series
     ]
