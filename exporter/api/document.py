@@ -1,27 +1,30 @@
 """The documents: a whole Snapshot, its devices, one of its pods, its history."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from exporter import __version__
-from exporter.api.figures import Figures, Json, is_ended, words
+from exporter.api.figures import RATIOS, Figures, Json, words
 from exporter.facts.history import Past
 from exporter.facts.processes import processes_of, unattributed_core
-from exporter.metrics.families import FAMILIES, Family
+from exporter.metrics.families import FAMILIES, OWN_LEVEL, Family
+from exporter.metrics.reading import labelled
 from exporter.model import (
+    ContainerHolding,
     ContainerKey,
+    DeviceFacts,
+    GroupHolding,
     GroupKey,
     Owner,
+    PodFacts,
     Process,
-    Row,
     Snapshot,
     SourceStatus,
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.rows import CORE_SHARE, RATIOS
 
 
 def process_object(process: Process) -> Json:
@@ -88,7 +91,6 @@ def what_to_do(source: SourceStatus) -> str:
 
 Document = dict[str, Any]
 MINUTE_NS = 60 * 10**9
-LEVEL_OF = {2: "device", 4: "group", 5: "container"}  # by the number of labels
 
 _Processes = Mapping[tuple[Owner, str], Sequence[Json]]
 
@@ -109,9 +111,8 @@ def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
     """The answer to ``GET /api/v1/snapshot``: everything."""
     made = _head(of, about, age_ns)
     figures = Figures(about.families)
-    made["exporter"] = {"version": __version__}
-    for row in of.rows.get("exporter", ()):
-        made["exporter"] |= figures.of("exporter", row)
+    own = figures.of(OWN_LEVEL, of.exporter) if of.exporter else {}
+    made["exporter"] = {"version": __version__, **own}
     shown = Snapshot() if made["snapshot"]["stale"] else of
     processes = _processes(shown)
     made["devices"] = _devices(shown, figures, processes)
@@ -126,8 +127,8 @@ def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
 def _sums(of: Snapshot, figures: Figures, level: str, name: str) -> list[Json]:
     """The use of each device by all owners of a namespace or of a kind."""
     return [
-        {name: row.labels[0], "uuid": row.labels[1], **figures.of(level, row)}
-        for row in _sorted(of, level)
+        {name: owner, "uuid": uuid, **figures.of(level, fact)}
+        for (owner, uuid), fact in labelled(of.facts, level)
     ]
 
 
@@ -154,12 +155,12 @@ def history(of: Snapshot, about: About, age_ns: int, minutes: int = HISTORY_MINU
     """The answer to ``GET /api/v1/history``: the last minutes, null where nothing was measured."""
     past = of.history
     series = []
-    for labels, points in Past(past, minutes * MINUTE_NS // past.step_ns).items():
+    for key, points in Past(past, minutes * MINUTE_NS // past.step_ns).items():
         memory = points["memory_used_bytes"]
         series.append(
             {
-                "level": LEVEL_OF[len(labels)],
-                "labels": list(labels),
+                "level": _level(key.owner),
+                "labels": [*(key.owner or ()), _label(key.gpu), key.uuid],
                 "core_utilization_ratio": points["core_utilization_ratio"],
                 "memory_used_bytes": [None if v is None else int(v) for v in memory],
             }
@@ -170,6 +171,16 @@ def history(of: Snapshot, about: About, age_ns: int, minutes: int = HISTORY_MINU
         "step_seconds": past.step_ns / 1e9,
         "series": series,
     }
+
+
+def _level(owner: ContainerKey | GroupKey | None) -> str:
+    if owner is None:
+        return "device"
+    return "container" if isinstance(owner, ContainerKey) else "group"
+
+
+def _label(index: int | None) -> str:
+    return "" if index is None else str(index)
 
 
 def _head(of: Snapshot, about: About, age_ns: int) -> Document:
@@ -200,10 +211,6 @@ def _source(source: SourceStatus) -> Json:
     return made
 
 
-def _sorted(of: Snapshot, level: str) -> list[Row]:
-    return sorted(of.rows.get(level, ()), key=lambda row: row.labels)
-
-
 def _processes(of: Snapshot) -> _Processes:
     """Processes by owner and device."""
     found: dict[tuple[Owner, str], list[Json]] = defaultdict(list)
@@ -215,32 +222,30 @@ def _processes(of: Snapshot) -> _Processes:
 def _devices(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json]:
     nobody = {tenants.device_uuid: unattributed_core(tenants) for tenants in of.tenants}
     made = []
-    for row in sorted(of.rows.get("device", ()), key=_place):
-        index, uuid = row.labels
-        own = {"index": _index(index), "uuid": uuid, **figures.of("device", row)}
-        if (share := row.values.get(CORE_SHARE)) is not None:
-            own["core_share"] = share
-        core = nobody.get(uuid, {}) if "utilization_ratio" in own else {}
-        own["unattributed"] = _unattributed(row, own, core, processes)
+    for device in sorted(of.facts.devices, key=lambda device: (device.index, device.uuid)):
+        own = {"index": device.index, "uuid": device.uuid, **figures.of("device", device)}
+        if device.device.parent_uuid:
+            own["core_share"] = device.device.core_share
+        own["unattributed"] = _unattributed(device, nobody.get(device.uuid, {}), processes)
         made.append(own)
     return made
 
 
 def _unattributed(
-    row: Row, own: Json, core: Mapping[Unattributed, float], processes: _Processes
+    device: DeviceFacts, core: Mapping[Unattributed, float], processes: _Processes
 ) -> list[Json]:
     """The device's unattributed use by reason, with the processes behind it."""
-    memory = {m["reason"]: m["value"] for m in own.get("unattributed_memory_bytes", ())}
+    is_known, memory = device.average.core is not None, device.memory.unattributed_bytes
     made = []
     for reason in Unattributed:
         part: Json = {"reason": str(reason)}
-        if "utilization_ratio" in own:
+        if is_known:
             part["core_utilization_ratio"] = core.get(reason, 0.0)
-        if str(reason) in memory:
-            part["memory_used_bytes"] = memory[str(reason)]
-        if listed := processes.get((reason, row.labels[1])):
+        if reason in memory:
+            part["memory_used_bytes"] = memory[reason]
+        if listed := processes.get((reason, device.uuid)):
             part["process_list"] = listed
-        if listed or reason in core or memory.get(str(reason)):
+        if listed or (is_known and reason in core) or memory.get(reason):
             made.append(part)
     return made
 
@@ -252,58 +257,56 @@ def _pods(
     only: tuple[str, str] | None = None,
 ) -> list[Json]:
     """Pods with their containers, each with its devices."""
-    pods: dict[tuple[str, ...], Json] = {}
-    for row in _sorted(of, "pod"):
-        if only in {None, row.labels}:
-            pods[row.labels] = _pod(row.labels, figures.of("pod", row), ended=is_ended(row))
-    for row in _sorted(of, "container"):
-        *name, container, index, uuid = row.labels
-        if only not in {None, tuple(name)}:
-            continue
-        own = pods.setdefault(tuple(name), _pod(name, {}, ended=True))
-        if not own["containers"] or own["containers"][-1]["container"] != container:
-            own["containers"].append({"container": container, "devices": []})
-        listed = processes.get((ContainerKey(name[0], name[1], container), uuid), ())
-        part = _part(figures, "container", row, (index, uuid), listed)
-        own["containers"][-1]["devices"].append(part)
-        own["ended"] = own["ended"] and part["ended"]
-    return [pods[name] for name in sorted(pods)]
+    holdings: dict[tuple[str, str], list[ContainerHolding]] = defaultdict(list)
+    for _, held in labelled(of.facts, "container"):
+        holdings[held.owner.namespace, held.owner.pod].append(held)
+    facts = {(pod.namespace, pod.name): pod for pod in of.facts.pods}
+    names = facts.keys() | holdings.keys()
+    return [
+        _pod(name, facts.get(name), holdings[name], figures, processes)
+        for name in sorted(names if only is None else names & {only})
+    ]
 
 
-def _pod(name: Sequence[str], known: Json, *, ended: bool) -> Json:
-    return {"namespace": name[0], "pod": name[1], **known, "ended": ended, "containers": []}
+def _pod(
+    name: tuple[str, str],
+    pod: PodFacts | None,
+    holdings: Sequence[ContainerHolding],
+    figures: Figures,
+    processes: _Processes,
+) -> Json:
+    containers: dict[str, list[Json]] = defaultdict(list)
+    for held in holdings:
+        containers[held.owner.container].append(_part(figures, "container", held, processes))
+    return {
+        "namespace": name[0],
+        "pod": name[1],
+        **(figures.of("pod", pod) if pod is not None else {}),
+        "ended": (pod is None or pod.ended) and all(held.ended for held in holdings),
+        "containers": [{"container": n, "devices": parts} for n, parts in containers.items()],
+    }
 
 
 def _groups(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json]:
     made: dict[GroupKey, Json] = {}
-    for row in _sorted(of, "group"):
-        kind, group, index, uuid = row.labels
-        key = GroupKey(kind, group)
-        own = made.setdefault(key, {"kind": kind, "group": group, "devices": []})
-        listed = processes.get((key, uuid), ())
-        part = _part(figures, "group", row, (index, uuid), listed)
+    for _, held in labelled(of.facts, "group"):
+        kind, group = held.owner
+        own = made.setdefault(held.owner, {"kind": kind, "group": group, "devices": []})
+        part = _part(figures, "group", held, processes)
         own |= {"info": part.pop("info")} if "info" in part else {}
         own["devices"].append(part)
     return list(made.values())
 
 
 def _part(
-    figures: Figures, level: str, row: Row, device: tuple[str, str], processes: Iterable[Json]
+    figures: Figures, level: str, held: ContainerHolding | GroupHolding, processes: _Processes
 ) -> Json:
     """One container or group on one device. The device of an allocation may not be known."""
-    known: Json = {"index": _index(device[0]), "uuid": device[1]} if device[1] else {}
-    listed = list(processes)
+    listed = processes.get((held.owner, held.uuid))
     return {
-        **known,
-        **figures.of(level, row),
-        "ended": is_ended(row, ("info",) if level == "group" else ()),
+        **({"index": held.index} if held.index is not None else {}),
+        **({"uuid": held.uuid} if held.uuid else {}),
+        **figures.of(level, held),
+        "ended": held.ended,
         **({"process_list": listed} if listed else {}),
     }
-
-
-def _place(row: Row) -> tuple[int, tuple[str, ...]]:
-    return _index(row.labels[0]), row.labels
-
-
-def _index(label: str) -> int:
-    return int(label) if label.isdecimal() else -1

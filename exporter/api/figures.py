@@ -1,15 +1,15 @@
-"""Rows as JSON objects, with the names of the metric table and base units.
+"""Facts as JSON objects, with the names of the metric table and base units.
 
 The texts of the reasons for unmeasured and unattributed figures are here too, one sentence each;
 docs/troubleshooting.md has advice.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from exporter.metrics.families import FAMILIES, Family
-from exporter.model import Labelled, Number, Row, Unattributed, Unmeasured
+from exporter.metrics.families import FAMILIES, Family, Sample
+from exporter.model import Number, Unattributed, Unmeasured
 
 Json = dict[str, Any]
 
@@ -18,52 +18,49 @@ ONE = frozenset({"info", "build_info", "config_info", "method_info"})  # one set
 LISTED = frozenset({"unmeasured", "allocation_info"})  # several sets of labels, without values
 
 
+RATIOS = {  # of processes, by quantity
+    "core": "core_utilization_ratio",
+    "memory_active": "memory_active_ratio",
+    "encoder": "encoder_utilization_ratio",
+    "decoder": "decoder_utilization_ratio",
+}
+
+
 class Figures:
-    """Turns the rows of each level into objects."""
+    """Turns the facts of each level into objects."""
 
     def __init__(self, families: Sequence[Family] = FAMILIES) -> None:
         self._levels: dict[str, list[Family]] = {}
         for family in families:
             self._levels.setdefault(family.level, []).append(family)
 
-    def of(self, level: str, row: Row) -> Json:
-        """The known values of the row, in the order of the table."""
+    def of(self, level: str, fact: object) -> Json:
+        """The known values of a fact, in the order of the table."""
         made: Json = {}
         for family in self._levels.get(level, ()):
-            value = row.values.get(family.name)
-            if isinstance(value, Mapping):
-                made |= _labelled(family, value)
-            elif value is not None:
-                made |= _plain(family, value)
+            samples = family.samples(fact)
+            if samples:
+                made |= _labelled(family, samples) if family.labels else _plain(family, samples[0])
         return made
 
 
-def is_ended(row: Row, beside: Collection[str] = ()) -> bool:
-    """Whether the owner has ended, so that only its counters are shown for a while.
-
-    ``beside`` are the other families that are still shown.
-    """
-    return all(name.endswith("_total") or name in beside for name in row.values)
-
-
-def _plain(family: Family, value: Number) -> Json:
-    number = in_base_units(value, family.divisor)
+def _plain(family: Family, sample: Sample) -> Json:
+    number = in_base_units(sample[1], family.divisor)
     if number is None:
         return {}
     return {family.name: bool(number) if family.name in FLAGS else number}
 
 
-def _labelled(family: Family, value: Labelled) -> Json:
-    labels: Iterator[Json] = (dict(zip(family.labels, key, strict=True)) for key in value)
+def _labelled(family: Family, samples: Sequence[Sample]) -> Json:
+    labels = [dict(zip(family.labels, own, strict=True)) for own, _ in samples]
     if family.name in ONE:
-        one = _without_empty(next(iter(labels), {}))
+        one = _without_empty(labels[0])
         return {family.name: one} if one else {}
     if family.name in LISTED:
-        listed = [_without_empty(each) for each in labels]
-    else:
-        numbers = (in_base_units(number, family.divisor) for number in value.values())
-        pairs = zip(labels, numbers, strict=True)
-        listed = [{**own, "value": number} for own, number in pairs if number is not None]
+        return {family.name: [_without_empty(each) for each in labels]}
+    numbers = [in_base_units(number, family.divisor) for _, number in samples]
+    pairs = zip(labels, numbers, strict=True)
+    listed = [{**own, "value": number} for own, number in pairs if number is not None]
     return {family.name: listed} if listed else {}
 
 

@@ -5,22 +5,20 @@ until it is listed. Use by everybody else is one sum for each device, ``others``
 numbers of owners, so that the parts of a device still add up to the whole.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from exporter.api.document import LEVEL_OF, Document
+from exporter.api.document import Document
 from exporter.api.figures import Json
 from exporter.metrics.families import FAMILIES
-from exporter.model import History
+from exporter.model import ContainerKey, History
 
 _HEAD = ("api_version", "node", "simulated", "snapshot")
 _DEVICE = frozenset({"index", "uuid", *(f.name for f in FAMILIES if f.level == "device")})
 _SOURCE = ("name", "up", "duration_seconds", "last_success_timestamp_seconds")
 _UNATTRIBUTED = ("reason", "core_utilization_ratio", "memory_used_bytes")
 _SUMMED = ("core_utilization_ratio", "memory_used_bytes")
-_SERIES_NAMESPACE = {"container": 0}  # where the labels of a series have it
-_FREE = "device"  # the level whose series name no owner
 
 
 def restricted(document: Document, namespaces: Collection[str]) -> Document:
@@ -57,9 +55,10 @@ def restricted_history(document: Document, namespaces: Collection[str]) -> Docum
 def restricted_past(past: History, namespaces: Collection[str]) -> History:
     """A history with the series of these namespaces and of the devices, and no others."""
     series = {
-        labels: place
-        for labels, place in past.series.items()
-        if _is_visible(LEVEL_OF[len(labels)], labels, namespaces)
+        key: place
+        for key, place in past.series.items()
+        if key.owner is None
+        or (isinstance(key.owner, ContainerKey) and key.owner.namespace in namespaces)
     }
     return replace(past, series=series, ended={})
 
@@ -121,9 +120,5 @@ def _of_groups(document: Document) -> Iterator[Json]:
 
 
 def _is_shown(series: Json, namespaces: Collection[str]) -> bool:
-    return _is_visible(series["level"], series["labels"], namespaces)
-
-
-def _is_visible(level: str, labels: Sequence[str], namespaces: Collection[str]) -> bool:
-    place = _SERIES_NAMESPACE.get(level)
-    return level == _FREE if place is None else labels[place] in namespaces
+    level, labels = series["level"], series["labels"]
+    return level == "device" or (level == "container" and labels[0] in namespaces)

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from exporter.api.figures import FLAGS, LISTED, ONE, Json, words
+from exporter.api.figures import FLAGS, LISTED, ONE, RATIOS, Json, words
 from exporter.metrics.families import FAMILIES, Family
 from exporter.model import Unattributed, Unmeasured
-from exporter.rows.rows import RATIOS
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from exporter.ledger import Moment
-from exporter.model import Facts, History, HistoryPoint
+from exporter.model import Facts, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
 MOST_SERIES = 2048
@@ -20,26 +20,20 @@ _NO_CORE = 0xFFFF
 _KIB = 1024  # memory is kept in KiB
 _NO_MEMORY = 0xFFFF_FFFF
 MEMORY = 0xFFFF_FFFF
-CORE = {
-    "device": "utilization_ratio",
-    "container": "core_utilization_ratio",
-    "group": "core_utilization_ratio",
-}
 
-Gauges = tuple[tuple[str, ...], float, float]
-"""The labels of a row, its core ratio and its memory in bytes."""
+Gauges = tuple[SeriesKey, float, float]
+"""The core ratio and the memory in bytes of a series."""
 Known = list[float | None]
 
 
 def gauges_of(facts: Facts) -> Iterator[Gauges]:
     """The gauges of devices, containers and groups."""
     for device in facts.devices:
-        labels = (str(device.index), device.uuid)
-        yield labels, _number(device.average.core), _number(device.memory.used_bytes)
+        key = SeriesKey(None, device.index, device.uuid)
+        yield key, _number(device.average.core), _number(device.memory.used_bytes)
     for holding in facts.holdings:
-        index = "" if holding.index is None else str(holding.index)
-        labels = (*holding.owner, index, holding.uuid)
-        yield labels, _number(holding.average.core), _number(holding.memory.used_bytes)
+        key = SeriesKey(holding.owner, holding.index, holding.uuid)
+        yield key, _number(holding.average.core), _number(holding.memory.used_bytes)
 
 
 def extended(before: History, present: Callable[[], Facts], now: Moment) -> History:
@@ -62,11 +56,11 @@ def _with_point(
 ) -> History:
     number = before.number + steps
     listed = list(present)
-    series, ended = _places(before, [labels for labels, _, _ in listed], number)
+    series, ended = _places(before, [key for key, _, _ in listed], number)
     size = 1 + max((*series.values(), *(place for place, _ in ended.values())), default=-1)
     cores, held = array("H", (_NO_CORE,)) * size, array("I", (_NO_MEMORY,)) * size
-    for labels, core, memory in listed:
-        place = series.get(labels)
+    for key, core, memory in listed:
+        place = series.get(key)
         if place is not None:
             cores[place], held[place] = _packed(core, memory)
     point = HistoryPoint(cores.tobytes(), held.tobytes())
@@ -76,19 +70,19 @@ def _with_point(
 
 
 def _places(
-    before: History, labels: Sequence[tuple[str, ...]], number: int
-) -> tuple[Mapping[tuple[str, ...], int], Mapping[tuple[str, ...], tuple[int, int]]]:
+    before: History, keys: Sequence[SeriesKey], number: int
+) -> tuple[Mapping[SeriesKey, int], Mapping[SeriesKey, tuple[int, int]]]:
     """The places of the present series, and those of ended ones with their last point's number.
 
     A place is given to another series once no block has the ended one any more.
     """
-    if len(labels) == len(before.series) and all(each in before.series for each in labels):
+    if len(keys) == len(before.series) and all(each in before.series for each in keys):
         return before.series, before.ended
     ended = {own: last for own, last in before.ended.items() if number - last[1] < POINTS}
     ended |= {own: (place, before.number) for own, place in before.series.items()}
-    series: dict[tuple[str, ...], int] = {}
+    series: dict[SeriesKey, int] = {}
     fresh = []
-    for own in labels:
+    for own in keys:
         if own in ended:
             series[own] = ended.pop(own)[0]
         elif own not in series:
@@ -114,8 +108,8 @@ def _packed(core: float, memory: float) -> tuple[int, int]:
     )
 
 
-class Past(Mapping[tuple[str, ...], Mapping[str, Known]]):
-    """The newest points of each present series, by its labels, oldest first; None where unknown.
+class Past(Mapping[SeriesKey, Mapping[str, Known]]):
+    """The newest points of each present series, oldest first; None where unknown.
 
     A series is unpacked when it is asked for. One that began later is shorter.
     """
@@ -125,36 +119,36 @@ class Past(Mapping[tuple[str, ...], Mapping[str, Known]]):
         self._places = history.series
         self._cores = _columns("H", [point.cores for point in newest], _NO_CORE)
         self._held = _columns("I", [point.held for point in newest], _NO_MEMORY)
-        self._unpacked: dict[tuple[str, ...], Mapping[str, Known]] = {}
+        self._unpacked: dict[SeriesKey, Mapping[str, Known]] = {}
 
-    def __getitem__(self, labels: tuple[str, ...]) -> Mapping[str, Known]:
+    def __getitem__(self, key: SeriesKey) -> Mapping[str, Known]:
         """The core ratios and the memory in bytes of a series.
 
         Raises:
             KeyError: there is no such series now.
 
         """
-        made = self._unpacked.get(labels)
+        made = self._unpacked.get(key)
         if made is None:
-            place = self._places[labels]
+            place = self._places[key]
             cores = [None if v == _NO_CORE else v / _CORE_UNIT for v in self._cores[place]]
             held = [None if v == _NO_MEMORY else float(v * _KIB) for v in self._held[place]]
             began = next((n for n, at in enumerate(zip(cores, held, strict=True)) if _known(at)), 0)
             made = {"core_utilization_ratio": cores[began:], "memory_used_bytes": held[began:]}
-            self._unpacked[labels] = made
+            self._unpacked[key] = made
         return made
 
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """The labels of the present series."""
+    def __iter__(self) -> Iterator[SeriesKey]:
+        """The present series."""
         return iter(self._places)
 
     def __len__(self) -> int:
         """How many series there are."""
         return len(self._places)
 
-    def __contains__(self, labels: object) -> bool:
+    def __contains__(self, key: object) -> bool:
         """Whether there is such a series; unpacks nothing."""
-        return labels in self._places
+        return key in self._places
 
 
 def _known(point: tuple[float | None, float | None]) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from exporter.model.devices import ProcessMemory, SourceStatus
 from exporter.model.facts import NO_FACTS, ExporterFacts, Facts
 from exporter.model.processes import ProcessInfo
-from exporter.model.usage import Owner, SharedWindow
+from exporter.model.usage import ContainerKey, GroupKey, Owner, SharedWindow
 
 STALE_CYCLES = 3
 LEAST_STALE_NS = 10_000_000_000
@@ -73,21 +73,28 @@ class HistoryPoint(NamedTuple):
     held: bytes
 
 
+class SeriesKey(NamedTuple):
+    """An owner on a device; None is the device itself. ``gpu`` is the device's number if known."""
+
+    owner: ContainerKey | GroupKey | None
+    gpu: int | None
+    uuid: str
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The last hour, a point each ``step_ns``, the newest last and taken at ``end_unix_ns``.
 
-    ``series``: the place in each point by a row's labels, of devices (2 of them), groups (4) and
-    containers (5). ``ended``: those that are not there any more, with the number of their last
-    point. ``number`` counts the points taken and missed.
+    ``series``: the place in each point. ``ended``: those that are not there any more, with the
+    number of their last point. ``number`` counts the points taken and missed.
     """
 
     end_unix_ns: int = 0
     end_mono_ns: int = 0
     step_ns: int = 10_000_000_000
-    series: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    series: Mapping[SeriesKey, int] = field(default_factory=dict)
     points: tuple[HistoryPoint, ...] = ()
-    ended: Mapping[tuple[str, ...], tuple[int, int]] = field(default_factory=dict)
+    ended: Mapping[SeriesKey, tuple[int, int]] = field(default_factory=dict)
     number: int = 0
 
 

@@ -10,9 +10,15 @@ from exporter.api.document import process_type
 from exporter.api.figures import UNATTRIBUTED, UNMEASURED
 from exporter.metrics.families import families_without
 from exporter.model import (
+    NO_AVERAGES,
+    AllocatedTime,
+    Averages,
+    ContainerHolding,
+    ContainerKey,
+    Device,
+    DeviceFacts,
+    HeldMemory,
     History,
-    Labelled,
-    Row,
     Snapshot,
     SourceStatus,
     Unattributed,
@@ -20,7 +26,8 @@ from exporter.model import (
 )
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.api.validation import validate, validator
-from tests.snapshots import row_of, with_every_family
+from tests.snapshots import container as held_by
+from tests.snapshots import snapshot_of, with_every_family
 
 SECOND = 10**9
 ABOUT = About("node-1", 15 * SECOND)
@@ -31,6 +38,10 @@ def whole(snapshot: Snapshot, age_ns: int = SECOND // 2) -> dict[str, Any]:
     """The whole document, as a client reads it."""
     read: dict[str, Any] = json.loads(json.dumps(api.snapshot(snapshot, ABOUT, age_ns)))
     return read
+
+
+def device_of(index: int, average: Averages = NO_AVERAGES) -> DeviceFacts:
+    return DeviceFacts(device=Device(f"GPU-{index}", index, "nvidia", "A100"), average=average)
 
 
 def only(pods: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -44,8 +55,8 @@ def test_every_answer_is_as_the_schema_says(made: Callable[[], Snapshot], age_ns
     validate("snapshot", whole(snapshot, age_ns))
     for name in ("devices", "history"):
         validate(name, json.loads(json.dumps(getattr(api, name)(snapshot, ABOUT, age_ns))))
-    for row in snapshot.rows.get("pod", ())[:12]:
-        document = api.pod(snapshot, ABOUT, 0, (row.labels[0], row.labels[1]))
+    for pod in snapshot.facts.pods[:12]:
+        document = api.pod(snapshot, ABOUT, 0, (pod.namespace, pod.name))
         validate("pod", json.loads(json.dumps(document)))
 
 
@@ -85,9 +96,8 @@ def test_a_pod_has_its_containers_their_devices_and_their_processes() -> None:
 
 
 def test_what_is_not_known_is_absent_and_its_reason_is_there() -> None:
-    why: Labelled = {("core", "mps"): 1}
-    rows = row_of("container", "n", "p", "c", "0", "GPU-0", memory_used_bytes=5, unmeasured=why)
-    [pod] = whole(Snapshot(version=1, rows=rows))["pods"]
+    held = held_by(memory=HeldMemory(5), unmeasured={"core": Unmeasured.MPS})
+    [pod] = whole(snapshot_of(containers=[held]))["pods"]
     [device] = pod["containers"][0]["devices"]
     assert "core_utilization_ratio" not in device
     assert device["unmeasured"] == [{"quantity": "core", "reason": "mps"}]
@@ -95,15 +105,17 @@ def test_what_is_not_known_is_absent_and_its_reason_is_there() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_what_json_cannot_say_is_absent(number: float) -> None:
-    rows = row_of("device", "0", "GPU-0", utilization_ratio=number, up=1)
-    [device] = whole(Snapshot(version=1, rows=rows))["devices"]
+    [device] = whole(snapshot_of(devices=[device_of(0, Averages(core=number))]))["devices"]
     assert "utilization_ratio" not in device
     assert device["up"]
 
 
 def test_an_allotment_whose_device_is_not_known_has_none() -> None:
-    rows = row_of("container", "n", "p", "c", "", "", allocated_core_seconds_total=5)
-    [pod] = whole(Snapshot(version=1, rows=rows))["pods"]
+    owner = ContainerKey("n", "p", "c")
+    held = ContainerHolding(
+        owner=owner, index=None, uuid="", ended=True, allocated=AllocatedTime(5)
+    )
+    [pod] = whole(snapshot_of(containers=[held]))["pods"]
     assert pod["containers"][0]["devices"] == [
         {"allocated_core_seconds_total": 5e-9, "ended": True}
     ]
@@ -220,8 +232,8 @@ def test_every_reason_has_words() -> None:
 
 
 def test_devices_are_in_the_order_of_their_index() -> None:
-    rows = {"device": tuple(Row((str(n), f"GPU-{n}"), {}) for n in (10, 9, 2))}
-    assert [d["index"] for d in whole(Snapshot(rows=rows))["devices"]] == [2, 9, 10]
+    devices = [device_of(number) for number in (10, 9, 2)]
+    assert [d["index"] for d in whole(snapshot_of(devices=devices))["devices"]] == [2, 9, 10]
 
 
 @pytest.mark.parametrize("seconds", [3, 60])

@@ -9,7 +9,7 @@ import pytest
 
 from exporter import api
 from exporter.api import About, Document
-from exporter.model import Snapshot
+from exporter.model import ContainerKey, Snapshot
 from exporter.web.page import Page, choice_of
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.api.validation import validate
@@ -45,9 +45,6 @@ def _processes(parts: Any) -> Iterator[str]:
             for process in device.get("process_list", ()):
                 yield f'"pid": {process["pid"]},'
                 yield process.get("name", "")
-
-
-DEVICE, GROUP, CONTAINER = 2, 4, 5  # labels of a series in the history
 
 
 @pytest.mark.parametrize("shown", [{"inference"}, {"research", "media"}, set()])
@@ -131,8 +128,9 @@ def test_the_page_says_what_it_does_not_show() -> None:
 def test_the_history_of_others_is_not_for_the_page() -> None:
     past = demo().history
     own = api.restricted_past(past, {"inference"})
-    assert {labels[0] for labels in own.series if len(labels) == CONTAINER} == {"inference"}
-    assert not [labels for labels in own.series if len(labels) == GROUP]
-    assert [labels for labels in own.series if len(labels) == DEVICE]
+    owners = [key.owner for key in own.series if key.owner is not None]
+    assert {owner[0] for owner in owners} == {"inference"}
+    assert all(isinstance(owner, ContainerKey) for owner in owners)
+    assert len(owners) < len(own.series)  # and devices
     assert not own.ended
     assert len(own.series) < len(past.series)

@@ -3,7 +3,15 @@ import pytest
 from exporter.collector.tenants import MOST_WINDOWS, Residency
 from exporter.facts.history import Past
 from exporter.facts.processes import processes_of
-from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
+from exporter.model import (
+    CgroupIdentity,
+    ContainerKey,
+    DeviceUsage,
+    Engines,
+    ProcessInfo,
+    SeriesKey,
+    Spent,
+)
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 
 NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})
@@ -61,7 +69,7 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
         snapshot = bench.cycle()
     for _ in range(50):
         list(processes_of(bench.collector.snapshot))
-    past = Past(snapshot.history)["ml", "train", "main", "0", "GPU-0"]
+    past = Past(snapshot.history)[SeriesKey(ContainerKey("ml", "train", "main"), 0, "GPU-0")]
     assert past["core_utilization_ratio"] == [0.25] * 2
 
 

@@ -15,17 +15,18 @@ from exporter.model import (
     GroupKey,
     HeldMemory,
     History,
+    SeriesKey,
 )
 from tests.ledger.node import at
 
-KEY = ("n", "p", "c", "0", "GPU-0")
+KEY = SeriesKey(ContainerKey("n", "p", "c"), 0, "GPU-0")
 
 
-def cores(history: History, key: tuple[str, ...] = KEY) -> Known:
+def cores(history: History, key: SeriesKey = KEY) -> Known:
     return Past(history)[key]["core_utilization_ratio"]
 
 
-def held(history: History, key: tuple[str, ...] = KEY) -> Known:
+def held(history: History, key: SeriesKey = KEY) -> Known:
     return Past(history)[key]["memory_used_bytes"]
 
 
@@ -125,7 +126,7 @@ def test_nobody_inherits_the_history_of_another() -> None:
     for number in range(1, POINTS + 3):
         history = extended(history, other("GPU-1"), at(10 * number))
     history = extended(history, other("GPU-1", "GPU-2"), at(10 * POINTS + 100))
-    assert cores(history, (*KEY[:4], "GPU-2")) == [0.125]
+    assert cores(history, KEY._replace(uuid="GPU-2")) == [0.125]
     assert not history.ended
     assert max(history.series.values()) == 1  # the place of the first is used again
 
@@ -133,7 +134,7 @@ def test_nobody_inherits_the_history_of_another() -> None:
 def test_a_newcomer_does_not_take_the_place_of_one_that_ended_lately() -> None:
     history = extended(History(), rows(), at(0))
     history = extended(history, other("GPU-1"), at(10))
-    assert cores(history, (*KEY[:4], "GPU-1")) == [0.125]
+    assert cores(history, KEY._replace(uuid="GPU-1")) == [0.125]
     assert len(set(history.series.values()) | {place for place, _ in history.ended.values()}) == 2
 
 

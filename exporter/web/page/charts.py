@@ -12,7 +12,7 @@ from typing import NamedTuple
 from exporter.facts.history import POINTS, Past
 from exporter.model import History
 from exporter.web.page.cells import sum_of
-from exporter.web.page.entries import Json, Part, TreeEntry
+from exporter.web.page.entries import Json, Part, TreeEntry, series_of
 from exporter.web.page.gauges import whole_core
 from exporter.web.page.html import Html, gibibytes, h, percent
 
@@ -49,7 +49,7 @@ def button(key: str, name: str, *, shown: bool) -> Html:
 
 def of_device(device: Json, history: History) -> Html:
     """Core and memory of one device."""
-    past = Past(history, POINTS).get((str(device["index"]), device["uuid"]), {})
+    past = Past(history, POINTS).get(series_of(device), {})
     core, held = past.get("core_utilization_ratio", ()), past.get("memory_used_bytes", ())
     allocated = device.get("allocated_core_ratio")
     total = device.get("memory_total_bytes")
@@ -65,8 +65,8 @@ def of_device(device: Json, history: History) -> Html:
 def of_entry(entry: TreeEntry, history: History) -> Html:
     """Core and memory of a pod or group, and of each of its containers on each device."""
     past = Past(history, POINTS)
-    known = [part for part in entry.parts if part.labels in past]
-    charts = _of_all(entry, [past[part.labels] for part in known]) if len(known) > 1 else []
+    known = [part for part in entry.parts if part.series in past]
+    charts = _of_all(entry, [past[part.series] for part in known]) if len(known) > 1 else []
     for part in known[: MOST_CHARTS // 2]:
         charts += _of_part(part, past, alone=len(known) == 1)
     more = len(known) - MOST_CHARTS // 2
@@ -87,7 +87,7 @@ def _of_all(entry: TreeEntry, series: Sequence[Mapping[str, Values]]) -> list[Ch
 
 
 def _of_part(part: Part, past: Past, *, alone: bool) -> list[Chart]:
-    series = past[part.labels]
+    series = past[part.series]
     core, held = series["core_utilization_ratio"], series["memory_used_bytes"]
     limit, most = part.figures.get("core_limit_ratio"), part.figures.get("memory_limit_bytes")
     whose = "" if alone else f" of {part.name or 'all containers'} on GPU {part.device}"

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.api.kinds import is_without_pods
+from exporter.model import ContainerKey, GroupKey, SeriesKey
 
 Json = Mapping[str, Any]
-Series = Mapping[tuple[str, ...], Mapping[str, Sequence[float | None]]]
-"""The last ten minutes, by the labels of its series."""
+Series = Mapping[SeriesKey, Mapping[str, Sequence[float | None]]]
+"""The last ten minutes."""
 Colours = Mapping[tuple[str, str, str], int]
 """A number below ``COLOURS`` by entry, part and device UUID."""
 
 COLOURS = 8
+NO_SERIES = SeriesKey(None, None, "")
 LONG_ID = re.compile("[0-9a-f]{64}")
 
 
@@ -32,7 +34,7 @@ class Part:
     device: int | None
     uuid: str
     figures: Json
-    labels: tuple[str, ...] = ()
+    series: SeriesKey = NO_SERIES
 
     @property
     def processes(self) -> Sequence[Json]:
@@ -81,7 +83,7 @@ def _pod(pod: Json) -> TreeEntry:
             device.get("index"),
             device.get("uuid", ""),
             device,
-            _labels((space, name, container["container"]), device),
+            _series(ContainerKey(space, name, container["container"]), device),
         )
         for container in pod["containers"]
         for device in container["devices"]
@@ -96,7 +98,7 @@ def _group(group: Json, *, off_kubernetes: bool) -> TreeEntry:
     kind, name = group["kind"], group["group"]
     here = [device for device in group["devices"] if not device["ended"]]
     parts = tuple(
-        Part(kind, device["index"], device["uuid"], device, _labels((kind, name), device))
+        Part(kind, device["index"], device["uuid"], device, _series(GroupKey(kind, name), device))
         for device in here
     )
     info = group.get("info", {})
@@ -138,9 +140,14 @@ def _unattributed(document: Json) -> Iterator[TreeEntry]:
         yield TreeEntry(key, "unattributed", "", reason, note, summed, tuple(listed))
 
 
-def _labels(name: tuple[str, ...], device: Json) -> tuple[str, ...]:
-    """The labels of the part's series in the history."""
-    return (*name, str(device.get("index", "")), device.get("uuid", ""))
+def series_of(device: Json) -> SeriesKey:
+    """The series of a device itself in the history."""
+    return SeriesKey(None, device["index"], device["uuid"])
+
+
+def _series(owner: ContainerKey | GroupKey, device: Json) -> SeriesKey:
+    """The part's series in the history."""
+    return SeriesKey(owner, device.get("index"), device.get("uuid", ""))
 
 
 def _all_ended(group: Json) -> bool:

@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from exporter.web.page.cells import OVER, BarSegment, against, bar, spark, why
-from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry
+from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry, series_of
 from exporter.web.page.glossary import MEASURED, reason
 from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
@@ -61,7 +61,7 @@ def core(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
         segments.append(BarSegment(core / share, "unattributed", about))
     of = None if share == 1 else percent(share)
     about = f"Core in use {percent(used)}{f' of {of}' if of else ''}" + _listing(segments)
-    past = series.get((str(device["index"]), device["uuid"]), {}).get("core_utilization_ratio", ())
+    past = series.get(series_of(device), {}).get("core_utilization_ratio", ())
     scale = max(allocated or 0.0, share)
     limits = _segments(tenants, "core_limit_ratio", scale, percent, "allocated")
     return _row(
@@ -87,7 +87,7 @@ def memory(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
     """How much of the device's memory is in use, by container. No bar if its size is not known."""
     used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
     allocated = device.get("allocated_memory_bytes")
-    past = series.get((str(device["index"]), device["uuid"]), {}).get("memory_used_bytes", ())
+    past = series.get(series_of(device), {}).get("memory_used_bytes", ())
     return _row(
         "Memory",
         _memory_bar(device, tenants, total) if total else None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from exporter.rows.alerts import card_name as named_card
 from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.charts import button
-from exporter.web.page.entries import Json, Series, key_of, shortened
+from exporter.web.page.entries import Json, Series, key_of, series_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
 from exporter.web.page.glossary import OWNED, reason
 from exporter.web.page.html import NBSP, Html, cut, gibibytes, h, held_of, many, percent
@@ -134,7 +134,7 @@ def by_use(devices: Sequence[Json], series: Series) -> dict[str, int]:
 
 def _past(device: Json, series: Series) -> list[float]:
     """The device's known core use of the last ten minutes."""
-    own = series.get((str(device["index"]), device["uuid"]), {})
+    own = series.get(series_of(device), {})
     return [value for value in own.get("core_utilization_ratio", ()) if value is not None]
 
 

@@ -141,7 +141,7 @@ def _memory(entry: TreeEntry, figures: Json, words: Json) -> Html:
 
 
 def _past(entry: TreeEntry, series: Series) -> Html:
-    listed = [series[p.labels]["core_utilization_ratio"] for p in entry.parts if p.labels in series]
+    listed = [series[p.series]["core_utilization_ratio"] for p in entry.parts if p.series in series]
     values = sum_of(listed)
     top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
     return spark(f"Core of {entry.name}, the last ten minutes", values, top)
