@@ -19,6 +19,7 @@ from exporter.allocations.registry import (
     SCHEMES,
 )
 from exporter.allocations.schemes.dra import ATTRIBUTES, CAPACITIES, DRIVERS
+from exporter.allocations.schemes.hami import OTHER_RESOURCES
 from exporter.allocations.schemes.kai import (
     RESERVATION_CONTAINER,
     RESERVATION_NAME,
@@ -48,7 +49,7 @@ Pseudonymise = Callable[[str], str]
 _LIMIT = "memory/"  # begins the name of MPS's limit of one device
 
 _OPEN = ("/", "-", "_")  # ends of a name that is the beginning of some
-RESOURCES = frozenset(name for scheme in SCHEMES for name in scheme.resources)
+RESOURCES = OTHER_RESOURCES | {name for scheme in SCHEMES for name in scheme.resources}
 RESOURCE_PREFIXES = tuple(sorted(name for name in RESOURCES if name.endswith(_OPEN)))
 _PROFILE = r"(\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb([.+-](me|gfx|all))*"
 RESOURCE_ENDS = re.compile(  # a MIG profile, nos' size, Baidu's card
@@ -91,7 +92,7 @@ ALLOWED_TERMS = frozenset(  # in annotations: fixed terms of sharing systems
         *("best-effort", "burst-share", "be", "fs", "bs"),
         *("online", "offline", "true", "false", "null"),
         *("hami-core", "mig", "mps", "containerIndex", "deviceIndex", "gpuUUID", "migUUID"),
-        *("gpu", "minor", "resources", "koordinator.sh"),
+        *("gpu", "id", "devmem", "minor", "resources", "koordinator.sh"),
         *("gpu-core", "gpu-memory", "gpu-memory-ratio"),
     }
 )
@@ -234,8 +235,8 @@ ID = re.compile(
 )
 WITH_ID = re.compile(rf"(GPU-|MIG-|MIG-GPU-)?(?:{ID.pattern})(/[0-9]+)*", re.IGNORECASE)
 DIGIT = re.compile(r"[0-9a-f]", re.IGNORECASE)
-TOKEN = re.compile(r"[^\s,;:=/{}\[\]()\"']+")
-AMOUNT = re.compile(r"[-+]?[0-9.]+[A-Za-z]{0,2}", re.ASCII)
+TOKEN = re.compile(r"[^\s,;:=/{}\[\]()\"'_]+")
+AMOUNT = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]{1,2}|[A-Za-z]{0,2})", re.ASCII)
 PUBLIC_LABEL = re.compile(
     r"app|k8s-app|component|tier|team|owner|env|environment|project|role|release|version|job-name|controller-uid|pod-template-hash"
     r"|controller-revision-hash|pod-template-generation"

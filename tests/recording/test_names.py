@@ -34,7 +34,7 @@ from exporter.model import (
 from exporter.recording.codec import to_json
 from exporter.recording.names import Names, Pseudonyms
 from exporter.sources.pods.table import indexed
-from tests.allocations.cases import EXAMPLES, Json, case_id, node_of, pod_of, rules_of
+from tests.allocations.cases import CASES, Json, case_id, node_of, pod_of, rules_of
 
 KEY = b"k" * 32
 GPU = "GPU-3f2b1c4d-0000-4000-8000-00000000abcd"
@@ -280,8 +280,8 @@ def test_a_node_keeps_only_what_tells_how_its_cards_are_shared(names: Pseudonyms
     assert made.allocatable == {"nvidia.com/gpu": "4"}
 
 
-@pytest.mark.parametrize(("system", "case"), EXAMPLES, ids=case_id)
-def test_every_example_has_the_same_allocation(names: Pseudonyms, system: str, case: Json) -> None:
+@pytest.mark.parametrize(("system", "case"), CASES, ids=case_id)
+def test_every_case_has_the_same_allocation(names: Pseudonyms, system: str, case: Json) -> None:
     rules = rules_of(case)
     pod, node = pod_of(case["pod"], rules), node_of(case, rules)
     real = decode(pod, node)

@@ -93,6 +93,9 @@ _DOMAINS = {  # by the word in the annotation; its configuration may have others
     **dict.fromkeys(("Ascend910A", "Ascend910B2", "Ascend910B3"), "huawei.com/"),
     **dict.fromkeys(("Ascend910B4", "Ascend910B4-1", "Ascend310P", "Ascend910C"), "huawei.com/"),
 }
+OTHER_RESOURCES = frozenset((*_AMD.all, *_DCU.all, *_DOMAINS.values()))
+"""What containers ask for beside NVIDIA's cards: resources, and beginnings of resources."""
+
 _OTHER_LISTS = (
     *(
         f"hami.io/{word}-devices-allocated"
