@@ -12,11 +12,8 @@ on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation`` holds, a
 ``aliyun.com/gpu-mem`` by the container's position in ``spec.containers`` and by card.
 ``gpushare.alibabacloud.com/core-percentage`` holds per cent of core in the same shape. Without them
 the card is the one in ``ALIYUN_COM_GPU_MEM_IDX``, and the amounts are those of the containers'
-limits, divided evenly over the number of cards in the pod's label ``aliyun.com/gpu-count``. Units
-are as in version 1. The tables count only for containers whose limits hold these resources, and
-their sums are compared with the limits (``evidence``).
-
-The policy is the node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
+limits, divided evenly over the number of cards in the pod's label ``aliyun.com/gpu-count``. The
+tables count only for containers that ask for these resources (``evidence``).
 """
 
 from collections.abc import Mapping

@@ -6,12 +6,10 @@ from the node's amounts and the card's memory. If neither is known it is GiB.
 Unconfirmed: whether the card's number is its NVML index (assumed) or its minor.
 
 Sources: ``pkg/gpu/nvidia/const.go`` of AliyunContainerService/gpushare-device-plugin, and
-gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card. The pod's annotation
-``ALIYUN_COM_GPU_MEM_IDX`` names that card for all its containers. Core is not divided.
-
-The unit is GiB, or MiB where the plugin runs with ``--memory-unit=MiB``. It is inferred: the amount
-per card that the node states - its own ``gpu-mem`` by ``gpu-count``, else the pod's
-``ALIYUN_COM_GPU_MEM_DEV`` - is compared with NVML's. Where neither is known it is GiB.
+gpushare-scheduler-extender. The pod's annotation ``ALIYUN_COM_GPU_MEM_IDX`` names the card of all
+its containers. The plugin's ``--memory-unit`` is inferred: the amount per card that the node states
+(its own ``gpu-mem`` by ``gpu-count``, else the pod's ``ALIYUN_COM_GPU_MEM_DEV``) is compared with
+NVML's.
 """
 
 from exporter.allocations.devices import cards

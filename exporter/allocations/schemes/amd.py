@@ -6,14 +6,9 @@ with ``amd.com/gpumem`` or ``gpucores`` belongs to HAMi.
 
 Unconfirmed: whether the node's label of partitioning has values other than names of resources.
 
-Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card, or
-a partition where the node's cards are partitioned and the naming strategy is ``single``. With the
-strategy ``mixed``, partitions are ``amd.com/<compute>_<memory>`` (``cpx_nps4``), and SPX is the
-whole card. The kubelet's PodResources names devices by PCI address. That names a card's first
-partition; the others are ``amdgpu_xcp_<n>``, which does not name their card.
-
-A partition's share of the card is unknown, so its core and memory are None. A container with
-``amd.com/gpumem`` or ``gpucores`` belongs to HAMi.
+Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. With the naming strategy
+``mixed``, SPX is the whole card. The kubelet's PodResources names devices by PCI address. That
+names a card's first partition; the others are ``amdgpu_xcp_<n>``, which does not name their card.
 
 The node's partitioning is the label that AMD's labeller writes (``cmd/k8s-node-labeller/main.go``),
 with the name of the resource as its value. ``amd.com/gpu.vram`` is rounded, so memory is known only

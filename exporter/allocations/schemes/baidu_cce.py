@@ -7,10 +7,8 @@ The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu`` counts
 Unconfirmed: the annotation of the placement; what memory is if only core is stated.
 
 Sources: the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple cards
-with one container". The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu``
-counts cards; ``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a
-card, each divided evenly over the cards counted. The count alone means whole cards. Without
-``..._core`` the core is shared and nothing of it is promised.
+with one container". Each amount is divided evenly over the cards counted. The count alone means
+whole cards.
 """
 
 from exporter.allocations.quantities import GIB

@@ -15,19 +15,15 @@ name ``gpu-<minor>``), Project-HAMi/k8s-dra-driver (``hami-core-gpu.project-hami
 coldzerofear/vgpu-manager (``manager.nvidia.com``), ROCm/k8s-gpu-dra-driver (``gpu.amd.com``:
 ``docs/driver-attributes.md``; a partition has its card's PCI address) and
 intel/intel-resource-drivers-for-kubernetes (``gpu.intel.com``: a device's name begins with its PCI
-address). A device of any other driver is a GPU if its UUID or its PCI address is that of a card
-that is read. If it may be a GPU and is none of these, it is counted: its driver publishes a UUID,
-memory or cores of it, or the claim stands for a GPU's resource.
+address). A device of any other driver that may be a GPU and is none that is read is counted: its
+driver publishes a UUID, memory or cores of it, or the claim stands for a GPU's resource.
 
 * A claim that consumes ``cores`` has that share of the card: per cent with HAMi's and
   vgpu-manager's drivers, else of the cores that the device offers. HAMi's driver enforces 60 %
   where a claim consumes none. Otherwise core is None. An instance's share of its card follows from
   the device once it is placed.
-* If this container alone uses the claim, memory is what the claim consumes of the device, else all
-  of the device. A part of a device has the policy ``shared``, and ``enforced`` where HAMi's or
-  vgpu-manager's driver holds it. If several containers use the claim,
-  of one pod or of many, nothing is promised: each has a replica, and no memory.
-* ``shares`` of NVIDIA's driver (its option for consumable shares) are replicas.
+* A part of a device has the policy ``shared``, and ``enforced`` where HAMi's or vgpu-manager's
+  driver holds it.
 * With MPS, each container that uses the claim has the limits of the claim's configuration: per cent
   of the threads, and memory (``GpuConfig``, ``api/nvidia.com/resource/v1beta1/sharing.go``). A
   limit of one device names it by UUID, or by its number among the UUIDs, in their order, of the
@@ -37,7 +33,6 @@ memory or cores of it, or the claim stands for a GPU's resource.
   (``gpu-<minor>-mig-<profile>-<id>-<start>``).
 * A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
   has no device.
-* Administrative access (``adminAccess``) is not an allocation.
 """
 
 import re

@@ -6,9 +6,8 @@ Unconfirmed: whether memory is MiB (assumed) or 10^6 bytes; an annotation with t
 ``elasticgpu.com``; ``elasticgpu.io/qgpu-*`` and ``pgpu``, which are not read.
 
 Sources: ``pkg/common/const.go`` of elastic-ai/elastic-gpu-agent, the utilities of
-elastic-gpu-scheduler, and the API types of elastic-gpu. ``gpu-core`` is per cent of one card,
-``gpu-memory`` MiB; 100, 200, ... cores are whole cards with all their memory. The README has the
-domain ``elasticgpu.io``, the API types ``elasticgpu.com``: both are read. The annotation
+elastic-gpu-scheduler, and the API types of elastic-gpu. The README has the domain
+``elasticgpu.io``, the API types ``elasticgpu.com``: both are read. The annotation
 ``elasticgpu.io/container-<name>`` lists cards by their position in ``/proc/driver/nvidia/gpus``,
 which is in the order of PCI addresses.
 """

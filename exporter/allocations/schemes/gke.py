@@ -8,14 +8,12 @@ Unconfirmed: whether a node with another form of sharing has none of GKE's label
 Sources: GoogleCloudPlatform/container-engine-accelerators (``pkg/gpu/nvidia``: device ids, and
 ``Envs`` for what MPS enforces) and GKE's node labels. A pod asks for ``nvidia.com/gpu``. The
 kubelet's PodResources names a card ``nvidia0``, a MIG partition ``nvidia0/gi3``, and a client of
-either ``.../vgpu1``. The first number is the N of ``/dev/nvidiaN``, the second the GPU instance.
+either ``.../vgpu1``. The first number is the N of ``/dev/nvidiaN``, the second the GPU instance. A
+card has ``gke-max-shared-clients-per-gpu`` clients.
 
-* Time-sharing promises nothing: one allocation per device, with the number of clients granted.
-* With MPS each client has an equal part of the card's threads and memory; a card has
-  ``gke-max-shared-clients-per-gpu`` clients.
-* A pod whose ids have this form belongs to GKE. Before the ids are known, a pod on a node with
-  GKE's accelerator label belongs to GKE, unless NVIDIA's feature discovery has labelled the node
-  too: then NVIDIA's own plugin runs there.
+A pod whose ids have this form belongs to GKE. Before the ids are known, a pod on a node with GKE's
+accelerator label belongs to GKE, unless NVIDIA's feature discovery has labelled the node too: then
+NVIDIA's own plugin runs there.
 """
 
 import re

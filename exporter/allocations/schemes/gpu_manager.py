@@ -6,12 +6,10 @@ the pod's owner writes, raises the limit.
 
 Unconfirmed: nothing.
 
-Sources: ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInfo.go`` of
-tkestack/gpu-admission. ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB.
-100, 200, ... cores are whole cards with all their memory, whatever ``vcuda-memory`` says. The
-annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the container at that position
-of ``spec.containers`` by the N of ``/dev/nvidiaN``. The annotation ``tencent.com/vcuda-core-limit``
-raises the enforced share of a card above the request (``README.md``); the pod's owner writes it.
+Sources: ``pkg/types/types.go`` and ``README.md`` of tkestack/gpu-manager, and
+``pkg/device/nodeInfo.go`` of tkestack/gpu-admission. Whole cards have all their memory, whatever
+``vcuda-memory`` says. The annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the
+container at that position of ``spec.containers`` by the N of ``/dev/nvidiaN``.
 """
 
 from exporter.allocations.quantities import MIB, parse_natural

@@ -20,27 +20,20 @@ Since v2.9.0 (commit 0658b5c8) there are segments for the init containers and th
 before that for the containers alone. Some versions leave out empty segments: old ones, and since
 commit 9e75c87f (v2.10) all whose cards have a model's name (``pkg/scheduler/score.go`` files empty
 ones under it). The number of segments shows which, and which of them are empty. If they do not, the
-allocation is the pod's, without a container, unless only one container can have it.
-
-A segment counts only for a container whose limits hold HAMi's resources (``evidence``). Their names
-can be configured (``scheme``). A pod that uses other names than the configured ones has no
-allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugins use that resource
-too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
-has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. A
-container with ``CUDA_DISABLE_CONTROL`` in its environment has no HAMi-core: ``unenforced``.
+allocation is the pod's, without a container, unless only one container can have it. A segment
+counts only for a container whose limits hold HAMi's resources (``evidence``).
 
 The kubelet chooses HAMi's ids (``<uuid>-<n>``) as it likes, and the plugin gives the annotation's
 cards. With ``enableGetPreferredAllocation`` it gives those of the ids, without writing them back
 (``pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go``). Nothing on the node shows which.
 So an id that contradicts the annotation is counted only when the container is seen on the granted
-card, and not on the annotation's: then use is where it is seen, and the limit stays.
+card, and not on the annotation's.
 
 Other vendors' lists have the same encoding, under ``hami.io/<word>-devices-allocated`` (Kunlun's
 whole cards: ``hami.io/kunlun-allocated``). Words for most vendors stand in HAMi's device
 configuration (``charts/hami/templates/scheduler/device-configmap.yaml``) and can be changed there.
 The shipped words are read, and any that begins as a model of Ascend or Iluvatar does, if a
-container's limits hold a resource of the vendor. Cores are per
-cent for Hygon only (AMD's are compute units).
+container's limits hold a resource of the vendor. AMD's cores are compute units.
 """
 
 import re

@@ -7,14 +7,9 @@ fraction of ``nvidia.com/gpu`` (``500m``) is that part of a card's memory.
 Unconfirmed: the annotation of the placement; that ``gpu-num`` applies to each container alike;
 that a fraction is rounded down.
 
-Sources: the CCE user guide, cce_10_0644 and following (resources), and cce_10_0965 (equal
-distribution over several cards). ``volcano.sh/gpu-mem.128Mi`` counts 128 MiB.
-``gpu-core.percentage`` is per cent of one card and may be absent: then only memory is promised. The
-pod label ``volcano.sh/gpu-num`` is the number of cards over which both are divided evenly.
-
-A fraction of ``nvidia.com/gpu`` (``500m``; cce_10_0742) is that part of a card's memory, rounded
-down to 128 MiB (the direction is unconfirmed); core is shared. Kubernetes' own API server refuses
-such a limit, so it occurs on CCE only.
+Sources: the CCE user guide, cce_10_0644 and following (resources), cce_10_0965 (equal distribution
+over several cards) and cce_10_0742 (a fraction: rounded down to 128 MiB; core is shared).
+Kubernetes' own API server refuses a fraction, so it occurs on CCE only.
 """
 
 import re

@@ -7,12 +7,8 @@ Unconfirmed: that a card's minor is the N of ``/dev/dri/cardN``.
 
 Source: intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
 ``gpu.intel.com/i915`` or ``xe``. The kubelet's PodResources names ``card<N>-<n>``: N is that of
-``/dev/dri/cardN``, n one of the ``-shared-dev-num`` users that a card may have. Sharing promises
-neither core nor memory: one allocation per card, with the number of ids granted. ``monitoring`` is
-access to all cards. It is not an allocation and is not read.
-
-An id does not show whether its card may have other users. Cards are whole if the node offers as
-many devices as it has cards. If that is not known, nothing is promised.
+``/dev/dri/cardN``, n one of the ``-shared-dev-num`` users that a card may have. The id does not
+show whether there may be others. ``monitoring`` is access to all cards.
 """
 
 import re

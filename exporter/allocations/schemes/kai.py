@@ -13,31 +13,21 @@ Unconfirmed: Run:ai's keys of limits; whether Run:ai enforces by a library of it
 
 Sources: kai-scheduler/KAI-Scheduler's ``pkg/common/constants/constants.go``,
 ``pkg/common/resources/gpu_sharing.go``, ``pkg/binder/binding/resourcereservation`` and
-``docs/gpu-sharing``. A pod asks by annotation for a fraction of a GPU's memory (``gpu-fraction``)
-or for an amount of it (``gpu-memory``, MiB), on one device or several. The container is the first,
-unless the pod names another. Core is the same fraction: it is what the scheduler counts, and
-nobody promises it. Run:ai's dynamic fractions have a higher limit beside the request
-(``gpu-fraction-limit``, ``gpu-memory-limit``): then that is the memory. The device is written on
-another pod of the node, which reserves the GPU. That pod has the same group in a label, and the
-UUID in an annotation. It asks for ``nvidia.com/gpu`` and uses nothing, so it never counts as a
-consumer.
+``docs/gpu-sharing``. ``gpu-memory`` is MiB. The container is the first, unless the pod names
+another. The pod that reserves a device has the same group in a label, and the UUID in an
+annotation. It asks for ``nvidia.com/gpu``. A pod that also asks for ``nvidia.com/gpu`` itself does
+not belong to KAI, which refuses such pods.
 
-No limit holds the amounts, and a user who may change the pod may change them. So a fraction counts
-only for as many devices as the scheduler has reserved for its groups. The namespace of the
-reservations is configurable: where ``--allocations.kai-namespaces`` names it, no other counts.
-Otherwise the two usual ones count, and any in which a pod has the name, the container and the label
-of a reservation. If the kubelet reports what that pod holds, it must hold the named device. Such a
-pod of the fraction's own namespace does not count. A tenant of two namespaces can pose as the
-scheduler by that, and the setting prevents it.
+Without ``--allocations.kai-namespaces`` the two usual namespaces count, and any in which a pod has
+the name, the container and the label of a reservation. If the kubelet reports what that pod holds,
+it must hold the named device. Such a pod of the fraction's own namespace does not count.
 
 The policy is ``enforced`` if the pod's container has both parts of HAMi-core: the memory limit in
 its environment, from KAI's ConfigMap (``pkg/admission/webhook/v1alpha2/hamicore``), and
 ``/etc/ld.so.preload`` from the host, which KAI-resource-isolator mounts
 (``docs/gpu-sharing/hami/README.md``). The limit is then that of ``pkg/binder/plugins/hamicore``: a
 share of the node label ``nvidia.com/gpu.memory``, with two decimals as ``pkg/scheduler/cache``
-writes it. The environment variable ``GPU_PORTION`` is that share too, and no limit. Without the
-library nothing enforces it, and the policy is ``unenforced``. A pod that also asks for
-``nvidia.com/gpu`` itself does not belong to KAI, which refuses such pods.
+writes it. The environment variable ``GPU_PORTION`` is that share too, and no limit.
 """
 
 from collections.abc import Sequence

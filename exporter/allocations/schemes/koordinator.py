@@ -7,11 +7,9 @@ Unconfirmed: values of ``koordinator.sh/gpu-isolation-provider`` other than ``HA
 
 Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
 ``scheduling.koordinator.sh/device-allocated`` lists its devices by ``id``, the UUID, and by minor
-number, which counts where the id names no device. ``gpu-core`` is per cent, ``gpu-memory`` a
-Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. An entry without these has
-the limits' amounts. The split among containers is not recorded. If only one container asks for
-devices, they are that container's, else the pod's. The annotation counts only for a pod whose
-limits hold these resources, and its sums are compared with the limits (``evidence``).
+number, which counts where the id names no device. An entry without amounts has those of the limits.
+The split among containers is not recorded. The annotation counts only for a pod whose limits hold
+these resources (``evidence``).
 
 Limits: ``gpu.shared`` counts the devices over which the others are divided; without it 100, 200,
 ... are whole devices. ``koordinator.sh/gpu`` stands for core and ratio at once. Koordinator also
@@ -19,8 +17,7 @@ serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the 
 to Koordinator. Entries of other kinds (``rdma``, ``xpu``) are not read.
 
 The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to its share
-(``HAMi-core``; the policy is ``hami-core``). Koordinator itself holds a pod to nothing, so the
-policy of a part of a card is ``unenforced`` without that label.
+(``HAMi-core``; the policy is ``hami-core``). Koordinator itself holds a pod to nothing.
 """
 
 from collections.abc import Sequence

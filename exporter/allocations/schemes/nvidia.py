@@ -12,20 +12,16 @@ labels and grants, sharing is recognised only if the node has more allocatable t
 and a renamed resource only with the suffix ``.shared``.
 
 Sources: the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its AnnotatedID, and the
-node labels of its GPU feature discovery (``internal/lm``). The pod states how many devices it has.
-The kubelet's PodResources names them: ``GPU-<uuid>``, ``MIG-<uuid>``, ``<id>::<n>`` for a replica.
-Before it is read, ``device`` is None. A grant with any other id (``<uuid>-<n>``) is from another
-plugin that serves the same resource: it places nothing, and its devices are unknown.
+node labels of its GPU feature discovery (``internal/lm``). PodResources names ``GPU-<uuid>``,
+``MIG-<uuid>``, ``<id>::<n>`` for a replica. Before it is read, ``device`` is None. A grant with any
+other id (``<uuid>-<n>``) is from another plugin that serves the same resource: it places nothing,
+and its devices are unknown.
 
-* ``nvidia.com/gpu`` is a whole card with all its memory - or an instance, where MIG's strategy is
-  *single*. ``nvidia.com/mig-<profile>`` is an instance (strategy *mixed*). An instance's share of
-  its card follows from the device once it is placed, so its core is None here.
+* An instance's share of its card follows from the device once it is placed, so its core is None.
 * A resource that the plugin's configuration renames is recognised only by its granted ids, if it
-  begins with ``nvidia.com/``. Only names with the suffix ``.shared`` are recognised before that.
-* Time-slicing promises neither core nor memory, and two replicas may be the same card: one
-  allocation with the number of replicas granted.
-* MPS gives each client an equal part of the card's threads and memory, however many replicas its
-  container has: the daemon's limits are for each client (``cmd/mps-control-daemon/mps/daemon.go``).
+  begins with ``nvidia.com/``.
+* Two replicas of time-slicing may be the same card.
+* MPS's limits are for each client (``cmd/mps-control-daemon/mps/daemon.go``).
 * On WSL there is one device, ``all``: all cards.
 * nos offers MPS's replicas of a size, ``nvidia.com/gpu-<n>gb`` (nebuly-ai/nos); ``mig.das.com/``
   names instances for OpenShift's operator (openshift/instaslice-operator).

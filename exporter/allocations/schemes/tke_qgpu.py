@@ -10,14 +10,9 @@ request gets the fewest cards that can hold it.
 
 Sources: the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
 457/127667 (several cards for one container); for the placement's key elastic-ai's fork of arena
-(``pkg/apis/types/const.go``).
-
-``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB. 100, 200, ... are whole cards with all
-their memory. Other values above 100 are divided evenly over several cards, rounded down: 121 and
-31 GiB are two cards of 60 and 15 GiB. ``qgpu-core-greedy`` is an offline pod's core, on one card.
-
-The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label. A node where
-online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
+(``pkg/apis/types/const.go``). A division is rounded down: 121 and 31 GiB are two cards of 60 and
+15 GiB. ``qgpu-core-greedy`` is on one card. A node where online and offline pods share cards
+(``mixed-qgpu-enable``) is mixed.
 """
 
 from exporter.allocations.devices import numbered_cards

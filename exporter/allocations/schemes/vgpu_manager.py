@@ -11,17 +11,12 @@ Sources: coldzerofear/vgpu-manager's ``pkg/util/consts.go`` (names), ``pkg/devic
 ``pkg/config/vgpu/vgpu_config.go`` (what its library enforces). The annotation
 ``nvidia.com/pre-allocated`` is the scheduler's, ``nvidia.com/real-allocated`` the device plugin's:
 ``<container>[<number>_<uuid>_<cores>_<MiB>,...];<container>[...]``. The second counts as soon as it
-lists as many containers as the first. Cores are per cent of one card; 100 cores are not held to
-anything. A container that asks for neither cores nor memory has a whole card.
-
-``nvidia.com/vgpu-memory`` of the limits is in units of the node's memory factor, which stands in
-the node's annotation ``nvidia.com/node-config-info``; the lists have MiB. A list counts only for a
-container whose limits hold these resources (``evidence``).
+lists as many containers as the first. A list counts only for a container whose limits hold these
+resources (``evidence``). ``nvidia.com/vgpu-memory`` of the limits is in units of the node's memory
+factor, which stands in the node's annotation ``nvidia.com/node-config-info``; the lists have MiB.
 
 The kubelet's ids are ``<uuid>::<n>``, as those of a replica of NVIDIA's plugin, and the kubelet
-chooses them freely: they name a card, and not the one that the container gets. The pod's, else the
-node's, ``nvidia.com/vgpu-compute-policy`` is the policy: fixed, balance (idle cores are lent) or
-none (cores are not enforced; memory is).
+chooses them freely: they name a card, and not the one that the container gets.
 """
 
 import json

@@ -8,12 +8,8 @@ schedule mode ``id``; a placement's key that ends in the container's position.
 
 Sources: the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
 scheduling"), the scheduler plugin's ``type.go`` and validators, and product document 6460/182418
-(several cards for one container).
-
-``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB. 100, 200, ... are whole cards, for which
-``mgpu-memory`` must not be set. ``container-multiple-gpu`` holds, for each of ``spec.containers``,
-the number of cards over which its request is divided evenly, 0 for none. mGPU does not schedule
-init containers.
+(several cards for one container). ``container-multiple-gpu`` holds, for each of
+``spec.containers``, the number of cards over which its request is divided evenly, 0 for none.
 """
 
 from exporter.allocations.quantities import MIB, parse_quantity

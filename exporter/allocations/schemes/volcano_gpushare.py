@@ -7,14 +7,11 @@
 Unconfirmed: a node whose first card has another size than the others; then set the factor.
 
 Source: ``pkg/scheduler/api/devices/nvidia/gpushare`` (``share.go``, ``type.go``) of
-volcano-sh/volcano. ``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. The
-pod's annotation ``volcano.sh/gpu-index`` lists the cards of all its containers together. Memory of
-each container is on that one card. Whole cards are assigned to a container only if no other has
-any. A card's number is its NVML index (volcano-sh/devices, ``pkg/plugin/nvidia/utils.go``).
-
-Memory is in units of the device plugin's ``--gpu-memory-factor``, a number of MiB. The node offers
-as many units as its cards have together, each as many as the first, so the factor follows from
-their memory. Where the node does not say so, ``--allocations.volcano-memory-factor`` states it.
+volcano-sh/volcano. The pod's annotation ``volcano.sh/gpu-index`` lists the cards of all its
+containers together. Memory of each container is on that one card. Whole cards are assigned to a
+container only if no other has any. A card's number is its NVML index (volcano-sh/devices,
+``pkg/plugin/nvidia/utils.go``). The node offers as many units as its cards have together, each as
+many as the first.
 """
 
 from functools import partial

@@ -10,18 +10,12 @@ Sources: ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) a
 ``pkg/scheduler/api/devices/util.go`` of volcano-sh/volcano. Its lists of devices have HAMi's format
 and are read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` are for those
 of ``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
-``vgpu-memory`` is for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
-is the policy: hami-core or mig. ``vgpu-memory-percentage`` counts before ``vgpu-memory``. No
-plugin offers it, so such a pod is scheduled only where an operator adds it to the node. The plugin
-(``pkg/util/util.go``, ``getOldestPod``) refuses pods with two containers that have vGPUs, and those
-with an init container that has one. A segment counts only for a container whose limits hold these
-resources (``evidence``).
-
-Limits and segments are in units of the device plugin's ``gpuMemoryFactor``, a number of MiB that is
-above 1 on a node with large cards. A container is held to the segment's memory times the factor
-(Project-HAMi/volcano-vgpu-device-plugin, ``pkg/plugin/server.go``). The
-plugin registers each card's memory in the same units, so the factor follows from the card's memory
-(``registered``). Where nothing is registered, ``--allocations.volcano-memory-factor`` states it.
+``vgpu-memory`` is for each vGPU; without ``vgpu-number`` it means one. The mode is hami-core or
+mig. ``vgpu-memory-percentage`` counts before ``vgpu-memory``. No plugin offers it, so such a pod is
+scheduled only where an operator adds it to the node. The plugin (``pkg/util/util.go``,
+``getOldestPod``) refuses pods with two containers that have vGPUs, and those with an init container
+that has one. A container is held to the segment's memory times the factor
+(Project-HAMi/volcano-vgpu-device-plugin, ``pkg/plugin/server.go``).
 """
 
 from dataclasses import replace
