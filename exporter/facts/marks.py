@@ -1,0 +1,126 @@
+"""Marks: what is wrong with a thing now, in words for people, from its facts. Pure.
+
+They stand beside the thing itself, on the page and in the terminal. They are no alerts: nothing is
+averaged, waits or is sent to anybody. The rules for Prometheus are in ``rules/``::
+
+    device_marks(device, snapshot.unix_ns, earlier)
+    holding_marks(holding)
+    pod_marks(pod_facts)
+
+The worst mark comes first.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.model import ContainerHolding, DeviceFacts, DeviceState, GroupHolding, PodFacts
+from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
+
+BEYOND = 1.02  # of a share, and not by rounding
+THROTTLED = 0.1  # of the time since the facts before
+_HARDWARE_XIDS = frozenset(map(str, codes(HARDWARE)))
+_BAD_ROWS = {
+    "failed": "a bad row of its memory could not be replaced: exchange it",
+    "pending": "a bad row of its memory is replaced at the next reset",
+}
+
+
+class MarkKind(StrEnum):
+    """The kinds of marks. The value is the mark in few words."""
+
+    LOST = "lost"
+    UNREADABLE = "unreadable"
+    XID = "hardware fault"
+    BAD_MEMORY = "bad memory"
+    RECOVERY = "needs a reset"
+    THROTTLED = "throttled"
+    MISPLACED = "not where it was allocated"
+    OVER_SHARE = "over its share"
+    NEAR_MEMORY_LIMIT = "near its memory limit"
+
+
+_SEVERE = {MarkKind.LOST, MarkKind.XID, MarkKind.RECOVERY}
+
+
+class Mark(NamedTuple):
+    """One mark. ``detail`` is a sentence for whoever asks."""
+
+    kind: MarkKind
+    detail: str
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether the device cannot be used until somebody does something."""
+        return self.kind in _SEVERE
+
+
+class Earlier(NamedTuple):
+    """A device at an earlier moment."""
+
+    device: DeviceFacts
+    unix_ns: int
+
+
+def device_marks(
+    device: DeviceFacts, unix_ns: int, earlier: Earlier | None = None
+) -> tuple[Mark, ...]:
+    """The marks of a device at this time. Without ``earlier`` it is never ``THROTTLED``."""
+    return (*_state(device), *_faults(device, unix_ns), *_throttled(device, unix_ns, earlier))
+
+
+def _state(device: DeviceFacts) -> Iterator[Mark]:
+    if device.state is DeviceState.LOST:
+        yield Mark(MarkKind.LOST, "it has fallen off the bus, or needs a reset")
+    elif device.state not in {DeviceState.UP, DeviceState.RELEASED}:
+        yield Mark(MarkKind.UNREADABLE, f"it cannot be read: {device.state}")
+
+
+def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
+    for xid, count in (device.xids or {}).items():
+        last_ns = count.last_unix_ns
+        if xid in _HARDWARE_XIDS and last_ns is not None and unix_ns - last_ns < XID_S * 10**9:
+            yield Mark(MarkKind.XID, f"XID {xid}: reset it, or restart the node")
+    if device.sensors.number("recovery_action"):
+        yield Mark(MarkKind.RECOVERY, "the driver says that it needs a reset or a restart")
+    for state, is_so in device.sensors.by_label("row_remapping").items():
+        if is_so and state in _BAD_ROWS:
+            yield Mark(MarkKind.BAD_MEMORY, _BAD_ROWS[state])
+    if device.sensors.number("retired_pages_pending"):
+        yield Mark(MarkKind.BAD_MEMORY, "a bad page of its memory is retired at the next reset")
+
+
+def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> Iterator[Mark]:
+    """The reasons that held its clocks down for a part of the time since then."""
+    if earlier is None or unix_ns <= earlier.unix_ns:
+        return
+    before = earlier.device.sensors.by_label("throttle_seconds_total")
+    least_ns = THROTTLED * (unix_ns - earlier.unix_ns)
+    now = device.sensors.by_label("throttle_seconds_total")
+    reasons = [reason for reason, ns in now.items() if ns - before.get(reason, ns) > least_ns]
+    if reasons:
+        yield Mark(MarkKind.THROTTLED, f"its clocks are held down by {', '.join(sorted(reasons))}")
+
+
+def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
+    """The marks of a container on a device. A group has no allocation, and so none."""
+    return tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
+
+
+def _of_container(holding: ContainerHolding) -> Iterator[Mark]:
+    if holding.misplaced:
+        yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
+    yield from _limits(holding.core_of_limit, holding.memory_of_limit)
+
+
+def pod_marks(pod: PodFacts) -> tuple[Mark, ...]:
+    """The marks of a pod over all its devices."""
+    return tuple(_limits(pod.core_of_limit, pod.memory_of_limit))
+
+
+def _limits(core: float | None, memory: float | None) -> Iterator[Mark]:
+    """The marks of use over limits."""
+    if core is not None and core > BEYOND:
+        yield Mark(MarkKind.OVER_SHARE, f"it uses {core:.0%} of its share of the core")
+    if memory is not None and memory > NEAR_LIMIT:
+        yield Mark(MarkKind.NEAR_MEMORY_LIMIT, f"it holds {memory:.0%} of its memory")

@@ -1,0 +1,112 @@
+"""Marks of devices, containers and pods."""
+
+from typing import Any
+
+import pytest
+
+from exporter.facts.marks import Earlier, MarkKind, device_marks, holding_marks, pod_marks
+from exporter.model import (
+    AllocationFacts,
+    Averages,
+    Device,
+    DeviceFacts,
+    DeviceState,
+    GroupHolding,
+    GroupKey,
+    HeldMemory,
+    PodFacts,
+    Sensors,
+    XidCount,
+)
+from tests.snapshots import container
+
+NOW = 2_000 * 10**9
+SECOND = 10**9
+
+
+def device(**facts: Any) -> DeviceFacts:
+    return DeviceFacts(device=Device("GPU-1", 0, "nvidia"), **facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "kinds"),
+    [
+        ({}, []),
+        ({"state": DeviceState.LOST}, [MarkKind.LOST]),
+        ({"state": DeviceState.STUCK}, [MarkKind.UNREADABLE]),
+        ({"state": DeviceState.FAILED}, [MarkKind.UNREADABLE]),
+        ({"state": DeviceState.RELEASED}, []),
+        ({"xids": {"79": XidCount(1, NOW - SECOND)}}, [MarkKind.XID]),
+        ({"xids": {"79": XidCount(1, NOW - 1000 * SECOND)}}, []),
+        ({"xids": {"79": XidCount(0, None)}}, []),
+        ({"xids": {"13": XidCount(1, NOW)}}, []),
+        ({"sensors": Sensors.of(row_remapping={"pending": 1})}, [MarkKind.BAD_MEMORY]),
+        ({"sensors": Sensors.of(row_remapping={"failed": 1})}, [MarkKind.BAD_MEMORY]),
+        ({"sensors": Sensors.of(row_remapping={"failed": 0, "pending": 0})}, []),
+        ({"sensors": Sensors.of(retired_pages_pending=1)}, [MarkKind.BAD_MEMORY]),
+        ({"sensors": Sensors.of(recovery_action=1)}, [MarkKind.RECOVERY]),
+        ({"sensors": Sensors.of(recovery_action=0)}, []),
+    ],
+)
+def test_a_device_is_marked_for_what_is_wrong_with_it(
+    facts: dict[str, Any], kinds: list[MarkKind]
+) -> None:
+    assert [mark.kind for mark in device_marks(device(**facts), NOW)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "reasons"),
+    [
+        ({"hw_thermal": 0}, {"hw_thermal": SECOND}, "hw_thermal"),
+        ({"hw_thermal": 5}, {"hw_thermal": 5 + SECOND // 100}, ""),
+        ({}, {"hw_thermal": SECOND}, ""),
+        ({"hw_thermal": SECOND}, {"hw_thermal": 0}, ""),
+    ],
+)
+def test_a_device_is_throttled_while_its_clocks_are_held_down(
+    then: dict[str, int], now: dict[str, int], reasons: str
+) -> None:
+    before = device(sensors=Sensors.of(throttle_seconds_total=then))
+    after = device(sensors=Sensors.of(throttle_seconds_total=now))
+
+    marks = device_marks(after, NOW, Earlier(before, NOW - 2 * SECOND))
+
+    assert [mark.kind for mark in marks] == ([MarkKind.THROTTLED] if reasons else [])
+    assert all(reasons in mark.detail for mark in marks)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds"),
+    [
+        ({"average": Averages(0.5), "allocation": AllocationFacts(core=0.5)}, []),
+        (
+            {"average": Averages(0.6), "allocation": AllocationFacts(core=0.5)},
+            [MarkKind.OVER_SHARE],
+        ),
+        (
+            {"memory": HeldMemory(96), "allocation": AllocationFacts(memory_bytes=100)},
+            [MarkKind.NEAR_MEMORY_LIMIT],
+        ),
+        ({"allocation": AllocationFacts(core=0.5, memory_bytes=100)}, []),
+        ({"misplaced": True}, [MarkKind.MISPLACED]),
+        ({"misplaced": False}, []),
+    ],
+)
+def test_a_container_is_marked_by_its_allocation(
+    fields: dict[str, Any], kinds: list[MarkKind]
+) -> None:
+    assert [mark.kind for mark in holding_marks(container(**fields))] == kinds
+
+
+def test_a_group_has_no_allocation_and_no_mark() -> None:
+    group = GroupHolding(owner=GroupKey("docker", "x"), index=0, uuid="u", average=Averages(1.0))
+
+    assert holding_marks(group) == ()
+
+
+def test_a_pod_is_marked_by_its_own_ratios() -> None:
+    pod = PodFacts(namespace="ml", name="train", core_of_limit=1.5, memory_of_limit=0.99)
+
+    kinds = [mark.kind for mark in pod_marks(pod)]
+
+    assert kinds == [MarkKind.OVER_SHARE, MarkKind.NEAR_MEMORY_LIMIT]
