@@ -19,6 +19,7 @@ from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
 
 BEYOND = 1.02  # of a share, and not by rounding
 THROTTLED = 0.1  # of the time since the facts before
+_HEAT_AND_SUPPLY = ("hw_thermal", "sw_thermal", "hw_power_brake")  # a power cap is nothing odd
 _HARDWARE_XIDS = frozenset(map(str, codes(HARDWARE)))
 _BAD_ROWS = {
     "failed": "a bad row of its memory could not be replaced: exchange it",
@@ -91,15 +92,22 @@ def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
 
 
 def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> Iterator[Mark]:
-    """The reasons that held its clocks down for a part of the time since then."""
+    """Whether heat or supply held its clocks down for a part of the time since then.
+
+    Boards are asked every few seconds: less time than that says nothing.
+    """
     if earlier is None or unix_ns <= earlier.unix_ns:
         return
     before = earlier.device.sensors.by_label("throttle_seconds_total")
     least_ns = THROTTLED * (unix_ns - earlier.unix_ns)
     now = device.sensors.by_label("throttle_seconds_total")
-    reasons = [reason for reason, ns in now.items() if ns - before.get(reason, ns) > least_ns]
+    reasons = [
+        reason
+        for reason in _HEAT_AND_SUPPLY
+        if now.get(reason, 0) - before.get(reason, now.get(reason, 0)) > least_ns
+    ]
     if reasons:
-        yield Mark(MarkKind.THROTTLED, f"its clocks are held down by {', '.join(sorted(reasons))}")
+        yield Mark(MarkKind.THROTTLED, f"its clocks are held down by {', '.join(reasons)}")
 
 
 def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
