@@ -73,6 +73,7 @@ _COMMANDS = {
             "write what the sources return to a file, cycle by cycle",
             required=" --output FILE",
         ),
+        _Command("bill", "what the GPUs that a Prometheus watches cost, and who pays for what"),
         _Command(
             "replay",
             "print the page that results from a recording",

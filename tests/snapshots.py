@@ -39,6 +39,7 @@ from exporter.model import (
     Unmeasured,
     Used,
     Value,
+    Waiting,
     XidCount,
 )
 from exporter.rows.rows import FactRows
@@ -88,7 +89,8 @@ def with_every_family(number: int = 1) -> Snapshot:
         (
             ContainerHolding(
                 owner=A,
-                allocation=AllocationFacts((Granted("s", "p", "1"),), number, number, number),
+                allocation=AllocationFacts((Granted("s", "p", "1"),), *[number] * 4),
+                waiting=Waiting(number, number, {("ml", "x"): number}, {}),
                 allocated=allocated,
                 misplaced=True,
                 **owned,
@@ -110,9 +112,10 @@ def with_every_family(number: int = 1) -> Snapshot:
                 used=used,
                 limited_core_ns=number,
                 allocated=allocated,
+                allocated_gpus=number,
             ),
         ),
-        (NamespaceFacts("ml", "GPU-1", used, allocated),),
+        (NamespaceFacts("ml", "GPU-1", used, allocated, number),),
         (GroupKindFacts("docker", "GPU-1", used),),
     )
     own = exporter(
@@ -143,7 +146,7 @@ def _device(number: int, used: Used, average: Averages) -> DeviceFacts:
         methods=Methods(),
         sampling=Sampling(),
         memory=DeviceMemoryFacts(number, number, number, {Unattributed.NO_PID: number}),
-        allocated=DeviceAllocation(number, number, number),
+        allocated=DeviceAllocation(*[number] * 5),
         sensors=Sensors(plain, labelled),
         xids={"79": XidCount(number, number)},
         costs={"window": PartCost(number, number)},

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import pytest
 
 from benchmarks.fleet.series import DASHBOARDS, RULES, named_in
-from exporter.metrics.families import FAMILIES, OWN_LEVEL, groups_without
+from exporter.metrics.families import FAMILIES, OFF_BY_DEFAULT, OWN_LEVEL, groups_without
 from exporter.metrics.profiles import PROFILES, has, left_out
 from exporter.settings import SettingsError, load
 
 BY_NAME = {family.full_name: family for family in FAMILIES}
+BY_DEFAULT = {name for name, family in BY_NAME.items() if family.group not in OFF_BY_DEFAULT}
 
 
 def served(flags: Mapping[str, str], environ: Mapping[str, str] | None = None) -> set[str]:
@@ -19,11 +20,15 @@ def served(flags: Mapping[str, str], environ: Mapping[str, str] | None = None) -
 
 def test_each_profile_has_more_than_the_one_before() -> None:
     minimal, standard, full = ({f.full_name for f in FAMILIES if has(p, f)} for p in PROFILES)
-    assert minimal < standard < full == BY_NAME.keys()
+    assert minimal < standard < full == BY_DEFAULT
 
 
 def test_full_is_the_default() -> None:
-    assert served({}) == served({"metrics.profile": "full"}) == BY_NAME.keys()
+    assert served({}) == served({"metrics.profile": "full"}) == BY_DEFAULT
+
+
+def test_a_group_that_is_off_by_default_is_served_if_it_is_asked_for() -> None:
+    assert served({"metrics.enable": "contention"}) == BY_NAME.keys()
 
 
 def test_standard_has_what_the_shipped_rules_and_dashboards_ask_for() -> None:
@@ -78,7 +83,7 @@ def test_what_a_profile_leaves_out_is_not_read() -> None:
     assert {"power", "temperature", "profiling", "link", "bar1", "pcie"} <= off
     assert "xid" not in off
     assert "power" not in groups_without(left_out("minimal", enable=["power"]))
-    assert groups_without(left_out("full")) == frozenset()
+    assert groups_without(left_out("full")) == OFF_BY_DEFAULT
 
 
 def test_another_profile_is_refused() -> None:

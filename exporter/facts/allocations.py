@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from exporter.facts.device_view import DeviceView
 from exporter.facts.limits import Limit
 from exporter.facts.view import View
-from exporter.ledger.accounts import Account
+from exporter.ledger.accounts import Account, Counters
 from exporter.model import (
     NEVER_ALLOCATED,
     NO_ALLOCATION,
@@ -22,16 +22,34 @@ def allocation_of(limit: Limit, *, whole_pod: bool) -> AllocationFacts:
     if not limit.allocations:
         return NO_ALLOCATION
     if whole_pod:
-        return AllocationFacts(limit.granted, replicas=limit.replicas)
-    return AllocationFacts(limit.granted, limit.core, limit.memory_bytes, limit.replicas)
+        return AllocationFacts(limit.granted, replicas=limit.replicas, gpus=limit.gpus)
+    return AllocationFacts(
+        limit.granted, limit.core, limit.memory_bytes, limit.replicas, limit.gpus
+    )
 
 
-def allocated_time(view: View, account: Account | None, core: float | None) -> AllocatedTime:
-    """The time allocated until now; None if there never was an allocation of core."""
+def allocated_time(
+    view: View,
+    account: Account | None,
+    core: float | None,
+    counters: Counters | None = None,
+) -> AllocatedTime:
+    """The time allocated until now; None if there never was an allocation, or none of core.
+
+    ``counters`` have what of it was idle and borrowed; None where use is not known.
+    """
     if account is None:
         return NEVER_ALLOCATED
-    core_ns = account.allocated_core_ns(view.facts.now.mono_ns)
-    return AllocatedTime(core_ns or (None if core is None else 0))
+    now_ns = view.facts.now.mono_ns
+    core_ns, gpu_ns = account.allocated_core_ns(now_ns), account.gpus.at(now_ns)
+    is_promised = bool(core_ns) or core is not None
+    used = counters if is_promised else None
+    return AllocatedTime(
+        core_ns if is_promised else None,
+        used.allocated_idle if used else None,
+        used.borrowed if used else None,
+        gpu_ns if gpu_ns or any(account.gpus.shares) else None,
+    )
 
 
 def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
@@ -67,7 +85,7 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
         if not uuid and key.container and limit.allocations:
             reasons |= _unplaced(view, limit)
             reasons |= dict.fromkeys(("core", "memory"), unidentified) if unidentified else {}
-        if uuid or allocation.granted or allocated.core_ns is not None or reasons:
+        if uuid or allocation.granted or allocated != NEVER_ALLOCATED or reasons:
             yield ContainerHolding(
                 owner=key,
                 index=seen.index if seen else None,

@@ -114,7 +114,7 @@ def _with_accounts(made: DeviceFacts, view: View, seen: DeviceView) -> DeviceFac
         normalization=device_ledger.normalization if core_known else None,
         methods=device_ledger.methods if measured else None,
         sampling=device_ledger.sampling,
-        allocated=_allocated(view, device_ledger.device),
+        allocated=_allocated(view, device_ledger),
     )
 
 
@@ -135,8 +135,10 @@ def _unattributed(seen: DeviceView) -> Mapping[Unattributed, Used]:
     return made
 
 
-def _allocated(view: View, device: Device) -> DeviceAllocation:
+def _allocated(view: View, device_ledger: DeviceLedger) -> DeviceAllocation:
     """Sums over the allocations that name the device; 0 where none can be of it."""
+    device, now_ns = device_ledger.device, view.facts.now.mono_ns
+    is_part = bool(device.parent_uuid)
     here = view.limits.of_device(device.uuid)
     parted = device.sharing in PARTED
     some = here.allocations or view.limits.unplaced or parted
@@ -145,4 +147,6 @@ def _allocated(view: View, device: Device) -> DeviceAllocation:
         none if here.core is None else here.core,
         none if here.memory_bytes is None else here.memory_bytes,
         view.facts.replicas.get(device.uuid),
+        None if is_part else device_ledger.unallocated.at(now_ns),
+        None if is_part else device_ledger.overcommitted.at(now_ns),
     )

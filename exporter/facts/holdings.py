@@ -20,11 +20,14 @@ from exporter.ledger.device_status import OWNED
 from exporter.model import (
     NO_AVERAGES,
     NO_HELD_MEMORY,
+    NO_WAITING,
     ContainerHolding,
     ContainerKey,
     GroupHolding,
+    GroupKey,
     MemoryHeld,
     Unmeasured,
+    Waiting,
 )
 
 NONE: Mapping[str, Unmeasured] = {}
@@ -66,9 +69,27 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
         since_unix_ns=part.account.since_unix_ns if shown else None,
         unmeasured=_unmeasured(part, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
         allocation=allocation,
-        allocated=allocated_time(view, account, limit.core),
+        allocated=allocated_time(
+            view, account, limit.core, part.account.counters if "core" in part.known else None
+        ),
+        waiting=_waiting(part) if not part.withheld else NO_WAITING,
         misplaced=misplaced(view, key, seen) if part.live and not seen.withheld else None,
     )
+
+
+def _waiting(part: Part[ContainerKey]) -> Waiting:
+    """How long a container may have waited, and for whom; nothing where use is not known."""
+    if "core" not in part.known:
+        return NO_WAITING
+    by_pod: dict[tuple[str, str], int] = {}
+    by_group: dict[GroupKey, int] = {}
+    for owner, waited_ns in part.seen.device_ledger.waited.get(part.key, {}).items():
+        if isinstance(owner, ContainerKey):
+            by_pod[owner[:2]] = by_pod.get(owner[:2], 0) + waited_ns
+        elif isinstance(owner, GroupKey):
+            by_group[owner] = waited_ns
+    pressure = part.seen.pressure_of(part.key, part.account) if part.shown else None
+    return Waiting(part.account.counters.waiting, pressure, by_pod, by_group)
 
 
 def group_holdings(view: View) -> Iterator[GroupHolding]:

@@ -17,6 +17,7 @@ class Limit(NamedTuple):
     core: float | None = None
     memory_bytes: float | None = None
     replicas: int | None = None
+    gpus: float | None = None
 
     @property
     def granted(self) -> tuple[Granted, ...]:
@@ -42,6 +43,7 @@ class PodLimit(NamedTuple):
     containers: Collection[str] = frozenset()
     memory_bytes: float | None = None
     memory: Sequence[MemoryLimit] = ()
+    gpus: float | None = None
 
 
 NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
@@ -100,6 +102,7 @@ def _limit(allocations: Sequence[Allocation]) -> Limit:
         total([a.core for a in allocations]),
         total([a.memory_bytes for a in allocations]),
         total([a.replicas for a in allocations]) if any(a.device for a in allocations) else None,
+        total([a.gpus for a in allocations]),
     )
 
 
@@ -121,6 +124,7 @@ def _pod(allocated: Sequence[Allocated]) -> PodLimit:
             )
             for device, here in memory.items()
         ],
+        total([a.gpus for _, a in allocated]),
     )
 
 

@@ -8,11 +8,9 @@ from exporter.facts.allocations import allocated_time
 from exporter.facts.device_view import DeviceView, used
 from exporter.facts.limits import PodLimit
 from exporter.facts.view import Part, View
-from exporter.ledger.accounts import ENERGY, Account
+from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
 from exporter.ledger.device_ledger import OwnerKey
 from exporter.model import (
-    NEVER_ALLOCATED,
-    AllocatedTime,
     ContainerKey,
     GroupKey,
     GroupKindFacts,
@@ -59,6 +57,7 @@ class Gauges(NamedTuple):
 
     core: float | None = None
     core_limit: float | None = None
+    allocated_gpus: float | None = None
     core_of_limit: float | None = None
     memory_bytes: int | None = None
     memory_limit_bytes: float | None = None
@@ -83,6 +82,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         info=_info(view, tenant.name) if live or stale else None,
         core=gauges.core,
         core_limit=gauges.core_limit,
+        allocated_gpus=gauges.allocated_gpus,
         core_of_limit=gauges.core_of_limit,
         memory_bytes=gauges.memory_bytes,
         memory_limit_bytes=gauges.memory_limit_bytes,
@@ -90,7 +90,12 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         last_active_unix_ns=gauges.last_active_unix_ns,
         used=_used(tenant, known),
         limited_core_ns=limited_ns,
-        allocated=allocated_time(view, tenant.closed if measured else None, tenant.limit.core),
+        allocated=allocated_time(
+            view,
+            tenant.closed if measured else None,
+            tenant.limit.core,
+            sum_counters(*_counters(tenant)) if "core" in known else None,
+        ),
     )
 
 
@@ -105,11 +110,15 @@ def _info(view: View, name: tuple[str, str]) -> PodInfo | None:
 
 def _used(tenant: Tenant, known: frozenset[str]) -> Used:
     """The known core time and energy of a pod, over all of its containers."""
-    counters = [tenant.closed.counters, *[part.account.counters for part in tenant.parts]]
+    counters = _counters(tenant)
     return Used(
         core_ns=sum([one.core for one in counters]) if "core" in known else None,
         energy_uj=sum([one.energy for one in counters]) if ENERGY in known else None,
     )
+
+
+def _counters(tenant: Tenant) -> list[Counters]:
+    return [tenant.closed.counters, *[part.account.counters for part in tenant.parts]]
 
 
 def _known(view: View, tenant: Tenant) -> frozenset[str]:
@@ -129,6 +138,7 @@ def _gauges(tenant: Tenant) -> Gauges:
     return Gauges(
         core=whole([part.average.core for part in tenant.using]),
         core_limit=limit.core,
+        allocated_gpus=limit.gpus,
         core_of_limit=of_limit(whole([part.average.core for part in limited]), limit.core),
         memory_bytes=whole([part.memory_bytes for part in tenant.using]),
         memory_limit_bytes=limit.memory_bytes,
@@ -191,22 +201,32 @@ def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
 
     The core allocated to it is under the device "" while its device is unknown.
     """
-    accounts, now_ns = view.ledger.namespaces, view.facts.now.mono_ns
-    allocated = {
-        part: AllocatedTime(core_ns)
-        for part, account in accounts.items()
-        if (core_ns := account.allocated_core_ns(now_ns)) or any(account.cores.shares)
-    }
+    accounts = view.ledger.namespaces
     for seen in view.devices.values():
         if not seen.withheld:
             for name, counters in seen.device_ledger.sums(ContainerKey).items():
-                known = used(counters, _attributable_in(seen, ContainerKey, name))
-                of_part = allocated.get((name, seen.uuid), NEVER_ALLOCATED)
-                yield NamespaceFacts(name, seen.uuid, known, of_part)
+                known = _attributable_in(seen, ContainerKey, name)
+                account = accounts.get((name, seen.uuid))
+                yield _namespace(view, (name, seen.uuid), account, counters, known)
     if not view.ledger.unidentified:
-        for (name, uuid), of_part in allocated.items():
-            if not uuid:
-                yield NamespaceFacts(name, uuid, allocated=of_part)
+        for part, account in accounts.items():
+            if not part[1]:
+                yield _namespace(view, part, account, NOTHING, frozenset())
+
+
+def _namespace(
+    view: View,
+    part: tuple[str, str],
+    account: Account | None,
+    counters: Counters,
+    known: frozenset[str],
+) -> NamespaceFacts:
+    if account is None:
+        return NamespaceFacts(*part, used(counters, known))
+    core = 0.0 if any(account.cores.shares) else None
+    allocated = allocated_time(view, account, core, counters if "core" in known else None)
+    gpus = sum(account.gpus.shares) if any(account.gpus.shares) else None
+    return NamespaceFacts(*part, used(counters, known), allocated, gpus)
 
 
 def group_kind_facts(view: View) -> Iterator[GroupKindFacts]:

@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from exporter.model import (
+    AllocatedTime,
     ContainerHolding,
     Device,
     DeviceFacts,
@@ -41,6 +42,9 @@ LEVELS: dict[str, tuple[str, ...]] = {
 OWN_LEVEL = "exporter"  # families about the exporter itself
 
 CORE = "core"  # the group of families that cannot be switched off
+CONTENTION = "contention"
+OFF_BY_DEFAULT = frozenset({CONTENTION})
+"""Groups that are served only if ``--metrics.enable`` names them: they have many series."""
 
 NS = 1_000_000_000  # the ledger counts time in nanoseconds
 UJ = 1_000_000  # and energy in microjoules
@@ -264,6 +268,54 @@ def _engines(level: str) -> tuple[FamilyOf[HasUsed], ...]:
     )
 
 
+class HasAllocated(Protocol):
+    """Facts with counters of allocations."""
+
+    @property
+    def allocated(self) -> AllocatedTime:
+        """The counters."""
+        ...
+
+
+_KEPT = (
+    "Part of a GPU that is kept from others: the larger of core and memory share; 1 for a whole "
+    "card; of a MIG instance the larger of its compute and memory slices; where nothing is "
+    "promised, one of the device's replicas."
+)
+_WAITING = (
+    "Time in which the container may have waited for others on the core: it had run within 10 s, "
+    "held a context, and others ran (computed from NVML's samples)."
+)
+
+
+def _held_against(level: str, whose: str) -> tuple[FamilyOf[HasAllocated], ...]:
+    """Counters of the allocation of containers, pods and namespaces, beside its core time."""
+    return (
+        _counter(
+            level,
+            "allocated_idle_core_seconds_total",
+            f"Allocated core time that {whose} did not use, counted at each window: use + idle - "
+            "borrowed = allocated, while use is measured.",
+            lambda f: f.allocated.idle_ns,
+            NS,
+        ),
+        _counter(
+            level,
+            "borrowed_core_seconds_total",
+            f"Core time that {whose} used beyond the allocated share, counted at each window.",
+            lambda f: f.allocated.borrowed_ns,
+            NS,
+        ),
+        _counter(
+            level,
+            "allocated_gpu_seconds_total",
+            "Part of a GPU that is kept from others (allocated_gpus) times its time.",
+            lambda f: f.allocated.gpu_ns,
+            NS,
+        ),
+    )
+
+
 def _info(device: Device) -> tuple[str, ...]:
     """The values of the labels of ``device_info``."""
     instance = "" if device.gpu_instance is None else str(device.gpu_instance)
@@ -471,6 +523,21 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
         lambda d: d.unobserved_ns,
         NS,
     ),
+    _counter(
+        "device",
+        "unallocated_gpu_seconds_total",
+        "Time of the part of the GPU that is allocated to nobody; parts of boards have none, they "
+        "count for their board.",
+        lambda d: d.allocated.free_ns,
+        NS,
+    ),
+    _counter(
+        "device",
+        "overcommitted_gpu_seconds_total",
+        "Time of what is allocated beyond the whole GPU.",
+        lambda d: d.allocated.overcommitted_ns,
+        NS,
+    ),
 )
 
 
@@ -674,6 +741,14 @@ BOARD: tuple[FamilyOf[DeviceFacts], ...] = (
     ),
 )
 
+
+def _waited_on(holding: ContainerHolding) -> Iterable[Sample]:
+    """The waiting of a container by who ran: a pod, or a group by its kind and name."""
+    yield from (((*pod,), ns) for pod, ns in holding.waiting.by_pod.items())
+    for (kind, group), ns in holding.waiting.by_group.items():
+        yield ("", f"{kind}/{group}"), ns
+
+
 CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
     *_usage_gauges("container"),
     FamilyOf(
@@ -730,6 +805,32 @@ CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
         "Allocated share of the GPU times the time of the allocation.",
         lambda c: c.allocated.core_ns,
         NS,
+    ),
+    *_held_against("container", "the container"),
+    FamilyOf("container", "allocated_gpus", _KEPT, lambda c: c.allocation.gpus),
+    _counter(
+        "container",
+        "core_waiting_seconds_total",
+        f"{_WAITING} Upper bound: a program that pauses by itself looks the same.",
+        lambda c: c.waiting.waited_ns,
+        NS,
+    ),
+    FamilyOf(
+        "container",
+        "core_pressure_ratio",
+        f"Share of time in core_waiting_seconds_total, {_WINDOW}; an upper bound.",
+        lambda c: c.waiting.pressure,
+    ),
+    FamilyOf(
+        "container",
+        "core_waiting_on_seconds_total",
+        "Waiting (core_waiting_seconds_total) by the pod that ran; for a group by_pod is its kind "
+        "and name, and by_namespace is empty.",
+        type="counter",
+        labels=("by_namespace", "by_pod"),
+        each=_waited_on,
+        divisor=NS,
+        group=CONTENTION,
     ),
 )
 
@@ -797,6 +898,8 @@ POD: tuple[FamilyOf[PodFacts], ...] = (
         lambda p: p.allocated.core_ns,
         NS,
     ),
+    *_held_against("pod", "its containers"),
+    FamilyOf("pod", "allocated_gpus", _KEPT, lambda p: p.allocated_gpus),
     _counter(
         "pod",
         "limited_core_seconds_total",
@@ -817,6 +920,8 @@ NAMESPACE: tuple[FamilyOf[NamespaceFacts], ...] = (
         lambda n: n.allocated.core_ns,
         NS,
     ),
+    *_held_against("namespace", "its pods' containers"),
+    FamilyOf("namespace", "allocated_gpus", _KEPT, lambda n: n.allocated_gpus),
 )
 
 GROUP: tuple[FamilyOf[GroupHolding], ...] = (

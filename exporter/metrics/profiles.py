@@ -6,7 +6,7 @@ addition what the shipped rules and dashboards ask for. ``full`` has everything.
 
 from collections.abc import Collection, Mapping
 
-from exporter.metrics.families import FAMILIES, OWN_LEVEL, Family
+from exporter.metrics.families import FAMILIES, OFF_BY_DEFAULT, OWN_LEVEL, Family
 
 PROFILES = ("minimal", "standard", "full")
 
@@ -17,6 +17,8 @@ _MINIMAL: Mapping[str, frozenset[str]] = {
             *("memory_total_bytes", "memory_used_bytes", "unattributed_memory_bytes"),
             *("unattributed_core_seconds_total", "unattributed_energy_joules_total"),
             *("allocated_core_ratio", "allocated_memory_bytes", "xid_errors_total"),
+            *("unallocated_gpu_seconds_total", "overcommitted_gpu_seconds_total"),
+            "unobserved_seconds_total",
         }
     ),
     "container": frozenset(
@@ -36,7 +38,11 @@ _MINIMAL: Mapping[str, frozenset[str]] = {
         }
     ),
     "namespace": frozenset(
-        {"core_seconds_total", "energy_joules_total", "allocated_core_seconds_total"}
+        {
+            *("core_seconds_total", "energy_joules_total", "allocated_core_seconds_total"),
+            *("allocated_gpu_seconds_total", "borrowed_core_seconds_total"),
+            "allocated_idle_core_seconds_total",
+        }
     ),
     "group": frozenset({"info", "core_utilization_ratio", "memory_used_bytes"}),
     "group_kind": frozenset({"core_seconds_total", "energy_joules_total"}),
@@ -84,6 +90,8 @@ def left_out(
 
 def has(profile: str, family: Family) -> bool:
     """Whether a profile has the family."""
+    if family.group in OFF_BY_DEFAULT:
+        return False
     if profile == "full" or family.level == OWN_LEVEL:
         return True
     if profile == "standard":

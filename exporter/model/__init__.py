@@ -42,6 +42,7 @@ from exporter.model.facts import (
     NO_AVERAGES,
     NO_FACTS,
     NO_HELD_MEMORY,
+    NO_WAITING,
     NOTHING_USED,
     AllocatedTime,
     AllocationFacts,
@@ -63,6 +64,7 @@ from exporter.model.facts import (
     PodInfo,
     Reasons,
     Used,
+    Waiting,
     of_limit,
 )
 from exporter.model.pods import (
@@ -120,6 +122,7 @@ __all__ = [
     "NO_AVERAGES",
     "NO_FACTS",
     "NO_HELD_MEMORY",
+    "NO_WAITING",
     "PARTITIONED",
     "QUANTITIES",
     "AllocatedTime",
@@ -201,6 +204,7 @@ __all__ = [
     "Unmeasured",
     "Used",
     "Value",
+    "Waiting",
     "Window",
     "XidCount",
     "of_limit",

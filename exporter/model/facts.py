@@ -52,12 +52,33 @@ class Averages(NamedTuple):
 
 
 class AllocatedTime(NamedTuple):
-    """Counters of allocations: ``core_ns`` is the allocated share times its time."""
+    """Counters of allocations: ``core_ns`` is the allocated share times its time.
+
+    ``idle_ns`` and ``borrowed_ns`` are core time below and above that share, counted at each window
+    whose use is known. ``gpu_ns`` is the part of a GPU that is kept from others, times its time.
+    """
 
     core_ns: int | None = None
+    idle_ns: int | None = None
+    borrowed_ns: int | None = None
+    gpu_ns: int | None = None
+
+
+class Waiting(NamedTuple):
+    """How long an owner may have waited for others: an upper bound.
+
+    ``pressure`` is its share of the time of ``--collection.window``. ``by_pod`` and ``by_group``
+    divide ``waited_ns`` by who ran; the rest of it, processes without a name did.
+    """
+
+    waited_ns: int | None = None
+    pressure: float | None = None
+    by_pod: Mapping[tuple[str, str], int] = MappingProxyType({})
+    by_group: Mapping[GroupKey, int] = MappingProxyType({})
 
 
 NOTHING_USED, NO_AVERAGES, NEVER_ALLOCATED = Used(), Averages(), AllocatedTime()
+NO_WAITING = Waiting()
 _NO_SAMPLING, _NO_SENSORS = Sampling(), Sensors()
 
 
@@ -78,12 +99,16 @@ class DeviceMemoryFacts:
 class DeviceAllocation:
     """The sums of what is allocated on a device, as far as it is known.
 
-    ``core`` is in whole GPUs. ``replicas``: as how many the device is offered.
+    ``core`` is in whole GPUs. ``replicas``: as how many the device is offered. ``free_ns`` counts
+    the time of the part that nobody has, ``overcommitted_ns`` that of what was allocated beyond the
+    whole device; None for a part of a board.
     """
 
     core: float | None = None
     memory_bytes: float | None = None
     replicas: int | None = None
+    free_ns: int | None = None
+    overcommitted_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +199,15 @@ class AllocationFacts:
     """What a container was allocated on one device, summed over its allocations, ``granted``.
 
     ``core`` and ``memory_bytes`` are None where no amount was promised, or where it is the pod's as
-    a whole. ``replicas`` counts time slices, MPS replicas, or uses of a claim.
+    a whole. ``replicas`` counts time slices, MPS replicas, or uses of a claim. ``gpus`` is the part
+    of a GPU that is kept from others.
     """
 
     granted: tuple[Granted, ...] = ()
     core: float | None = None
     memory_bytes: float | None = None
     replicas: int | None = None
+    gpus: float | None = None
 
 
 NO_ALLOCATION = AllocationFacts()
@@ -196,6 +223,7 @@ class ContainerHolding(Holding):
     owner: ContainerKey
     allocation: AllocationFacts = NO_ALLOCATION
     allocated: AllocatedTime = NEVER_ALLOCATED
+    waiting: Waiting = NO_WAITING
     misplaced: bool | None = None
 
     @property
@@ -253,6 +281,7 @@ class PodFacts:
     used: Used = NOTHING_USED
     limited_core_ns: int | None = None
     allocated: AllocatedTime = NEVER_ALLOCATED
+    allocated_gpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +295,7 @@ class NamespaceFacts:
     uuid: str
     used: Used = NOTHING_USED
     allocated: AllocatedTime = NEVER_ALLOCATED
+    allocated_gpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

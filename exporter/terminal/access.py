@@ -60,6 +60,17 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
     return RemoteFeed(Http(url, _credentials(arguments, environ))) if url else None
 
 
+def far_http(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> Http | None:
+    """The client of the Prometheus that flags or variables name; None: none is named.
+
+    Raises:
+        FeedError: it is no address, or a file cannot be read.
+
+    """
+    prometheus = _given("prometheus", arguments, environ)
+    return Http(prometheus, _credentials(arguments, environ)) if prometheus else None
+
+
 def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
     given = getattr(arguments, name.replace("-", "_"), None)
     return str(given) if given is not None else _variable(name, arguments, environ)

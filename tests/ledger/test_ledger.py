@@ -47,6 +47,8 @@ from tests.ledger.node import (
     window,
 )
 
+COUNTED = {"core_seconds_total", "core_waiting_seconds_total"}
+
 
 def test_allotted_container_is_shown_at_zero_before_it_uses_anything() -> None:
     node = Node()
@@ -121,7 +123,7 @@ def test_gauges_go_at_once_and_counters_stay_for_the_retention() -> None:
     kept = node.cycle(299, {"GPU-0": window({})}, held={})
     closed = node.cycle(301, {"GPU-0": window({})}, held={})
 
-    assert set(gone["container"][ROW_A].values) == {"core_seconds_total"}
+    assert set(gone["container"][ROW_A].values) == COUNTED
     assert kept["container"][ROW_A].values["core_seconds_total"] == 300
     assert ROW_A not in closed["container"]
     assert ("n", "a") not in closed["pod"]
@@ -145,7 +147,8 @@ def test_late_samples_of_a_process_that_has_ended_are_no_sign_of_life() -> None:
 
     rows = node.cycle(1, {"GPU-0": window({1: 200})}, held={})
 
-    assert rows["container"][ROW_A].values == {"core_seconds_total": 500}
+    values = rows["container"][ROW_A].values
+    assert values == {"core_seconds_total": 500, "core_waiting_seconds_total": 0}
 
 
 def test_without_a_process_list_activity_is_the_sign_of_life() -> None:
@@ -444,7 +447,7 @@ def test_who_holds_memory_no_more_has_gone_though_another_came_at_the_same_momen
 
     rows = node.cycle(1, {"GPU-0": window({2: 100})}, held={})
 
-    assert set(rows["container"][ROW_A].values) == {"core_seconds_total"}
+    assert set(rows["container"][ROW_A].values) == COUNTED
     assert "core_utilization_ratio" in rows["container"][*B, "0", "GPU-0"].values
 
 

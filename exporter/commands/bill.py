@@ -1,0 +1,155 @@
+"""The command ``bill``: what the GPUs of a Prometheus cost, and who pays for what."""
+
+import sys
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from exporter.commands.progress import Progress, progress
+from exporter.prometheus import focus, report
+from exporter.prometheus.bill import Bill, Unpriced, bill_of
+from exporter.prometheus.books import BY, Books, span_of
+from exporter.prometheus.client import Prometheus, QueryError
+from exporter.prometheus.money import PriceError, Prices, price, prices_of, sanitized
+from exporter.prometheus.parts import METHODS
+from exporter.prometheus.ranges import moment
+from exporter.settings import Settings, yamldocument
+from exporter.terminal.access import PROMETHEUS, far_http
+from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.feeds import FeedError
+
+_OK, _NOTHING = 0, 2
+_FORMATS = ("table", "json", "csv", "focus")
+_SHORTEST_S = 60
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("bill")
+    group.add_argument("--since", default="1d", metavar="TIME", help="begin [default 1d, ago]")
+    group.add_argument(
+        "--until", default="now", metavar="TIME", help="end, exclusive [default now]"
+    )
+    group.add_argument(
+        "--by",
+        default="namespace",
+        metavar="WHAT",
+        type=_by,
+        help="namespace, pod, owner, or label:KEY of pods [default namespace]",
+    )
+    group.add_argument(
+        "--method",
+        choices=METHODS,
+        default="allocation",
+        help="whether owners pay for what was kept for them, or for use [default allocation]",
+    )
+    group.add_argument("--price", metavar="DECIMAL", type=_price, help="of a GPU's hour")
+    group.add_argument("--prices", metavar="FILE", help="prices by model and node label, YAML")
+    group.add_argument("--currency", metavar="CODE", help="of --price [default USD]")
+    group.add_argument("--format", choices=_FORMATS, default="table", help="[default table]")
+    group.add_argument("--output", metavar="FILE", help="where to write [default standard output]")
+    add_access(parser, prometheus=True)
+
+
+def bill(_settings: Settings, arguments: Namespace) -> int:
+    """Print a bill. The exit status is 0; 2 if there is none."""
+    now_s = int(time.time())
+    try:
+        since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
+        if until_s - since_s < _SHORTEST_S:
+            return _refused("--since has to be at least a minute before --until")
+        prices = _prices(arguments)
+        http = far_http(arguments)
+        if http is None:
+            return _refused(
+                "name a Prometheus that scrapes the exporters: "
+                f"--prometheus http://prometheus:9090, or {PROMETHEUS}"
+            )
+        with progress() as shown:
+            made = _made(arguments, Prometheus(http, _say(shown)), prices, since_s, until_s)
+    except (FeedError, QueryError, PriceError, ValueError, OSError) as error:
+        return _refused(_said(error))
+    return _write(_formatted(made, arguments, urlsplit(http.address).hostname or ""), arguments)
+
+
+def _made(
+    arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
+) -> Bill:
+    by, _, key = arguments.by.partition(":")
+    books = Books(prometheus, span_of(since_s, until_s, by), by, sanitized(key)).read()
+    return bill_of(books, prices, arguments.method, since_s, until_s)
+
+
+def _prices(arguments: Namespace) -> Prices:
+    prices = Prices(flat=Decimal(0))
+    if arguments.prices:
+        try:
+            text = yamldocument.read_bytes(arguments.prices).decode()
+            prices = prices_of(yamldocument.load(text))
+        except (OSError, ValueError, yamldocument.YamlError) as error:
+            raise PriceError([f"{arguments.prices}: {_said(error)}"]) from None
+    if arguments.price is not None:
+        prices = replace(prices, flat=arguments.price)
+    if arguments.currency:
+        prices = replace(prices, currency=prices_of({"currency": arguments.currency}).currency)
+    return prices
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, Unpriced):
+        return (
+            f"no price for {error}; give --price, or in --prices a default, or under models "
+            "its name"
+        )
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def _by(text: str) -> str:
+    by, _, key = text.partition(":")
+    if by not in BY or (by == "label") != bool(key):
+        raise ArgumentTypeError("give namespace, pod, owner, or label:KEY")
+    return text
+
+
+def _price(text: str) -> Decimal:
+    try:
+        return price(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def _say(shown: Progress) -> Callable[[float], None]:
+    def say(part: float) -> None:
+        shown.say(f"reading the books: {part:.0%} ...")
+
+    return say
+
+
+def _formatted(made: Bill, arguments: Namespace, account: str) -> str:
+    if arguments.format == "focus":
+        return focus.as_csv(made, "mgpu-exporter", account)
+    if arguments.format == "json":
+        return report.as_json(made)
+    return report.as_csv(made) if arguments.format == "csv" else report.as_table(made)
+
+
+def _write(text: str, arguments: Namespace) -> int:
+    if arguments.output:
+        try:
+            Path(arguments.output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            return _refused(f"--output: {arguments.output}: {error.strerror}")
+    else:
+        print(text, end="")
+    return _OK
+
+
+def _refused(why: str) -> int:
+    print(f"mgpu-exporter bill: {why}", file=sys.stderr)
+    return _NOTHING

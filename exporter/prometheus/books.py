@@ -1,0 +1,318 @@
+"""The cards that exporters counted in a range, as a Prometheus has it: what each payer had of each.
+
+A board with MIG is one card; what its instances were used for is a part of the board.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.metrics.families import PREFIX
+from exporter.prometheus.client import (
+    Labels,
+    Prometheus,
+    QueryError,
+    label,
+    node_of,
+    selector,
+)
+from exporter.prometheus.growth import Counters, Grown, Presence, Span, Target
+from exporter.prometheus.parts import CardStep, Had, Payer
+
+BY = ("namespace", "pod", "owner", "label")
+
+_ALLOCATED, _CORE = "allocated_gpu_seconds_total", "core_seconds_total"
+_BORROWED = "borrowed_core_seconds_total"
+_UNALLOCATED = f"{PREFIX}_device_unallocated_gpu_seconds_total"
+_OVERCOMMITTED = f"{PREFIX}_device_overcommitted_gpu_seconds_total"
+_UNATTRIBUTED = f"{PREFIX}_device_unattributed_core_seconds_total"
+_UNOBSERVED = f"{PREFIX}_device_unobserved_seconds_total"
+_DEVICE = (_UNALLOCATED, _OVERCOMMITTED, _UNATTRIBUTED, _UNOBSERVED)
+_NAMESPACE = tuple(f"{PREFIX}_namespace_{name}" for name in (_ALLOCATED, _CORE, _BORROWED))
+_KIND = (f"{PREFIX}_group_kind_{_CORE}",)
+_CONTAINER = tuple(f"{PREFIX}_container_{name}" for name in (_ALLOCATED, _CORE, _BORROWED))
+_GROUP = (f"{PREFIX}_group_{_CORE}",)
+_INFO, _POD_INFO = f"{PREFIX}_device_info", f"{PREFIX}_pod_info"
+_NODE_LABELS = "kube_node_labels"
+_SLICES = re.compile(r"^(\d+)g\.")
+_MIG_SLICES = 7
+
+SHORT_STEP_S, POD_STEP_S, LONG_STEP_S = 60, 300, 3600  # a pod's counters stay for 5 minutes
+_SHORT_S, _DAYS_S = 6 * 3600, 2 * 86400
+_AT_ONCE = 1.05  # beyond it, two exporters counted the same time
+
+
+class CardFacts(NamedTuple):
+    """A card: its node as Prometheus names it, model, and the labels of its node."""
+
+    uuid: str
+    node: str
+    model: str
+    node_labels: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class CardBook:
+    """A card in a range: its steps, and from when to when it was there, in Unix seconds."""
+
+    facts: CardFacts
+    steps: dict[int, CardStep] = field(default_factory=lambda: defaultdict(CardStep))
+    begin_s: float = 0.0
+    end_s: float = 0.0
+
+
+def span_of(since_s: int, until_s: int, by: str) -> Span:
+    """The range with steps that lose nothing of what is to be shown."""
+    length = until_s - since_s
+    step = SHORT_STEP_S if length <= _SHORT_S else POD_STEP_S
+    if length > _DAYS_S and by == "namespace":
+        step = LONG_STEP_S
+    return Span(since_s, until_s, min(step, length))
+
+
+class Books:
+    """Reads the books of all cards of a Prometheus. ``by`` is one of ``BY``."""
+
+    def __init__(self, prometheus: Prometheus, span: Span, by: str, key: str = "") -> None:
+        self._prometheus = prometheus
+        self._span = span
+        self._by = by
+        self._key = key
+
+    def read(self) -> list[CardBook]:
+        """The book of each card, by node and UUID.
+
+        Raises:
+            QueryError: no exporter with these counters was scraped in the range.
+
+        """
+        names = [*_DEVICE, *_NAMESPACE, *_KIND]
+        if self._by != "namespace":
+            names += [*_CONTAINER, *_GROUP]
+        counters = Counters(self._prometheus, names, self._span)
+        grown = counters.grown()
+        if not any(one.labels.get("__name__") == _UNALLOCATED for one in grown):
+            raise QueryError(self._nothing())
+        parents, facts = self._devices()
+        owners = self._owners() if self._by in {"owner", "label"} else {}
+        found = _Reading(parents, owners, self._by, self._span.step_s).cards(grown, facts)
+        presence = counters.targets
+        books = [self._bounded(book, targets, presence) for book, targets in found]
+        return sorted(books, key=lambda book: (book.facts.node, book.facts.uuid))
+
+    def _nothing(self) -> str:
+        other = self._prometheus.at(f"count({_INFO})", self._span.until_s)
+        if other:
+            return (
+                f"{self._prometheus.address} has exporters, but no {_UNALLOCATED} in this range: "
+                "they are of an older version, or --collect leaves it out"
+            )
+        oldest = self._prometheus.at(
+            f"min_over_time(timestamp({_INFO})[90d:1h])", self._span.until_s
+        )
+        if oldest:
+            return f"{self._prometheus.address} has no exporter's data in this range"
+        return f"{self._prometheus.address} scrapes no exporter: it has no series {_INFO}"
+
+    def _bounded(
+        self, book: CardBook, targets: set[Target], presence: Mapping[Target, Presence]
+    ) -> CardBook:
+        """The book with the time in which the card was there."""
+        seen = [presence[target] for target in targets if target in presence]
+        first = min((one.first_s for one in seen), default=float(self._span.since_s))
+        book.end_s = min(
+            max((one.known_until_s for one in seen), default=first), float(self._span.until_s)
+        )
+        counted = sum(step.counted for step in book.steps.values())
+        begin = float(self._span.since_s)
+        if first > begin:  # it came in the range; what it counted before it was seen is its own
+            early = book.steps.get(self._step_of(first))
+            begin = max(begin, first - (early.counted if early else 0.0))
+        book.begin_s = min(begin, book.end_s)
+        if book.end_s - book.begin_s < counted:
+            book.begin_s = max(float(self._span.since_s), book.end_s - counted)
+        return book
+
+    def _step_of(self, at_s: float) -> int:
+        return max(0, int(-(-(at_s - self._span.ends[0]) // self._span.step_s)))
+
+    def _devices(self) -> tuple[dict[str, tuple[str, float]], dict[str, CardFacts]]:
+        """Of each instance its board and its part of it, and the facts of each card."""
+        length = self._span.until_s - self._span.since_s
+        infos = self._prometheus.at(f"last_over_time({_INFO}[{length}s])", self._span.until_s)
+        nodes = self._node_labels(length)
+        parents: dict[str, tuple[str, float]] = {}
+        facts: dict[str, CardFacts] = {}
+        for one in infos:
+            uuid, parent = label(one.labels, "uuid"), label(one.labels, "parent_uuid")
+            if parent and parent != uuid:
+                slices = _SLICES.match(label(one.labels, "profile"))
+                parents[uuid] = parent, int(slices[1]) / _MIG_SLICES if slices else 1.0
+                continue
+            node = node_of(one.labels)
+            labels = {**one.labels, **nodes.get(node, {})}
+            facts[uuid] = CardFacts(uuid, node, label(one.labels, "model"), labels)
+        return parents, facts
+
+    def _node_labels(self, length: int) -> dict[str, Labels]:
+        found = self._prometheus.at(
+            f"last_over_time({_NODE_LABELS}[{length}s])", self._span.until_s
+        )
+        return {
+            one.labels.get("node", ""): {
+                name.removeprefix("label_"): value
+                for name, value in one.labels.items()
+                if name.startswith("label_")
+            }
+            for one in found
+        }
+
+    def _owners(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """Of each pod its owner's kind and name, or its value of the label that is asked for."""
+        length = self._span.until_s - self._span.since_s
+        found = self._prometheus.at(
+            f"last_over_time({selector([_POD_INFO])}[{length}s])", self._span.until_s
+        )
+        names: dict[tuple[str, str], tuple[str, str]] = {}
+        for one in found:
+            pod = label(one.labels, "namespace"), label(one.labels, "pod")
+            if self._by == "label":
+                value = one.labels.get(f"label_{self._key}", "")
+                names[pod] = ("label", value) if value else ("", "")
+            else:
+                names[pod] = label(one.labels, "owner_kind"), label(one.labels, "owner_name")
+        return names
+
+
+class _Reading:
+    """Sorts what was counted into the books of cards."""
+
+    def __init__(
+        self,
+        parents: Mapping[str, tuple[str, float]],
+        owners: Mapping[tuple[str, str], tuple[str, str]],
+        by: str,
+        step_s: int,
+    ) -> None:
+        self._parents = parents
+        self._owners = owners
+        self._by = by
+        self._step_s = step_s
+
+    def cards(
+        self, grown: Sequence[Grown], facts: Mapping[str, CardFacts]
+    ) -> list[tuple[CardBook, set[Target]]]:
+        """The book of each card, and the exporters that counted it."""
+        by_card: dict[str, dict[Target, list[Grown]]] = defaultdict(lambda: defaultdict(list))
+        for one in grown:
+            board, _ = self._board(label(one.labels, "uuid"))
+            by_card[board][one.target].append(one)
+        found = []
+        for uuid, by_target in by_card.items():
+            book = CardBook(facts.get(uuid) or _unnamed(uuid, by_target))
+            each = [self._steps(many) for many in by_target.values()]
+            for step in sorted({step for steps in each for step in steps}):
+                mine = [steps[step] for steps in each if step in steps]
+                book.steps[step] = _merged(mine, self._step_s)
+            found.append((book, set(by_target)))
+        return found
+
+    def _board(self, uuid: str) -> tuple[str, float]:
+        return self._parents.get(uuid, (uuid, 1.0))
+
+    def _steps(self, many: Iterable[Grown]) -> dict[int, CardStep]:
+        steps: dict[int, CardStep] = defaultdict(CardStep)
+        sums: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
+        for one in many:
+            name = one.labels.get("__name__", "")
+            _, part = self._board(label(one.labels, "uuid"))
+            for at, value in one.steps.items():
+                if name in _DEVICE:
+                    _count_device(steps[at], name, value, part)
+                elif name in _NAMESPACE or name in _KIND:
+                    _count(sums[at], self._payer(one.labels), name, value)
+                else:
+                    _count(steps[at].had, self._payer(one.labels), name, value)
+        for at, whole in sums.items():
+            _add_rest(steps[at].had, whole)
+        return steps
+
+    def _payer(self, labels: Labels) -> Payer:
+        namespace, pod = label(labels, "namespace"), label(labels, "pod")
+        if labels.get("__name__", "") in (*_GROUP, *_KIND):
+            return Payer("", label(labels, "kind"), "", label(labels, "group"))
+        if self._by == "pod" or not pod:
+            return Payer(namespace, "", "", pod)
+        return Payer(namespace, *self._owners.get((namespace, pod), ("", "")), "")
+
+
+def _count_device(step: CardStep, name: str, value: float, part: float) -> None:
+    if name == _UNALLOCATED:
+        step.unallocated += value
+    elif name == _OVERCOMMITTED:
+        step.overcommitted += value
+    elif name == _UNATTRIBUTED:
+        step.unattributed += value
+    else:
+        step.unobserved += value * part
+
+
+def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None:
+    mine = had.setdefault(payer, Had(promised=bool(payer.namespace)))
+    if name.endswith(_ALLOCATED):
+        mine.allocated += value
+    elif name.endswith(_BORROWED):
+        mine.borrowed += value
+    else:
+        mine.used = (mine.used or 0.0) + value
+
+
+def _add_rest(had: dict[Payer, Had], whole: Mapping[Payer, Had]) -> None:
+    """Adds what namespaces and kinds counted beyond their pods and groups that were seen."""
+    for payer, total in whole.items():
+        parts = [
+            mine
+            for other, mine in had.items()
+            if other.namespace == payer.namespace and (payer.namespace or _same_kind(other, payer))
+        ]
+        known = [mine.used for mine in parts if mine.used is not None]
+        rest = Had(
+            max(0.0, total.allocated - sum(mine.allocated for mine in parts)),
+            None if total.used is None else max(0.0, total.used - sum(known)),
+            max(0.0, total.borrowed - sum(mine.borrowed for mine in parts)),
+            total.promised,
+        )
+        if rest.allocated or rest.used or not parts:
+            had[payer] = rest
+
+
+def _same_kind(one: Payer, other: Payer) -> bool:
+    return one.owner_kind == other.owner_kind
+
+
+def _merged(steps: Sequence[CardStep], length_s: float) -> CardStep:
+    """What several exporters counted in one step: one that followed another, or the same one twice.
+
+    Two jobs may scrape the same exporter. Then the step that counted most stands for both.
+    """
+    if len(steps) == 1 or sum(step.counted for step in steps) > length_s * _AT_ONCE:
+        return max(steps, key=lambda step: step.counted)
+    merged = CardStep()
+    for step in steps:
+        merged.unallocated += step.unallocated
+        merged.overcommitted += step.overcommitted
+        merged.unattributed += step.unattributed
+        merged.unobserved += step.unobserved
+        for payer, had in step.had.items():
+            mine = merged.had.setdefault(payer, Had(promised=had.promised))
+            mine.allocated += had.allocated
+            mine.borrowed += had.borrowed
+            mine.used = had.used if mine.used is None else mine.used + (had.used or 0.0)
+    return merged
+
+
+def _unnamed(uuid: str, by_target: Mapping[Target, Sequence[Grown]]) -> CardFacts:
+    labels = next(iter(by_target.values()))[0].labels
+    return CardFacts(uuid, node_of(labels), "", labels)

@@ -1,0 +1,137 @@
+"""The query API of a Prometheus, or of what speaks it: Thanos, Mimir, VictoriaMetrics."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+Json = dict[str, Any]
+Labels = Mapping[str, str]
+
+QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
+MOST_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
+MOST_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
+
+_CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
+_NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
+
+
+class QueryError(Exception):
+    """The question cannot be answered, with the reason."""
+
+
+class Asks(Protocol):
+    """An HTTP client for one address."""
+
+    @property
+    def address(self) -> str:
+        """The address, without credentials."""
+        ...
+
+    def json(self, path: str, query: Mapping[str, str] | None = None) -> Json:
+        """The JSON object of an answer."""
+        ...
+
+
+class Series(NamedTuple):
+    """A series with its samples: Unix seconds and values, oldest first."""
+
+    labels: Labels
+    samples: tuple[tuple[float, float], ...]
+
+
+class Grid(NamedTuple):
+    """The times of a range, ``step_s`` apart, in Unix seconds. The first is its beginning."""
+
+    begin_s: int
+    end_s: int
+    step_s: int
+
+    @property
+    def times(self) -> range:
+        """All times; the end is one of them."""
+        return range(self.begin_s, self.end_s + 1, self.step_s)
+
+
+class Prometheus:
+    """Asks one address. ``asked`` receives how much of a long question is answered, 0 to 1."""
+
+    def __init__(self, http: Asks, asked: Callable[[float], None] = lambda _: None) -> None:
+        self._http = http
+        self._asked = asked
+
+    @property
+    def address(self) -> str:
+        """The address, without credentials."""
+        return self._http.address
+
+    def at(self, expression: str, unix_s: float) -> list[Series]:
+        """The series of an instant query, with one sample each or, of a range, with all of them."""
+        return self._series(QUERY, {"query": expression, "time": _seconds(unix_s)})
+
+    def over(self, expression: str, grid: Grid) -> list[Series]:
+        """The series of a range query. It is asked in pieces if the answer would be large."""
+        found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
+        for piece in self._pieces(expression, grid):
+            for one in piece:
+                found.setdefault(tuple(sorted(one.labels.items())), []).extend(one.samples)
+        return [Series(dict(labels), tuple(samples)) for labels, samples in found.items()]
+
+    def _pieces(self, expression: str, grid: Grid) -> Iterator[list[Series]]:
+        times, begin, points = grid.times, 0, 16
+        while begin < len(times):
+            part = times[begin : begin + points]
+            query = {
+                "query": expression,
+                "start": str(part[0]),
+                "end": str(part[-1]),
+                "step": str(grid.step_s),
+            }
+            answer = self._series(RANGE, query)
+            yield answer
+            begin += len(part)
+            self._asked(begin / len(times))
+            points = max(1, min(MOST_POINTS, MOST_SAMPLES // max(1, len(answer))))
+
+    def _series(self, path: str, query: Mapping[str, str]) -> list[Series]:
+        answer = self._http.json(path, query)
+        data = answer.get("data")
+        if answer.get("status") != "success" or not isinstance(data, dict):
+            raise QueryError(f"{self.address} does not answer as a Prometheus does")
+        result = data.get("result")
+        return list(_parsed(result if isinstance(result, list) else ()))
+
+
+def _parsed(result: Iterable[Any]) -> Iterator[Series]:
+    """The series of an answer. Malformed ones are left out."""
+    for one in result:
+        try:
+            labels = {str(k): str(v) for k, v in one["metric"].items()}
+            pairs = one["values"] if "values" in one else [one["value"]]
+            yield Series(labels, tuple((float(at), float(value)) for at, value in pairs))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+
+
+def node_of(labels: Labels) -> str:
+    """The target's node by its labels; "" if they do not name it."""
+    return next((labels[name] for name in _NODE_LABELS if labels.get(name)), "")
+
+
+def label(labels: Labels, name: str) -> str:
+    """The exporter's own label, whether or not Prometheus had to rename it."""
+    return labels.get(_CONFLICTING + name, labels.get(name, ""))
+
+
+def selector(names: Sequence[str], **labels: str) -> str:
+    """A selector of families by their full names, and of label values."""
+    equal = "".join(f",{name}={quoted(value)}" for name, value in labels.items())
+    return f"{{__name__=~{quoted('|'.join(names))}{equal}}}"
+
+
+def quoted(value: str) -> str:
+    """A PromQL string literal with its special characters escaped."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _seconds(unix_s: float) -> str:
+    return f"{unix_s:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,146 @@
+"""The bill as rows of FOCUS 1.3, the FinOps Foundation's format of cost and usage, with split cost.
+
+Each row is a part of one card's charge. ``AllocatedMethodId`` names the method, which
+docs/bill.md describes. ``AllocatedResourceId`` is null for what nobody had.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from exporter.prometheus.bill import Bill, BillRow
+from exporter.prometheus.parts import NOBODY
+
+VERSION = "1.3"
+METHOD_IDS = {"allocation": "mgpu-exporter/allocation/1", "use": "mgpu-exporter/use/1"}
+_HOUR_MS = Decimal(3_600_000)
+_HOURS = "GPU-Hours"
+_RATIO = Decimal(1).scaleb(-12)
+
+
+def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
+    """The rows with FOCUS' columns; None is null. ``issuer`` bills ``account``."""
+    wholes: dict[str, int] = {}
+    for row in bill.rows:
+        wholes[row.card.uuid] = wholes.get(row.card.uuid, 0) + row.milliseconds
+    ratios = _Ratios(bill, wholes)
+    for row in bill.rows:
+        yield _row(bill, row, ratios.of(row), issuer, account)
+
+
+class _Ratios:
+    """The part of its card's charge that each row is; those of a card add up to 1."""
+
+    def __init__(self, bill: Bill, wholes: dict[str, int]) -> None:
+        self._wholes = wholes
+        self._given: dict[str, Decimal] = {}
+        self._last = {row.card.uuid: id(row) for row in bill.rows}
+
+    def of(self, row: BillRow) -> Decimal:
+        uuid = row.card.uuid
+        given = self._given.get(uuid, Decimal(0))
+        ratio = (Decimal(row.milliseconds) / self._wholes[uuid]).quantize(_RATIO)
+        if self._last[uuid] == id(row):
+            ratio = 1 - given
+        self._given[uuid] = given + ratio
+        return ratio
+
+
+def _row(bill: Bill, row: BillRow, ratio: Decimal, issuer: str, account: str) -> dict[str, Any]:
+    hours = (Decimal(row.milliseconds) / _HOUR_MS).quantize(_RATIO)
+    has_name = row.payer != NOBODY
+    name = "/".join(
+        filter(None, (row.payer.namespace, row.payer.owner_kind, row.payer.owner, row.payer.pod))
+    )
+    details = {
+        "Elements": [
+            {"AllocatedRatio": float(ratio), "UsageUnit": _HOURS, "UsageQuantity": float(hours)}
+        ],
+        "x_Part": row.part.value,
+    }
+    begin, end = month(bill.since_s, bill.until_s)
+    return {
+        "AllocatedMethodDetails": json.dumps(details),
+        "AllocatedMethodId": METHOD_IDS[bill.method],
+        "AllocatedResourceId": name if has_name else None,
+        "AllocatedResourceName": name if has_name else None,
+        "AllocatedTags": None,
+        "BilledCost": row.cost,
+        "BillingAccountId": account,
+        "BillingAccountName": account,
+        "BillingAccountType": "Cluster",
+        "BillingCurrency": bill.currency,
+        "BillingPeriodEnd": end,
+        "BillingPeriodStart": begin,
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"{row.part.value} time of GPU {row.card.uuid}",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": instant(bill.until_s),
+        "ChargePeriodStart": instant(bill.since_s),
+        "ConsumedQuantity": hours,
+        "ConsumedUnit": _HOURS,
+        "ContractedCost": row.cost,
+        "ContractedUnitPrice": row.hourly,
+        "EffectiveCost": row.cost,
+        "HostProviderName": issuer,
+        "InvoiceId": None,
+        "InvoiceIssuerName": issuer,
+        "ListCost": row.cost,
+        "ListUnitPrice": row.hourly,
+        "PricingCategory": "Standard",
+        "PricingQuantity": hours,
+        "PricingUnit": _HOURS,
+        "ProviderName": issuer,
+        "PublisherName": issuer,
+        "ResourceId": row.card.uuid,
+        "ResourceName": f"{row.card.node}/{row.card.uuid}",
+        "ResourceType": "GPU",
+        "ServiceCategory": "Compute",
+        "ServiceName": "Shared GPU",
+        "ServiceProviderName": issuer,
+        "ServiceSubcategory": "Containers",
+        "SkuId": row.card.model or "GPU",
+        "SkuPriceId": f"{row.card.model or 'GPU'}/hour",
+        "SubAccountId": row.payer.namespace or None,
+        "SubAccountName": row.payer.namespace or None,
+        "SubAccountType": "Namespace" if row.payer.namespace else None,
+        "x_BorrowedQuantity": (Decimal(row.borrowed_ms) / _HOUR_MS).quantize(_RATIO),
+        "x_Part": row.part.value,
+    }
+
+
+def month(since_s: int, until_s: int) -> tuple[str, str]:
+    """The billing period: the months, in UTC, that the range touches."""
+    first = datetime.fromtimestamp(since_s, UTC).replace(day=1, hour=0, minute=0, second=0)
+    last = datetime.fromtimestamp(max(since_s, until_s - 1), UTC)
+    after = last.replace(
+        year=last.year + last.month // 12,
+        month=last.month % 12 + 1,
+        day=1,
+        hour=0,
+        minute=0,
+        second=0,
+    )
+    return instant(int(first.timestamp())), instant(int(after.timestamp()))
+
+
+def instant(unix_s: int) -> str:
+    """A time as FOCUS writes it."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_csv(bill: Bill, issuer: str, account: str) -> str:
+    """The rows as CSV with a head; null is empty."""
+    out = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for row in rows(bill, issuer, account):
+        if writer is None:
+            writer = csv.DictWriter(out, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow({k: f"{v:f}" if isinstance(v, Decimal) else v for k, v in row.items()})
+    return out.getvalue()

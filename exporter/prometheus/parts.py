@@ -1,0 +1,159 @@
+"""The parts of a card's time, and who has them: pure.
+
+The parts of one step add up to the time that the exporter counted in it, by either method:
+
+- by allocation, an owner pays for what was kept for it, whether or not it used that. The rest of
+  the card is nobody's. What was borrowed is not charged.
+- by use, an owner pays for what it used and for its own idle part. What was borrowed is taken from
+  what nobody had, then from the idle parts of the others.
+
+Where allocations pass the whole card they are scaled to it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+K = TypeVar("K")
+
+ALLOCATION, USE = METHODS = ("allocation", "use")
+
+
+class Part(StrEnum):
+    """What became of a part of a card's time. A closed list."""
+
+    USED = "used"
+    ALLOCATED_IDLE = "allocated_idle"
+    UNALLOCATED = "unallocated"
+    UNATTRIBUTED = "unattributed"
+    UNOBSERVED = "unobserved"
+
+
+class Payer(NamedTuple):
+    """Who a part belongs to. A group has no namespace; its kind stands as the owner's."""
+
+    namespace: str = ""
+    owner_kind: str = ""
+    owner: str = ""
+    pod: str = ""
+
+
+NOBODY = Payer()
+
+
+@dataclass(slots=True)
+class Had:
+    """What one payer had of a card in one step, in seconds of the card.
+
+    ``allocated`` is what was kept for it. ``used`` is None where it could not be measured.
+    ``borrowed`` is the use beyond its share. ``promised``: whether it may have an allocation.
+    """
+
+    allocated: float = 0.0
+    used: float | None = None
+    borrowed: float = 0.0
+    promised: bool = True
+
+
+@dataclass(slots=True)
+class CardStep:
+    """What the exporter counted of a card in one step, in seconds of the card."""
+
+    had: dict[Payer, Had] = field(default_factory=dict)
+    unallocated: float = 0.0
+    overcommitted: float = 0.0
+    unattributed: float = 0.0
+    unobserved: float = 0.0
+
+    @property
+    def kept(self) -> float:
+        """The time that was kept for somebody: allocations, no more than the card."""
+        return max(0.0, sum(had.allocated for had in self.had.values()) - self.overcommitted)
+
+    @property
+    def counted(self) -> float:
+        """The time that was counted: it was allocated, or nobody had it."""
+        return self.kept + self.unallocated
+
+
+Parts = dict[tuple[Payer, Part], float]
+
+
+def divide(step: CardStep, method: str) -> Parts:
+    """The parts of one step, which add up to ``step.counted``."""
+    allocated = sum(had.allocated for had in step.had.values())
+    scale = step.kept / allocated if allocated else 0.0
+    kept = {payer: had.allocated * scale for payer, had in step.had.items()}
+    return _by_allocation(step, kept) if method == ALLOCATION else _by_use(step, kept)
+
+
+def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
+    parts: Parts = {}
+    for payer, had in step.had.items():
+        mine = kept[payer]
+        if had.used is None:
+            _add(parts, payer, Part.UNOBSERVED, mine)
+            continue
+        within = min(mine, max(0.0, had.used - had.borrowed))
+        _add(parts, payer, Part.USED, within)
+        _add(parts, payer, Part.ALLOCATED_IDLE, mine - within)
+    # Who cannot have an allocation pays for use of what nobody had.
+    others = {payer: had.used or 0.0 for payer, had in step.had.items() if not had.promised}
+    others[NOBODY] = step.unattributed
+    taken = _at_most(others, step.unallocated)
+    for payer, seconds in taken.items():
+        _add(parts, payer, Part.USED if payer != NOBODY else Part.UNATTRIBUTED, seconds)
+    _add(parts, NOBODY, Part.UNALLOCATED, step.unallocated - sum(taken.values()))
+    return parts
+
+
+def _by_use(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
+    parts: Parts = {}
+    unobserved = min(step.unobserved, step.counted)
+    observed = step.counted - unobserved
+    watched = observed / step.counted if step.counted else 0.0
+    uses = {payer: had.used for payer, had in step.had.items() if had.used is not None}
+    used = _at_most({**uses, NOBODY: step.unattributed}, observed)
+    rest = observed - sum(used.values())
+    idle = {
+        payer: max(0.0, kept[payer] * watched - max(0.0, uses[payer] - step.had[payer].borrowed))
+        for payer in uses
+    }
+    unknown = {payer: kept[payer] * watched for payer in step.had if payer not in uses}
+    waste = _at_most(
+        {
+            (payer, known): seconds
+            for known, many in ((True, idle), (False, unknown))
+            for payer, seconds in many.items()
+        },
+        rest,
+    )
+    for payer, seconds in used.items():
+        _add(parts, payer, Part.USED if payer != NOBODY else Part.UNATTRIBUTED, seconds)
+    for (payer, known), seconds in waste.items():
+        _add(parts, payer, Part.ALLOCATED_IDLE if known else Part.UNOBSERVED, seconds)
+    _add(parts, NOBODY, Part.UNALLOCATED, rest - sum(waste.values()))
+    _add(parts, NOBODY, Part.UNOBSERVED, unobserved)
+    return parts
+
+
+def _add(parts: Parts, payer: Payer, part: Part, seconds: float) -> None:
+    if seconds > 0:
+        parts[payer, part] = parts.get((payer, part), 0.0) + seconds
+
+
+def _at_most(many: Mapping[K, float], most: float) -> dict[K, float]:
+    """The same, scaled down where they add up to more than there is."""
+    whole = sum(many.values())
+    scale = max(0.0, most) / whole if whole > most else 1.0
+    return {key: value * scale for key, value in many.items()}
+
+
+def add_parts(each: Iterable[Parts]) -> Parts:
+    """The sums of some parts."""
+    total: Parts = {}
+    for parts in each:
+        for (payer, part), seconds in parts.items():
+            _add(total, payer, part, seconds)
+    return total

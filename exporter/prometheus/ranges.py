@@ -1,0 +1,33 @@
+"""Ranges of time as people write them."""
+
+import re
+from datetime import UTC, datetime
+
+_AGO = re.compile(r"^(\d{1,6})(m|h|d|w)$")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def moment(text: str, now_s: int) -> int:
+    """A time in Unix seconds: ``now``, ``7d`` (ago), a date, or a date with a time, in UTC.
+
+    Raises:
+        ValueError: it is none of these.
+
+    """
+    if text == "now":
+        return now_s
+    if ago := _AGO.match(text):
+        return now_s - int(ago[1]) * _SECONDS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text[:40]!r} is no time: give now, 7d (7 days ago), 2026-11-01 or "
+            "2026-11-01T12:00:00Z"
+        ) from None
+
+
+def written(unix_s: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

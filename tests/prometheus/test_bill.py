@@ -1,0 +1,139 @@
+"""The bill against counters of known truth, under a real Prometheus."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.cli import main
+from tests.store import Store, Target
+
+BEGIN = 1_780_000_000
+HOUR = 3600
+
+
+class Exporter:
+    """An exporter of one card, told what happens in each second."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+        self.counted: dict[str, float] = defaultdict(float)
+
+    def second(self, had: dict[str, tuple[float, float]], unattributed: float = 0.0) -> None:
+        """``had``: of each namespace the part allocated and the part used."""
+        self._add("exporter_cycles_total", "", 1)
+        for namespace, (allocated, used) in had.items():
+            key = f'namespace="{namespace}",'
+            self._add("namespace_allocated_gpu_seconds_total", key, allocated)
+            self._add("namespace_core_seconds_total", key, used)
+            self._add("namespace_borrowed_core_seconds_total", key, max(0, used - allocated))
+        given = sum(allocated for allocated, _ in had.values())
+        self._add("device_unallocated_gpu_seconds_total", "", max(0, 1 - given))
+        self._add("device_overcommitted_gpu_seconds_total", "", max(0, given - 1))
+        self._add("device_unattributed_core_seconds_total", 'reason="host_process",', unattributed)
+
+    def _add(self, name: str, labels: str, value: float) -> None:
+        own = f'{{{labels}uuid="{self.uuid}"}}' if name != "exporter_cycles_total" else ""
+        self.counted[f"mgpu_{name}{own}"] += value
+
+    def page(self) -> str:
+        """Its page now."""
+        info = f'mgpu_device_info{{uuid="{self.uuid}",gpu="0",model="L4",parent_uuid=""}} 1'
+        return "\n".join([info, *(f"{name} {value!r}" for name, value in self.counted.items())])
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """An hour of two nodes, scraped each 15 s.
+
+    Node a: ``team`` has a half and uses a quarter; ``batch`` runs a job of 10 s in each 20 s, which
+    no scrape sees. Its exporter restarts after 1,800 s. Node b comes after 1,200 s and uses the
+    whole card in ``team``; from 3,000 s on it does not answer.
+    """
+    a, b = Exporter("GPU-a"), Exporter("GPU-b")
+    targets = {
+        one.uuid: Target({"job": "mgpu", "instance": f"{one.uuid}:10045", "node": one.uuid[-1]})
+        for one in (a, b)
+    }
+    with Store(tmp_path_factory.mktemp("prometheus")) as store:
+        for second in range(-300, HOUR + 301):
+            if second == 1800:
+                a.counted.clear()
+            job = (0.25, 0.25) if second % 20 < 10 else (0.0, 0.0)
+            a.second({"team": (0.5, 0.25), "batch": job}, unattributed=0.1)
+            if 1200 <= second < 3000:
+                b.second({"team": (1.0, 1.0)})
+            if second % 15 == 0:
+                store.scrape(targets["GPU-a"], a.page(), BEGIN + second)
+                if second >= 1200:
+                    page = b.page() if second < 3000 else None
+                    store.scrape(targets["GPU-b"], page, BEGIN + second)
+        yield store
+
+
+def bill(store: Store, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, Any]:
+    range_of = [f"--since={BEGIN_TEXT}", f"--until={END_TEXT}", "--format=json"]
+    status = main(["bill", f"--prometheus=http://{store.address}", *range_of, *flags])
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    return dict(json.loads(said.out))
+
+
+BEGIN_TEXT, END_TEXT = "2026-05-28T20:26:40Z", "2026-05-28T21:26:40Z"
+
+
+def parts(document: dict[str, Any], uuid: str) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for row in document["rows"]:
+        if row["uuid"] == uuid:
+            found[row["namespace"], row["part"]] += row["gpu_seconds"]
+    return dict(found)
+
+
+def test_each_part_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    document = bill(prometheus, capsys, "--price=2.00")
+    of_a = parts(document, "GPU-a")
+    truth = {
+        ("team", "used"): 900,
+        ("team", "allocated_idle"): 900,
+        ("batch", "used"): 450,
+        ("", "unattributed"): 360,
+        ("", "unallocated"): 990,
+    }
+    lost_s = of_a.pop(("", "unobserved"))  # from the last scrape before the restart until it
+    assert 0 < lost_s < 15
+    assert of_a == pytest.approx(truth, rel=0.01)
+    assert sum(of_a.values()) + lost_s == pytest.approx(HOUR, abs=1e-6)
+
+
+def test_a_node_that_does_not_answer_is_unobserved_and_one_that_comes_is_new(
+    prometheus: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_b = parts(bill(prometheus, capsys), "GPU-b")
+    assert of_b["team", "used"] == pytest.approx(1800, abs=15)
+    assert of_b["", "unobserved"] == pytest.approx(600, abs=15)
+
+
+@pytest.mark.parametrize("method", ["allocation", "use"])
+@pytest.mark.parametrize("by", ["namespace", "pod", "owner"])
+def test_the_sum_is_the_price_of_the_cards_time_to_the_last_unit(
+    prometheus: Store,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    method: str,
+    by: str,
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("currency: EUR\nmodels: {L4: 0.333333}\n")
+    document = bill(prometheus, capsys, f"--prices={prices}", f"--method={method}", f"--by={by}")
+    for uuid in ("GPU-a", "GPU-b"):
+        rows = [row for row in document["rows"] if row["uuid"] == uuid]
+        milliseconds = sum(round(row["gpu_seconds"] * 1000) for row in rows)
+        whole = round(Decimal(milliseconds) * Decimal("0.333333") / 3_600_000, 6)
+        assert sum(Decimal(row["cost"]) for row in rows) == whole
+    costs = [Decimal(row["cost"]) for row in document["rows"]]
+    assert Decimal(document["totals"]["cost"]) == sum(costs)
