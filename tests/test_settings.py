@@ -1,6 +1,6 @@
 from argparse import ArgumentParser
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -25,51 +25,6 @@ def problems(*argv: str, **environ: str) -> list[str]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "settings.yaml"
-
-
-def test_defaults_are_those_of_the_design() -> None:
-    settings = parse()
-
-    assert settings.web_listen_address == (Address("", 10045),)
-    assert settings.web_telemetry_path == "/metrics"
-    assert settings.gpus_source == ("auto",)
-    assert settings.pods_source == "auto"
-    assert settings.collection_interval_ns == 10**9
-    assert settings.collection_window_ns == 15 * 10**9
-    assert settings.ledger_retention_ns == 300 * 10**9
-    assert (settings.path_cgroup, settings.path_procfs) == ("", "/proc")
-    assert settings.nvml_released is False
-    assert settings.simulate == ""
-    assert settings.metrics_disable == ()
-
-
-def test_flag_goes_before_environment_before_file_before_default(file: Path) -> None:
-    file.write_text("web.max-requests: 1\nlog.level: debug\nlog.format: json\n")
-
-    settings = parse(
-        f"--config.file={file}",
-        "--web.max-requests=3",
-        MGPU_WEB_MAX_REQUESTS="2",
-        MGPU_LOG_LEVEL="error",
-    )
-
-    assert settings.web_max_requests == 3
-    assert settings.log_level == "error"
-    assert settings.log_format == "json"
-    assert settings.pods_source == "auto"
-
-
-@pytest.mark.parametrize("name", [setting.name for setting in TABLE.values()])
-def test_every_setting_has_its_variable_and_key(name: str, file: Path) -> None:
-    setting = next(setting for setting in TABLE.values() if setting.name == name)
-    default = setting.default
-    if name != "config.file":
-        file.write_text(f'{name}: "{default}"\n')
-
-    assert parse(**{setting.variable: default}) == parse()
-    assert parse(f"--{name}={default}") == parse()
-    if name != "config.file":
-        assert parse(f"--config.file={file}").web_max_requests == 40
 
 
 @pytest.mark.parametrize(
@@ -176,26 +131,12 @@ def test_a_list_can_be_repeated_joined_or_a_yaml_list(file: Path) -> None:
     assert parse(f"--config.file={file}").web_listen_address == both
 
 
-def test_groups_of_device_metrics_can_be_left_out() -> None:
-    assert parse("--metrics.disable=xid,ecc", "--metrics.disable=profiling") == replace(
-        parse(), metrics_disable=("xid", "ecc", "profiling")
-    )
-
-
 @pytest.mark.parametrize("group", ["core", "energy", "memory", "gpu", ""])
 def test_what_is_no_group_or_cannot_be_left_out_is_refused(group: str) -> None:
     [problem] = problems(f"--metrics.disable=xid,{group}")
 
     assert problem.startswith("--metrics.disable")
     assert "profiling" in problem
-
-
-def test_labels_to_show_are_keys_and_beginnings_of_keys() -> None:
-    settings = parse("--pods.labels=app,app.kubernetes.io/*", "--pods.annotations=*")
-
-    assert settings.pods_labels == ("app", "app.kubernetes.io/*")
-    assert settings.pods_annotations == ("*",)
-    assert parse().pods_labels == parse().pods_annotations == ()
 
 
 @pytest.mark.parametrize(

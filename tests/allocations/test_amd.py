@@ -8,7 +8,6 @@ from exporter.model import Device, NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,
-    GIB,
     POD_UID,
     card,
     container,
@@ -86,20 +85,9 @@ def test_of_a_card_that_is_seen_partitioned_the_address_is_its_first_partitions(
     assert (allocation.device, allocation.core, allocation.memory_bytes) == placed
 
 
-def test_cards_of_unequal_memory_promise_none_before_they_are_placed() -> None:
-    facts = node(amd_card(0), amd_card(1, GIB))
-    decoded = decode(pod(container(limits={GPU: "1"})), facts)
-    assert [a.memory_bytes for a in decoded.allocations] == [None]
-
-
 @pytest.mark.parametrize("own", ["amd.com/gpumem", "amd.com/gpucores"])
 def test_container_of_hamis_is_left_to_it(own: str) -> None:
     assert decode(pod(container(limits={GPU: "1", own: "30"})), node(*CARDS)) == Decoded()
-
-
-def test_init_container_hands_its_devices_on() -> None:
-    described = pod(container("i", {GPU: "1"}, kind="init"), container("a", {GPU: "1"}))
-    assert [a.container for a in decode(described, node(*CARDS)).allocations] == ["a"]
 
 
 def doubled() -> NodeFacts:

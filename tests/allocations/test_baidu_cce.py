@@ -59,11 +59,6 @@ def test_amounts_are_divided_over_the_cards(limits: dict[str, str], expected: To
     assert decoded.problems == ()
 
 
-def test_init_containers_hand_theirs_on() -> None:
-    described = pod(container("i", {A10: "1"}, "init"), container("s", {A10: "1"}, "sidecar"))
-    assert [a.container for a in decode(described, node()).allocations] == ["s"]
-
-
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.described import scheme_of
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason
-from exporter.model import Container, NodeFacts, Pod, SchemeDescription
+from exporter.allocations.scheme import Decoded, Reason
+from exporter.model import NodeFacts, Pod, SchemeDescription
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, MIB, card, container, node, pod
 
 CORE, MEMORY, COUNT = "acme.example/core", "acme.example/memory", "acme.example/cards"
@@ -209,15 +209,3 @@ def test_bad_part_is_counted_and_costs_only_itself(
     assert [problem.reason for problem in decoded.problems] == [reason]
     assert [a.core for a in decoded.allocations if a.container == "b"] == [0.2]
     assert {a.device for a in decoded.allocations} == {None}
-
-
-def test_what_is_read_of_a_pod_is_declared() -> None:
-    scheme = scheme_of(replace(ACME, policy_annotation="acme.example/policy", index_basis="pci"))
-    assert scheme.resources == (CORE, MEMORY, COUNT)
-    assert scheme.annotations == (CARDS, "acme.example/policy")
-    assert scheme.index_basis is IndexBasis.PCI
-
-
-def test_init_containers_have_no_allotment_of_their_own() -> None:
-    described = pod(Container("setup", kind="init", limits={CORE: "10"}))
-    assert decode(described) == Decoded()

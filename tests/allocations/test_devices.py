@@ -5,28 +5,11 @@ import pytest
 from exporter.allocations.devices import (
     card_by_number,
     card_by_pci,
-    cards,
     common_memory,
     instances,
 )
 from exporter.allocations.scheme import IndexBasis
-from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, card, instance, node
-
-
-@pytest.mark.parametrize(
-    ("basis", "number", "uuid"),
-    [
-        (IndexBasis.NVML_INDEX, 1, "GPU-1"),
-        (IndexBasis.MINOR, 6, "GPU-1"),
-        (IndexBasis.NVML_INDEX, 4, None),
-        (IndexBasis.MINOR, 0, None),
-    ],
-)
-def test_card_is_found_by_the_number_that_the_scheme_means(
-    basis: IndexBasis, number: int, uuid: str | None
-) -> None:
-    found = card_by_number(node(*FOUR_CARDS), basis, number)
-    assert (found and found.uuid) == uuid
+from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, card, node
 
 
 def test_number_of_two_cards_is_no_placement() -> None:
@@ -60,10 +43,6 @@ def test_card_is_found_by_its_pci_address_however_it_is_written(
 def test_address_of_two_cards_is_no_placement() -> None:
     one = replace(card(0), pci_bus_id="0000:19:00.0")
     assert card_by_pci(node(one, replace(one, uuid="GPU-x")), "nvidia", "0000:19:00.0") is None
-
-
-def test_instances_and_other_vendors_are_no_cards() -> None:
-    assert cards(node(card(0), instance(0, 0), card(1, vendor="amd"))) == (card(0),)
 
 
 def test_common_memory_needs_equal_known_sizes() -> None:

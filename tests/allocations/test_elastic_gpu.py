@@ -56,17 +56,6 @@ def test_cards_are_known_by_pci_order_under_both_domains(
     assert decoded.problems == ()
 
 
-def test_placement_of_one_container_is_not_another_ones() -> None:
-    described = pod(
-        container("a", {CORE: "10"}),
-        container("s", {CORE: "20"}, "sidecar"),
-        container("i", {CORE: "30"}, "init"),
-        annotations={PLACEMENT + "s": "1"},
-    )
-    decoded = decode(described, node(*CARDS))
-    assert told(decoded) == [("a", None, 0.1, None), ("s", "GPU-0", 0.2, None)]
-
-
 @pytest.mark.parametrize(
     ("limits", "place", "reason"),
     [

@@ -10,7 +10,6 @@ from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,
     GIB,
-    card,
     container,
     granted,
     instance,
@@ -25,7 +24,6 @@ CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 SHARING = {**GKE, STRATEGY: "time-sharing", CLIENTS: "8"}
 MPS = {**GKE, STRATEGY: "mps", CLIENTS: "8"}
 PARTITIONED = {**GKE, "cloud.google.com/gke-gpu-partition-size": "1g.5gb"}
-ONE = {**MPS, CLIENTS: "1"}
 PARTS = tuple(replace(instance(1, n), gpu_instance=n + 3) for n in range(2))
 DEVICES = (*FOUR_CARDS, *PARTS)  # minors run against indices: nvidia6 is GPU-1
 Placed = tuple[str | None, float | None, int | None, int | None]
@@ -134,9 +132,3 @@ def test_number_may_be_declared_to_be_the_index() -> None:
     facts = replace(held("nvidia1", labels=GKE), index_bases={"gke": "nvml_index"})
     decoded = decode(pod(container(limits={GPU: "1"})), facts)
     assert [a.device for a in decoded.allocations] == ["GPU-1"]
-
-
-def test_cards_of_unequal_memory_promise_none_before_they_are_placed() -> None:
-    facts = node(card(0), card(1, GIB), labels=GKE)
-    decoded = decode(pod(container(limits={GPU: "1"})), facts)
-    assert [a.memory_bytes for a in decoded.allocations] == [None]

@@ -69,9 +69,3 @@ def test_position_counts_app_containers_alone() -> None:
 def test_bad_part_is_counted(limits: dict[str, str], index: str, reason: Reason) -> None:
     described = pod(container(limits=limits), annotations={INDEX + "0": index})
     assert reasons(decode(described, node(*FOUR_CARDS))) == [reason]
-
-
-def test_basis_can_be_overridden() -> None:
-    facts = node(*FOUR_CARDS, index_bases={"tkestack-gpu-manager": "nvml_index"})
-    described = pod(container(limits={CORE: "20"}), annotations={INDEX + "0": "3"})
-    assert told(decode(described, facts)) == [("a", "GPU-3", 0.2, None)]

@@ -28,7 +28,6 @@ from tests.allocations.build import (
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 GPU = {"nvidia.com/gpu": "1"}
 INIT = container("i", kind="init")
-SIDECAR = container("s", kind="sidecar")
 PLAIN = container("plain")
 FIRST = container("first", GPU)
 SECOND = container("second", GPU)
@@ -82,11 +81,6 @@ def test_segments_find_their_containers(
 ) -> None:
     decoded = decode(pod(*containers, annotations={ALLOCATED: annotation}), node(*FOUR_CARDS))
     assert [(a.container, a.device) for a in decoded.allocations] == expected
-
-
-def test_segments_that_fit_no_rule_are_counted() -> None:
-    decoded = decode(pod(FIRST, SECOND, annotations={ALLOCATED: ";;;" + ZERO}), node(*FOUR_CARDS))
-    assert [problem.reason for problem in decoded.problems] == [Reason.CONTAINER_MISMATCH]
 
 
 @pytest.mark.parametrize(
@@ -165,11 +159,6 @@ def test_the_permanent_record_wins_over_the_older_keys() -> None:
     annotations = {ALLOCATED: ZERO + ";", "4pd.io/vgpu-ids-new": ONE + ";"}
     decoded = decode(pod(FIRST, annotations=annotations), node(*FOUR_CARDS))
     assert [a.device for a in decoded.allocations] == ["GPU-0"]
-
-
-def test_plain_gpu_request_is_not_ours() -> None:
-    decoded = decode(pod(FIRST), node(*FOUR_CARDS))
-    assert (decoded.allocations, decoded.problems) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -493,33 +482,6 @@ def test_other_vendors_devices_are_found_by_their_uuid(
     decoded = decode(described, node(card(0), card(1, vendor="amd")))
     assert told(decoded) == [("user", "amd-1", core, 1000 * MIB)]
     assert decoded.problems == ()
-
-
-def test_pod_can_have_devices_of_two_vendors() -> None:
-    annotations = {ALLOCATED: f"{ZERO};;", "hami.io/dcu-devices-allocated": ";amd-1,DCU,1000,25:;"}
-    described = pod(FIRST, container("second", DCU), annotations=annotations)
-    decoded = decode(described, node(card(0), card(1, vendor="amd")))
-    assert told(decoded) == [
-        ("first", "GPU-0", 0.1, 1000 * MIB),
-        ("second", "amd-1", 0.25, 1000 * MIB),
-    ]
-    assert decoded.problems == ()
-
-
-@pytest.mark.parametrize(
-    ("key", "limits", "core"),
-    [
-        ("hami.io/amd-devices-allocated", {"amd.com/gpu": "1", "amd.com/gpumem": "500"}, None),
-        ("hami.io/dcu-devices-allocated", {**DCU, "hygon.com/dcumem": "500"}, 0.25),
-    ],
-)
-def test_limits_of_other_vendors_win_too(
-    key: str, limits: dict[str, str], core: float | None
-) -> None:
-    described = pod(container(limits=limits), annotations={key: "amd-1,ANY,1000,25:;"})
-    decoded = decode(described, node(card(0), card(1, vendor="amd")))
-    assert told(decoded) == [("a", "amd-1", core, 500 * MIB)]
-    assert reasons(decoded) == [Reason.LIMITS_DIFFER]
 
 
 def test_device_in_two_vendors_lists_is_given_once() -> None:

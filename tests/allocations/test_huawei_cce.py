@@ -40,15 +40,6 @@ def test_memory_counts_128_mib_and_is_divided_over_the_cards(
     assert decoded.problems == ()
 
 
-def test_init_containers_hand_theirs_on() -> None:
-    described = pod(
-        container("i", {MEMORY: "1"}, "init"),
-        container("s", {MEMORY: "2"}, "sidecar"),
-        container("plain"),
-    )
-    assert told(decode(described, node())) == [("s", None, None, 256 * MIB)]
-
-
 @pytest.mark.parametrize(
     ("limits", "count", "reason"),
     [

@@ -1,18 +1,15 @@
 """Each allocation says whether anything holds its container to it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from exporter.allocations.registry import SCHEMES, decode
-from exporter.allocations.scheme import Scheme
 from exporter.model import Allocation
 from tests.allocations.build import FOUR_CARDS, container, node, pod
 
 NODE = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
 BY_NAME = {scheme.name: scheme for scheme in SCHEMES}
-PAGE = Path(__file__).parents[2] / "docs" / "sharing.md"
 
 
 def part(**changes: object) -> Allocation:
@@ -69,10 +66,3 @@ def test_hami_core_does_not_hold_a_container_that_disables_it(
     notes = {"hami.io/vgpu-devices-allocated": encoded, "nvidia.com/vgpu-mode": mode}
     decoded = decode(pod(free, annotations=notes), NODE)
     assert [(a.policy, a.memory_bytes) for a in decoded.allocations] == [(policy, 1000 << 20)]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_page_says_what_was_read_of_each_system(scheme: Scheme) -> None:
-    _, _, read = PAGE.read_text(encoding="utf-8").partition("## What was read")
-    [row] = [line for line in read.splitlines() if line.startswith(f"| `{scheme.name}` |")]
-    assert all(cell.strip() for cell in row.strip("|").split(" | "))

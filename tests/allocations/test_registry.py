@@ -20,35 +20,6 @@ def broken(_pod: Pod, _node: NodeFacts) -> Decoded:
 BROKEN = Scheme("broken", ("example.com/gpu",), (), IndexBasis.UUID, broken)
 
 
-@pytest.mark.parametrize(
-    ("annotations", "limits", "scheme"),
-    [
-        ({}, GPU, "nvidia-device-plugin"),
-        (
-            {"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"},
-            {**GPU, "nvidia.com/gpucores": "1"},
-            "hami",
-        ),
-        ({}, {**GPU, "nvidia.com/gpumem": "100"}, "hami"),
-        ({"hami.io/amd-devices-allocated": "x-0,A,1,1:;"}, {"amd.com/gpu": "1"}, "hami"),
-        ({}, {"volcano.sh/vgpu-memory": "1"}, "volcano-vgpu"),
-        ({}, {"volcano.sh/gpu-memory": "1"}, "volcano-gpushare"),
-        ({}, {"volcano.sh/gpu-mem.128Mi": "1"}, "huawei-cce"),
-        ({}, {"aliyun.com/gpu-mem": "1"}, "aliyun-gpushare-v1"),
-        ({}, {"aliyun.com/gpu-mem": "1", "aliyun.com/gpu-core.percentage": "1"}, "aliyun-ack"),
-        ({}, {"koordinator.sh/gpu-core": "1"}, "koordinator"),
-        ({}, {"tencent.com/vcuda-core": "1"}, "tkestack-gpu-manager"),
-        ({}, {"elasticgpu.com/gpu-core": "1"}, "elastic-gpu"),
-        ({}, {"baidu.com/t4_16g_cgpu": "1"}, "baidu-cce"),
-    ],
-)
-def test_gpu_resource_is_counted_by_one_scheme(
-    annotations: dict[str, str], limits: dict[str, str], scheme: str
-) -> None:
-    decoded = decode(pod(container(limits=limits), annotations=annotations), NODE)
-    assert [a.scheme for a in decoded.allocations] == [scheme]
-
-
 def test_unreadable_hami_pod_is_not_taken_for_whole_cards() -> None:
     annotations = {"hami.io/vgpu-devices-allocated": "x" * 100_000}
     described = pod(container(limits=GPU), annotations=annotations)
@@ -149,51 +120,6 @@ def test_defect_of_a_decoder_does_not_pass_its_pod_to_the_next() -> None:
     assert decoded.allocations == ()
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "vke.volcengine.com/gpu-index-container-train",
-        "vke.volcengine.com/container-multiple-gpu",
-        "vke.volcengine.com/mgpu-compute-policy",
-        "tke.cloud.tencent.com/qgpu-pgpu-a",
-        "tke.cloud.tencent.com/app-class",
-        "hami.io/vgpu-devices-allocated",
-        "4pd.io/vgpu-ids-new",
-        "hami.io/vgpu-mig-allocations",
-        "hami.io/amd-devices-allocated",
-        "nvidia.com/vgpu-mode",
-        "volcano.sh/vgpu-ids-new",
-        "volcano.sh/gpu-index",
-        "ALIYUN_COM_GPU_MEM_IDX",
-        "ALIYUN_COM_GPU_MEM_DEV",
-        "scheduler.framework.gpushare.allocation",
-        "gpushare.alibabacloud.com/core-percentage",
-        "scheduling.koordinator.sh/device-allocated",
-        "tencent.com/predicate-gpu-idx-0",
-        "elasticgpu.io/container-train",
-        "gpu-fraction",
-        "gpu-memory",
-        "gpu-fraction-num-devices",
-        "gpu-fraction-container-name",
-        "run.ai/reserve_for_gpu_index",
-    ],
-)
-def test_annotations_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
-    assert key.startswith(ANNOTATION_PREFIXES)
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["aliyun.com/gpu-count", "volcano.sh/gpu-num", "runai-gpu-group", "runai-gpu-group/g-1"],
-)
-def test_labels_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
-    assert key.startswith(LABEL_PREFIXES)
-
-
-def test_other_labels_are_not_kept() -> None:
-    assert not "app".startswith(LABEL_PREFIXES)
-
-
 def test_pod_that_holds_devices_for_others_is_no_later_schemes_either() -> None:
     holding = Scheme(
         "holding", tuple(GPU), (), IndexBasis.UUID, lambda _pod, _node: Decoded(consumer=False)
@@ -204,14 +130,10 @@ def test_pod_that_holds_devices_for_others_is_no_later_schemes_either() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["hami.io/vgpu-devices-to-allocate", "hami.io/bind-time", "volcano.sh/vgpu-time"],
+    ["hami.io/vgpu-devices-to-allocate", "volcano.sh/vgpu-time", "app", "kubectl.kubernetes.io/x"],
 )
-def test_annotations_of_the_same_systems_that_no_decoder_reads_are_not_kept(key: str) -> None:
-    assert not key.startswith(ANNOTATION_PREFIXES)
-
-
-def test_other_annotations_are_not_kept() -> None:
-    assert not "kubectl.kubernetes.io/last-applied-configuration".startswith(ANNOTATION_PREFIXES)
+def test_keys_that_no_decoder_reads_are_not_kept(key: str) -> None:
+    assert not key.startswith((*ANNOTATION_PREFIXES, *LABEL_PREFIXES))
 
 
 def test_names_of_schemes_are_unique() -> None:

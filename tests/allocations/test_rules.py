@@ -42,10 +42,6 @@ def test_a_described_scheme_is_read_beside_the_shipped_ones() -> None:
     }
 
 
-def test_annotations_of_described_schemes_are_asked_of_the_pods_room() -> None:
-    assert set(make([ACME]).annotations) == {*ANNOTATION_PREFIXES, "acme.example/card"}
-
-
 @pytest.mark.parametrize(
     ("name", "resource", "whose"),
     [

@@ -11,16 +11,6 @@ COUNTS = "vke.volcengine.com/container-multiple-gpu"
 POLICY = "vke.volcengine.com/mgpu-compute-policy"
 
 
-def test_card_is_found_by_nvml_index_not_by_minor() -> None:
-    decoded = decode(
-        pod(container(limits={CORE: "30", MEMORY: "1024"}), annotations={INDEX + "a": "3"}),
-        node(*FOUR_CARDS),
-    )
-    (allocation,) = decoded.allocations
-    assert (allocation.device, allocation.core) == ("GPU-3", 0.3)
-    assert allocation.memory_bytes == 1024 * MIB
-
-
 def test_other_vendors_cards_do_not_blur_the_index() -> None:
     described = pod(container(limits={CORE: "30"}), annotations={INDEX + "a": "0"})
     decoded = decode(described, node(card(0, vendor="intel"), card(0)))
@@ -130,13 +120,6 @@ def test_core_that_no_card_can_give_is_no_limit(core: str) -> None:
     assert {a.core for a in decoded.allocations} <= {None}
     (problem,) = decoded.problems
     assert problem.reason in {Reason.CORE_OUT_OF_RANGE, Reason.TOO_MANY_DEVICES}
-
-
-def test_before_devices_are_known_the_limit_stands_unplaced() -> None:
-    described = pod(container(limits={CORE: "30"}), annotations={INDEX + "a": "0"})
-    decoded = decode(described, node())
-    assert [(a.device, a.core) for a in decoded.allocations] == [(None, 0.3)]
-    assert decoded.problems == ()
 
 
 def test_container_of_another_name_keeps_its_key_when_names_match() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.allocations.registry import SCHEMES, decode
-from exporter.allocations.schemes.kai import is_reservation
 from exporter.attribution.ownership import owner_of
 from exporter.model import (
     CgroupIdentity,
@@ -32,7 +31,7 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.recording.codec import to_json
-from exporter.recording.names import Names, Pseudonyms
+from exporter.recording.names import Pseudonyms
 from exporter.sources.pods.table import indexed
 from tests.allocations.cases import CASES, Json, case_id, node_of, pod_of, rules_of
 
@@ -192,43 +191,6 @@ def test_places_of_devices_stay(names: Pseudonyms, place: str) -> None:
     assert grant.device_ids == (place,)
 
 
-def test_limits_of_devices_by_number_stay(names: Pseudonyms) -> None:
-    """MPS's limits are stated by a device's UUID or by its number among those of the claim."""
-    card = "GPU-11111111-2222-4333-8444-555555555555"
-    sharing = {"strategy": "MPS", "memory/0": "2Gi", f"memory/{card}": "1Gi"}
-    claimed = (ClaimedDevice("gpu", "gpu.nvidia.com", "pool", "gpu-0", sharing=sharing),)
-    [device] = names.node(NodeFacts(claims={("ns", "claim"): claimed})).claims[
-        names.name("ns"), names.name("claim")
-    ]
-    assert device.sharing == {
-        "strategy": "MPS",
-        "memory/0": "2Gi",
-        f"memory/{names.name(card)}": "1Gi",
-    }
-
-
-def test_a_reservation_in_a_namespace_of_the_settings_is_found_by_name(names: Pseudonyms) -> None:
-    """The settings of a recording to be shared name no namespace."""
-    limits = {"nvidia.com/gpu": "1"}
-    held = (Container("resource-reservation", limits=limits),)
-    pod = Pod(UID, "team-reservations", "gpu-reservation-1d214a216c5e", containers=held)
-    made = names.pod(replace(pod, labels={"runai-gpu-group": "40cf2f69-1c19-4f29-a586"}))
-    assert made.namespace != "team-reservations"
-    assert is_reservation(made)
-
-
-def test_a_container_still_finds_its_request(names: Pseudonyms) -> None:
-    claiming = Container("c", claims=(ClaimRef("claim", "gpu", "nvidia.com/gpu"),))
-    claimed = (ClaimedDevice("gpu/first", "gpu.nvidia.com", "pool", "gpu-0"),)
-
-    [ref] = names.pod(replace(POD, containers=(claiming,))).containers[0].claims
-    made = names.node(NodeFacts(claims={("secret-ns", "claim"): claimed})).claims
-
-    [device] = made[names.name("secret-ns"), ref.claim]
-    assert device.request.startswith(f"{ref.request}/")
-    assert ref.resource == "nvidia.com/gpu"
-
-
 def test_a_process_still_finds_its_container(names: Pseudonyms) -> None:
     table = names.table(indexed({UID: POD}))
     [pod] = table.pods.values()
@@ -264,22 +226,6 @@ def test_a_reading_keeps_its_figures_and_loses_its_words(names: Pseudonyms) -> N
     assert read.device == replace(device, uuid=names.name(GPU), parent_uuid=names.name("GPU-7"))
 
 
-def test_the_same_table_is_not_disguised_twice(names: Pseudonyms) -> None:
-    table = indexed({UID: POD})
-
-    assert names.table(table) is names.table(table)
-
-
-def test_a_node_keeps_only_what_tells_how_its_cards_are_shared(names: Pseudonyms) -> None:
-    labels = {"nvidia.com/gpu.product": "NVIDIA-A100", "kubernetes.io/hostname": "secret"}
-    facts = NodeFacts(labels=labels, allocatable={"nvidia.com/gpu": "4", "secret.example/x": "1"})
-
-    made = names.node(facts)
-
-    assert made.labels == {"nvidia.com/gpu.product": "NVIDIA-A100"}
-    assert made.allocatable == {"nvidia.com/gpu": "4"}
-
-
 @pytest.mark.parametrize(("system", "case"), CASES, ids=case_id)
 def test_every_case_has_the_same_allocation(names: Pseudonyms, system: str, case: Json) -> None:
     rules = rules_of(case)
@@ -300,26 +246,6 @@ def test_every_case_has_the_same_allocation(names: Pseudonyms, system: str, case
     assert len(made.problems) == len(real.problems), system
 
 
-def test_mig_instances_and_numbers_of_cards_stay_what_they_are(names: Pseudonyms) -> None:
-    instance = Device(f"MIG-{UID}", 0, "nvidia", parent_uuid=GPU, memory_bytes=5)
-    record = f'[{{"containerIndex":0,"deviceIndex":0,"gpuUUID":"{GPU}","migUUID":"MIG-{UID}"}}]'
-    annotations = {
-        "hami.io/vgpu-devices-allocated": f"{GPU},NVIDIA,4000,0:;",
-        "hami.io/vgpu-mig-allocations": record,
-    }
-    pod = replace(
-        POD,
-        containers=(Container("c", limits={"aliyun.com/gpu-mem": "8", "nvidia.com/gpu": "1"}),),
-        annotations=annotations,
-        labels={"aliyun.com/gpu-count": "2"},
-    )
-    made = decode(names.pod(pod), names.node(NodeFacts(devices=(instance,))))
-
-    shares = [(a.scheme, a.device, a.memory_bytes) for a in made.allocations]
-    half = ("aliyun-ack", None, 4 << 30)
-    assert shares == [half, half, ("hami", names.name(f"MIG-{UID}"), 5)]
-
-
 def test_every_resource_of_a_scheme_is_kept(names: Pseudonyms) -> None:
     limits = dict.fromkeys((name for scheme in SCHEMES for name in scheme.resources), "1")
 
@@ -335,18 +261,6 @@ def test_no_annotation_is_too_strange(value: str) -> None:
     made = Pseudonyms(KEY).pod(Pod("u", "n", "p", annotations=annotations))
 
     assert len(made.annotations) == 1
-
-
-def test_by_default_every_name_passes() -> None:
-    table, status = indexed({UID: POD}), SourceStatus("nvml", up=True, detail="words")
-    reading, facts = Reading(status), NodeFacts(labels={"a": "b"})
-    plain = Names()
-
-    assert plain.table(table) is table
-    assert plain.reading(reading) == reading
-    assert plain.status(status) is status
-    assert plain.node(facts) is facts
-    assert plain.identity(CgroupIdentity(UID)) == CgroupIdentity(UID)
 
 
 def test_nothing_that_is_on_no_list_is_left(names: Pseudonyms) -> None:
