@@ -68,14 +68,6 @@ def test_what_is_not_set_is_as_in_the_rule_files(
     assert rendered(honoured=honoured) == rules_of(SOURCES[not honoured])
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.parent.name)
-@pytest.mark.parametrize("one", PARAMETERS, ids=lambda one: f"{one.alert}-{one.name}")
-def test_a_parameter_has_its_place_in_each_rule_of_its_alert(one: Parameter, source: Path) -> None:
-    rules = named(rules_of(source), one.alert)
-    assert rules
-    assert all(one.found in rule["expr"] for rule in rules)
-
-
 @pytest.mark.parametrize("honoured", [True, False])
 @pytest.mark.parametrize("one", PARAMETERS, ids=lambda one: f"{one.alert}-{one.name}")
 def test_a_parameter_changes_its_place_and_nothing_else(

@@ -2,7 +2,6 @@
 
 import tarfile
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -10,25 +9,8 @@ import yaml
 from tests.chart.rendering import CHART, ROOT, helm, render
 from tests.chart.test_alert_values import SOURCES
 
-# artifacthub.io/docs/topics/annotations/helm: those that it knows, of which the chart has some
-KNOWN = {
-    *("alternativeName", "category", "changes", "containsSecurityUpdates", "crds", "crdsExamples"),
-    *("images", "license", "links", "maintainers", "operator", "operatorCapabilities"),
-    *("prerelease", "recommendations", "screenshots", "signKey"),
-}
-CATEGORIES = {
-    *("ai-machine-learning", "database", "integration-delivery", "monitoring-logging"),
-    *("networking", "security", "storage", "streaming-messaging", "skip-prediction"),
-}
 META = yaml.safe_load((CHART / "Chart.yaml").read_text())
 NOTES = {key.removeprefix("artifacthub.io/"): text for key, text in META["annotations"].items()}
-
-
-def test_every_annotation_is_one_that_the_catalogue_knows() -> None:
-    assert NOTES.keys() <= KNOWN
-    assert all(isinstance(text, str) for text in NOTES.values())
-    assert NOTES["category"] in CATEGORIES
-    assert NOTES["prerelease"] in {"true", "false"}
 
 
 @pytest.mark.program("helm")
@@ -43,17 +25,6 @@ def test_its_links_are_pages_of_the_repository() -> None:
     for link in yaml.safe_load(NOTES["links"]):
         path = link["url"].removeprefix(base)
         assert path == "issues" or (ROOT / path.removeprefix("blob/main/")).is_file()
-
-
-def test_its_icon_is_a_picture_in_the_chart() -> None:
-    base = "https://raw.githubusercontent.com/mgpu-exporter/mgpu-exporter/main/"
-    picture = ET.parse(ROOT / META["icon"].removeprefix(base)).getroot()  # noqa: S314 - ours
-    assert picture.tag.endswith("}svg")
-
-
-def test_the_repositorys_file_is_one() -> None:
-    found = yaml.safe_load((ROOT / "charts" / "artifacthub-repo.yml").read_text())
-    assert found.keys() <= {"repositoryID", "owners", "ignore"}
 
 
 @pytest.mark.program("helm")

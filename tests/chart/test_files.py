@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 import yaml
 
 from charts import generate, manifests
-from charts.package import package
 from tests.chart.matrix import MATRIX
 from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Refused, Rendered, helm, template
 
@@ -192,12 +190,6 @@ def test_the_namespace_of_the_manifests_may_run_the_pods() -> None:
     assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
 
 
-def test_helm_says_why_it_renders_nothing() -> None:
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        manifests.template(CHART, ("--set", "profile=all"))
-    assert "profile" in error.value.stderr
-
-
 @pytest.mark.parametrize(
     ("values", "what"), [("prometheusRule", "rules"), ("dashboards", "dashboards")]
 )
@@ -209,18 +201,3 @@ def test_a_checkout_without_copies_says_how_to_make_them(
     with pytest.raises(Refused, match=rf"lacks its {what}: run python3 -m charts\.package"):
         template(chart, json.dumps({values: {"enabled": True}}))
     assert Rendered(template(chart, "{}")).of("DaemonSet")
-
-
-def test_packaging_copies_what_there_is_and_removes_the_rest(tmp_path: Path) -> None:
-    sources = {"rules/a.yaml": "a", "rules/exported/b.yaml": "b", "dashboards/c.json": "c"}
-    old = "charts/mgpu-exporter/files/rules/gone.yaml"
-    for name, text in {**sources, old: "old"}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-
-    for _ in range(2):
-        package(tmp_path)
-
-    files = tmp_path / "charts/mgpu-exporter/files"
-    found = {str(p.relative_to(files)): p.read_text() for p in files.rglob("*") if p.is_file()}
-    assert found == sources

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.matrix import ACCESSES
 from tests.chart.rendering import ROOT, render
 from tests.e2e.programs import Exporter, Prometheus
 
@@ -90,11 +89,3 @@ def test_so_do_those_of_the_documented_scrape_configuration(tmp_path: Path) -> N
     assert documented_job["honor_labels"] is True
     assert documented_job["kubernetes_sd_configs"][0]["role"] == "pod"
     check(DISCOVERED, documented_job["relabel_configs"], tmp_path)
-
-
-def test_the_document_names_every_profile_and_every_way_of_the_driver() -> None:
-    text = DOCUMENT.read_text()
-    for word in ("minimal", "podresources", "mig", "podresources-mig"):
-        assert f"| `{word}` |" in text
-    for word in ACCESSES:
-        assert f"| `{word}`" in text

@@ -122,9 +122,3 @@ def test_every_mount_has_its_volume_and_every_volume_its_mount() -> None:
         containers = rendered.pod["containers"] + rendered.pod.get("initContainers", [])
         mounted = {m["name"] for c in containers for m in c.get("volumeMounts", [])}
         assert mounted == {volume["name"] for volume in rendered.pod["volumes"]}
-
-
-def test_an_unknown_field_would_be_found() -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"hostPIDs": True}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(pod, NEWEST, strict=True)

@@ -1,13 +1,11 @@
 """The presets of platforms: their files, what they make, and which nodes they are for."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from charts.presets import text
 from charts.table.labels import LABELS
 from charts.table.presets import PRESETS, Preset
 from exporter.allocations.registry import SCHEMES
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.program("helm")
 FILES = {preset.name: CHART / "presets" / f"{preset.name}.yaml" for preset in PRESETS}
 STACK = "kube-prometheus-stack"
 OF_OTHER_VENDORS = {"amd-device-plugin", "intel-device-plugin"}  # presets of their own
-CLOUDS = ("eks", "gke", "aks", "tke", "vke", "ack", "talos", "openshift", "gpu-operator")
 
 presets = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 
@@ -29,16 +26,6 @@ def with_files(*names: str, **values: Any) -> Rendered:
     files = [word for name in names for word in ("--values", str(FILES[name]))]
     own = ["--set-json", json.dumps(values)] if values else []
     return Rendered(template(CHART, "{}", *files, *own))
-
-
-def test_every_platform_of_the_list_has_a_preset() -> None:
-    assert {*CLOUDS, STACK} <= FILES.keys()
-
-
-@presets
-def test_a_file_has_the_tables_values(preset: Preset) -> None:
-    assert yaml.safe_load(text(preset)) == preset.values
-    assert FILES[preset.name].read_text() == text(preset)
 
 
 @presets
@@ -145,11 +132,3 @@ def test_the_defaults_have_every_label_of_the_table_once() -> None:
         for one in yaml.safe_load((CHART / "values.yaml").read_text())["gpuNodeLabels"]
     ]
     assert sorted(found) == sorted({pair for one in LABELS for pair in one.labels})
-
-
-def test_the_installation_page_names_each_preset_and_label() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "installation.md").read_text()
-    for preset in PRESETS:
-        assert f"| {preset.title} | `{preset.name}` | {preset.why} |" in page
-    for one in LABELS:
-        assert f"| {one.whose} | {', '.join(f'`{label}`' for label in one.shown)} |" in page

@@ -70,13 +70,3 @@ def test_the_manifests_have_the_images_user(path: Path) -> None:
     rendered = Rendered(path.read_text())
     expected = {0, EXPORTER} if "podresources" in path.name else {EXPORTER}
     assert set(ids(rendered.objects)) == expected
-
-
-DOCUMENTS = ("README.md", "SECURITY.md", "docs/image.md", "docs/installation.md")
-
-
-@pytest.mark.parametrize("name", [*DOCUMENTS, "charts/mgpu-exporter/README.md"])
-def test_the_documents_name_the_images_user_and_no_common_one_as_it(name: str) -> None:
-    text = (ROOT / name).read_text()
-    assert str(EXPORTER) in text
-    assert not re.search(r"(UID|user|\|) `?65532", text)

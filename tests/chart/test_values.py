@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-import exporter
-from charts import generate, settings, written
+from charts import settings
 from charts.table import SECTIONS
 from exporter.settings import TABLE
 from tests.chart.rendering import CHART
@@ -25,32 +23,12 @@ def errors(values: dict[str, Any]) -> list[str]:
     return [e.message for e in jsonschema.Draft7Validator(SCHEMA).iter_errors(values)]
 
 
-def test_what_is_written_is_as_the_tables_say() -> None:
-    assert generate.main(["--check"]) == 0
-
-
-def test_a_drift_is_found_and_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(written, "values_yaml", lambda: "other: 1")
-    assert generate.main(["--check"]) == 1
-    assert "charts/mgpu-exporter/values.yaml: not as its source" in capsys.readouterr().out
-
-
 def test_the_schema_is_one() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
 
 
 def test_the_defaults_are_allowed() -> None:
     assert errors(DEFAULTS) == []
-
-
-def test_every_value_is_in_values_yaml_with_its_default() -> None:
-    for value in VALUES:
-        node = DEFAULTS
-        for part in value.path.split("."):
-            node = node[part]
-        assert node == value.default, value.path
 
 
 def test_no_value_is_in_the_table_twice() -> None:
@@ -102,19 +80,3 @@ def test_a_setting_that_the_chart_owns_is_not_given_twice(name: str) -> None:
     for part in reversed(name.split(".")):
         nested = {part: nested}
     assert errors({"settings": nested})
-
-
-def test_the_readme_names_every_value() -> None:
-    named = re.findall(r"^\| `([\w.]+)` \|", (CHART / "README.md").read_text(), re.MULTILINE)
-    assert named == [value.path for value in VALUES]
-
-
-def test_the_table_stands_between_its_marks() -> None:
-    text = written.with_table(f"before\n{written.BEGIN}\nold\n{written.END}\nafter\n")
-    assert text.startswith("before\n")
-    assert text.endswith(f"{written.END}\nafter\n")
-    assert "old\n" not in text
-
-
-def test_the_chart_is_of_the_exporters_version() -> None:
-    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == exporter.__version__

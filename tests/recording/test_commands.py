@@ -100,17 +100,6 @@ def test_a_command_whose_output_is_not_read_to_the_end_shows_no_traceback() -> N
 
 
 @pytest.mark.slow
-def test_a_full_file_ends_the_recording(tmp_path: Path) -> None:
-    file = tmp_path / "node.rec.gz"
-
-    done = run(*RECORD, HASTE, "--max-bytes=6000", f"--output={file}")
-
-    assert done.returncode == 0
-    assert b"the file is full" in done.stderr
-    assert 3000 < file.stat().st_size <= 6000
-
-
-@pytest.mark.slow
 def test_it_says_what_it_records_and_where(tmp_path: Path) -> None:
     file = tmp_path / "node.rec.gz"
 

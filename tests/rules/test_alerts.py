@@ -149,11 +149,3 @@ def test_an_alert_says_how_bad_what_and_where_to_read_on(rule: dict[str, Any]) -
     assert "{{" not in summary  # the same of all of a group
     assert description.endswith(".")
     assert rule["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{rule['alert']}.md")
-
-
-def test_the_alerts_page_has_every_alert_as_it_is() -> None:
-    page = (ROOT / "docs" / "alerts.md").read_text()
-    for rule in alerts():
-        name, severity = rule["alert"], rule["labels"]["severity"]
-        row = f"| [{name}](runbooks/{name}.md) | {severity}, {rule.get('for', 'at once')} | "
-        assert f"{row}{rule['annotations']['summary'].strip()}" in page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rules.generate import FOLDER, exported, main
+from rules.generate import FOLDER
 from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, POD
 from tests.rules.run import Case, raised
 
@@ -126,23 +126,3 @@ def test_the_rules_for_renamed_labels_tell_pods_apart(tmp_path: Path) -> None:
     series[_renamed(other)] = f"1{HOURS}"
 
     assert raised(RENAMED, {"": Case(series, [title], [example.minute])}, tmp_path, "1m") == []
-
-
-def test_the_rules_for_renamed_labels_are_up_to_date() -> None:
-    assert main(["--check"]) == 0
-
-
-def test_only_labels_are_renamed() -> None:
-    text = (
-        "# a comment\n- record: namespace_pod:x:rate5m\n  expr: |\n"
-        '    sum by (cluster, pod) (namespace:y:sum{namespace!="",reason="pod"})\n'
-        "      and on (container) z\n"
-        "  description: a pod of {{ $labels.namespace }}, in a container.\n"
-    )
-    assert exported(text).splitlines()[1:] == [
-        "- record: namespace_pod:x:rate5m",
-        "  expr: |",
-        '    sum by (cluster, exported_pod) (namespace:y:sum{exported_namespace!="",reason="pod"})',
-        "      and on (exported_container) z",
-        "  description: a pod of {{ $labels.exported_namespace }}, in a container.",
-    ]

@@ -26,18 +26,6 @@ def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_a_runbook_has_its_four_parts_in_order(path: Path) -> None:
-    text = path.read_text()
-    assert text.startswith(f"# {path.stem}\n")
-    assert re.findall(r"^## (.+)\n\n\S", text, re.MULTILINE) == [
-        "Meaning",
-        "Impact",
-        "Diagnosis",
-        "Mitigation",
-    ]
-
-
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_runbooks_commands_are_of_programs_that_are_there(path: Path) -> None:
     for line in blocks(path, "sh"):
         words = shlex.split(line)

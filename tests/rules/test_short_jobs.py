@@ -46,12 +46,6 @@ def found(series: Series, folder: Path, *, parts: str) -> list[Alert]:
     return raised([FILES[0], impatient(folder, parts=parts)], {"short": case}, folder)
 
 
-def test_the_jobs_are_short(series: Series) -> None:
-    jobs = {name for name in series if name.startswith("mgpu_group_core_seconds_total")}
-
-    assert len(jobs) > 100
-
-
 def test_books_of_short_jobs_are_never_pending_for_more_than_two_minutes(
     series: Series, tmp_path: Path
 ) -> None:
