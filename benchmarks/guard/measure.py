@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from exporter.collector import Sources
 from exporter.collector.wiring import make_collector
 from exporter.commands.record import Session
+from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.recording.cycle import Cycle, Head
 from exporter.recording.player import Player
@@ -131,7 +132,7 @@ def one_pass(settings: Settings, tape: Tape, slower: float) -> list[list[int]]:
     head, cycles = tape
     player = Player(head)
     collector = make_collector(settings, player.sources, player.clock)
-    renderer = Renderer()
+    renderer = Renderer(families_without(settings.metrics_left_out))
     cycle = slowed(collector.cycle, slower)
     costs = []
     for said in cycles:

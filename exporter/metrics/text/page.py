@@ -166,23 +166,30 @@ class Renderer:
         dated = self.created and form is Format.OPENMETRICS
         if dated:
             self._starts.begin(snapshot)
-        page: list[str] = []
+        page: list[bytes] = []
         for family, about in zip(self.families, self._heads[form], strict=True):
-            series = series_of(family, facts.get(family.level, ()))
+            of_level = facts.get(family.level, ())
             if dated and family.type == "counter":
+                series = series_of(family, of_level)
                 lines = _dated_lines(family, self._starts.of(family, series))
             else:
-                lines = _lines(family, series)
+                lines = _lines(family, of_level)
             if lines:
-                page.append(about)
-                page += lines
-        return "".join(page).encode()
+                page.append("".join([about, *lines]).encode())
+        return b"".join(page)
 
 
-def _lines(family: Family, series: Iterable[Series]) -> list[str]:
-    """A line for each series."""
-    name, divisor = family.full_name, family.divisor
-    return [f"{name}{text}{written(number, divisor)}\n" for text, number, _ in series]
+def _lines(family: Family, facts: Iterable[tuple[str, Any]]) -> list[str]:
+    """A line for each series; nine in ten are of families without labels of their own."""
+    name, divisor, read = family.full_name, family.divisor, family.read
+    if read is None:
+        series = series_of(family, facts)
+        return [f"{name}{text}{written(number, divisor)}\n" for text, number, _ in series]
+    return [
+        f"{name}{text}{written(number, divisor)}\n"
+        for text, fact in facts
+        if (number := read(fact)) is not None
+    ]
 
 
 def _dated_lines(family: Family, series: Iterable[tuple[str, Number, str]]) -> list[str]:
