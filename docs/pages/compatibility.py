@@ -17,7 +17,8 @@ the other exporter may report 0. HELP on `/metrics` has each name's meaning.
 
 Each name is listed with what it is made of. A *holder* is each container on a shared device, and
 the rest of it; their sum is the device. A *container* has a series for each of its devices, a
-*task* is a container over all of them.
+*task* is a container over all of them. An *allocation* is all that a container is allocated, in use
+or not.
 
 In OpenMetrics a counter whose name does not end in `_total` is of type unknown. Scrape with
 `honorLabels: true`, or the workload's labels are renamed to `exported_namespace`, `exported_pod`
@@ -26,17 +27,40 @@ and `exported_container`.
 
 PROGRAM_WORDS = {
     "dcgm": "dcgm-exporter",
+    "opencost": "OpenCost, Kubecost",
     "hami": "HAMi vGPUmonitor",
     "hami-legacy": "HAMi vGPUmonitor with `--legacy-metrics`, volcano-vgpu's monitor",
     "elastic-gpu": "elastic-gpu-exporter, TKE gpu-exporter",
     "gpu-manager": "tkestack gpu-manager",
 }
 
+PROGRAM_NOTES = {
+    "opencost": """
+OpenCost charges a pod for `container_gpu_allocation` times the price of its node's GPUs, and takes
+the pods' resources where the range has no such series. Its own series of this name has whole cards
+only. With this one it charges parts of a card, and whole cards as before. The chart's value is
+`settings.compat: [opencost]`.
+
+- Switch OpenCost's own series off, or it takes the average of both: add
+  `container_gpu_allocation` to `disabledMetrics` in its `metrics.json`, or drop it in the scrape
+  configuration of OpenCost.
+- Run the exporter on every node with GPUs: where one series of this name is in the range, OpenCost
+  no longer looks at any pod's resources.
+- `node` is the node's name in Kubernetes (`--node.name`), by which OpenCost finds the price.
+- The price is one card's. Where the device plugin advertises replicas, look at
+  `node_gpu_hourly_cost`: some versions of OpenCost divide it by the number of replicas.
+- What is only known of a pod as a whole has no series, because OpenCost asks for containers.
+
+OpenCost has no idle part of an allocation: `mgpu-exporter bill` ([bill.md](bill.md)) has.
+""",
+}
+
 
 def compatibility() -> str:
     """The text of compatibility.md."""
     return COMPATIBILITY_PREFACE + "".join(
-        f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n{_lists(aliases)}"
+        f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n{PROGRAM_NOTES.get(program, '')}"
+        + _lists(aliases)
         for program, aliases in PROGRAMS.items()
     )
 

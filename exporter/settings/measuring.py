@@ -191,7 +191,7 @@ class MetricsSettings:
     )
     compat: tuple[str, ...] = setting(
         "compat",
-        many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
+        many(choice("dcgm", "opencost", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
         "",
         "Other exporters whose names, labels and units are served as well.",
         "See compatibility.md.",

@@ -82,7 +82,7 @@ def container(pod: str, index: int, core: float, memory: int) -> ContainerHoldin
         average=Averages(core, core / 5, core / 10, core / 4),
         memory=HeldMemory(memory, memory, 1),
         last_active_unix_ns=NOW - 3 * SECOND,
-        allocation=AllocationFacts((Granted("test"),), 0.5, 8 * GIB),
+        allocation=AllocationFacts((Granted("test"),), 0.5, 8 * GIB, gpus=0.5),
     )
 
 
@@ -195,6 +195,7 @@ UNITS = [
     ("DCGM_FI_PROF_SM_ACTIVE", {"gpu": "0"}, 0.5),
     ("DCGM_FI_PROF_SM_OCCUPANCY", {"gpu": "0"}, 0.25),
     ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", {"gpu": "0"}, 0.125),
+    ("container_gpu_allocation", TASK, 1.0),
     ("hami_host_gpu_memory_used_bytes", HOST, 11 * GIB),
     ("hami_host_gpu_utilization_ratio", HOST, 75),
     ("hami_host_gpu_memory_controller_utilization_ratio", HOST, 25),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from exporter.metrics.compat import dcgm, hami, tencent
+from exporter.metrics.compat import dcgm, hami, opencost, tencent
 from exporter.metrics.compat.subjects import Alias, Subject, Subjects
 from exporter.metrics.text import Format, escaped, head
 from exporter.model import Snapshot
@@ -19,6 +19,7 @@ Totals = Mapping[tuple[str, str], float]
 
 PROGRAMS: dict[str, tuple[Alias, ...]] = {
     "dcgm": dcgm.ALIASES,
+    "opencost": opencost.ALIASES,
     "hami": hami.ALIASES,
     "hami-legacy": hami.LEGACY,
     "elastic-gpu": tencent.ELASTIC_GPU,

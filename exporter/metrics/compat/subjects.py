@@ -69,7 +69,7 @@ class Subjects:
         self._unix_ns = snapshot.unix_ns
         self._node = node
         pods = snapshot.facts.pods
-        self._uids = {(p.namespace, p.name): p.info.uid for p in pods if p.info} if uids else {}
+        self._uids = {(p.namespace, p.name): p.info.uid for p in pods if p.info}
         self._uid_labels = uids
         devices = _on_boards([self._device(fact) for _, fact in labelled_facts(snapshot, "device")])
         devices = [
@@ -89,6 +89,7 @@ class Subjects:
             "holder": [part for device in devices for part in self._parts(device, containers)],
             "container": containers,
             "task": self._tasks(containers),
+            "allocation": self._allocations(snapshot.facts.containers),
             "pod": [self._pod(fact) for _, fact in labelled_facts(snapshot, "pod")],
         }
 
@@ -165,6 +166,23 @@ class Subjects:
             tasks.append(Subject("container", labels, None, self._unix_ns, sums))
         return tasks
 
+    def _allocations(self, facts: Iterable[ContainerHolding]) -> list[Subject]:
+        """What containers are allocated, in use or not, summed over their devices.
+
+        What is only known of a pod as a whole is left out.
+        """
+        gpus: dict[ContainerKey, float] = {}
+        for fact in facts:
+            if fact.owner.container and fact.allocation.gpus is not None:
+                gpus[fact.owner] = gpus.get(fact.owner, 0.0) + fact.allocation.gpus
+        found = []
+        for (namespace, pod, name), sum_of in sorted(gpus.items()):
+            labels = {"node": self._node, "namespace": namespace, "pod": pod, "container": name}
+            labels["uid"] = self._uids.get((namespace, pod), "")
+            extra = {"allocated_gpus": sum_of}
+            found.append(Subject("container", labels, None, self._unix_ns, extra))
+        return found
+
     def _pod(self, fact: PodFacts) -> Subject:
         labels = {"node": self._node, "namespace": fact.namespace, "pod": fact.name}
         return Subject("pod", labels, fact, self._unix_ns, self._node_figures)
@@ -219,9 +237,10 @@ class Alias:
     """One family of another exporter.
 
     ``subject`` is what has a series: ``device``, ``holder`` (one container's part of a device, or
-    the rest), ``container`` (on one device), ``task`` (a container over all its devices) or
-    ``pod``. ``labels`` maps the label's name to the subject's label with its value, or to a text
-    that starts with "=". ``figure`` returns the value, None if it is not known.
+    the rest), ``container`` (on one device), ``task`` (a container over all its devices),
+    ``allocation`` (all that a container is allocated) or ``pod``. ``labels`` maps the label's name
+    to the subject's label with its value, or to a text that starts with "=". ``figure`` returns
+    the value, None if it is not known.
     """
 
     name: str
