@@ -75,6 +75,11 @@ _COMMANDS = {
         ),
         _Command("bill", "what the GPUs that a Prometheus watches cost, and who pays for what"),
         _Command(
+            "why",
+            "how a pod fares on its GPUs: use, waiting and for whom, memory",
+            required=" NAMESPACE/POD",
+        ),
+        _Command(
             "replay",
             "print the page that results from a recording",
             settings=False,

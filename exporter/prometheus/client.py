@@ -52,11 +52,17 @@ class Grid(NamedTuple):
 
 
 class Prometheus:
-    """Asks one address. ``asked`` receives how much of a long question is answered, 0 to 1."""
+    """Asks one address. ``asked`` receives how much of a long question is answered, 0 to 1.
 
-    def __init__(self, http: Asks, asked: Callable[[float], None] = lambda _: None) -> None:
+    ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter.
+    """
+
+    def __init__(
+        self, http: Asks, asked: Callable[[float], None] = lambda _: None, namespace: str = ""
+    ) -> None:
         self._http = http
         self._asked = asked
+        self._scope = {"namespace": namespace} if namespace else {}
 
     @property
     def address(self) -> str:
@@ -92,7 +98,7 @@ class Prometheus:
             points = max(1, min(MOST_POINTS, MOST_SAMPLES // max(1, len(answer))))
 
     def _series(self, path: str, query: Mapping[str, str]) -> list[Series]:
-        answer = self._http.json(path, query)
+        answer = self._http.json(path, {**query, **self._scope})
         data = answer.get("data")
         if answer.get("status") != "success" or not isinstance(data, dict):
             raise QueryError(f"{self.address} does not answer as a Prometheus does")

@@ -71,6 +71,11 @@ def far_http(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> H
     return Http(prometheus, _credentials(arguments, environ)) if prometheus else None
 
 
+def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
+    """The namespace that flags or variables name; "" stands for all."""
+    return _given("namespace", arguments, environ)
+
+
 def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
     given = getattr(arguments, name.replace("-", "_"), None)
     return str(given) if given is not None else _variable(name, arguments, environ)

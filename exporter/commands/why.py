@@ -1,0 +1,142 @@
+"""The command ``why``: in a few sentences, how a pod fares on its GPUs."""
+
+import json
+import logging
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from difflib import get_close_matches
+from typing import Any
+
+from exporter.collector.wiring import open_sources
+from exporter.commands.progress import progress
+from exporter.model import Snapshot
+from exporter.prometheus.client import Prometheus, QueryError
+from exporter.prometheus.node_case import Moment, case_of, pods_of
+from exporter.prometheus.series_case import SeriesCase
+from exporter.prometheus.why import Case, sentences
+from exporter.settings import Settings, argument, duration
+from exporter.simulation import ScenarioError
+from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.access import far_http, far_namespace
+from exporter.terminal.feeds import FeedError
+from exporter.terminal.feeds.local import LocalFeed
+from exporter.terminal.reading import clean
+
+SECOND_NS = 10**9
+_OK, _UNKNOWN, _NOTHING = 0, 1, 2
+_OF_A_PROMETHEUS_NS = 300 * SECOND_NS
+_MOST_NEAR = 5
+
+
+class _NoSuchPodError(Exception):
+    """The pod is not known, with the message."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    parser.add_argument("pod", metavar="NAMESPACE/POD", help="the pod")
+    group = parser.add_argument_group("why")
+    group.add_argument(
+        "--over",
+        metavar="TIME",
+        type=argument(duration("1s", "24h")),
+        help="how long to look back in a Prometheus [default 5m], or to watch this node [default "
+        "--collection.window]",
+    )
+    group.add_argument("--format", choices=("text", "json"), default="text", help="[default text]")
+    add_access(parser, prometheus=True)
+
+
+def why(settings: Settings, arguments: Namespace) -> int:
+    """Print sentences on a pod. The exit status is 0; 1 if there is no such pod; 2 on trouble."""
+    try:
+        case = _case(settings, arguments)
+    except _NoSuchPodError as error:
+        print(f"mgpu-exporter why: {error}", file=sys.stderr)
+        return _UNKNOWN
+    except (FeedError, QueryError, ScenarioError) as error:
+        print(f"mgpu-exporter why: {error}", file=sys.stderr)
+        return _NOTHING
+    if arguments.format == "json":
+        print(json.dumps(_document(case), indent=1))
+    else:
+        print("\n".join(clean(one.text) for one in sentences(case)))
+    return _OK
+
+
+def _document(case: Case) -> dict[str, Any]:
+    return {
+        "namespace": case.namespace,
+        "pod": case.pod,
+        "timestamp_seconds": case.unix_s,
+        "window_seconds": case.window_s,
+        "parts": [asdict(part) for part in case.parts],
+        "sentences": [{"topic": one.topic, "text": one.text} for one in sentences(case)],
+    }
+
+
+def _case(settings: Settings, arguments: Namespace) -> Case:
+    if arguments.url:
+        raise FeedError("--url: why reads this node, or a Prometheus (--prometheus)")
+    http = far_http(arguments)
+    seen = far_namespace(arguments)
+    namespace, _, pod = arguments.pod.rpartition("/")
+    namespace = namespace or seen
+    if not (namespace and pod):
+        raise FeedError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
+    if http is None:
+        return _near(settings, arguments, namespace, pod)
+    over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
+    reader = SeriesCase(Prometheus(http, namespace=seen), time.time(), over_s, seen)
+    case = reader.read(namespace, pod)
+    if not case.parts:
+        raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), http.address))
+    return case
+
+
+def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) -> Case:
+    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
+    feed = LocalFeed(settings, open_sources(settings))
+    try:
+        feed.read()  # the first cycle has been done
+        before = _moment(feed.snapshot)
+        window_ns = settings.collection_window_ns
+        _wait(arguments.over or window_ns)
+        now = _moment(feed.snapshot)
+    finally:
+        feed.close()
+    window_s = min(window_ns, max(now.mono_ns - before.mono_ns, SECOND_NS)) / SECOND_NS
+    case = case_of(before, now, namespace, pod, window_s)
+    if not case.parts:
+        raise _NoSuchPodError(_missing(namespace, pod, pods_of(now.facts), "this node"))
+    return case
+
+
+def _moment(snapshot: Snapshot) -> Moment:
+    return Moment(snapshot.facts, snapshot.unix_ns, snapshot.mono_ns)
+
+
+def _wait(length_ns: int) -> None:
+    """Wait for ``length_ns`` while the cycle runs."""
+    begun_ns = time.monotonic_ns()
+    with progress() as shown:
+        while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
+            shown.say(f"looking at this node for {left_ns / SECOND_NS:.0f} s more ...")
+            time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
+
+
+def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
+    """What to say of a pod that is not known: names that are like it."""
+    wanted = f"{namespace}/{pod}"
+    begins = [name for name in known if name.startswith(wanted) or name.endswith(f"/{pod}")]
+    same = [name for name in known if name.rpartition("/")[2].startswith(pod)]
+    near = list(dict.fromkeys([*begins, *same, *get_close_matches(wanted, known, _MOST_NEAR)]))
+    if near:
+        advice = f"; did you mean {' or '.join(near[:_MOST_NEAR])}?"
+    elif known:
+        advice = f"; pods with a GPU: {', '.join(known[:_MOST_NEAR])}"
+    else:
+        advice = "; no pod with a GPU is known there"
+    return clean(f"{wanted} is not known to {where}{advice}")

@@ -1,0 +1,115 @@
+"""A pod's case by the typed facts of one node, at two moments."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from exporter.model import ContainerHolding, DeviceFacts, Facts
+from exporter.model.usage import ContainerKey
+from exporter.prometheus.why import Card, Case, Part
+
+_NS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was known at a time: a Snapshot's facts."""
+
+    facts: Facts
+    unix_ns: int
+    mono_ns: int
+
+
+def pods_of(facts: Facts) -> list[str]:
+    """The pods, as ``namespace/pod``."""
+    return sorted({f"{pod.namespace}/{pod.name}" for pod in facts.pods if not pod.ended})
+
+
+def case_of(before: Moment, now: Moment, namespace: str, pod: str, window_s: float) -> Case:
+    """The case of a pod. Use and waiting are the averages over ``window_s``, as the page has them.
+
+    By whom it waited, and what held clocks down, is what was counted between the two moments.
+    """
+    mine = sorted(
+        (one for one in now.facts.containers if _is_of(one, namespace, pod)),
+        key=lambda one: (one.owner.container, one.index or 0),
+    )
+    earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
+    cards = _Cards(before, now)
+    parts = tuple(
+        Part(
+            container=one.owner.container,
+            card=cards.of(one, f"{namespace}/{pod}"),
+            core=one.average.core,
+            share=one.allocation.core,
+            waiting=one.waiting.pressure,
+            waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid))),
+            memory_bytes=one.memory.used_bytes,
+            memory_limit_bytes=one.allocation.memory_bytes,
+            last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / _NS,
+            scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
+            unmeasured={quantity: str(reason) for quantity, reason in one.unmeasured.items()},
+        )
+        for one in mine
+    )
+    return Case(
+        namespace=namespace, pod=pod, unix_s=now.unix_ns / _NS, window_s=window_s, parts=parts
+    )
+
+
+def _is_of(one: ContainerHolding, namespace: str, pod: str) -> bool:
+    return (one.owner.namespace, one.owner.pod) == (namespace, pod) and not one.ended
+
+
+def _waiting_on(now: ContainerHolding, before: ContainerHolding | None) -> Mapping[str, float]:
+    """Its waiting by who ran: the pressure, divided by what was counted between the moments."""
+    old = before.waiting if before is not None else None
+    grown: dict[str, int] = {}
+    for pod, ns in now.waiting.by_pod.items():
+        grown["/".join(pod)] = ns - (old.by_pod.get(pod, 0) if old else 0)
+    for group, ns in now.waiting.by_group.items():
+        grown[" ".join(group)] = ns - (old.by_group.get(group, 0) if old else 0)
+    waited = (now.waiting.waited_ns or 0) - ((old.waited_ns or 0) if old else 0)
+    pressure = now.waiting.pressure or 0.0
+    return {name: ns / waited * pressure for name, ns in grown.items() if waited > 0}
+
+
+class _Cards:
+    """The devices between two moments."""
+
+    def __init__(self, before: Moment, now: Moment) -> None:
+        self._length_ns = now.mono_ns - before.mono_ns
+        self._now = {device.uuid: device for device in now.facts.devices}
+        self._before = {device.uuid: device for device in before.facts.devices}
+        self._on: dict[str, set[str]] = defaultdict(set)
+        for held in now.facts.holdings:
+            if not held.ended:
+                self._on[held.uuid].add(_name(held.owner))
+
+    def of(self, held: ContainerHolding, pod: str) -> Card:
+        """The card of a holding, with the others that are on it."""
+        device = self._now.get(held.uuid)
+        if device is None:
+            return Card()
+        return Card(
+            uuid=device.uuid,
+            gpu=str(device.index),
+            model=device.device.model,
+            busy=device.average.core,
+            throttled=self._throttled(device),
+            others=tuple(sorted(self._on[device.uuid] - {pod})),
+        )
+
+    def _throttled(self, device: DeviceFacts) -> Mapping[str, float]:
+        before = self._before.get(device.uuid)
+        if before is None or self._length_ns <= 0:
+            return {}
+        old = before.sensors.by_label("throttle_seconds_total")
+        now = device.sensors.by_label("throttle_seconds_total")
+        return {reason: (ns - old.get(reason, ns)) / self._length_ns for reason, ns in now.items()}
+
+
+def _name(owner: Sequence[str]) -> str:
+    if isinstance(owner, ContainerKey):
+        return f"{owner.namespace}/{owner.pod}"
+    return " ".join(owner)

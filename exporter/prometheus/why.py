@@ -1,0 +1,322 @@
+"""Sentences on one pod: what it uses, whether it waits and for whom, what is not known. Pure.
+
+``sentences`` turns what is known of a pod into at most seven of them, one of each topic. Whether
+the facts are a node's or a Prometheus's makes no difference (``cases``).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.api.figures import UNMEASURED
+from exporter.model import Unmeasured
+from exporter.model.alerts import NEAR_LIMIT
+
+NOTEWORTHY = 0.01  # of the time
+HELD_DOWN = 0.1  # of the time, as a mark on the page
+PRESSED, FULL, BELOW = 0.5, 0.95, 0.9
+IDLE_S = 60
+_MOST_NAMES = 3
+_GIB = 1 << 30
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+_HELD_BY = {
+    "sw_power_cap": "its power limit",
+    "sw_thermal": "heat",
+    "hw_thermal": "heat",
+    "hw_power_brake": "the power supply",
+    "sync_boost": "the slowest board of its group",
+}
+
+
+class Topic(StrEnum):
+    """What a sentence is about, the most important first."""
+
+    USE = "use"
+    WAITING = "waiting"
+    CLOCKS = "clocks"
+    MEMORY = "memory"
+    IDLE = "idle"
+    CARDS = "cards"
+    UNKNOWN = "unknown"
+
+
+class Sentence(NamedTuple):
+    """A sentence. ``urgent`` ones stand before the others."""
+
+    topic: Topic
+    text: str
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A device: its number, and what it did in the time that was looked at, as shares of it.
+
+    ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
+    how long its clocks were held down, by reason.
+    """
+
+    uuid: str = ""
+    gpu: str = ""
+    node: str = ""
+    model: str = ""
+    busy: float | None = None
+    throttled: Mapping[str, float] = field(default_factory=dict)
+    others: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        return f"GPU {self.gpu}" if self.gpu else self.uuid or "a GPU that is not known yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a container has of one card. Shares are of the card or of the time.
+
+    ``waiting`` is an upper bound; ``waiting_on`` is the same by who ran instead, None if nobody
+    recorded that. ``share`` and ``memory_limit_bytes`` are None where nothing is promised.
+    """
+
+    container: str
+    card: Card
+    core: float | None = None
+    share: float | None = None
+    waiting: float | None = None
+    waiting_on: Mapping[str, float] | None = None
+    memory_bytes: float | None = None
+    memory_limit_bytes: float | None = None
+    last_active_unix_s: float | None = None
+    scheme: str = ""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A pod's parts, over the ``window_s`` seconds before ``unix_s``."""
+
+    namespace: str
+    pod: str
+    unix_s: float
+    window_s: float
+    parts: tuple[Part, ...] = ()
+
+
+def sentences(case: Case) -> tuple[Sentence, ...]:
+    """The sentences, the most important first."""
+    found = (
+        *_use(case),
+        *_waiting(case),
+        *_clocks(case),
+        *_memory(case),
+        *_idle(case),
+        *_cards(case),
+        *_unknown(case),
+    )
+    return tuple(sorted(found, key=lambda one: not one.urgent))
+
+
+def _use(case: Case) -> Iterator[Sentence]:
+    known = [part for part in case.parts if part.core is not None]
+    if not known:
+        return
+    within = f"in the last {length(case.window_s)}"
+    promised = [part for part in known if part.share]
+    share = sum(part.share or 0.0 for part in promised)
+    used = sum(part.core or 0.0 for part in promised)
+    if len(known) == 1:
+        [part] = known
+        said = f"It used {part.core:.0%} of {part.card.name} {within}"
+        of_share = f": {used / share:.0%} of its share of {share:.0%}" if share else ""
+    else:
+        whole = sum(part.core or 0.0 for part in known)
+        least = min(known, key=lambda part: part.core or 0.0)
+        said = (
+            f"It used {whole:.2f} GPUs {within}, least of {_place(least, case)} ({least.core:.0%})"
+        )
+        of_share = f": {used / share:.0%} of its shares of {share:.2f} GPUs" if share else ""
+    if not share:
+        schemes = sorted({part.scheme for part in known} - {""})
+        by = f" ({', '.join(schemes)})" if schemes else ""
+        of_share = f"; no share of the core is promised to it{by}"
+    yield Sentence(Topic.USE, f"{said}{of_share}.")
+
+
+def _waiting(case: Case) -> Iterator[Sentence]:
+    known = [part for part in case.parts if part.waiting is not None]
+    if not known:
+        return
+    worst = max(known, key=lambda part: part.waiting or 0.0)
+    waiting = worst.waiting or 0.0
+    if waiting < NOTEWORTHY:
+        if any(part.card.others for part in known):
+            yield Sentence(Topic.WAITING, "It did not wait for others.")
+        return
+    place = f" on {_place(worst, case)}" if len(case.parts) > 1 else ""
+    whom = _whom(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
+    said = (
+        f"It may have waited for others up to {waiting:.0%} of the last "
+        f"{length(case.window_s)}{place}{whom}."
+    )
+    yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
+
+
+def _whom(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:
+    if waiting_on is None:
+        return "; for whom is not recorded (--metrics.enable=contention)"
+    order = sorted(waiting_on.items(), key=lambda each: (-each[1], each[0]))
+    named = [
+        ("its own other containers" if name == pod else name, waited)
+        for name, waited in order
+        if waited >= NOTEWORTHY
+    ]
+    if not named:
+        return ", for processes without a name"
+    (first, most), *others = named[:2]
+    second = f", then for {others[0][0]}" if others else ""
+    only = not others and most >= waiting * FULL
+    return f", {'all' if only else 'most'} of it for {first}{second}"
+
+
+def _is_starved(part: Part) -> bool:
+    """Waiting alone proves nothing: a program that pauses looks the same."""
+    is_full = part.card.busy is not None and part.card.busy >= FULL
+    if part.share is None:
+        return is_full and (part.waiting or 0.0) >= PRESSED
+    return is_full and part.core is not None and part.core < part.share * BELOW
+
+
+def _clocks(case: Case) -> Iterator[Sentence]:
+    cards = {part.card.uuid: part.card for part in case.parts}
+    by_cause: dict[str, dict[str, float]] = defaultdict(dict)
+    for card in cards.values():
+        for reason, time in card.throttled.items():
+            cause = _HELD_BY.get(reason, reason)
+            if time >= HELD_DOWN:
+                most = max(time, by_cause[cause].get(card.name, 0.0))
+                by_cause[cause][card.name] = min(1.0, most)
+    if not by_cause:
+        return
+    order = sorted(by_cause.items(), key=lambda each: -max(each[1].values()))
+    said = " and ".join(f"{_cards_held(held)} by {cause}" for cause, held in order)
+    unusual = any(cause != _HELD_BY["sw_power_cap"] for cause in by_cause)
+    yield Sentence(Topic.CLOCKS, f"Clocks were held down: {said}.", urgent=unusual)
+
+
+def _cards_held(held: Mapping[str, float]) -> str:
+    return listed([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
+
+
+def _memory(case: Case) -> Iterator[Sentence]:
+    known = [part for part in case.parts if part.memory_bytes is not None]
+    if not known:
+        return
+    limited = [part for part in known if part.memory_limit_bytes]
+    if not limited:
+        held = gib(sum(part.memory_bytes or 0.0 for part in known))
+        yield Sentence(Topic.MEMORY, f"It holds {held} of memory; no limit is known.")
+        return
+    fullest = max(limited, key=_fullness)
+    ratio = _fullness(fullest)
+    near = ratio >= NEAR_LIMIT
+    held, limit = gib(fullest.memory_bytes or 0.0), gib(fullest.memory_limit_bytes or 0.0)
+    place = _place(fullest, case)
+    said = f"It holds {held} of its {limit} of memory on {place} ({ratio:.0%})"
+    end = ": the next allocation may fail." if near else "."
+    yield Sentence(Topic.MEMORY, said + end, urgent=near)
+
+
+def _fullness(part: Part) -> float:
+    return (part.memory_bytes or 0.0) / part.memory_limit_bytes if part.memory_limit_bytes else 0.0
+
+
+def _idle(case: Case) -> Iterator[Sentence]:
+    times = [part.last_active_unix_s for part in case.parts if part.last_active_unix_s is not None]
+    if times:
+        ago = case.unix_s - max(times)
+        if ago >= IDLE_S:
+            at = datetime.fromtimestamp(max(times), UTC)
+            said = f"It last ran on a GPU {_ago(ago)}, at {at:%Y-%m-%d %H:%M} UTC."
+            yield Sentence(Topic.IDLE, said)
+    elif case.parts and all(part.core == 0 for part in case.parts):
+        yield Sentence(Topic.IDLE, "It has not run on a GPU since counting began.")
+
+
+def _cards(case: Case) -> Iterator[Sentence]:
+    cards = {part.card.uuid: part.card for part in case.parts}
+    if not cards:
+        return
+    places = [_described(card) for card in cards.values()]
+    others = [card.others for card in cards.values()]
+    known = sorted({name for names in others for name in names or ()})
+    if known:
+        company = f" with {listed(known)}"
+    elif any(names is None for names in others):
+        company = ""
+    else:
+        company = ", with no other that can be seen"
+    yield Sentence(Topic.CARDS, f"It is on {listed(places)}{company}.")
+
+
+def _described(card: Card) -> str:
+    more = ", ".join(filter(None, (card.model, f"node {card.node}" if card.node else "")))
+    return f"{card.name} ({more})" if more else card.name
+
+
+def _unknown(case: Case) -> Iterator[Sentence]:
+    by_reason: dict[str, set[str]] = defaultdict(set)
+    for part in case.parts:
+        for quantity, reason in part.unmeasured.items():
+            by_reason[reason].add(quantity.replace("_", " "))
+    blind = bool(case.parts) and all(part.core is None for part in case.parts)
+    if blind and not by_reason:
+        by_reason[""].add("core")
+    if not by_reason:
+        return
+    order = sorted(by_reason.items(), key=lambda each: ("core" not in each[1], each[0]))
+    said = " ".join(f"Not known: {listed(sorted(what))}. {_why(why)}" for why, what in order[:2])
+    more = len(order) - 2
+    rest = f" {more} more reasons are in …_unmeasured." if more > 0 else ""
+    yield Sentence(Topic.UNKNOWN, said.strip() + rest, urgent=blind)
+
+
+def _why(reason: str) -> str:
+    return UNMEASURED[Unmeasured(reason)] if reason in set(Unmeasured) else reason
+
+
+def _place(part: Part, case: Case) -> str:
+    many = len({one.container for one in case.parts}) > 1
+    by = f" by {part.container}" if many and part.container else ""
+    return f"{part.card.name}{by}"
+
+
+def _ago(seconds: float) -> str:
+    said = length(seconds)
+    article = "" if said[0].isdigit() else "an " if said == "hour" else "a "
+    return f"{article}{said} ago"
+
+
+def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+    """Names in words: ``a, b and 2 others``."""
+    shown = list(names[:most])
+    if len(names) > most:
+        shown.append(f"{len(names) - most} others")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def gib(number: float) -> str:
+    """Bytes in GiB."""
+    return f"{number / _GIB:.1f} GiB"
+
+
+def length(seconds: float) -> str:
+    """A length of time in words: ``minute``, ``5 minutes``, ``3 hours``, ``15 seconds``."""
+    for unit_s, unit in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
+        if seconds >= unit_s:
+            count = round(seconds / unit_s)
+            return unit if count == 1 else f"{count} {unit}s"
+    return f"{round(seconds)} seconds"

@@ -1,0 +1,234 @@
+"""What ``why`` says of a pod: by tables of facts, of a simulated node, by a real Prometheus."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from exporter.cli import main
+from exporter.prometheus.client import Prometheus
+from exporter.prometheus.series_case import SeriesCase
+from exporter.prometheus.why import Card, Case, Part, Topic, sentences
+from exporter.terminal.feeds.http import Http, RemoteCredentials
+from tests.store import Store, Target
+
+GIB = 1 << 30
+NOW = 1_780_000_000
+CARD = Card(uuid="GPU-a", gpu="0", node="n1", model="L4", busy=1.0, others=("batch/crawl-0",))
+STARVED = Part(
+    container="main",
+    card=CARD,
+    core=0.18,
+    share=0.5,
+    waiting=0.63,
+    waiting_on={"batch/crawl-0": 0.4, "user bob": 0.23},
+    memory_bytes=12 * GIB,
+    memory_limit_bytes=16 * GIB,
+    last_active_unix_s=NOW - 2,
+    scheme="hami",
+)
+
+
+def said(*parts: Part) -> dict[Topic, str]:
+    case = Case(namespace="team", pod="chat-0", unix_s=NOW, window_s=60, parts=parts)
+    found = sentences(case)
+    assert len(found) == len({one.topic for one in found}) <= 7
+    assert [one.urgent for one in found] == sorted((one.urgent for one in found), reverse=True)
+    return {one.topic: one.text for one in found}
+
+
+def test_a_starved_pod_hears_of_waiting_first() -> None:
+    found = said(STARVED)
+    assert list(found) == [Topic.WAITING, Topic.USE, Topic.MEMORY, Topic.CARDS]
+    assert list(found.values()) == [
+        (
+            "It may have waited for others up to 63% of the last minute, most of it for "
+            "batch/crawl-0, then for user bob."
+        ),
+        "It used 18% of GPU 0 in the last minute: 36% of its share of 50%.",
+        "It holds 12.0 GiB of its 16.0 GiB of memory on GPU 0 (75%).",
+        "It is on GPU 0 (L4, node n1) with batch/crawl-0.",
+    ]
+
+
+OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
+
+
+@pytest.mark.parametrize(
+    ("parts", "topic", "text"),
+    [
+        (
+            [replace(STARVED, share=None, scheme="time-slicing")],
+            Topic.USE,
+            (
+                "It used 18% of GPU 0 in the last minute; no share of the core is promised to it "
+                "(time-slicing)."
+            ),
+        ),
+        (
+            [STARVED, OTHER],
+            Topic.USE,
+            (
+                "It used 0.60 GPUs in the last minute, least of GPU 0 (18%): 60% of its shares of "
+                "1.00 GPUs."
+            ),
+        ),
+        (
+            [replace(STARVED, waiting_on=None)],
+            Topic.WAITING,
+            (
+                "It may have waited for others up to 63% of the last minute; for whom is not "
+                "recorded (--metrics.enable=contention)."
+            ),
+        ),
+        ([replace(STARVED, waiting=0.0)], Topic.WAITING, "It did not wait for others."),
+        (
+            [replace(STARVED, waiting_on={"team/chat-0": 0.63})],
+            Topic.WAITING,
+            (
+                "It may have waited for others up to 63% of the last minute, all of it for its own "
+                "other containers."
+            ),
+        ),
+        (
+            [replace(STARVED, card=replace(CARD, throttled={"hw_thermal": 0.3, "sync_boost": 0}))],
+            Topic.CLOCKS,
+            "Clocks were held down: GPU 0 30% of the time by heat.",
+        ),
+        (
+            [replace(STARVED, memory_bytes=15.5 * GIB)],
+            Topic.MEMORY,
+            (
+                "It holds 15.5 GiB of its 16.0 GiB of memory on GPU 0 (97%): the next allocation "
+                "may fail."
+            ),
+        ),
+        (
+            [replace(STARVED, memory_limit_bytes=None)],
+            Topic.MEMORY,
+            "It holds 12.0 GiB of memory; no limit is known.",
+        ),
+        (
+            [replace(STARVED, last_active_unix_s=NOW - 3 * 3600)],
+            Topic.IDLE,
+            "It last ran on a GPU 3 hours ago, at 2026-05-28 17:26 UTC.",
+        ),
+        (
+            [replace(STARVED, core=0.0, last_active_unix_s=None)],
+            Topic.IDLE,
+            "It has not run on a GPU since counting began.",
+        ),
+        (
+            [replace(STARVED, card=replace(CARD, others=()))],
+            Topic.CARDS,
+            "It is on GPU 0 (L4, node n1), with no other that can be seen.",
+        ),
+        (
+            [replace(STARVED, core=None, unmeasured={"core": "no_hostpid"})],
+            Topic.UNKNOWN,
+            "Not known: core. The exporter does not see the node's processes; set hostPID: true.",
+        ),
+        (
+            [replace(STARVED, unmeasured={"memory": "a reason of a newer exporter"})],
+            Topic.UNKNOWN,
+            "Not known: memory. a reason of a newer exporter",
+        ),
+    ],
+)
+def test_each_topic(parts: list[Part], topic: Topic, text: str) -> None:
+    assert said(*parts)[topic] == text
+
+
+def test_what_is_not_known_is_said_first_and_never_as_zero() -> None:
+    found = said(Part(container="main", card=CARD, unmeasured={"core": "no_hostpid"}))
+    assert list(found) == [Topic.UNKNOWN, Topic.CARDS]
+
+
+def test_waiting_without_a_second_sign_is_not_urgent() -> None:
+    at_its_share = said(replace(STARVED, core=0.5))
+    assert next(iter(at_its_share)) is Topic.USE
+    nothing_promised = said(replace(STARVED, share=None))
+    assert next(iter(nothing_promised)) is Topic.WAITING
+
+
+def test_a_pod_of_a_simulated_node(capsys: pytest.CaptureFixture[str]) -> None:
+    pod = "inference/rerank-58d4f8f7c4-9vkmt"
+    assert main(["why", pod, "--simulate=demo", "--over=1s", "--format=json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    [part] = document["parts"]
+    assert part["core"] > part["share"] == pytest.approx(0.1)
+    assert "inference/chat-7b-6c9f7d9c5b-x2lqz" in part["card"]["others"]
+    topics = [one["topic"] for one in document["sentences"]]
+    assert {"use", "memory", "cards"} <= set(topics)
+
+
+def test_an_unknown_pod_is_answered_with_names_like_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "infrence/rerank", "--simulate=demo", "--over=1s"]) == 1
+    assert capsys.readouterr().err == (
+        "mgpu-exporter why: infrence/rerank is not known to this node; did you mean "
+        "inference/rerank-58d4f8f7c4-9vkmt?\n"
+    )
+
+
+def _page(second: int) -> str:
+    """Chat has a half of a card and waits for crawl, which takes nearly all of it."""
+    mine = 'namespace="team",pod="chat-0",container="main",gpu="0",uuid="GPU-a"'
+    its = 'namespace="batch",pod="crawl-0",container="main",gpu="0",uuid="GPU-a"'
+    return f"""\
+mgpu_device_info{{gpu="0",uuid="GPU-a",model="L4"}} 1
+mgpu_device_core_seconds_total{{gpu="0",uuid="GPU-a"}} {second}
+mgpu_device_throttle_seconds_total{{gpu="0",uuid="GPU-a",reason="hw_thermal"}} {second * 0.5}
+mgpu_pod_info{{namespace="team",pod="chat-0",uid="1"}} 1
+mgpu_container_allocation_info{{{mine},scheme="hami",policy="",priority=""}} 1
+mgpu_container_core_limit_ratio{{{mine}}} 0.5
+mgpu_container_memory_limit_bytes{{{mine}}} {16 * GIB}
+mgpu_container_memory_used_bytes{{{mine}}} {4 * GIB}
+mgpu_container_memory_used_bytes{{{its}}} {4 * GIB}
+mgpu_container_last_active_timestamp_seconds{{{mine}}} {NOW + second}
+mgpu_container_unmeasured{{{mine},quantity="energy",reason="not_supported"}} 1
+mgpu_container_core_seconds_total{{{mine}}} {second * 0.2}
+mgpu_container_core_waiting_seconds_total{{{mine}}} {second * 0.8}
+mgpu_container_core_waiting_on_seconds_total{{{mine},by_namespace="batch",by_pod="crawl-0"}} {second * 0.8}
+"""  # noqa: E501
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["honored", "renamed"])
+def prometheus(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    """Ten minutes of one node; its namespace label is that of the target where not honoured."""
+    labels = {"job": "mgpu", "instance": "a:10045", "node": "n1", "namespace": "mgpu", "pod": "x"}
+    target = Target(labels, honors=request.param)
+    with Store(tmp_path_factory.mktemp("prometheus")) as store:
+        for second in range(0, 601, 15):
+            store.scrape(target, _page(second), NOW + second)
+        yield store
+
+
+@pytest.mark.parametrize(("seen", "other"), [("", "batch/crawl-0"), ("team", "others")])
+def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str) -> None:
+    asks = Http(f"http://{prometheus.address}", RemoteCredentials())
+    case = SeriesCase(Prometheus(asks), NOW + 600, 300, seen).read("team", "chat-0")
+    assert [(one.topic, one.text) for one in sentences(case)] == [
+        (
+            Topic.WAITING,
+            (
+                "It may have waited for others up to 80% of the last 5 minutes, all of it for "
+                f"{other}."
+            ),
+        ),
+        (Topic.CLOCKS, "Clocks were held down: GPU 0 50% of the time by heat."),
+        (Topic.USE, "It used 20% of GPU 0 in the last 5 minutes: 40% of its share of 50%."),
+        (Topic.MEMORY, "It holds 4.0 GiB of its 16.0 GiB of memory on GPU 0 (25%)."),
+        (Topic.CARDS, f"It is on GPU 0 (L4, node n1) with {other}."),
+        (Topic.UNKNOWN, "Not known: energy. The driver does not report this for this device."),
+    ]
+
+
+def test_the_command_names_what_a_prometheus_knows(
+    prometheus: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["why", "team/chat-0", f"--prometheus=http://{prometheus.address}"])
+    assert status == 1  # today, nothing is scraped
+    assert "no pod with a GPU is known there" in capsys.readouterr().err
