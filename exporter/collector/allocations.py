@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.allocations.devices import sharing_replicas
@@ -51,16 +51,21 @@ class Allocations:
     seen. That stays until the pod goes, so that a pause in its work does not displace it.
 
     ``rules`` may be replaced at any time: the next call decodes all pods by them.
+
+    ``ended`` are the last allocations of pods that have ended. They count for nothing. They are
+    shown beside what the last list of processes, some seconds old, still gives to such a pod.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.ended: Sequence[Allocated] = ()
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
         self.pods_by_name: Mapping[tuple[str, str], Pod] = {}
         self._decoded_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
         self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
+        self._ended: dict[str, tuple[Allocation, ...]] = {}  # of ended pods, as decoded last
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
         self._suspected: dict[str, list[DecodeProblem]] = {}  # by uid, until seen to be right
         self._allocated: list[Allocated] | None = None  # None: to be placed again
@@ -91,11 +96,7 @@ class Allocations:
     def _placed(self, table: PodTable) -> list[Allocated]:
         placed: list[Allocated] = []
         for uid, allocations in self._decoded.items():
-            pod, on = table.pods[uid], self._seen.get(uid, {})
-            placed += (
-                Allocated(ContainerKey(pod.namespace, pod.name, a.container), a)
-                for a in place(allocations, on)
-            )
+            placed += named(table.pods[uid], place(allocations, self._seen.get(uid, {})))
         shared = Counter(allocation.device for _, allocation in placed)
         found = [
             Allocated(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
@@ -115,6 +116,10 @@ class Allocations:
         related = rules.neighbours(table.pods)
         facts = replace(node, pods=related, index_bases=rules.index_bases)
         decoded = {uid: self._decode_pod(pod, facts, rules) for uid, pod in table.pods.items()}
+        last = {**self._ended, **self._decoded}
+        gone = {uid for uid, pod in table.pods.items() if pod.terminal or pod.deleted}
+        self._ended = {uid: allocations for uid, allocations in last.items() if uid in gone}
+        self.ended = [each for u, own in self._ended.items() for each in named(table.pods[u], own)]
         self._decoded = {uid: allocations for uid, allocations in decoded.items() if allocations}
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
         self._logged = {problem for problem in self._logged if problem[0] in table.pods}
@@ -186,6 +191,12 @@ class Allocations:
                 if news := [uuid for uuid in uuids if uuid not in known]:
                     known += news
                     self._allocated = None
+
+
+def named(pod: Pod, allocations: Iterable[Allocation]) -> Iterator[Allocated]:
+    """The allocations of a pod, under its containers' labels."""
+    for each in allocations:
+        yield Allocated(ContainerKey(pod.namespace, pod.name, each.container), each)
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:

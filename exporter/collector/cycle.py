@@ -151,6 +151,7 @@ class Collector:
             now,
             devices,
             self._allocated,
+            self._allocations.ended,
             self._allocations.pods_by_name,
             self._allocations.replicas,
             shown=self._shown.of(table, rules.allowed),

@@ -25,7 +25,7 @@ from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.claims import NO_CLAIMS_YET, Claims
-from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
+from exporter.sources.pods.factory import NoPods, PodAccess, node_name, open_pod_source
 from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.reviews import ApiReviewer
 from exporter.sources.pods.source import PodSource
@@ -33,6 +33,7 @@ from exporter.sources.pods.source import PodSource
 NS = 1e9  # in a second
 CLAIMS_RHYTHM = PollTimings(period_s=60)
 POLICIES_RHYTHM = PollTimings(period_s=60)
+WITHOUT_PODS = "the scenario has no pods"
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
 
@@ -115,11 +116,12 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
         raise ScenarioError("--simulate.start lies more than an hour back; give a later time")
-    node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
+    scenario = load_scenario(settings.simulate)
+    node = Node(scenario, clock, start_unix_ns)
     return Sources(
         gpus=(SimulatedGpus(node, clock),),
         processes=SimulatedProcesses(node.cgroup_paths, node.process_infos, node.places()),
-        pods=SimulatedPods(node.pod_table, clock=clock),
+        pods=SimulatedPods(node.pod_table, clock=clock) if scenario.pods else NoPods(WITHOUT_PODS),
         nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
         groups=(StaticGroupSource("groups_simulated", node.group_facts, clock),),
     )

@@ -13,6 +13,7 @@ from exporter.model import (
     AllocationFacts,
     ContainerHolding,
     ContainerKey,
+    Granted,
     Unmeasured,
 )
 
@@ -26,6 +27,11 @@ def allocation_of(limit: Limit, *, whole_pod: bool) -> AllocationFacts:
     return AllocationFacts(
         limit.granted, limit.core, limit.memory_bytes, limit.replicas, limit.gpus
     )
+
+
+def last_granted(view: View, key: ContainerKey) -> tuple[Granted, ...]:
+    """What a container of an ended pod had been allocated: itself, or as a part of its pod."""
+    return view.ended.of(key, "").granted or view.ended.of(key._replace(container=""), "").granted
 
 
 def allocated_time(

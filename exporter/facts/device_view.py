@@ -28,6 +28,7 @@ class CycleFacts:
     now: Moment
     readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
     allocated: Sequence[Allocated] = ()
+    ended: Sequence[Allocated] = ()  # the last allocations of pods that have ended
     pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
     replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
     shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from exporter.facts.allocations import (
     allocated_time,
     allocation_of,
+    last_granted,
     misplaced,
     unplaced_holdings,
     unplaced_reasons,
@@ -21,6 +22,7 @@ from exporter.model import (
     NO_AVERAGES,
     NO_HELD_MEMORY,
     NO_WAITING,
+    AllocationFacts,
     ContainerHolding,
     ContainerKey,
     GroupHolding,
@@ -57,6 +59,8 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
         limit, account = NO_LIMIT, None
     allocation = allocation_of(limit, whole_pod=not key.container)
     there, shown = part.there, part.shown
+    if shown and not allocation.granted:
+        allocation = AllocationFacts(last_granted(view, key))
     return ContainerHolding(
         owner=key,
         index=seen.index,

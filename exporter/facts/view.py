@@ -87,6 +87,11 @@ class View:
         return Limits(self.facts.allocated, self.ledger.devices)
 
     @cached_property
+    def ended(self) -> Limits:
+        """The last allocations of pods that have ended."""
+        return Limits(self.facts.ended, ())
+
+    @cached_property
     def containers(self) -> list[Part[ContainerKey]]:
         """Each container on each device."""
         return self._parts(ContainerKey)

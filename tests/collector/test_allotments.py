@@ -1,6 +1,7 @@
 """Which device an allotment is on, by which rules it was read."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -204,3 +205,18 @@ def test_what_was_suspected_of_a_pod_is_forgotten_with_it() -> None:
 
     allotments.of(indexed({}, 2), HAMI_CARDS, seen)
     assert (asked, allotments.problems) == ([], {})
+
+
+@pytest.mark.parametrize("end", [{"phase": "Succeeded"}, {"phase": "Failed"}, {"deleted": True}])
+def test_an_ended_pod_has_its_last_allocation_beside_it_until_it_goes(end: dict[str, Any]) -> None:
+    allocations = Allocations(Rules())
+    living = allocations.of(TABLE, NODE, dict)
+
+    for version in (2, 3):
+        ended = indexed({POD.uid: replace(POD, **end)}, version)
+        assert not allocations.of(ended, NODE, dict)
+        assert [(key, of.scheme) for key, of in allocations.ended] == [
+            (key, of.scheme) for key, of in living
+        ]
+    allocations.of(indexed({}, 4), NODE, dict)
+    assert not allocations.ended

@@ -107,7 +107,7 @@ class Node:
         self.ledger.set_allocations(allotted, now)
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
-        facts = CycleFacts(now, readings, allotted, pods)
+        facts = CycleFacts(now, readings, allotted, pods=pods)
         self.facts = facts_of(self.ledger, facts)()
         rows = FactRows(lambda: self.facts, None)
         self.unread = facts_of(self.ledger, facts)
