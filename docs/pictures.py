@@ -22,6 +22,7 @@ from exporter.model import Snapshot
 from exporter.settings import Address, load
 from exporter.terminal.app import Top
 from exporter.terminal.feeds import FeedResult
+from exporter.terminal.feeds.document import node_of_document
 from exporter.web import HttpServer, Pages, listen, make_app
 from tests.web.browser import LIVE, browsing
 
@@ -136,11 +137,11 @@ class Standing:
     def __init__(self, snapshot: Snapshot) -> None:
         about = About(self.name, SECOND)
         document, history = api.snapshot(snapshot, about, 0), api.history(snapshot, about, 0)
-        self._sight = FeedResult([(document, history)])
+        self._result = FeedResult([node_of_document(document, history)])
 
     def read(self) -> FeedResult:
         """The snapshot and its last minutes."""
-        return self._sight
+        return self._result
 
     def close(self) -> None:
         """Nothing is held."""

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from exporter.model import Unattributed
+
 NOUNS = {  # by the kind of a group, in the order in which they are listed
     "slurm": "job",
     "docker": "container",
@@ -17,6 +19,18 @@ NOUNS = {  # by the kind of a group, in the order in which they are listed
     "user": "user",
 }
 OTHERWISE = "group"
+NOBODY: Mapping[Unattributed, str] = {  # what use without an owner is called, by its reason
+    Unattributed.HOST_PROCESS: "processes of the host",
+    Unattributed.UNKNOWN_CGROUP: "processes of unknown cgroups",
+    Unattributed.EXITED: "processes that have ended",
+    Unattributed.NO_PID: "no process named",
+    Unattributed.IDLE: "idle",
+    Unattributed.UNOBSERVED: "not observed",
+    Unattributed.OVERLAP: "memory counted twice",
+    Unattributed.MIG: "shared MIG instance",
+    Unattributed.PARTITIONED: "all partitions together",
+    Unattributed.MPS: "MPS server",
+}
 _WATCHING = frozenset({"pods_api", "pods_kubelet", "pods_files"})
 
 

@@ -7,6 +7,8 @@ import shutil
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import Any
 
 from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
@@ -16,15 +18,17 @@ from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
-from exporter.terminal.feeds import FeedError, FeedResult, view_of
+from exporter.terminal.feeds import Feed, FeedError, FeedResult, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
-from exporter.terminal.reading import items, printable
+from exporter.terminal.reading import printable
 from exporter.terminal.report import report
+from exporter.terminal.view import Overview
 
 logger = logging.getLogger(__name__)
 
 SECOND_NS = 10**9
+USUAL_NS = 5 * SECOND_NS
 _OK, _TROUBLE, _NOTHING = 0, 1, 2
 
 
@@ -67,7 +71,8 @@ def _far(feed: RemoteFeed, settings: Settings, form: str) -> int:
     if form == "metrics":
         _write(feed.metrics(settings.web_telemetry_path).decode("utf-8", "replace"))
         return _OK
-    return _print(feed.read(), feed.name, form)
+    document = feed.document if form == "json" else None
+    return _print(feed.read(), feed.name, document)
 
 
 def _near(settings: Settings, arguments: Namespace) -> int:
@@ -76,14 +81,22 @@ def _near(settings: Settings, arguments: Namespace) -> int:
     try:
         feed.read()  # the first cycle has been done
         _wait(arguments.duration)
-        sight = feed.read()
+        result = feed.read()
         if arguments.format != "metrics":
-            return _print(sight, feed.name, arguments.format)
+            return _print(result, feed.name, feed.document if arguments.format == "json" else None)
         renderer = Renderer(families_without(settings.metrics_left_out))
         _write(renderer.render(feed.snapshot, Format.TEXT).decode())
-        return _status(sight, feed.name)
+        return _status(view_of(result, feed.name))
     finally:
         feed.close()
+
+
+def print_once(feed: Feed, wait_ns: int) -> int:
+    """Print what a feed says after this time as a table, and return ``snapshot``'s exit status."""
+    if wait_ns:
+        feed.read()
+        _wait(wait_ns)
+    return _print(feed.read(), feed.name)
 
 
 def _wait(length_ns: int) -> None:
@@ -95,22 +108,20 @@ def _wait(length_ns: int) -> None:
             time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
 
 
-def _print(sight: FeedResult, name: str, form: str) -> int:
-    if form == "json":
-        [(document, _)] = sight.documents
+def _print(result: FeedResult, name: str, document: Mapping[str, Any] | None = None) -> int:
+    """Print the document, or without one a table."""
+    view = view_of(result, name)
+    if document is not None:
         _write(json.dumps(document, indent=2) + "\n")
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        _write(report(view_of(sight, name), width, coloured=coloured), plain=not coloured)
-    return _status(sight, name)
+        _write(report(view, width, coloured=coloured), plain=not coloured)
+    return _status(view)
 
 
-def _status(sight: FeedResult, name: str) -> int:
-    view = view_of(sight, name)
-    devices = [device for document, _ in sight.documents for device in items(document, "devices")]
-    lost = any(device.get("up") is False for device in devices)
-    return _TROUBLE if view.troubles or lost or not view.lines else _OK
+def _status(view: Overview) -> int:
+    return _TROUBLE if view.troubles or view.totals.lost or not view.lines else _OK
 
 
 def _write(text: str, *, plain: bool = True) -> None:

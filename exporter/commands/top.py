@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from exporter.collector import Sources
 from exporter.collector.wiring import open_sources
+from exporter.commands.snapshot import USUAL_NS, print_once
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
@@ -35,15 +36,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def top(settings: Settings, arguments: Namespace) -> int:
-    """Run until the user quits. The exit status is 0; 2 if nothing can be shown."""
-    if find_spec("textual") is None:
+    """Run until the user quits; without a terminal, print a table once.
+
+    The exit status is 0, or as of ``snapshot`` without a terminal; 2 if nothing can be shown.
+    """
+    is_live = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_live and find_spec("textual") is None:
         logger.error(
             "top needs the package textual: pip install textual (if pipx installed the exporter: "
             "pipx inject mgpu-exporter textual); mgpu-exporter snapshot works without it"
         )
-        return _CANNOT
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        logger.error("top needs a terminal; mgpu-exporter snapshot prints the same once")
         return _CANNOT
     try:
         far = far_feed(arguments)
@@ -51,16 +53,30 @@ def top(settings: Settings, arguments: Namespace) -> int:
     except (FeedError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
+    feed = far or _near(settings, sources or open_sources(settings))
+    if not is_live:
+        return _once(feed, wait_ns=0 if far else USUAL_NS)
     from exporter.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
 
     # The log would overwrite the screen, which shows problems itself.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
-    feed = far or _near(settings, sources or open_sources(settings))
     try:
         Top(feed, (arguments.every or _usual(feed)) / SECOND_NS).run()
     finally:
         feed.close()
     return 0
+
+
+def _once(feed: Feed, wait_ns: int) -> int:
+    """Print a table as ``snapshot`` does."""
+    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
+    try:
+        return print_once(feed, wait_ns)
+    except FeedError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return _CANNOT
+    finally:
+        feed.close()
 
 
 def _near(settings: Settings, sources: Sources) -> Feed:

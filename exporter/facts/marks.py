@@ -4,7 +4,7 @@ They stand beside the thing itself, on the page and in the terminal. They are no
 averaged, waits or is sent to anybody. The rules for Prometheus are in ``rules/``::
 
     device_marks(device, snapshot.unix_ns, earlier)
-    holding_marks(holding)
+    holding_marks(holding, device)
     pod_marks(pod_facts)
 
 The worst mark comes first.
@@ -20,6 +20,8 @@ from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
 BEYOND = 1.02  # of a share, and not by rounding
 THROTTLED = 0.1  # of the time since the facts before
 _HEAT_AND_SUPPLY = ("hw_thermal", "sw_thermal", "hw_power_brake")  # a power cap is nothing odd
+FULL = 0.95  # of a device's core
+SOME, MOSTLY = 0.1, 0.5  # of the time, or of a share
 _HARDWARE_XIDS = frozenset(map(str, codes(HARDWARE)))
 _BAD_ROWS = {
     "failed": "a bad row of its memory could not be replaced: exchange it",
@@ -38,6 +40,7 @@ class MarkKind(StrEnum):
     THROTTLED = "throttled"
     MISPLACED = "not where it was allocated"
     OVER_SHARE = "over its share"
+    WAITING = "waits for others"
     NEAR_MEMORY_LIMIT = "near its memory limit"
 
 
@@ -110,15 +113,33 @@ def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> It
         yield Mark(MarkKind.THROTTLED, f"its clocks are held down by {', '.join(reasons)}")
 
 
-def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
-    """The marks of a container on a device. A group has no allocation, and so none."""
-    return tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
+def holding_marks(
+    holding: ContainerHolding | GroupHolding, device: DeviceFacts | None = None
+) -> tuple[Mark, ...]:
+    """The marks of a container on a device, None if it is not known. A group has none."""
+    return tuple(_of_container(holding, device)) if isinstance(holding, ContainerHolding) else ()
 
 
-def _of_container(holding: ContainerHolding) -> Iterator[Mark]:
+def _of_container(holding: ContainerHolding, device: DeviceFacts | None) -> Iterator[Mark]:
     if holding.misplaced:
         yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
     yield from _limits(holding.core_of_limit, holding.memory_of_limit)
+    if device is not None and _waits(holding, device.average.core or 0):
+        pressure = holding.waiting.pressure or 0
+        yield Mark(
+            MarkKind.WAITING, f"others ran while it waited, up to {pressure:.0%} of the time"
+        )
+
+
+def _waits(holding: ContainerHolding, busy: float) -> bool:
+    """Whether it waits on a full device, by two signs: a program that pauses shows the first.
+
+    The second sign is that it does not get its share; without a share, that it waits mostly.
+    """
+    pressure, share = holding.waiting.pressure, holding.core_of_limit
+    if pressure is None or busy < FULL:
+        return False
+    return pressure > MOSTLY if share is None else pressure > SOME and share < 1 - SOME
 
 
 def pod_marks(pod: PodFacts) -> tuple[Mark, ...]:

@@ -16,9 +16,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from exporter.terminal.details import joined, marked
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.facts import joined
 from exporter.terminal.feeds import Feed, FeedError, view_of
+from exporter.terminal.feeds.earlier import Recollection
 from exporter.terminal.report import names_of, sums, title
 from exporter.terminal.tree import CSS, STYLES, LineTree
 from exporter.terminal.view import Key, Line, Overview, SortKey, path
@@ -45,8 +46,11 @@ MBW        time with memory traffic; ENC, DEC: en- and decoder
 PAST       core of the last minutes, newest at the right; · unknown
 TYPE       as in nvidia-smi: C computes, G draws, M+C is of MPS
 
-?          not known, never 0; the bar and the last lines say why.
-Unattributed use comes last under each GPU, with its reason."""
+?          not known, never 0; the bar and the last lines say why
+!          before a name: something is wrong with it, said in the
+           last lines: lost, throttled, over its share, …
+Use without an owner comes last under each GPU, with its reason,
+after one line for all that has ended."""
 
 
 class Help(ModalScreen[None]):
@@ -102,6 +106,7 @@ class Top(App[None]):
         super().__init__()
         self._feed = feed
         self._every_s = every_s
+        self._earlier = Recollection()
         self._stop = threading.Event()
         self._frozen = False
         self._shown = Overview(feed.name)
@@ -142,7 +147,7 @@ class Top(App[None]):
         while not self._stop.is_set():
             view, problem = None, ""
             try:
-                view = view_of(self._feed.read(), self._feed.name)
+                view = view_of(self._earlier.add_to(self._feed.read()), self._feed.name)
             except FeedError as error:
                 problem = str(error)
             except Exception as error:  # noqa: BLE001 - a reader that ends would freeze the screen
@@ -189,7 +194,9 @@ class Top(App[None]):
             details.append("no match for the filter" if self._shown.lines else "no GPU is known")
         else:
             details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
-            details.append(f"{'  ' if self._is_low else chr(10)}{joined(line.facts)}")
+            details.append(
+                f"{'  ' if self._is_low else chr(10)}{joined((*marked(line.marks), *line.details))}"
+            )
         self._details.update(details)
 
     @property

@@ -9,8 +9,9 @@ from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
 
-from exporter.terminal.facts import amount, percent
-from exporter.terminal.view import BEYOND, Figure, Line, LineKind, Past
+from exporter.facts.marks import BEYOND
+from exporter.terminal.details import amount, percent
+from exporter.terminal.view import Figure, Line, LineKind, Past
 
 NEAR = 0.9  # of a limit
 
@@ -52,7 +53,7 @@ def tone_of(figure: Figure) -> Tone:
 
 def core(line: Line) -> Cell:
     """The core in use, in percent of a GPU."""
-    return _value(line.core, percent, line.core.limit if line.kind is not LineKind.DEVICE else None)
+    return _value(line.core, percent, _core_tone(line))
 
 
 def core_limit(line: Line) -> Cell:
@@ -62,7 +63,7 @@ def core_limit(line: Line) -> Cell:
 
 def memory(line: Line) -> Cell:
     """The memory held."""
-    return _value(line.memory, amount, line.memory.limit)
+    return _value(line.memory, amount, tone_of(line.memory))
 
 
 def memory_limit(line: Line) -> Cell:
@@ -94,10 +95,16 @@ def engine(line: Line, number: int) -> Cell:
 def bar(line: Line, cells: int) -> Cell:
     """Core in use as a bar with a mark at the end of the allocation, or why it is not known."""
     figure = line.core
+    if line.ended:
+        return [Piece("ended"[:cells], Tone.FAINT)]
     if figure.value is None:
         return [Piece(figure.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
-    own = figure if line.kind is not LineKind.DEVICE else Figure(figure.value, None)
-    return _bar(figure.value, figure.limit, cells, tone_of(own))
+    return _bar(figure.value, figure.limit, cells, _core_tone(line))
+
+
+def _core_tone(line: Line) -> Tone:
+    """What is allocated of a device is no limit of its use."""
+    return Tone.CALM if line.kind is LineKind.DEVICE else tone_of(line.core)
 
 
 def memory_bar(line: Line, cells: int) -> Cell:
@@ -110,10 +117,10 @@ def memory_bar(line: Line, cells: int) -> Cell:
     return _bar(figure.share, 1.0, cells, tone_of(figure))
 
 
-def _value(figure: Figure, write: Callable[[float], str], limit: float | None) -> Cell:
+def _value(figure: Figure, write: Callable[[float], str], tone: Tone) -> Cell:
     if figure.value is None:
         return [Piece("?" if figure.why else "", Tone.UNKNOWN)]
-    return [Piece(write(figure.value), tone_of(Figure(figure.value, limit)))]
+    return [Piece(write(figure.value), tone)]
 
 
 def _bar(ratio: float, mark: float | None, cells: int, tone: Tone) -> Cell:

@@ -1,261 +1,303 @@
-"""The lines of one node, made from a document of ``exporter.api``. Pure."""
+"""The lines of one node, made from its tree. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from exporter.terminal import facts
-from exporter.terminal.reading import Json, flag, inner, items, number, text
+from exporter.api.document import process_type
+from exporter.api.kinds import NOBODY
+from exporter.facts.marks import Earlier, Mark, device_marks, holding_marks, pod_marks
+from exporter.facts.tree import (
+    ContainerEntry,
+    DeviceEntry,
+    Figures,
+    GroupEntry,
+    PodEntry,
+    Tree,
+    UnattributedEntry,
+)
+from exporter.model import (
+    Averages,
+    ContainerHolding,
+    DeviceFacts,
+    GroupHolding,
+    Process,
+    Reasons,
+    SeriesKey,
+    of_limit,
+)
+from exporter.terminal import details
+from exporter.terminal.reading import clean
 from exporter.terminal.view import Figure, Key, Line, LineKind, Past
 
 NOT_REPORTED = "not_reported"  # there is no figure, and no reason is given
-_ENGINES = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilization_ratio")
 
 
-class _NodeContext(NamedTuple):
-    """The data shared by all lines of a document. ``name`` is "" unless there are several nodes."""
+class NodeContext(NamedTuple):
+    """The data shared by all lines of a node. ``name`` is "" unless there are several nodes.
 
-    name: str
-    past: Mapping[Key, Past]
-    words: Json
-
-
-def lines_of(document: Json, history: Json | None, name: str = "") -> list[Line]:
-    """The devices of one node, by index, each with everything that is on it.
-
-    ``name`` distinguishes the node's lines from those of others.
+    The others are as in ``NodeSight``.
     """
-    words = inner(inner(document, "words"), "unmeasured")
-    node = _NodeContext(name, _past(history or {}), words)
-    tenants: dict[str, list[Line]] = defaultdict(list)
-    for pod in items(document, "pods"):
-        for uuid, line in _pod(pod, node):
-            tenants[uuid].append(line)
-    for group in items(document, "groups"):
-        for uuid, line in _group(group, node):
-            tenants[uuid].append(line)
-    devices = [
-        _device(d, tenants.pop(text(d, "uuid"), []), node) for d in items(document, "devices")
-    ]
-    return devices + [_stray(uuid, found, node) for uuid, found in sorted(tenants.items())]
+
+    name: str = ""
+    unix_ns: int = 0
+    past: Mapping[SeriesKey, Past] = {}
+    commands: Mapping[int, tuple[str, str]] = {}
+    earlier: Mapping[str, Earlier] = {}
 
 
-def _past(history: Json) -> dict[Key, Past]:
-    found: dict[Key, Past] = {}
-    for one in items(history, "series"):
-        labels, points = one.get("labels"), one.get("core_utilization_ratio")
-        if isinstance(labels, list) and isinstance(points, list):
-            known = tuple(number({"": point}, "") for point in points)
-            found[tuple(map(str, labels))] = known
-    return found
+def lines_of(tree: Tree, node: NodeContext) -> list[Line]:
+    """The devices of one node, by index, each with everything that is on it."""
+    lines = [_device(device, node) for device in tree.devices]
+    if tree.nowhere:
+        name = f"{node.name} allocated, GPU not known yet".lstrip()
+        children = _tenants((_pod(pod, None, (node.name, ""), node) for pod in tree.nowhere), ())
+        lines.append(Line((node.name, ""), LineKind.NOWHERE, name, children=children))
+    return lines
 
 
-def _device(device: Json, tenants: list[Line], node: _NodeContext) -> Line:
-    uuid, info = text(device, "uuid"), inner(device, "info")
-    index = number(device, "index")
-    model = text(info, "model").removeprefix("NVIDIA ")
-    name = " ".join(filter(None, (_whole(index), model, _profile(info))))
-    why = _reason(device, "core") or ("" if flag(device, "up") else "not_up")
-    memory = number(device, "memory_used_bytes")
+def _device(entry: DeviceEntry, node: NodeContext) -> Line:
+    key = (node.name, entry.uuid)
+    children = (
+        *_tenants(
+            (_pod(pod, entry.facts, key, node) for pod in entry.pods),
+            (_group(group, key, node) for group in entry.groups),
+        ),
+        *_rest(entry, key, node),
+    )
+    device = entry.facts
+    if device is None:
+        unknown = Figure(why=NOT_REPORTED)
+        name = f"{node.name} GPU {clean(entry.uuid)}".lstrip()
+        return Line(key, LineKind.DEVICE, name, unknown, unknown, children=children)
+    marks = device_marks(device, node.unix_ns, node.earlier.get(entry.uuid))
+    down = "" if device.is_up else str(device.state)
     return Line(
-        key=(node.name, uuid),
+        key=key,
         kind=LineKind.DEVICE,
-        name=f"{node.name} {name}" if node.name else name,
+        name=f"{node.name} {_name(device)}".lstrip(),
         core=_figure(
-            number(device, "utilization_ratio"), number(device, "allocated_core_ratio"), why
+            device.average.core,
+            device.allocated.core,
+            of_limit(device.average.core, device.allocated.core),
+            down or _reason(device.unmeasured, "core"),
         ),
         memory=_figure(
-            memory, number(device, "memory_total_bytes"), _reason(device, "memory") or why
+            device.memory.used_bytes,
+            device.memory.total_bytes,
+            of_limit(device.memory.used_bytes, device.memory.total_bytes),
+            down or _reason(device.unmeasured, "memory"),
         ),
-        engines=_engines(device),
-        watts=number(device, "power_watts"),
-        celsius=facts.warmth(device),
-        past=node.past.get((_whole(index), uuid), ()),
-        facts=facts.of_device(device) + facts.unmeasured(device, node.words),
-        children=(*tenants, *_rest(device, (node.name, uuid))),
+        engines=_engines(device.average),
+        past=node.past.get(SeriesKey(None, device.index, device.uuid), ()),
+        watts=device.sensors.number("power_watts"),
+        celsius=details.warmth(device.sensors),
+        details=(
+            *details.of_device(device),
+            *details.unmeasured(device.unmeasured),
+        ),
+        children=children,
+        marks=marks,
     )
 
 
-def _profile(info: Json) -> str:
-    """The partition's profile, as its vendor calls it."""
-    profile = text(info, "profile")
-    return f"MIG {profile}" if profile and text(info, "vendor") == "nvidia" else profile
+def _name(device: DeviceFacts) -> str:
+    """The number, the model, and the partition's profile as its vendor calls it."""
+    of = device.device
+    profile = f"MIG {of.profile}" if of.profile and of.vendor == "nvidia" else of.profile
+    index = str(of.index) if of.index >= 0 else ""
+    return clean(" ".join(filter(None, (index, of.model.removeprefix("NVIDIA "), profile))))
 
 
-def _stray(uuid: str, tenants: list[Line], node: _NodeContext) -> Line:
-    """A line for what is on a device that the document lacks, or on a device not known yet."""
-    name = f"GPU {uuid}" if uuid else "allocated, GPU not known yet"
-    kind = LineKind.DEVICE if uuid else LineKind.NOWHERE
-    unknown = Figure(why=NOT_REPORTED if uuid else "")
-    name = f"{node.name} {name}" if node.name else name
-    return Line((node.name, uuid), kind, name, unknown, unknown, children=tuple(tenants))
+def _tenants(pods: Iterable[Line], groups: Iterable[Line]) -> tuple[Line, ...]:
+    """Pods and groups, and one line for all that have ended."""
+    lines = [*pods, *groups]
+    ended = tuple(line for line in lines if line.ended)
+    there = tuple(line for line in lines if not line.ended)
+    if not ended:
+        return there
+    name = f"{len(ended)} that {'has' if len(ended) == 1 else 'have'} ended"
+    key = (*ended[0].key[:2], LineKind.ENDED)
+    return (*there, Line(key, LineKind.ENDED, name, children=ended))
 
 
-def _pod(pod: Json, node: _NodeContext) -> Iterator[tuple[str, Line]]:
-    """The pod once for each device that it is on."""
-    namespace, name = text(pod, "namespace"), text(pod, "pod")
-    parts: dict[str, list[Line]] = defaultdict(list)
-    for container in items(pod, "containers"):
-        for part in items(container, "devices"):
-            if not flag(part, "ended"):
-                labels = (namespace, name, text(container, "container"))
-                uuid = text(part, "uuid")
-                parts[uuid].append(_part(LineKind.CONTAINER, labels, part, node))
-    known = facts.of_pod(pod)
-    for uuid, containers in parts.items():
-        key = (node.name, uuid, namespace, name)
-        if len(containers) == 1:
-            yield uuid, _whole_pod(key, containers[0], known)
-            continue
-        line = Line(
-            key, LineKind.POD, f"{namespace}/{name}", facts=known, children=tuple(containers)
-        )
-        yield uuid, _summed(line)
-
-
-def _whole_pod(key: Key, container: Line, known: facts.Facts) -> Line:
-    """The line of a pod with one container on the device, which says what both do."""
-    said = {name for name, _ in container.facts}
-    more = [(name, words) for name, words in known if name not in said]
-    return replace(
-        container,
-        key=key,
+def _pod(entry: PodEntry, device: DeviceFacts | None, above: Key, node: NodeContext) -> Line:
+    """A pod on a device. One with a single container is a line that says what both do."""
+    containers = tuple(_container(one, device, above, node) for one in entry.containers)
+    there = [line for line in containers if not line.ended] or containers
+    line = Line(
+        key=(*above, entry.namespace, entry.pod),
         kind=LineKind.POD,
-        name="/".join(key[-2:]),
-        facts=(("container", container.name), *container.facts, *more),
-        also=container.name,
+        name=clean(f"{entry.namespace}/{entry.pod}"),
+        details=details.of_pod(entry),
+        ended=entry.ended,
+    )
+    line = _summed(replace(line, children=containers), entry)
+    if len(containers) == 1:
+        [only] = containers
+        said = {name for name, _ in only.details}
+        more = [(name, words) for name, words in line.details if name not in said]
+        line = replace(
+            line,
+            details=(("container", only.name), *only.details, *more),
+            children=only.children,
+            also=only.name,
+        )
+    marks = (*(pod_marks(entry.facts) if entry.facts else ()), *_below(there))
+    marks = tuple(dict(zip([mark.kind for mark in marks], marks, strict=True)).values())
+    return replace(line, marks=marks)
+
+
+def _below(containers: Iterable[Line]) -> Iterator[Mark]:
+    return (mark for line in containers for mark in line.marks)
+
+
+def _summed(line: Line, entry: PodEntry) -> Line:
+    """The pod's line with its figures on the device. A reason of any container is its own."""
+    there = [child for child in line.children if not child.ended]
+    engines = zip(*(child.engines for child in there), strict=True) if there else ()
+    sums = [None if None in each else sum(v or 0.0 for v in each) for each in engines]
+    holdings = [held for held in entry.holdings if not held.ended]
+    core, memory = _figures(
+        entry.figures, {k: v for h in holdings for k, v in h.unmeasured.items()}
+    )
+    return replace(
+        line,
+        core=core if not line.ended else Figure(),
+        memory=memory if not line.ended else Figure(),
+        engines=(sums[0], sums[1], sums[2]) if sums else (None, None, None),
+        past=_past_sum([child.past for child in there if child.past]),
+        details=(
+            *(fact for held in entry.unplaced for fact in details.of_allocation(held)),
+            *line.details,
+        ),
     )
 
 
-def _group(group: Json, node: _NodeContext) -> Iterator[tuple[str, Line]]:
-    labels = (text(group, "kind"), text(group, "group"))
-    info = group.get("info")
-    called = text(info, "name") if isinstance(info, dict) else ""
-    for part in items(group, "devices"):
-        if not flag(part, "ended"):
-            line = _part(LineKind.GROUP, labels, part, node)
-            yield text(part, "uuid"), replace(line, name=f"{labels[0]} {called or labels[1]}")
+def _container(
+    entry: ContainerEntry, device: DeviceFacts | None, above: Key, node: NodeContext
+) -> Line:
+    held = entry.holding
+    name = clean(held.owner.container) or "(all containers)"
+    line = _held(held, LineKind.CONTAINER, name, (*above, *held.owner), node)
+    core, memory = _figures(entry.figures, held.unmeasured)
+    return replace(
+        line,
+        core=core if not held.ended else Figure(),
+        memory=memory if not held.ended else Figure(),
+        children=_processes(entry.processes, line.key, core.why, node),
+        marks=holding_marks(held, device),
+    )
 
 
-def _part(kind: LineKind, labels: tuple[str, ...], part: Json, node: _NodeContext) -> Line:
-    """A container or group on one device."""
-    uuid, index = text(part, "uuid"), _whole(number(part, "index"))
-    core = _reason(part, "core") or NOT_REPORTED
-    key = (node.name, uuid, *labels)
-    name = labels[-1] if kind is LineKind.CONTAINER else " ".join(labels)
+def _group(entry: GroupEntry, above: Key, node: NodeContext) -> Line:
+    held = entry.holding
+    called = (held.info.name if held.info else "") or held.owner.group
+    name = clean(f"{held.owner.kind} {called}")
+    line = _held(held, LineKind.GROUP, name, (*above, *held.owner), node)
+    core, memory = _figures(
+        Figures(core=held.average.core, memory_bytes=held.memory.used_bytes), held.unmeasured
+    )
+    return replace(
+        line,
+        core=core if not held.ended else Figure(),
+        memory=memory if not held.ended else Figure(),
+        children=_processes(entry.processes, line.key, core.why, node),
+    )
+
+
+def _held(
+    held: ContainerHolding | GroupHolding, kind: LineKind, name: str, key: Key, node: NodeContext
+) -> Line:
     return Line(
         key=key,
         kind=kind,
-        name=name or "(container not known)",
-        core=_figure(
-            number(part, "core_utilization_ratio"), number(part, "core_limit_ratio"), core
-        ),
-        memory=_figure(
-            number(part, "memory_used_bytes"),
-            number(part, "memory_limit_bytes"),
-            _reason(part, "memory"),
-        ),
-        engines=_engines(part),
-        past=node.past.get((*labels, index, uuid), ()),
-        facts=facts.of_part(part) + facts.unmeasured(part, node.words),
-        children=_processes(part, key, core),
+        name=name,
+        engines=_engines(held.average),
+        past=node.past.get(SeriesKey(held.owner, held.index, held.uuid), ()),
+        details=(*details.unmeasured(held.unmeasured), *details.of_holding(held)),
+        ended=held.ended,
     )
 
 
-def _rest(device: Json, key: Key) -> Iterator[Line]:
-    """Use by others, if they may not be seen; unattributed use, a line for each reason."""
-    others = inner(device, "others")
-    if "others" in device:
+def _rest(device: DeviceEntry, above: Key, node: NodeContext) -> Iterator[Line]:
+    """Use by others that are not shown; use without an owner, a line for each reason."""
+    if device.others is not None:
         yield Line(
-            key=(*key, LineKind.REST, "others"),
+            key=(*above, LineKind.REST, "others"),
             kind=LineKind.REST,
             name="others, not shown to you",
-            core=Figure(number(others, "core_utilization_ratio")),
-            memory=Figure(number(others, "memory_used_bytes")),
+            core=_figure(device.others.core, why=NOT_REPORTED),
+            memory=_figure(device.others.memory_bytes, why=NOT_REPORTED),
         )
-    for part in items(device, "unattributed"):
-        reason = text(part, "reason")
-        own = (*key, LineKind.REST, reason)
-        yield Line(
-            key=own,
-            kind=LineKind.REST,
-            name=reason,
-            core=Figure(number(part, "core_utilization_ratio")),
-            memory=Figure(number(part, "memory_used_bytes")),
-            children=_processes(part, own, NOT_REPORTED),
-        )
+    for part in device.unattributed:
+        yield _nobody(part, (*above, LineKind.REST, part.reason), node)
 
 
-def _processes(part: Json, key: Key, why: str) -> tuple[Line, ...]:
-    return tuple(_process(process, key, why) for process in items(part, "process_list"))
+def _nobody(part: UnattributedEntry, key: Key, node: NodeContext) -> Line:
+    return Line(
+        key=key,
+        kind=LineKind.REST,
+        name=NOBODY[part.reason],
+        core=Figure(part.core),
+        memory=Figure(part.memory_bytes),
+        children=_processes(part.processes, key, NOT_REPORTED, node),
+        details=(("reason", str(part.reason)),),
+    )
 
 
-def _process(process: Json, key: Key, why: str) -> Line:
-    pid = number(process, "pid")
-    shown = _whole(pid)
-    command = text(process, "command") or text(process, "name")
+def _processes(
+    processes: Iterable[Process], key: Key, why: str, node: NodeContext
+) -> tuple[Line, ...]:
+    return tuple(_process(process, key, why or NOT_REPORTED, node) for process in processes)
+
+
+def _process(process: Process, key: Key, why: str, node: NodeContext) -> Line:
+    user, command = node.commands.get(process.pid, ("", ""))
+    shown = str(process.pid)
     return Line(
         key=(*key, shown),
         kind=LineKind.PROCESS,
-        name=" ".join(filter(None, (shown, text(process, "user"), command))),
-        also=text(process, "name"),
-        core=_figure(number(process, "core_utilization_ratio"), None, why),
-        memory=_figure(number(process, "memory_used_bytes"), None, NOT_REPORTED),
-        engines=_engines(process),
-        letters=text(process, "type"),
-        pid=None if pid is None else int(pid),
-        facts=facts.of_process(process),
+        name=clean(" ".join(filter(None, (shown, user, command or process.name)))),
+        also=clean(process.name),
+        core=_figure(process.core, why=why),
+        memory=_figure(process.memory_bytes, why=NOT_REPORTED),
+        engines=_engines(Averages(None, process.memory_active, process.encoder, process.decoder)),
+        letters=process_type(process.kinds or frozenset()),
+        pid=process.pid,
+        details=details.of_process(process, user, command),
     )
-
-
-def _summed(pod: Line) -> Line:
-    """The pod with the sums of its containers on the device; unknown if one of them is."""
-    core = _sum(child.core for child in pod.children)
-    memory = _sum(child.memory for child in pod.children)
-    engines = zip(*(child.engines for child in pod.children), strict=True)
-    sums = tuple(None if None in e else sum(v or 0.0 for v in e) for e in engines)
-    pasts = {child.past for child in pod.children}
-    past = pasts.pop() if len(pasts) == 1 else _past_sum([child.past for child in pod.children])
-    return replace(pod, core=core, memory=memory, engines=(sums[0], sums[1], sums[2]), past=past)
-
-
-def _sum(figures: Iterable[Figure]) -> Figure:
-    """The sum; only containers that have a limit are compared with the sum of limits."""
-    listed = list(figures)
-    values = [figure.value for figure in listed]
-    limited = [figure for figure in listed if figure.limit is not None]
-    why = next((figure.why for figure in listed if figure.value is None), "")
-    value = None if None in values else sum(v for v in values if v is not None)
-    limit = sum(figure.limit or 0.0 for figure in limited) if limited else None
-    if value is None or len(limited) in {0, len(listed)}:
-        return Figure(value, limit, why)
-    return Figure(value, limit, why, within=sum(figure.value or 0.0 for figure in limited))
 
 
 def _past_sum(pasts: list[Past]) -> Past:
     """The sum of series that end at the same time. A series adds nothing before its first point."""
-    length = max(map(len, pasts))
-    filled = [(0.0,) * (length - len(past)) + past for past in pasts]
+    length = max(map(len, pasts), default=0)
+    filled = [(0.0,) * (length - len(past)) + tuple(past) for past in pasts]
     points = zip(*filled, strict=True)
     return tuple(None if None in point else sum(v or 0.0 for v in point) for point in points)
 
 
-def _figure(value: float | None, limit: float | None, why: str) -> Figure:
-    return Figure(value, limit, "" if value is not None else why or NOT_REPORTED)
-
-
-def _reason(of: Json, quantity: str) -> str:
-    reasons = (
-        text(one, "reason") for one in items(of, "unmeasured") if text(one, "quantity") == quantity
+def _figures(of: Figures, reasons: Reasons) -> tuple[Figure, Figure]:
+    """The core and the memory of an owner."""
+    return (
+        _figure(of.core, of.core_limit, of.core_of_limit, _reason(reasons, "core")),
+        _figure(
+            of.memory_bytes, of.memory_limit_bytes, of.memory_of_limit, _reason(reasons, "memory")
+        ),
     )
-    return next(reasons, "")
 
 
-def _engines(of: Json) -> tuple[float | None, float | None, float | None]:
-    memory_active, encoder, decoder = (number(of, name) for name in _ENGINES)
-    return memory_active, encoder, decoder
+def _figure(
+    value: float | None, limit: float | None = None, share: float | None = None, why: str = ""
+) -> Figure:
+    return Figure(value, limit, "" if value is not None else why or NOT_REPORTED, share)
 
 
-def _whole(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}"
+def _reason(reasons: Reasons, quantity: str) -> str:
+    """Why a quantity is not known; where its device is not known, that is why."""
+    found = reasons.get(quantity) or reasons.get("device") or reasons.get(f"{quantity}_limit")
+    return str(found or "")
+
+
+def _engines(average: Averages) -> tuple[float | None, float | None, float | None]:
+    return average.memory_active, average.encoder, average.decoder

@@ -1,10 +1,11 @@
 """An overview as a table that is printed once. Pure."""
 
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from exporter.terminal import table
+from exporter.terminal.details import amount
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.facts import amount
 from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 
 WIDE = 120  # used if the output is not a terminal
@@ -30,7 +31,9 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
     lines += [[], table.head(layout, names_of(view)), *(table.line(row, layout) for row in shown)]
     lines += [] if shown else [[Piece("no GPU is known", Tone.UNKNOWN)]]
-    if unknown := _unknown(view):
+    if marked := list(_each(view, _marks)):
+        lines += [[], *([Piece(f"! {words}", Tone.OVER)] for words in marked)]
+    if unknown := list(_each(view, _unknown)):
         lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
         lines += [[Piece(f"  {words}", Tone.UNKNOWN)] for words in unknown]
     return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
@@ -56,16 +59,18 @@ def names_of(view: Overview) -> str:
 
 
 def sums(view: Overview) -> str:
-    """The node's sums, or those of all nodes."""
+    """The node's sums, or those of all nodes; of one namespace, those of its pods."""
     of = view.totals
     memory = "" if of.memory_total is None else f" of {amount(of.memory_total)}"
     lost = f" ({of.lost} unknown)" if of.lost else ""
     core = "?" if of.core is None else f"{of.core:.2f}"
     parts = (
-        f"core {core} of {_counted(of.gpus + of.lost, 'GPU')}{lost}",
+        f"{view.namespace}: core {core} on {_counted(of.gpus, 'GPU')}{lost}"
+        if view.namespace
+        else f"core {core} of {_counted(of.gpus + of.lost, 'GPU')}{lost}",
         f"memory {'?' if of.memory is None else amount(of.memory)}{memory}",
         "" if of.watts is None else f"{of.watts:.0f} W",
-        f"unattributed {of.unattributed:.2f}",
+        "" if of.unattributed is None else f"unattributed {of.unattributed:.2f}",
     )
     return " · ".join(part for part in parts if part)
 
@@ -81,24 +86,33 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _unknown(view: Overview) -> list[str]:
-    """Each unknown figure, with the names of the lines above it and its reason."""
-    found: list[str] = []
+def _each(view: Overview, say: Callable[[Line, str], Iterable[str]]) -> Iterator[str]:
+    """What there is to say of each line; ``say`` gets it with the names of the lines above it."""
 
-    def look(line: Line, above: str) -> None:
+    def look(line: Line, above: str) -> Iterator[str]:
         name = f"{above} {line.name}".lstrip()
-        if line.kind is not LineKind.POD:  # its containers say the same
-            found.extend(
-                f"{quantity} of {name}: {figure.why}"
-                for quantity, figure in (("core", line.core), ("memory", line.memory))
-                if is_unknown(figure)
-            )
+        yield from say(line, name)
         for child in line.children:
-            look(child, name)
+            yield from look(child, name)
 
     for line in view.lines:
-        look(line, "")
-    return found
+        yield from look(line, "")
+
+
+def _marks(line: Line, name: str) -> Iterator[str]:
+    return (f"{name}: {mark.kind}: {mark.detail}" for mark in line.marks)
+
+
+def _unknown(line: Line, name: str) -> Iterator[str]:
+    """Each unknown figure with its reason. Of a pod, its containers say the same."""
+    if line.kind is not LineKind.POD or not _has_containers(line):
+        for quantity, figure in (("core", line.core), ("memory", line.memory)):
+            if is_unknown(figure):
+                yield f"{quantity} of {name}: {figure.why}"
+
+
+def _has_containers(line: Line) -> bool:
+    return any(child.kind is LineKind.CONTAINER for child in line.children)
 
 
 def is_unknown(figure: Figure) -> bool:

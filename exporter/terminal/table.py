@@ -17,6 +17,7 @@ _OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "
 _TONES = {
     LineKind.DEVICE: Tone.STRONG,
     LineKind.NOWHERE: Tone.STRONG,
+    LineKind.ENDED: Tone.FAINT,
     LineKind.REST: Tone.FAINT,
     LineKind.PROCESS: Tone.FAINT,
 }
@@ -95,11 +96,14 @@ def _taken(columns: Sequence[TableColumn]) -> int:
 
 def longest_name(rows: Sequence[ShownLine]) -> int:
     """The number of cells that the longest name takes, with its indentation."""
-    return max((2 * row.depth + 2 + width(row.line.name) for row in rows), default=0)
+    lengths = (2 * row.depth + 2 + 2 * bool(row.line.marks) + width(row.line.name) for row in rows)
+    return max(lengths, default=0)
 
 
 def head(of: Layout, names: str = NAMES) -> list[Piece]:
     """The titles. ``names`` is that of the column of names."""
+    while len(names) > of.name and " / " in names:  # a level less, not half a word
+        names = names.rpartition(" / ")[0]
     pieces = [Piece(fitted(names, of.name), Tone.FAINT)]
     for column, cells in of.columns:
         title = fitted(column.title, cells) if column.left else column.title[:cells].rjust(cells)
@@ -110,11 +114,13 @@ def head(of: Layout, names: str = NAMES) -> list[Piece]:
 def line(row: ShownLine, of: Layout) -> list[Piece]:
     """One row in the width of the layout."""
     sign = _SHUT if row.hidden else _OPEN if row.line.children else _LEAF
-    lead, more = "  " * row.depth + sign, f" +{row.more}" if row.more else ""
+    mark = "! " if row.line.marks else ""
+    lead, more = "  " * row.depth + sign + mark, f" +{row.more}" if row.more else ""
     room = max(of.name - len(lead) - len(more), 0)
     whole = row.line.kind is LineKind.PROCESS  # a command says most at its start
     name = fitted(row.line.name, min(width(row.line.name), room), middle=not whole)
-    pieces = [Piece(fitted(lead + name + more, of.name), _TONES.get(row.line.kind, Tone.PLAIN))]
+    tone = Tone.OVER if row.line.marks else _TONES.get(row.line.kind, Tone.PLAIN)
+    pieces = [Piece(fitted(lead + name + more, of.name), Tone.FAINT if row.line.ended else tone)]
     for column, cells in of.columns:
         pieces.append(Piece(" "))
         pieces += _aligned(column.draw(row.line, cells), cells, left=column.left)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from exporter.api.kinds import counted
+from exporter.facts.marks import BEYOND, Mark
 
 
 class LineKind(StrEnum):
@@ -17,6 +18,7 @@ class LineKind(StrEnum):
     POD = "pod"
     CONTAINER = "container"
     GROUP = "group"
+    ENDED = "ended"  # pods and groups that have ended, each a line below
     REST = "unattributed"
     PROCESS = "process"
 
@@ -25,25 +27,17 @@ class Figure(NamedTuple):
     """A value with its limit. ``why`` is the reason if the value is not known.
 
     A figure without value and reason does not apply. Core is in whole GPUs (1 is all of one),
-    memory in bytes. ``limit`` is None if nothing was allocated. ``within`` is what of the value is
-    compared with the limit, if not all of it is: that of the containers that have a limit.
+    memory in bytes. ``limit`` is None if nothing was allocated. ``share`` is the use of the limit,
+    which is not the value over it where some of the value has no limit.
     """
 
     value: float | None = None
     limit: float | None = None
     why: str = ""
-    within: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        """The value as a share of the limit; None if either is not known."""
-        if self.value is None or not self.limit:
-            return None
-        return (self.value if self.within is None else self.within) / self.limit
+    share: float | None = None
 
 
 UNKNOWN = Figure()
-BEYOND = 1.02  # of a limit, and not by rounding
 
 Key = tuple[str, ...]
 Past = tuple[float | None, ...]
@@ -54,8 +48,9 @@ class Line:
     """One line. ``key`` identifies it from one reading to the next; ``pid`` is a process's.
 
     ``letters`` is the process's type as nvidia-smi shows it. ``past`` is the core of the last
-    minutes, oldest first. ``facts`` are details by name. ``also`` are words that the filter finds
-    it by, besides its name. ``watts`` and ``celsius`` are a device's.
+    minutes, oldest first. ``details`` are by name. ``also`` are words that the filter finds it by,
+    besides its name. ``watts`` and ``celsius`` are a device's. ``marks``: what is wrong with it.
+    ``ended``: it is not there any more.
     """
 
     key: Key
@@ -67,11 +62,13 @@ class Line:
     letters: str = ""
     pid: int | None = None
     past: Past = ()
-    facts: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, str], ...] = ()
     children: tuple["Line", ...] = ()
     also: str = ""
     watts: float | None = None
     celsius: float | None = None
+    marks: tuple[Mark, ...] = ()
+    ended: bool = False
 
 
 def path(line: Line) -> str:
@@ -85,7 +82,7 @@ def path(line: Line) -> str:
 class Totals(NamedTuple):
     """Sums over the GPUs that can be read. ``lost`` is the number of those that cannot.
 
-    A sum is None if no GPU reports its figure.
+    A sum is None if it is not known, or not shown.
     """
 
     gpus: int = 0
@@ -94,7 +91,7 @@ class Totals(NamedTuple):
     memory: float | None = None
     memory_total: float | None = None
     watts: float | None = None
-    unattributed: float = 0.0
+    unattributed: float | None = 0.0
 
 
 NO_TOTALS = Totals()
@@ -104,8 +101,9 @@ NO_TOTALS = Totals()
 class Overview:
     """Everything at one moment. ``source`` is the name of the node or feed.
 
-    ``troubles`` are sources that are down and other problems, each with advice. ``without_pods``:
-    no node of it belongs to Kubernetes.
+    ``troubles`` are sources that are down and other problems, each with advice. ``namespace``: only
+    its pods are known, and ``totals`` are theirs. ``without_pods``: no node of it belongs to
+    Kubernetes.
     """
 
     source: str
@@ -114,6 +112,7 @@ class Overview:
     troubles: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
     totals: Totals = NO_TOTALS
+    namespace: str = ""
     without_pods: bool = False
 
     @property
@@ -180,13 +179,14 @@ class ShownLine(NamedTuple):
 
 
 _LARGEST_FIRST = {SortKey.CORE, SortKey.MEMORY, SortKey.SHARE}
-_LAST = (LineKind.REST,)  # after all owners
+_LAST = (LineKind.ENDED, LineKind.REST, LineKind.NOWHERE)  # after all owners, or all devices
 _LEVELS = {LineKind.DEVICE: 1, LineKind.NOWHERE: 1, LineKind.CONTAINER: 3, LineKind.PROCESS: 4}
+_NEVER = 5  # the level of what has ended: shown only where somebody unfolds it
 _TENANTS = 2  # the level of all other kinds
 
 
 def rows(lines: Sequence[Line], order: LineOrder, height: int = 0) -> list[ShownLine]:
-    """The lines from top to bottom. GPUs stay in the order of their index.
+    """The lines from top to bottom. By name, GPUs are in the order of their index.
 
     ``height`` is the number of rows there is room for; it counts only if the order ``fits``.
     """
@@ -198,7 +198,7 @@ def rows(lines: Sequence[Line], order: LineOrder, height: int = 0) -> list[Shown
 
 
 def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[ShownLine]:
-    for line in lines if depth == 0 else _sorted(lines, order):
+    for line in _sorted(lines, order, by_index=depth == 0):
         shut = _is_shut(line, order)
         yield ShownLine(line, depth, hidden=shut and bool(line.children))
         if not shut:
@@ -208,8 +208,12 @@ def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[Shown
 def _is_shut(line: Line, order: LineOrder) -> bool:
     if line.key in order.folded or line.key in order.opened:
         return line.key in order.folded
-    below = min((_LEVELS.get(child.kind, _TENANTS) for child in line.children), default=0)
+    below = min((_level(child) for child in line.children), default=0)
     return below > order.deepest
+
+
+def _level(line: Line) -> int:
+    return _NEVER if line.ended else _LEVELS.get(line.kind, _TENANTS)
 
 
 def _without_the_least(listed: list[ShownLine], over: int) -> list[ShownLine]:
@@ -236,11 +240,11 @@ def _without_the_least(listed: list[ShownLine], over: int) -> list[ShownLine]:
 
 
 def _importance(line: Line, device: Line) -> tuple[int, float]:
-    """How much a line says: first what is unknown or beyond its limit, then by use."""
+    """How much a line says: first what is marked, unknown or beyond its limit, then by use."""
     unknown = line.core.value is None and bool(line.core.why)
     beyond = max(line.core.share or 0.0, line.memory.share or 0.0) > BEYOND
     held = (line.memory.value or 0.0) / (device.memory.limit or float("inf"))
-    return int(unknown or beyond), max(line.core.value or 0.0, held)
+    return int(bool(line.marks) or unknown or beyond), max(line.core.value or 0.0, held)
 
 
 def _matching(line: Line, needle: str) -> Line | None:
@@ -252,17 +256,19 @@ def _matching(line: Line, needle: str) -> Line | None:
     return replace(line, children=below) if below else None
 
 
-def _sorted(lines: Sequence[Line], order: LineOrder) -> list[Line]:
+def _sorted(lines: Sequence[Line], order: LineOrder, *, by_index: bool = False) -> list[Line]:
     """The lines in order. Lines without the value come last, in both directions."""
     largest_first = (order.by in _LARGEST_FIRST) != order.reverse
     value = _VALUES[order.by]
-    known = [line for line in lines if line.kind not in _LAST and value(line) is not None]
-    unknown = [line for line in lines if line.kind not in _LAST and value(line) is None]
-    known.sort(key=lambda line: line.name)
-    known.sort(key=lambda line: value(line) or 0.0, reverse=largest_first)
+    owners = [line for line in lines if line.kind not in _LAST]
+    if not by_index:
+        owners.sort(key=lambda line: line.name)
     if order.by is SortKey.NAME:
-        known.sort(key=lambda line: line.name, reverse=order.reverse)
-    unknown.sort(key=lambda line: line.name)
+        known, unknown = owners[:: -1 if order.reverse else 1], []
+    else:
+        known = [line for line in owners if value(line) is not None]
+        unknown = [line for line in owners if value(line) is None]
+        known.sort(key=lambda line: value(line) or 0.0, reverse=largest_first)
     return [*known, *unknown, *(line for line in lines if line.kind in _LAST)]
 
 

@@ -16,6 +16,7 @@ from exporter.model import (
     HeldMemory,
     PodFacts,
     Sensors,
+    Waiting,
     XidCount,
 )
 from tests.snapshots import container
@@ -96,6 +97,34 @@ def test_a_container_is_marked_by_its_allocation(
     fields: dict[str, Any], kinds: list[MarkKind]
 ) -> None:
     assert [mark.kind for mark in holding_marks(container(**fields))] == kinds
+
+
+HALF = AllocationFacts(core=0.5)
+
+
+@pytest.mark.parametrize(
+    ("busy", "core", "allocation", "pressure", "waits"),
+    [
+        (1.0, 0.2, HALF, 0.4, True),
+        (1.0, 0.2, HALF, None, False),
+        (0.5, 0.2, HALF, 0.4, False),
+        (1.0, 0.5, HALF, 0.4, False),
+        (1.0, 0.3, AllocationFacts(), 0.4, False),
+        (1.0, 0.3, AllocationFacts(), 0.6, True),
+    ],
+)
+def test_a_container_waits_on_a_full_device_by_two_signs(
+    busy: float,
+    core: float,
+    allocation: AllocationFacts,
+    pressure: float | None,
+    waits: bool,  # noqa: FBT001 - a case
+) -> None:
+    held = container(average=Averages(core), allocation=allocation, waiting=Waiting(0, pressure))
+
+    marks = holding_marks(held, device(average=Averages(busy)))
+
+    assert [mark.kind for mark in marks] == ([MarkKind.WAITING] if waits else [])
 
 
 def test_a_group_has_no_allocation_and_no_mark() -> None:

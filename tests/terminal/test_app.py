@@ -15,7 +15,7 @@ from exporter.terminal.feeds import FeedError, FeedResult
 from exporter.terminal.tree import LineTree
 from exporter.terminal.view import LineKind, SortKey
 from tests.api.nodes import crowded, demo, hostile
-from tests.terminal.views import document, history, is_harmless, sight
+from tests.terminal.views import document, history, is_harmless, of_document, sight
 
 PATIENCE_S = 60.0
 CHAT = "chat-7b"
@@ -273,7 +273,7 @@ def test_the_cursor_stays_on_its_line_when_others_come_and_go() -> None:
         at = next(n for n, name in enumerate(shown(app)) if "notebook-alice" in name)
         await pilot.press(*["down"] * at)
         chosen.append(tree(app).selected)
-        feed.say(FeedResult([(less, None)]))
+        feed.say(of_document(less))
         await until(pilot, lambda: not any("rerank" in name for name in shown(app)))
 
     def check(app: Top) -> None:
@@ -292,7 +292,7 @@ def test_a_line_that_has_gone_leaves_the_cursor_above_it() -> None:
 
     async def lose(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("down", "down")
-        feed.say(FeedResult([(less, None)]))
+        feed.say(of_document(less))
         await until(pilot, lambda: len(shown(app)) < 12)
 
     def check(app: Top) -> None:
@@ -337,6 +337,7 @@ def test_help_explains_and_goes_away() -> None:
 def test_what_is_not_known_is_a_question_mark_with_its_reason() -> None:
     whole = document(demo())
     for pod in whole["pods"]:
+        pod.pop("core_usage_gpus", None)
         for container in pod["containers"]:
             for part in container["devices"]:
                 part.pop("core_utilization_ratio", None)
@@ -348,7 +349,7 @@ def test_what_is_not_known_is_a_question_mark_with_its_reason() -> None:
         assert "no hostpid" in line
         assert "set hostPID: true" in text(app)
 
-    drive(SetFeed(FeedResult([(whole, None)])), pressing("down", "down"), checking(check))
+    drive(SetFeed(of_document(whole)), pressing("down", "down"), checking(check))
 
 
 def test_a_source_that_is_down_is_said_above_the_table() -> None:
@@ -359,7 +360,7 @@ def test_a_source_that_is_down_is_said_above_the_table() -> None:
     async def look(app: Top, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: said in screen(app)[2])
 
-    drive(SetFeed(FeedResult([(whole, None)])), look)
+    drive(SetFeed(of_document(whole)), look)
 
 
 def test_figures_go_on_behind_the_help() -> None:
@@ -369,7 +370,7 @@ def test_figures_go_on_behind_the_help() -> None:
 
     async def look(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("question_mark")
-        feed.say(FeedResult([(less, None)]))
+        feed.say(of_document(less))
         await until(pilot, lambda: len(shown(app)) < 12)
         await pilot.press("escape")
         await until(pilot, lambda: "GPU 0 A100" in text(app))
@@ -415,13 +416,13 @@ def test_frozen_figures_stand_until_they_are_let_go() -> None:
 
     async def freeze(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("z")
-        feed.say(FeedResult([(less, None)]))
+        feed.say(of_document(less))
         feed.say(FeedError("read after it"))
         await until(pilot, lambda: "read after it" in text(app))
         none_missing(app)
         assert "FROZEN" in screen(app)[0]
         await pilot.press("z")
-        feed.say(FeedResult([(less, None)]))
+        feed.say(of_document(less))
         await until(pilot, lambda: CHAT not in text(app))
 
     drive(feed, freeze)
@@ -440,7 +441,7 @@ def test_hostile_names_neither_act_nor_are_markup() -> None:
         assert r"\x1b" in text(app)
 
     drive(
-        SetFeed(FeedResult([(made, None)])),
+        SetFeed(of_document(made)),
         *(checking(check), pressing("slash", *"[b]"), pressing("escape"), pressing("end")),
         checking(none_acts),
         size=(160, 60),
@@ -503,4 +504,4 @@ def test_the_history_is_drawn() -> None:
         line = next(line for line in screen(app) if "0 A100" in line)
         assert any(spark in line[-12:] for spark in "▁▂▃▄▅▆▇█")
 
-    drive(SetFeed(FeedResult([(whole, past)])), checking(check), size=(120, 30))
+    drive(SetFeed(of_document(whole, past)), checking(check), size=(120, 30))

@@ -1,14 +1,21 @@
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from exporter import api
-from exporter.model import DeviceState, Row, Snapshot, Value
-from exporter.terminal.lines import lines_of
-from exporter.terminal.view import Line, LineKind, path
+from exporter.facts.marks import MarkKind
+from exporter.facts.tree import tree_of, tree_of_snapshot
+from exporter.metrics.families import LEVELS
+from exporter.metrics.text import Format, Renderer
+from exporter.model import NO_AVERAGES, DeviceMemoryFacts, DeviceState, Snapshot
+from exporter.terminal import draw
+from exporter.terminal.lines import NodeContext, lines_of
+from exporter.terminal.view import Line, LineKind, LineOrder, path, rows
 from tests.api.nodes import HOSTILE, crowded, demo, hostile
-from tests.terminal.views import document, everything, find, history, view
+from tests.terminal.views import document, everything, find, history, lines_in, view
 
 CHAT = "chat-7b"
 
@@ -38,8 +45,8 @@ def test_a_pod_with_one_container_is_one_line() -> None:
     pod = find(of(demo()), CHAT)
 
     assert [line.kind for line in pod.children] == [LineKind.PROCESS]
-    assert ("container", "server") in pod.facts
-    assert len({name for name, _ in pod.facts}) == len(pod.facts)
+    assert ("container", "server") in pod.details
+    assert len({name for name, _ in pod.details}) == len(pod.details)
     assert pod.also == "server"
 
 
@@ -49,21 +56,19 @@ def test_a_device_has_its_power_and_temperature() -> None:
     device["power_watts"] = 215.4
     device["temperature_celsius"] = [{"sensor": "hotspot", "value": 61.0}]
 
-    line = lines_of(whole, None)[0]
+    line = lines_in(whole)[0]
 
     assert (line.watts, line.celsius) == (215.4, 61.0)
 
 
 def test_a_process_has_its_user_and_command_where_they_are_known() -> None:
-    whole = document(demo())
-    pod = next(pod for pod in whole["pods"] if pod["pod"].startswith(CHAT))
-    [process] = pod["containers"][0]["devices"][0]["process_list"]
-    process |= {"user": "alice", "command": "python3 serve.py --model 7b"}
+    commands = {2001: ("alice", "python3 serve.py --model 7b")}
 
-    [line] = find(tuple(lines_of(whole, None)), CHAT).children
+    lines = lines_of(tree_of_snapshot(demo()), NodeContext(commands=commands))
 
+    [line] = find(tuple(lines), CHAT).children
     assert line.name == "2001 alice python3 serve.py --model 7b"
-    assert {("user", "alice"), ("command", "python3 serve.py --model 7b")} <= set(line.facts)
+    assert {("user", "alice"), ("command", "python3 serve.py --model 7b")} <= set(line.details)
 
 
 def test_a_pod_on_several_devices_stands_under_each() -> None:
@@ -73,7 +78,7 @@ def test_a_pod_on_several_devices_stands_under_each() -> None:
     parts = pod["containers"][0]["devices"]
     parts.append(parts[0] | {"uuid": other["uuid"], "index": other["index"]})
 
-    lines = tuple(lines_of(whole, None))
+    lines = lines_in(whole)
 
     on = [device.name for device in lines if any(CHAT in child.name for child in device.children)]
     assert on == ["0 A100-SXM4-80GB", "3 L40S"]
@@ -82,7 +87,7 @@ def test_a_pod_on_several_devices_stands_under_each() -> None:
 
 def test_what_may_not_be_seen_is_a_line_of_its_own() -> None:
     left = api.restricted(document(demo()), {"inference"})
-    first = lines_of(left, None)[0]
+    first = lines_in(left)[0]
     assert first.children[-1].name == "others, not shown to you"
     parts = [child.memory.value or 0 for child in first.children]
     assert sum(parts) == pytest.approx(first.memory.value)
@@ -112,11 +117,13 @@ def changed(part: dict[str, Any]) -> tuple[Line, ...]:
     """The demo's lines after its chat container's part was replaced."""
     whole = document(demo())
     pod = next(pod for pod in whole["pods"] if pod["pod"].startswith(CHAT))
+    for name in ("core_usage_gpus", "memory_used_bytes"):
+        del pod[name]
     [container] = pod["containers"]
     container["devices"] = [container["devices"][0] | part]
     for name in [name for name, value in part.items() if value is None]:
         del container["devices"][0][name]
-    return tuple(lines_of(whole, None))
+    return lines_in(whole)
 
 
 def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
@@ -124,8 +131,7 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
     pod = find(changed({"core_utilization_ratio": None, "unmeasured": reasons}), CHAT)
 
     assert (pod.core.value, pod.core.why) == (None, "mps")
-    assert pod.memory.value
-    assert any("mps: A client of MPS" in words for _, words in pod.facts)
+    assert any("mps: A client of MPS" in words for _, words in pod.details)
 
 
 def test_no_reason_is_said_to_be_none() -> None:
@@ -135,9 +141,10 @@ def test_no_reason_is_said_to_be_none() -> None:
 def test_what_is_not_known_is_not_summed() -> None:
     whole = document(demo())
     speech = next(pod for pod in whole["pods"] if pod["pod"].startswith("speech"))
+    del speech["core_usage_gpus"]
     del speech["containers"][0]["devices"][0]["core_utilization_ratio"]
 
-    pod = find(tuple(lines_of(whole, None)), "speech")
+    pod = find(lines_in(whole), "speech")
 
     assert [child.core.value is None for child in pod.children] == [True, False]
     assert pod.core.value is None
@@ -154,43 +161,50 @@ def test_a_device_that_the_document_lacks_has_a_line_of_its_own() -> None:
     whole = document(demo())
     del whole["devices"][0]
 
-    stray = lines_of(whole, None)[-1]
+    stray = lines_in(whole)[-1]
 
     assert stray.name.startswith("GPU GPU-")
     assert (stray.core.value, stray.core.why) == (None, "not_reported")
     assert find((stray,), CHAT).kind is LineKind.POD
 
 
-def test_a_lost_device_is_not_idle() -> None:
-    snapshot = demo()
-    first, *others = snapshot.rows["device"]
-    kept: dict[str, Value] = {name: first.values[name] for name in ("info", "memory_total_bytes")}
-    lost: dict[str, Value] = {"up": 0, "unmeasured": {("core", str(DeviceState.LOST)): 1}}
-    devices = (Row(first.labels, kept | lost), *others)
+def test_a_lost_device_is_not_idle_and_marked() -> None:
+    facts = demo().facts
+    first = replace(facts.devices[0], state=DeviceState.LOST, average=NO_AVERAGES)
+    lost = replace(first, memory=DeviceMemoryFacts(total_bytes=5))
 
-    device = of(replace(snapshot, rows={**snapshot.rows, "device": devices}))[0]
+    tree = tree_of(replace(facts, devices=(lost, *facts.devices[1:])))
+    device = find(tuple(lines_of(tree, NodeContext())), "0 A100")
 
     assert (device.core.value, device.core.why) == (None, "gpu_lost")
     assert (device.memory.value, device.memory.why) == (None, "gpu_lost")
+    assert [mark.kind for mark in device.marks] == [MarkKind.LOST]
 
 
-def test_who_has_ended_is_not_shown() -> None:
+def test_who_has_ended_is_under_one_line_that_says_so() -> None:
     whole = document(demo())
-    ended = [pod["pod"] for pod in whole["pods"] if pod["ended"]]
+    ended = {f"{pod['namespace']}/{pod['pod']}" for pod in whole["pods"] if pod["ended"]}
 
-    names = " ".join(line.name for line in everything(tuple(lines_of(whole, None))))
+    lines = lines_in(whole)
 
+    folded = [line for line in everything(lines) if line.kind is LineKind.ENDED]
+    assert {line.name for one in folded for line in one.children if "/" in line.name} >= ended
     assert ended
-    assert not any(name in names for name in ended)
+    assert all(line.ended for one in folded for line in one.children)
+    shown = rows(lines, LineOrder(deepest=4))
+    assert not any(row.line.ended for row in shown)
+    opened = rows(lines, LineOrder(opened={one.key for one in folded}))
+    assert ended <= {row.line.name for row in opened if row.line.ended}
+    assert draw.bar(find(lines, min(ended)), 10)[0].text == "ended"
 
 
 def test_the_last_minutes_are_those_of_the_line() -> None:
-    lines = lines_of(document(demo()), history(demo()))
+    lines = lines_in(document(demo()), history(demo()))
 
     for device in lines:
         assert len(device.past) >= 5
-    assert find(tuple(lines), CHAT).past
-    assert find(tuple(lines), "speech").past
+    assert find(lines, CHAT).past
+    assert find(lines, "speech").past
 
 
 def test_several_nodes_are_told_apart() -> None:
@@ -199,6 +213,66 @@ def test_several_nodes_are_told_apart() -> None:
     assert [line.name.split()[0] for line in lines] == ["node-1"] * 4 + ["node-2"] * 4
     keys = [line.key for line in everything(lines)]
     assert len(keys) == len(set(keys))
+
+
+NODES = ("demo", "eight-schemes", "hpc", "mixed", "single", "turing")
+
+
+@pytest.mark.parametrize("scenario", NODES)
+def test_the_terminal_shows_the_numbers_of_the_metrics(scenario: str) -> None:
+    """Use, limit and share of each container and pod, whether it has ended, by both ways here."""
+    snapshot = demo(20, scenario)
+    metrics: dict[tuple[str, ...], dict[str, float]] = {}
+    page = Renderer().render(snapshot, Format.TEXT).decode()
+    for sample in (one for family in read_text(page) for one in family.samples):
+        level, _, name = sample.name.removeprefix("mgpu_").partition("_")
+        if level in {"container", "pod"}:
+            owner = (level, *(sample.labels[label] for label in LEVELS[level] if label != "gpu"))
+            metrics.setdefault(owner, {})[name] = sample.value
+    own = lines_of(tree_of_snapshot(snapshot), NodeContext())
+    far = lines_in(document(snapshot))
+
+    for lines in (tuple(own), far):
+        shown = {key: line for line in everything(lines) for key in _owners(line)}
+        for owner, values in metrics.items():
+            has_ended = all(name.endswith("_total") for name in values)
+            if owner[0] == "container" and owner not in shown:
+                assert values.keys() <= {"allocation_info", "unmeasured"} or "" in owner
+                continue
+            line = shown[owner]
+            assert line.ended == has_ended, owner
+            if owner[0] == "container" or len(_devices_of(metrics, owner)) <= 1:
+                assert _numbers(line) == pytest.approx(_of_metrics(owner[0], values)), owner
+
+
+def _owners(line: Line) -> Iterator[tuple[str, ...]]:
+    """What of the metrics a line shows; that of a pod with one container shows both."""
+    if line.kind is LineKind.POD:
+        _, uuid, *name = line.key
+        yield "pod", *name
+        if line.also and uuid:
+            yield "container", *name, line.also, uuid
+    if line.kind is LineKind.CONTAINER:
+        yield "container", *line.key[-3:], line.key[1]
+
+
+def _devices_of(metrics: Iterable[tuple[str, ...]], pod: tuple[str, ...]) -> set[str]:
+    return {owner[-1] for owner in metrics if owner[:3] == ("container", *pod[1:])} - {""}
+
+
+def _numbers(line: Line) -> list[float | None]:
+    return [
+        *(line.core.value, line.core.limit, line.core.share),
+        *(line.memory.value, line.memory.limit, line.memory.share),
+    ]
+
+
+def _of_metrics(level: str, values: Mapping[str, float]) -> list[float | None]:
+    core = ("core_usage_gpus", "core_limit_gpus")
+    if level == "container":
+        core = ("core_utilization_ratio", "core_limit_ratio")
+    memory = ("memory_used_bytes", "memory_limit_bytes", "memory_limit_utilization_ratio")
+    return [values.get(name) for name in (*core, "core_limit_utilization_ratio", *memory)]
 
 
 def test_hostile_names_are_each_in_their_place() -> None:

@@ -12,7 +12,9 @@ C = process("c", None, 20, pid=2)
 REST = replace(process("rest", 0.9), kind=LineKind.REST, key=("rest",))
 GPU = Line(("gpu",), LineKind.DEVICE, "gpu", children=(A, REST, C, B))
 SHARED = tuple(
-    replace(line, core=Figure(line.core.value, limit, line.core.why))
+    replace(
+        line, core=Figure(line.core.value, limit, line.core.why, (line.core.value or 0) / limit)
+    )
     for line, limit in ((A, 0.1), (B, 0.6), (C, 0.5))
 )
 
@@ -51,12 +53,17 @@ def test_the_share_of_the_limit_counts_not_the_amount() -> None:
     assert names((gpu,), LineOrder(SortKey.SHARE, deepest=4)) == ["a", "b", "c"]
 
 
-def test_devices_stay_where_they_are() -> None:
+def test_devices_are_sorted_too_and_by_name_in_the_order_of_their_index() -> None:
     lines = view(demo()).lines
 
-    shown = [row.line for row in rows(lines, LineOrder(SortKey.CORE, deepest=1))]
+    def shown(by: SortKey, *, reverse: bool = False) -> list[Line]:
+        return [row.line for row in rows(lines, LineOrder(by, reverse=reverse, deepest=1))]
 
-    assert tuple(shown) == lines
+    assert shown(SortKey.NAME) == list(lines)
+    assert shown(SortKey.NAME, reverse=True) == list(lines[::-1])
+    cores = [line.core.value or 0 for line in shown(SortKey.CORE)]
+    assert cores == sorted(cores, reverse=True)
+    assert cores != [line.core.value for line in lines]
 
 
 def test_a_filter_keeps_what_is_above_and_below() -> None:
@@ -83,7 +90,7 @@ def test_of_what_does_not_fit_the_least_is_left_out_and_counted() -> None:
 
 
 def test_what_is_beyond_its_limit_or_unknown_stays() -> None:
-    over = replace(A, kind=LineKind.GROUP, core=Figure(0.02, 0.01))
+    over = replace(A, kind=LineKind.GROUP, core=Figure(0.02, 0.01, share=2.0))
     unknown = replace(C, kind=LineKind.GROUP)
     idle = tuple(replace(B, kind=LineKind.GROUP, key=(f"b{n}",)) for n in range(5))
     gpu = replace(GPU, children=(over, unknown, *idle))

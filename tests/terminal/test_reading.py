@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from exporter.terminal.feeds import FeedResult, view_of
+from exporter.terminal.feeds import view_of
 from exporter.terminal.reading import clean, fitted, number, printable, width
 from exporter.terminal.report import report
 from tests.api.nodes import demo
-from tests.terminal.views import document, history, is_harmless
+from tests.terminal.views import document, history, is_harmless, of_document
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_document_with_anything_in_it_is_shown(data: st.DataObject) -> None:
     made = with_one_part_replaced(document(demo()), data)
     past = with_one_part_replaced(history(demo()), data)
     if isinstance(made, dict):
-        seen = view_of(FeedResult([(made, past if isinstance(past, dict) else None)]), "test")
+        seen = view_of(of_document(made, past if isinstance(past, dict) else {}), "test")
 
         text = report(seen, 100, coloured=False)
 
@@ -99,7 +99,7 @@ def test_a_document_with_anything_in_it_is_shown(data: st.DataObject) -> None:
 
 
 def test_an_empty_document_is_shown() -> None:
-    text = report(view_of(FeedResult([(json.loads("{}"), None)]), "there"), 80, coloured=False)
+    text = report(view_of(of_document(json.loads("{}")), "there"), 80, coloured=False)
 
     assert text.startswith("there\ncore ? of 0 GPUs · memory ?")
     assert "no GPU is known" in text

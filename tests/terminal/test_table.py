@@ -5,21 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import Snapshot
+from exporter.api.kinds import NOBODY
+from exporter.facts.marks import Mark, MarkKind
+from exporter.model import Snapshot, Unattributed
 from exporter.terminal import table
+from exporter.terminal.details import amount, percent
 from exporter.terminal.draw import Tone, bar, core, memory_bar, spark
-from exporter.terminal.facts import amount, percent
 from exporter.terminal.reading import width
 from exporter.terminal.report import report
-from exporter.terminal.view import Figure, Line, LineKind, LineOrder, rows
+from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 from tests.api.nodes import crowded, demo, hostile
-from tests.terminal.views import is_harmless, view
+from tests.terminal.views import everything, is_harmless, view
 
 
 def line(value: float | None, limit: float | None = None, why: str = "") -> Line:
-    return Line(
-        ("x",), LineKind.CONTAINER, "x", Figure(value, limit, why), Figure(value, limit, why)
-    )
+    share = value / limit if limit and value is not None else None
+    figure = Figure(value, limit, why, share)
+    return Line(("x",), LineKind.CONTAINER, "x", figure, figure)
 
 
 def drawn(cell: object) -> str:
@@ -137,6 +139,36 @@ def test_the_most_telling_columns_stay_where_there_is_little_room() -> None:
     assert titles(40) == ["CORE", "MEM"]
     assert titles(80) == ["POWER", "TEMP", "CORE", "OF ONE GPU", "LIMIT", "MEM", "LIMIT"]
     assert titles(200) == [column.title for column in table.COLUMNS]
+
+
+@pytest.mark.parametrize("cells", [80, 100, 120, 140, 160, 200])
+def test_titles_are_never_cut_within_a_word(cells: int) -> None:
+    shown = rows(view(demo()).lines, LineOrder())
+    layout = table.layout(cells, table.longest_name(shown))
+
+    names = drawn(table.head(layout)[:1]).rstrip()
+
+    assert table.NAMES.startswith(names)
+    assert names[-1:].isalpha()
+    assert "…" not in names
+
+
+def test_what_is_marked_says_so_before_its_name_and_below_the_table() -> None:
+    mark = Mark(MarkKind.LOST, "it has fallen off the bus")
+    lost = Line(("g",), LineKind.DEVICE, "0 A100", Figure(why="gpu_lost"), marks=(mark,))
+
+    text = report(Overview("n", lines=(lost,)), 80, coloured=False)
+
+    assert "  ! 0 A100" in text
+    assert "\n! 0 A100: lost: it has fallen off the bus\n" in text
+
+
+def test_use_without_an_owner_is_named_in_words() -> None:
+    names = {line.name for line in everything(view(demo()).lines) if line.kind is LineKind.REST}
+
+    assert "no process named" in names
+    assert not names & set(Unattributed)
+    assert set(NOBODY) == set(Unattributed)
 
 
 def test_a_click_finds_its_column() -> None:

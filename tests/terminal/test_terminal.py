@@ -105,9 +105,9 @@ def test_snapshot_fits_the_terminal_and_is_coloured() -> None:
     assert max(map(len, table)) <= 60
 
 
-def test_top_without_a_terminal_says_what_to_use() -> None:
+def test_top_without_a_terminal_prints_a_table_once() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "exporter", "top", "--simulate=demo"],
+        [sys.executable, "-m", "exporter", "top", "--simulate=single"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -115,13 +115,15 @@ def test_top_without_a_terminal_says_what_to_use() -> None:
         check=False,
     )
 
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "top needs a terminal; mgpu-exporter snapshot prints the same once" in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SIMULATED: nothing here is measured" in done.stdout
+    assert "\n▾ 0 " in done.stdout
 
 
 def test_without_the_extra_one_sentence_says_what_to_install() -> None:
     hide = (
         "import sys; sys.modules['textual'] = None\n"
+        "sys.stdin.isatty = sys.stdout.isatty = lambda: True\n"
         "from exporter.cli import main; sys.exit(main(['top', '--simulate=demo']))"
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 from exporter import api
 from exporter.api import About
 from exporter.model import Snapshot
-from exporter.terminal.feeds import FeedResult, view_of
+from exporter.terminal.feeds import FeedResult, NodeSight, view_of
+from exporter.terminal.feeds.document import node_of_document
 from exporter.terminal.view import Figure, Line, LineKind, Overview
 
 SECOND = 10**9
@@ -26,10 +27,26 @@ def history(snapshot: Snapshot) -> dict[str, Any]:
     return made
 
 
+def node_of(made: dict[str, Any], past: dict[str, Any] | None = None) -> NodeSight:
+    """The node of a document."""
+    return node_of_document(made, past or {})
+
+
 def sight(*snapshots: Snapshot) -> FeedResult:
     """Of one node or several."""
     names = (f"node-{number}" for number in range(1, len(snapshots) + 1))
-    return FeedResult([(document(s, n), history(s)) for s, n in zip(snapshots, names, strict=True)])
+    both = zip(snapshots, names, strict=True)
+    return FeedResult([node_of(document(s, n), history(s)) for s, n in both])
+
+
+def of_document(made: dict[str, Any], past: dict[str, Any] | None = None) -> FeedResult:
+    """A document as a feed brings it."""
+    return FeedResult([node_of(made, past)])
+
+
+def lines_in(made: dict[str, Any], past: dict[str, Any] | None = None) -> tuple[Line, ...]:
+    """The lines of a document."""
+    return view_of(of_document(made, past), "test").lines
 
 
 def view(*snapshots: Snapshot) -> Overview:

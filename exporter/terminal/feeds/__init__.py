@@ -1,8 +1,8 @@
-"""Sources of documents, behind one Protocol: this process, an exporter over HTTP, a Prometheus.
+"""What is known of nodes, behind one Protocol: this process, an exporter over HTTP, a Prometheus.
 
-Each feed returns documents of ``exporter.api``.
+Each feed returns typed facts as a tree: ``NodeSight``.
 """
 
-from exporter.terminal.feeds.feed import Feed, FeedError, FeedResult, view_of
+from exporter.terminal.feeds.feed import Feed, FeedError, FeedResult, NodeSight, view_of
 
-__all__ = ["Feed", "FeedError", "FeedResult", "view_of"]
+__all__ = ["Feed", "FeedError", "FeedResult", "NodeSight", "view_of"]

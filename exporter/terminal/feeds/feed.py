@@ -1,27 +1,61 @@
-"""The Protocol of all feeds, and the overview of a feed's result."""
+"""The Protocol of all feeds, and the overview of what a feed brings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from exporter.api.kinds import is_without_pods
-from exporter.terminal.lines import lines_of
-from exporter.terminal.reading import Json, flag, inner, items, number, text
-from exporter.terminal.view import Line, Overview, Totals
+from exporter.facts.limits import total
+from exporter.facts.marks import Earlier
+from exporter.facts.pods import whole
+from exporter.facts.tree import DeviceEntry, Tree
+from exporter.model import SeriesKey
+from exporter.terminal.lines import NodeContext, lines_of
+from exporter.terminal.reading import clean
+from exporter.terminal.view import Line, Overview, Past, Totals
 
 
 class FeedError(Exception):
     """Nothing can be read now. The text has the cause and advice, and no credential."""
 
 
-class FeedResult(NamedTuple):
-    """A document for each node, each with its history if there is one."""
+class ProcessCommand(NamedTuple):
+    """The user and command line of a process; "" is unknown."""
 
-    documents: Sequence[tuple[Json, Json | None]]
+    user: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSight:
+    """One node at one moment. ``name`` is "" if it is not known; texts are as somebody wrote them.
+
+    ``past`` is the core of the last minutes, ``commands`` are by pid.
+    ``sources`` are the names of the exporter's sources, ``troubles`` what is wrong with them.
+    ``earlier`` are its devices some seconds before.
+    """
+
+    tree: Tree
+    name: str = ""
+    unix_ns: int = 0
+    simulated: bool = False
+    sources: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
+    past: Mapping[SeriesKey, Past] = field(default_factory=dict)
+    commands: Mapping[int, ProcessCommand] = field(default_factory=dict)
+    earlier: Mapping[str, Earlier] = field(default_factory=dict)
+
+
+class FeedResult(NamedTuple):
+    """What a feed brings. ``namespace``: only its pods are known; "" stands for all."""
+
+    nodes: Sequence[NodeSight] = ()
+    troubles: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 class Feed(Protocol):
-    """A source of documents. Not thread-safe, except ``close``."""
+    """A source of what is known of nodes. Not thread-safe, except ``close``."""
 
     @property
     def name(self) -> str:
@@ -29,7 +63,7 @@ class Feed(Protocol):
         ...
 
     def read(self) -> FeedResult:
-        """The newest documents. May take some seconds.
+        """The newest facts. May take some seconds.
 
         Raises:
             FeedError: nothing can be read.
@@ -42,71 +76,73 @@ class Feed(Protocol):
         ...
 
 
-def view_of(sight: FeedResult, name: str) -> Overview:
+def view_of(result: FeedResult, name: str) -> Overview:
     """All nodes in one view; their names are shown where there are several."""
-    documents = sight.documents
-    several = len(documents) > 1
+    nodes, several = result.nodes, len(result.nodes) > 1
     lines: list[Line] = []
-    for document, history in documents:
-        lines += lines_of(document, history, text(document, "node") if several else "")
-    heads = [inner(document, "snapshot") for document, _ in documents]
-    nodes = [text(document, "node") for document, _ in documents]
+    for node in nodes:
+        shown = clean(node.name) if several else ""
+        lines += lines_of(
+            node.tree, NodeContext(shown, node.unix_ns, node.past, node.commands, node.earlier)
+        )
+    said = [f"{clean(n.name)}: {t}" if several else t for n in nodes for t in n.troubles]
+    devices = [device for node in nodes for device in node.tree.devices]
     return Overview(
-        source=nodes[0] if len(nodes) == 1 and nodes[0] else name,
-        unix_s=max((number(head, "timestamp_seconds") or 0.0 for head in heads), default=0.0),
-        simulated=any(flag(document, "simulated") for document, _ in documents),
-        troubles=(
-            *sight.troubles,
-            *(t for document, _ in documents for t in _troubles(document, several=several)),
-        ),
+        source=nodes[0].name if len(nodes) == 1 and nodes[0].name else name,
+        unix_s=max((node.unix_ns for node in nodes), default=0) / 1e9,
+        simulated=any(node.simulated for node in nodes),
+        troubles=(*result.troubles, *said),
         lines=tuple(lines),
-        totals=totals(document for document, _ in documents),
-        without_pods=bool(documents) and all(_without_pods(d) for d, _ in documents),
+        totals=_of_pods(devices) if result.namespace else _of_devices(devices),
+        namespace=result.namespace,
+        without_pods=bool(nodes) and all(map(_without_pods, nodes)),
     )
 
 
-def _without_pods(document: Json) -> bool:
-    lists = {name: list(items(document, name)) for name in ("sources", "pods", "groups")}
-    return is_without_pods(lists)
+def _without_pods(node: NodeSight) -> bool:
+    devices = node.tree.devices
+    return is_without_pods(
+        {
+            "sources": [{"name": source} for source in node.sources],
+            "pods": [*node.tree.nowhere, *(pod for device in devices for pod in device.pods)],
+            "groups": [group for device in devices for group in device.groups],
+        }
+    )
 
 
-def totals(documents: Iterable[Json]) -> Totals:
-    """The sums over the GPUs of all nodes. The partitions of a GPU count as one GPU."""
-    made = Totals()
-    for document in documents:
-        devices = list(items(document, "devices"))
-        measured = [one for one in devices if number(one, "utilization_ratio") is not None]
-        whole = {text(inner(one, "info"), "parent_uuid") or text(one, "uuid") for one in measured}
-        made = Totals(
-            made.gpus + len(whole),
-            made.lost + sum(not flag(one, "up") for one in devices),
-            _plus(made.core, measured, "utilization_ratio"),
-            _plus(made.memory, measured, "memory_used_bytes"),
-            _plus(made.memory_total, measured, "memory_total_bytes"),
-            _plus(made.watts, devices, "power_watts"),
-            made.unattributed
-            + sum(
-                number(part, "core_utilization_ratio") or 0.0
-                for one in measured
-                for part in items(one, "unattributed")
-            ),
-        )
-    return made
+def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
+    """The sums over the GPUs of all nodes. The parts of a GPU count as one GPU."""
+    known = [device.facts for device in devices if device.facts is not None]
+    measured = [facts for facts in known if facts.average.core is not None]
+    nobody = (each.core for device in devices for each in device.unattributed)
+    return Totals(
+        len({facts.device.parent_uuid or facts.uuid for facts in measured}),
+        sum(not facts.is_up for facts in known),
+        total(facts.average.core for facts in measured),
+        total(facts.memory.used_bytes for facts in measured),
+        total(facts.memory.total_bytes for facts in measured),
+        total(facts.sensors.number("power_watts") for facts in known),
+        sum(core for core in nobody if core is not None),
+    )
 
 
-def _plus(before: float | None, devices: Iterable[Json], name: str) -> float | None:
-    known = [value for one in devices if (value := number(one, name)) is not None]
-    return (before or 0.0) + sum(known) if known else before
+def _of_pods(devices: Sequence[DeviceEntry]) -> Totals:
+    """The sums over the pods that are shown, on the GPUs that they are on."""
+    used = [device for device in devices if any(not pod.ended for pod in device.pods)]
+    figures = [pod.figures for device in used for pod in device.pods if not pod.ended]
+    return Totals(
+        gpus=len({d.facts.device.parent_uuid or d.uuid if d.facts else d.uuid for d in used}),
+        lost=sum(device.facts is not None and not device.facts.is_up for device in used),
+        core=whole([each.core for each in figures]),
+        memory=whole([each.memory_bytes for each in figures]),
+        unattributed=None,
+    )
 
 
-def _troubles(document: Json, *, several: bool) -> Sequence[str]:
-    head, node = inner(document, "snapshot"), text(document, "node")
-    found = []
-    if flag(head, "stale"):
-        age = number(head, "age_seconds") or 0.0
-        found.append(f"nothing has been measured for {age:.0f} s: no stale figures are shown")
-    for source in items(document, "sources"):
-        if not flag(source, "up"):
-            said = text(source, "detail") or text(source, "what_to_do") or "no reason is given"
-            found.append(f"source {text(source, 'name')} is down: {said}")
-    return [f"{node}: {trouble}" if several else trouble for trouble in found]
+def troubles_of(sources: Iterable[tuple[str, bool, str]], stale_s: float | None) -> Iterator[str]:
+    """What is wrong with a node: sources that are down, by name, state and detail; its age."""
+    if stale_s is not None:
+        yield f"nothing has been measured for {stale_s:.0f} s: no stale figures are shown"
+    for name, up, said in sources:
+        if not up:
+            yield f"source {clean(name)} is down: {clean(said) or 'no reason is given'}"

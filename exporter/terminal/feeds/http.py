@@ -18,6 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from exporter.model import Clock
+from exporter.terminal.feeds.document import node_of_document
 from exporter.terminal.feeds.feed import FeedError, FeedResult
 from exporter.terminal.reading import Json, clean
 
@@ -174,7 +175,7 @@ class RemoteFeed:
     def __init__(self, http: Http, clock: Clock = time) -> None:
         self._http = http
         self._clock = clock
-        self._history: Json | None = None
+        self._history: Json = {}
         self._history_due_ns = clock.monotonic_ns()
 
     @property
@@ -183,18 +184,24 @@ class RemoteFeed:
         return self._http.address
 
     def read(self) -> FeedResult:
-        """The newest documents."""
+        """The newest document of the exporter."""
+        document = self.document
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._history_due_ns:
+            self._history_due_ns = now_ns + HISTORY_NS
+            self._history = self._http.json(HISTORY)
+        return FeedResult((node_of_document(document, self._history),))
+
+    @property
+    def document(self) -> Json:
+        """What the exporter answers to ``/api/v1/snapshot``."""
         document = self._http.json(SNAPSHOT)
         version = document.get("api_version")
         if version != VERSION:
             raise FeedError(
                 f"{self.name} speaks {clean(str(version))[:20]}; this version {VERSION}"
             )
-        now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._history_due_ns:
-            self._history_due_ns = now_ns + HISTORY_NS
-            self._history = self._http.json(HISTORY)
-        return FeedResult([(document, self._history)])
+        return document
 
     def metrics(self, path: str) -> bytes:
         """The exporter's metrics page."""

@@ -9,48 +9,49 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
 
 from exporter import api
+from exporter.api.document import what_to_do
 from exporter.collector import Collector, Sources
 from exporter.collector.wiring import make_collector
-from exporter.model import Clock, Snapshot
+from exporter.facts.history import Past
+from exporter.facts.processes import processes_of
+from exporter.facts.tree import Tree, tree_of_snapshot
+from exporter.model import Clock, Process, Snapshot
 from exporter.settings import Settings
 from exporter.sources.groups.owners import Users
 from exporter.sources.pods.factory import node_name
-from exporter.terminal.feeds.feed import FeedError, FeedResult
+from exporter.terminal.feeds.feed import (
+    FeedError,
+    FeedResult,
+    NodeSight,
+    ProcessCommand,
+    troubles_of,
+)
 
 LONGEST_COMMAND = 4096  # bytes that are read of one
-Process = dict[str, Any]
-
-
-class ProcessCommand(NamedTuple):
-    """The user and command line of a process; "" is unknown."""
-
-    user: str
-    command: str
+MINUTES = api.HISTORY_MINUTES
 
 
 class ProcessCommands:
-    """Reads each process once. Those that are gone from the document are forgotten."""
+    """Reads each process once. Those that are gone are forgotten."""
 
     def __init__(self, proc_root: str, passwd: str, clock: Clock = time) -> None:
         self._proc_root = proc_root
         self._users = Users(passwd, clock)
-        self._known: dict[tuple[int, float], ProcessCommand] = {}
+        self._known: dict[tuple[int, int | None], ProcessCommand] = {}
 
-    def add_to(self, document: Mapping[str, Any]) -> None:
-        """Adds ``user`` and ``command`` to the document's processes, where they are known."""
-        known: dict[tuple[int, float], ProcessCommand] = {}
-        for process in _processes(document):
-            key = process["pid"], process.get("start_timestamp_seconds", 0.0)
-            found = self._known.get(key) or self._read(process["pid"], process.get("name", ""))
-            if found is None:
-                continue
-            known[key] = found
-            process |= {name: value for name, value in found._asdict().items() if value}
+    def of(self, processes: Iterable[Process]) -> Mapping[int, ProcessCommand]:
+        """The users and command lines that are known, by pid."""
+        known: dict[tuple[int, int | None], ProcessCommand] = {}
+        for process in processes:
+            key = process.pid, process.start_unix_ns
+            found = self._known.get(key) or self._read(process.pid, process.name)
+            if found is not None:
+                known[key] = found
         self._known = known
+        return {pid: found for (pid, _), found in known.items()}
 
     def _read(self, pid: int, name: str) -> ProcessCommand | None:
         """The process of this pid if it has this name, else another one has the pid by now."""
@@ -73,16 +74,6 @@ def _read(path: str) -> bytes:
         return os.read(file, LONGEST_COMMAND)
     finally:
         os.close(file)
-
-
-def _processes(document: Mapping[str, Any]) -> Iterator[Process]:
-    for device in document["devices"]:
-        for part in device["unattributed"]:
-            yield from part.get("process_list", ())
-    containers = (one for pod in document["pods"] for one in pod["containers"])
-    for owner in (*containers, *document["groups"]):
-        for part in owner["devices"]:
-            yield from part.get("process_list", ())
 
 
 logger = logging.getLogger(__name__)
@@ -125,7 +116,7 @@ class LocalFeed:
         return self._collector.snapshot
 
     def read(self) -> FeedResult:
-        """The documents of the newest Snapshot; waits for the first one."""
+        """The newest Snapshot; waits for the first one."""
         waited_s = 0.0
         while not self.snapshot.version and not self._ended.is_set() and waited_s < FIRST_WITHIN_S:
             self._stop.wait(self._interval_s / 10)
@@ -135,11 +126,33 @@ class LocalFeed:
         snapshot = self.snapshot
         if not snapshot.version:
             raise FeedError("the first collection cycle does not end; see mgpu-exporter check")
-        age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
-        made = api.snapshot(snapshot, self._about, age_ns)
-        if self._commands is not None:
-            self._commands.add_to(made)
-        return FeedResult([(made, api.history(snapshot, self._about, age_ns))])
+        return FeedResult((self._sight(snapshot),))
+
+    @property
+    def document(self) -> api.Document:
+        """The newest Snapshot as ``/api/v1/snapshot`` has it."""
+        return api.snapshot(self.snapshot, self._about, self._age_ns(self.snapshot))
+
+    def _sight(self, snapshot: Snapshot) -> NodeSight:
+        age_ns = self._age_ns(snapshot)
+        is_stale = age_ns > snapshot.stale_after_ns
+        processes = [] if is_stale else list(processes_of(snapshot))
+        tree = Tree() if is_stale else tree_of_snapshot(snapshot)
+        past = Past(snapshot.history, MINUTES * 60 * 10**9 // snapshot.history.step_ns)
+        sources = [(s.name, s.up, s.detail or what_to_do(s)) for s in snapshot.sources]
+        return NodeSight(
+            tree,
+            self._about.node,
+            snapshot.unix_ns,
+            snapshot.simulated,
+            tuple(name for name, _, _ in sources),
+            tuple(troubles_of(sources, age_ns / 1e9 if is_stale else None)),
+            {key: tuple(points["core_utilization_ratio"]) for key, points in past.items()},
+            self._commands.of(processes) if self._commands is not None else {},
+        )
+
+    def _age_ns(self, snapshot: Snapshot) -> int:
+        return self._clock.monotonic_ns() - snapshot.mono_ns
 
     def close(self) -> None:
         """Ends the collector and closes the sources. A source that hangs is not waited for."""

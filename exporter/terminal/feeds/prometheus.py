@@ -1,42 +1,45 @@
 """The feed from a Prometheus that scrapes exporters, for users without access to the nodes.
 
-Series are turned back into Snapshots, the reverse of ``exporter.metrics.text``. Values are in base
-units, so ``FAMILIES`` here have the divisor 1.
+``series`` turns them back into facts.
 """
 
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
-from exporter import api
-from exporter.metrics import families
-from exporter.model import Clock, Row, Snapshot, SourceStatus, Value
-from exporter.terminal.feeds.feed import FeedError, FeedResult
+from exporter.facts.pods import whole
+from exporter.facts.tree import DeviceEntry, Others, tree_of
+from exporter.metrics.families import FAMILIES, LEVELS
+from exporter.model import Clock, ContainerKey, SeriesKey
+from exporter.terminal.feeds.feed import FeedError, FeedResult, NodeSight, troubles_of
 from exporter.terminal.feeds.http import Http
-from exporter.terminal.reading import Json
+from exporter.terminal.feeds.series import Series, facts_from
+from exporter.terminal.view import Past
 
-FAMILIES = tuple(replace(family, divisor=1) for family in families.FAMILIES)
-
-_BY_NAME = {family.full_name: family for family in FAMILIES}
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
-Sample = tuple[Mapping[str, str], float]
+_OWN = dict.fromkeys(
+    name for family in FAMILIES for name in (*LEVELS[family.level], *family.labels)
+)
 
 
-def samples(answer: Mapping[str, Any]) -> Iterator[Sample]:
-    """The labels and value of each series of an instant query. Malformed series are left out."""
+def series_of(answer: Mapping[str, Any]) -> Iterator[Series]:
+    """Each series of an instant query with its newest value. Malformed ones are left out."""
     data = answer.get("data")
     result = data.get("result") if isinstance(data, dict) else None
     for one in result if isinstance(result, list) else ():
         try:
             labels = {str(k): str(v) for k, v in one["metric"].items()}
-            yield labels, float(one["value"][1])
+            value = float(one["value"][1])
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             continue
+        if isfinite(value):
+            yield Series(labels.get("__name__", ""), labels, value)
 
 
 def node_of(labels: Mapping[str, str]) -> str:
@@ -49,42 +52,13 @@ def label(labels: Mapping[str, str], name: str) -> str:
     return labels.get(_CONFLICTING + name, labels.get(name, ""))
 
 
-def snapshots(found: Iterable[Sample], unix_ns: int) -> dict[str, Snapshot]:
-    """A Snapshot for each node, at the time of the samples."""
-    rows: dict[str, dict[tuple[str, tuple[str, ...]], dict[str, Value]]] = defaultdict(dict)
-    for labels, value in found:
-        family = _BY_NAME.get(labels.get("__name__", ""))
-        if family is None:
-            continue
-        of_level = families.LEVELS[family.level]
-        key = (family.level, tuple(label(labels, name) for name in of_level))
-        values = rows[node_of(labels)].setdefault(key, {})
-        if not family.labels:
-            values[family.name] = value
-            continue
-        own = tuple(label(labels, name) for name in family.labels)
-        before = values.get(family.name, {})
-        values[family.name] = {**(before if isinstance(before, Mapping) else {}), own: value}
-    return {node: _snapshot(levels, unix_ns) for node, levels in rows.items()}
-
-
-def _snapshot(
-    found: Mapping[tuple[str, tuple[str, ...]], Mapping[str, Value]], unix_ns: int
-) -> Snapshot:
-    rows: dict[str, list[Row]] = defaultdict(list)
-    for (level, labels), values in found.items():
-        rows[level].append(Row(labels, values))
-    own = [row.values for row in rows.get("exporter", ())]
-    simulated = any(values.get("simulated") == 1 for values in own)
-    sources = tuple(status for values in own for status in _sources(values))
-    by_level = {level: tuple(of_level) for level, of_level in rows.items()}
-    return Snapshot(1, unix_ns, 0, simulated, rows=by_level, sources=sources)
-
-
-def _sources(values: Mapping[str, Value]) -> Iterator[SourceStatus]:
-    up = values.get("source_up", {})
-    for (name,), value in up.items() if isinstance(up, Mapping) else ():
-        yield SourceStatus(name, up=value == 1)
+def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
+    """The series of each node, with the exporter's own labels."""
+    nodes: dict[str, list[Series]] = defaultdict(list)
+    for series in found:
+        own = {name: label(series.labels, name) for name in _OWN}
+        nodes[node_of(series.labels)].append(series._replace(labels=own))
+    return nodes
 
 
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
@@ -97,9 +71,10 @@ _DEVICE = (
     *("info", "up", "unmeasured", "utilization_ratio", "memory_total_bytes", "memory_used_bytes"),
     *("allocated_core_ratio", "allocated_memory_bytes", "power_watts", "power_limit_watts"),
     *("temperature_celsius", "memory_active_ratio", "encoder_utilization_ratio"),
-    *("decoder_utilization_ratio", "method_info"),
+    *("decoder_utilization_ratio", "method_info", "xid_errors_total", "xid_last_timestamp_seconds"),
+    *("row_remapping", "retired_pages_pending", "recovery_action", "throttle_seconds_total"),
 )
-_EXPORTER = ("simulated", "source_up")
+_EXPORTER = SIMULATED, SOURCE_UP = "mgpu_exporter_simulated", "mgpu_exporter_source_up"
 _CORE = "mgpu_container_core_utilization_ratio"
 
 
@@ -111,7 +86,7 @@ class PrometheusFeed:
         self._namespace = namespace
         self._clock = clock
         self._label = "namespace"  # or what Prometheus renamed it to
-        self._history: dict[str, Json] = {}
+        self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
 
     @property
@@ -125,22 +100,34 @@ class PrometheusFeed:
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
             return FeedResult((), (f"there are no series of {where} now: has a pod of it a GPU?",))
-        found += self._devices(label(labels, "uuid") for labels, _ in found)
+        found += self._devices(label(series.labels, "uuid") for series in found)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             self._history = self._past()
-        by_node = snapshots(found, self._clock.time_ns())
-        return FeedResult([self._document(node, by_node[node]) for node in sorted(by_node)])
+        nodes = [self._node(*one) for one in sorted(by_node(found).items())]
+        return FeedResult(nodes, namespace=self._namespace)
 
     def close(self) -> None:
         """Does nothing: no connection is kept."""
 
-    def _document(self, node: str, snapshot: Any) -> tuple[Json, Json | None]:  # noqa: ANN401
-        made = api.snapshot(snapshot, api.About(node, families=FAMILIES), 0)
-        return made, self._history.get(node)
+    def _node(self, name: str, found: list[Series]) -> NodeSight:
+        own = {series.family: series.value for series in found if series.family == SIMULATED}
+        up = [(s.labels["source"], s.value == 1, "") for s in found if s.family == SOURCE_UP]
+        tree = tree_of(facts_from(found))
+        if self._namespace:
+            tree = replace(tree, devices=tuple(map(_with_the_rest, tree.devices)))
+        return NodeSight(
+            tree,
+            name,
+            self._clock.time_ns(),
+            own.get(SIMULATED) == 1,
+            tuple(source for source, _, _ in up),
+            tuple(troubles_of(up, None)),
+            self._history.get(name, {}),
+        )
 
-    def _pods(self) -> list[Sample]:
+    def _pods(self) -> list[Series]:
         """The pods' samples, by the exporter's own label or by its name after a label conflict."""
         names = _names(f.full_name for f in FAMILIES if f.level in _POD_LEVELS)
         found = self._ask(f"{{{names}{self._selected()}}}")
@@ -155,17 +142,17 @@ class PrometheusFeed:
     def _selected(self) -> str:
         return f",{self._label}={_quoted(self._namespace)}" if self._namespace else ""
 
-    def _devices(self, uuids: Iterable[str]) -> list[Sample]:
+    def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices. With access to one namespace, there may be none."""
         known = sorted(set(filter(None, uuids)))
         names = _names(f"mgpu_device_{name}" for name in _DEVICE)
         some = "|".join(map(re.escape, known))
         chosen = f",uuid=~{_quoted(some)}" if len(known) <= MOST_UUIDS else ""
-        own = _names(f"mgpu_exporter_{name}" for name in _EXPORTER)
+        own = _names(_EXPORTER)
         return self._ask(f"{{{names}{chosen}}}") + self._ask(f"{{{own}}}") if known else []
 
-    def _ask(self, expression: str) -> list[Sample]:
-        return list(samples(self._answer(QUERY, {"query": expression})))
+    def _ask(self, expression: str) -> list[Series]:
+        return list(series_of(self._answer(QUERY, {"query": expression})))
 
     def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         # Proxies that restrict tenants (prom-label-proxy) need the namespace as a parameter.
@@ -175,34 +162,43 @@ class PrometheusFeed:
             raise FeedError(f"{self._http.address} does not answer as a Prometheus does")
         return answer
 
-    def _past(self) -> dict[str, Json]:
-        """The last minutes by node, as in the history document."""
+    def _past(self) -> dict[str, dict[SeriesKey, Past]]:
+        """The core of the last minutes by node and labels."""
         end = self._clock.time_ns() // 10**9
         selector = f"{_CORE}{{{self._selected().removeprefix(',')}}}"
         window = {"start": str(end - HISTORY_S), "end": str(end), "step": str(STEP_S)}
         answer = self._answer(RANGE, {"query": selector, **window})
-        found: dict[str, list[Json]] = {}
+        found: dict[str, dict[SeriesKey, Past]] = defaultdict(dict)
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) else None
         for one in result if isinstance(result, list) else ():
-            if (series := _series(one, end)) is not None:
-                found.setdefault(node_of(one["metric"]), []).append(series)
-        return {node: {"step_seconds": STEP_S, "series": series} for node, series in found.items()}
+            try:
+                *owner, index, uuid = (label(one["metric"], n) for n in LEVELS["container"])
+                key = SeriesKey(ContainerKey(*owner), int(index), uuid)
+                values = {round(float(at)): float(value) for at, value in one["values"]}
+                node = node_of(one["metric"])
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue
+            begin = min(values, default=end)
+            points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
+            found[node][key] = points
+        return found
 
 
-def _series(one: Any, end: int) -> Json | None:  # noqa: ANN401 - of a stranger's answer
-    """One series of a range, a point each step; None where there was no sample."""
-    names = ("namespace", "pod", "container", "gpu", "uuid")
-    try:
-        labels = [label(one["metric"], name) for name in names]
-        values = {round(float(at)): float(value) for at, value in one["values"]}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    begin = min(values, default=end)
-    return {
-        "labels": labels,
-        "core_utilization_ratio": [values.get(at) for at in range(begin, end + 1, STEP_S)],
-    }
+def _with_the_rest(device: DeviceEntry) -> DeviceEntry:
+    """A device with what is in use beside the pods that are shown, where that is known."""
+    if device.facts is None:
+        return device
+    shown = [pod.figures for pod in device.pods if not pod.ended]
+    core = _left(device.facts.average.core, [each.core for each in shown])
+    held = _left(device.facts.memory.used_bytes, [each.memory_bytes for each in shown])
+    return replace(device, others=Others(core, None if held is None else round(held)))
+
+
+def _left(of: float | None, parts: Sequence[float | None]) -> float | None:
+    """What is left without the parts; None if one of them is not known."""
+    shown = whole(parts) if parts else 0.0
+    return None if of is None or shown is None else max(of - shown, 0.0)
 
 
 def _names(names: Iterable[str]) -> str:

@@ -1,0 +1,130 @@
+"""Facts from series: what the metrics say, turned back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from exporter.metrics.text import Format, Renderer
+from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
+from exporter.terminal.feeds import FeedResult, view_of
+from exporter.terminal.feeds.document import node_of_document
+from exporter.terminal.feeds.http import Http, RemoteCredentials
+from exporter.terminal.feeds.prometheus import PrometheusFeed
+from exporter.terminal.feeds.series import Series, facts_from
+from exporter.terminal.report import report
+from tests.api.nodes import demo
+from tests.snapshots import with_every_family
+from tests.terminal.views import document, everything
+
+
+def series_of(snapshot: Snapshot) -> Iterator[Series]:
+    """The page of a snapshot, read as a Prometheus reads it."""
+    page = Renderer().render(snapshot, Format.TEXT).decode()
+    for family in read_text(page):
+        for sample in family.samples:
+            yield Series(sample.name, sample.labels, sample.value)
+
+
+def owners(facts: Facts) -> list[Any]:
+    made_up = any(pod.name == "train" for pod in facts.pods)  # has counters that no pod has
+    found = [*facts.containers, *facts.groups, *(() if made_up else facts.pods)]
+    return sorted(found, key=lambda fact: str([getattr(fact, "owner", ""), fact]))
+
+
+@pytest.mark.parametrize("made", [with_every_family, demo, lambda: demo(20, "hpc")])
+def test_containers_groups_and_pods_come_back_as_they_were(made: Any) -> None:
+    snapshot: Snapshot = made()
+
+    found = owners(facts_from(series_of(snapshot)))
+
+    for back, fact in zip(found, owners(snapshot.facts), strict=True):
+        assert type(back) is type(fact)
+        for name in fact.__dataclass_fields__:
+            said, own = getattr(back, name), getattr(fact, name)
+            if name == "waiting":  # for whom it waited is not shown
+                said, own = said[:2], own[:2]
+            assert said == own, (name, fact)
+
+
+@pytest.mark.parametrize("made", [demo, lambda: demo(20, "mixed")])
+def test_devices_come_back_with_all_that_is_shown_of_them(made: Any) -> None:
+    snapshot: Snapshot = made()
+
+    found = {device.uuid: device for device in facts_from(series_of(snapshot)).devices}
+
+    for device in snapshot.facts.devices:
+        back = found[device.uuid]
+        for name in ("state", "unmeasured", "average", "used", "memory", "allocated", "methods"):
+            assert getattr(back, name) == getattr(device, name), name
+        assert back.device.model == device.device.model
+        assert back.sensors.numbers.keys() == device.sensors.numbers.keys()
+        assert back.sensors.labelled.keys() == device.sensors.labelled.keys()
+
+
+def test_the_json_of_an_exporter_says_the_same_as_its_metrics() -> None:
+    snapshot = demo()
+
+    by_json = view_of(FeedResult([node_of_document(document(snapshot), {})]), "x")
+    by_series = facts_from(series_of(snapshot))
+
+    cores = {line.key[-2:]: line.core.value for line in everything(by_json.lines)}
+    for pod in by_series.pods:
+        if (pod.namespace, pod.name) in cores:
+            assert cores[pod.namespace, pod.name] == pytest.approx(pod.core)
+
+
+def test_reasons_and_states_of_another_version_are_left_out() -> None:
+    labels = {"gpu": "0", "uuid": "GPU-1", "quantity": "device", "reason": "eaten"}
+    known = {**labels, "quantity": "core", "reason": "mps"}
+    name = "mgpu_device_unmeasured"
+
+    found = facts_from(
+        [
+            *(Series(name, labels, 1), Series(name, known, 1), Series("mgpu_new", {}, 1)),
+            Series("mgpu_device_up", labels, 0),
+        ]
+    )
+
+    assert found.devices[0].unmeasured == {"core": Unmeasured.MPS}
+    assert found.devices[0].state is DeviceState.FAILED
+
+
+class SetPrometheus(Http):
+    """Answers queries from a list of series."""
+
+    def __init__(self, series: list[Series]) -> None:
+        super().__init__("http://prometheus:9090", RemoteCredentials())
+        self._series = series
+
+    def json(self, path: str, query: Any = None) -> dict[str, Any]:
+        """All series of the levels and of the namespace that the query names."""
+        asked = query["query"]
+        named = {"node": "n"}
+        result = [
+            {"metric": named | {"__name__": s.family} | dict(s.labels), "value": [0, str(s.value)]}
+            for s in self._series
+            if s.family in asked and ("namespace=" not in asked or "research" in s.labels.values())
+        ]
+        return {"status": "success", "data": {"result": result if "range" not in path else []}}
+
+
+def test_a_namespace_has_its_own_sums_and_the_rest_of_each_card_is_said_to_be_others() -> None:
+    feed = PrometheusFeed(SetPrometheus(list(series_of(demo()))), "research")
+
+    view = view_of(feed.read(), feed.name)
+
+    pods = [line for line in everything(view.lines) if line.name.startswith("research/")]
+    assert pods
+    assert len(view.lines) > 1
+    here = [line.core.value for line in pods if not line.ended]
+    assert view.totals.core == pytest.approx(sum(core or 0 for core in here))
+    for device in view.lines:
+        there = [child for child in device.children if not child.ended]
+        parts = [child.core.value for child in there if child.core.value is not None]
+        assert "others, not shown to you" in [child.name for child in there]
+        assert sum(parts) == pytest.approx(device.core.value)
+    said = report(view, 140, coloured=False).splitlines()
+    assert said[1].startswith("research: core ")
+    assert "unattributed" not in said[1]
