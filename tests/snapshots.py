@@ -72,7 +72,7 @@ def exporter(**fields: Any) -> ExporterFacts:
 
 def with_every_family(number: int = 1) -> Snapshot:
     """A snapshot in which every family of the table has one sample."""
-    used, average = Used(*[number] * len(Used._fields)), Averages(*[number] * 4)
+    used, average = Used(*[number] * len(Used._fields)), Averages(*[number] * 5)
     owned: dict[str, Any] = {
         "index": 0,
         "uuid": "GPU-1",
@@ -90,7 +90,7 @@ def with_every_family(number: int = 1) -> Snapshot:
             ContainerHolding(
                 owner=A,
                 allocation=AllocationFacts((Granted("s", "p", "1"),), *[number] * 4),
-                waiting=Waiting(number, number, {("ml", "x"): number}, {}),
+                waiting=Waiting(number, number, {ContainerKey("ml", "x", "c"): number}),
                 allocated=allocated,
                 misplaced=True,
                 **owned,

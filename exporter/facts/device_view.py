@@ -133,14 +133,8 @@ class DeviceView:
             else None,
             (now.encoder - then.encoder) / observed_ns if known_now("encoder") else None,
             (now.decoder - then.decoder) / observed_ns if known_now("decoder") else None,
+            (now.waiting - then.waiting) / observed_ns if known_now("core") else None,
         )
-
-    def pressure_of(self, owner: OwnerKey, account: Account) -> float | None:
-        """The time in which an owner may have waited, as a share of the time of averages."""
-        if not self.observed_ns or owner in self.newcomers:
-            return None
-        waited_ns = account.counters.waiting - self._lately.before(owner, account).waiting
-        return waited_ns / self.observed_ns
 
 
 def used(counters: Counters, known: frozenset[str]) -> Used:

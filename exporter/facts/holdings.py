@@ -26,7 +26,6 @@ from exporter.model import (
     ContainerHolding,
     ContainerKey,
     GroupHolding,
-    GroupKey,
     MemoryHeld,
     Unmeasured,
     Waiting,
@@ -76,24 +75,18 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
         allocated=allocated_time(
             view, account, limit.core, part.account.counters if "core" in part.known else None
         ),
-        waiting=_waiting(part) if not part.withheld else NO_WAITING,
+        waiting=_waiting(part),
         misplaced=misplaced(view, key, seen) if part.live and not seen.withheld else None,
     )
 
 
 def _waiting(part: Part[ContainerKey]) -> Waiting:
     """How long a container may have waited, and for whom; nothing where use is not known."""
-    if "core" not in part.known:
+    if part.withheld or "core" not in part.known:
         return NO_WAITING
-    by_pod: dict[tuple[str, str], int] = {}
-    by_group: dict[GroupKey, int] = {}
-    for owner, waited_ns in part.seen.device_ledger.waited.get(part.key, {}).items():
-        if isinstance(owner, ContainerKey):
-            by_pod[owner[:2]] = by_pod.get(owner[:2], 0) + waited_ns
-        elif isinstance(owner, GroupKey):
-            by_group[owner] = waited_ns
-    pressure = part.seen.pressure_of(part.key, part.account) if part.shown else None
-    return Waiting(part.account.counters.waiting, pressure, by_pod, by_group)
+    by_owner = part.seen.device_ledger.waited.get(part.key, {})
+    pressure = part.average.waiting if part.shown else None
+    return Waiting(part.account.counters.waiting, pressure, by_owner)
 
 
 def group_holdings(view: View) -> Iterator[GroupHolding]:

@@ -742,13 +742,6 @@ BOARD: tuple[FamilyOf[DeviceFacts], ...] = (
 )
 
 
-def _waited_on(holding: ContainerHolding) -> Iterable[Sample]:
-    """The waiting of a container by who ran: a pod, or a group by its kind and name."""
-    yield from (((*pod,), ns) for pod, ns in holding.waiting.by_pod.items())
-    for (kind, group), ns in holding.waiting.by_group.items():
-        yield ("", f"{kind}/{group}"), ns
-
-
 CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
     *_usage_gauges("container"),
     FamilyOf(
@@ -828,7 +821,7 @@ CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
         "and name, and by_namespace is empty.",
         type="counter",
         labels=("by_namespace", "by_pod"),
-        each=_waited_on,
+        each=lambda c: c.waiting.by_pod.items(),
         divisor=NS,
         group=CONTENTION,
     ),

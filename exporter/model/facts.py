@@ -24,7 +24,7 @@ from exporter.model.devices import (
     XidCount,
 )
 from exporter.model.processes import GroupFacts
-from exporter.model.usage import ContainerKey, GroupKey, Unattributed, Unexplained
+from exporter.model.usage import ContainerKey, GroupKey, Owner, Unattributed, Unexplained
 
 Reasons = Mapping[str, Unmeasured]
 """Why quantities are not known now, by quantity."""
@@ -43,12 +43,16 @@ class Used(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """Shares of the time in which each engine was in use, 0 to 1."""
+    """Shares of the time in which each engine was in use, 0 to 1.
+
+    ``waiting``: the share in which the owner may have waited for others, an upper bound.
+    """
 
     core: float | None = None
     memory_active: float | None = None
     encoder: float | None = None
     decoder: float | None = None
+    waiting: float | None = None
 
 
 class AllocatedTime(NamedTuple):
@@ -67,14 +71,24 @@ class AllocatedTime(NamedTuple):
 class Waiting(NamedTuple):
     """How long an owner may have waited for others: an upper bound.
 
-    ``pressure`` is its share of the time of ``--collection.window``. ``by_pod`` and ``by_group``
-    divide ``waited_ns`` by who ran; the rest of it, processes without a name did.
+    ``by_owner`` divides ``waited_ns`` by who ran. ``pressure`` is it as a share of the time of
+    ``--collection.window``.
     """
 
     waited_ns: int | None = None
     pressure: float | None = None
-    by_pod: Mapping[tuple[str, str], int] = MappingProxyType({})
-    by_group: Mapping[GroupKey, int] = MappingProxyType({})
+    by_owner: Mapping[Owner, int] = MappingProxyType({})
+
+    @property
+    def by_pod(self) -> dict[tuple[str, str], int]:
+        """The waiting for each pod, by namespace and name; for a group "" and its kind and name."""
+        found: dict[tuple[str, str], int] = {}
+        for owner, waited_ns in self.by_owner.items():
+            if isinstance(owner, ContainerKey):
+                found[owner[:2]] = found.get(owner[:2], 0) + waited_ns
+            elif isinstance(owner, GroupKey):
+                found["", "/".join(owner)] = waited_ns
+        return found
 
 
 NOTHING_USED, NO_AVERAGES, NEVER_ALLOCATED = Used(), Averages(), AllocatedTime()

@@ -64,11 +64,11 @@ def _is_of(one: ContainerHolding, namespace: str, pod: str) -> bool:
 def _waiting_on(now: ContainerHolding, before: ContainerHolding | None) -> Mapping[str, float]:
     """Its waiting by who ran: the pressure, divided by what was counted between the moments."""
     old = before.waiting if before is not None else None
+    old_by_pod = old.by_pod if old else {}
     grown: dict[str, int] = {}
     for pod, ns in now.waiting.by_pod.items():
-        grown["/".join(pod)] = ns - (old.by_pod.get(pod, 0) if old else 0)
-    for group, ns in now.waiting.by_group.items():
-        grown[" ".join(group)] = ns - (old.by_group.get(group, 0) if old else 0)
+        name = "/".join(pod) if pod[0] else pod[1].replace("/", " ", 1)
+        grown[name] = ns - old_by_pod.get(pod, 0)
     waited = (now.waiting.waited_ns or 0) - ((old.waited_ns or 0) if old else 0)
     pressure = now.waiting.pressure or 0.0
     return {name: ns / waited * pressure for name, ns in grown.items() if waited > 0}
