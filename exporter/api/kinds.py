@@ -1,7 +1,7 @@
 """What the owners of GPUs are called: pods, or jobs, containers, units and users. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from exporter.model import Unattributed
@@ -35,11 +35,17 @@ _WATCHING = frozenset({"pods_api", "pods_kubelet", "pods_files"})
 
 
 def is_without_pods(document: Mapping[str, Any]) -> bool:
-    """Whether the node is none of Kubernetes: nothing looks for pods, or it has groups only."""
+    """Whether a document is of a node that is none of Kubernetes."""
     names = {source.get("name") for source in document.get("sources", ())}
-    if document.get("pods") or names & _WATCHING:
+    pods, groups = document.get("pods"), document.get("groups")
+    return is_off_kubernetes(names, has_pods=bool(pods), has_groups=bool(groups))
+
+
+def is_off_kubernetes(sources: Collection[str], *, has_pods: bool, has_groups: bool) -> bool:
+    """Whether a node is none of Kubernetes: nothing looks for pods, or it has groups only."""
+    if has_pods or not _WATCHING.isdisjoint(sources):
         return False
-    return "pods_none" in names or bool(document.get("groups"))
+    return "pods_none" in sources or has_groups
 
 
 def noun(kind: str) -> str:

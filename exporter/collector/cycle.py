@@ -36,7 +36,6 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.alerts import WHOLE_EVERY, AlertFacts, held
 from exporter.rows.rows import FactRows
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.pods.labels import PodLabels
@@ -215,12 +214,6 @@ class Collector:
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
         rows, before = FactRows(limited.measured, own), self.snapshot
-        history = extended(before.history, limited.measured, now)
-        conditions = before.held
-        if history is not before.history:
-            whole = history.number // WHOLE_EVERY > before.history.number // WHOLE_EVERY
-            facts_now = AlertFacts(rows, own.sources, now.unix_ns)
-            conditions = held(conditions, facts_now, now, whole=whole)
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
@@ -233,8 +226,7 @@ class Collector:
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
             owners=owners,
             processes=self._poller.described(owners),
-            history=history,
-            held=conditions,
+            history=extended(before.history, limited.measured, now),
             interval_ns=rules.interval_ns,
             started_unix_ns=self.snapshot.started_unix_ns,
         )

@@ -88,7 +88,6 @@ from exporter.model.processes import (
     Unit,
 )
 from exporter.model.snapshot import (
-    HeldCondition,
     History,
     HistoryPoint,
     Labelled,
@@ -155,7 +154,6 @@ __all__ = [
     "GroupKey",
     "GroupKindFacts",
     "GroupMember",
-    "HeldCondition",
     "HeldMemory",
     "History",
     "HistoryPoint",

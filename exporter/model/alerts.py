@@ -1,4 +1,4 @@
-"""What the shipped alert rules say of XIDs and thresholds: for the live page, and for rules/.
+"""What the shipped alert rules say of XIDs and thresholds: for rules/, and for marks.
 
 The XIDs are NVIDIA's, by what its catalogue has one do at once. Source:
 docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, column "Immediate Action", for A100,

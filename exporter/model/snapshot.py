@@ -98,19 +98,6 @@ class History:
     number: int = 0
 
 
-class HeldCondition(NamedTuple):
-    """The condition of an alert rule that holds, for what, and since when.
-
-    Clients that may see ``namespace`` may see it: None stands for all clients, "" for those only
-    who may see all of the node.
-    """
-
-    rule: str
-    subject: str
-    namespace: str | None
-    since_mono_ns: int
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that readers are served until the next Snapshot.
@@ -123,8 +110,7 @@ class Snapshot:
     ``interval_ns`` is the time to the next Snapshot.
     ``started_unix_ns``: when the collector began, with every counter at 0; 0 if it is not known.
     ``tenants``, ``owners`` (by pid) and ``processes`` (by pid) are the input of readers that show
-    processes: no metric has a process in its labels. ``held`` are the conditions of alert rules, as
-    of the newest point of ``history``.
+    processes: no metric has a process in its labels.
     """
 
     version: int = 0
@@ -139,7 +125,6 @@ class Snapshot:
     owners: Mapping[int, Owner] = field(default_factory=dict)
     processes: Mapping[int, ProcessInfo] = field(default_factory=dict)
     history: History = field(default_factory=History)
-    held: tuple[HeldCondition, ...] = ()
     interval_ns: int = 1_000_000_000
     started_unix_ns: int = 0
 

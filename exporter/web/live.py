@@ -1,7 +1,7 @@
 """The live page at ``/`` and its files below ``/static/``."""
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import hdrs, web
 
-from exporter import api
 from exporter.api import About
+from exporter.facts.marks import Earlier
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers, accepts_gzip, is_known
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from exporter.web.page import Page
 
 HTML = "text/html; charset=utf-8"
+_COMPARED_NS = 10 * 10**9
 _MAX_VIEWS = 4  # whose pages are cached; each has the size of a page
 STATIC = {
     "page.css": "text/css; charset=utf-8",
@@ -36,6 +37,8 @@ class LivePage:
         self._about = about
         self._metrics_path = metrics_path
         self._rendered: dict[View, _Rendered] = {}
+        self._earlier: Mapping[str, Earlier] = {}
+        self._newer: Mapping[str, Earlier] = {}
 
     async def show(self, request: web.Request, view: View = WHOLE) -> web.StreamResponse:
         """The page for the request's choice and its view. Its modules are imported lazily."""
@@ -55,7 +58,7 @@ class LivePage:
 
     def _page(self, snapshot: Snapshot, age_ns: int, view: View) -> "Page":
         """The page of this snapshot. ``Answers`` renders in one thread at a time."""
-        from exporter.web.page import Page, visible  # noqa: PLC0415
+        from exporter.web.page import Page, node_of  # noqa: PLC0415
 
         stale = age_ns > snapshot.stale_after_ns
         for old, cached in [*self._rendered.items()]:
@@ -64,16 +67,18 @@ class LivePage:
         if view not in self._rendered:
             while len(self._rendered) >= _MAX_VIEWS:
                 del self._rendered[next(iter(self._rendered))]
-            about = self._about()
-            document = api.snapshot(snapshot, about, age_ns)
-            past = snapshot.history
-            if view.namespaces is not None:
-                document = api.restricted(document, view.namespaces)
-                past = api.restricted_past(past, view.namespaces)
-            held = visible(snapshot, view.namespaces)
-            page = Page(document, past, held, snapshot.mono_ns)
+            self._note(snapshot)
+            page = Page(node_of(snapshot, self._about(), age_ns, view.namespaces), self._earlier)
             self._rendered[view] = _Rendered(snapshot, stale, page)
         return self._rendered[view].page
+
+    def _note(self, snapshot: Snapshot) -> None:
+        """Keeps the devices of one page in ten seconds, to compare the next ones with them."""
+        newer = next(iter(self._newer.values()), None)
+        if newer is None or snapshot.unix_ns - newer.unix_ns >= _COMPARED_NS:
+            self._earlier = self._newer
+            devices = snapshot.facts.devices
+            self._newer = {each.uuid: Earlier(each, snapshot.unix_ns) for each in devices}
 
 
 class _Rendered(NamedTuple):

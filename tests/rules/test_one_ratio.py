@@ -11,11 +11,11 @@ import yaml
 from exporter import api
 from exporter.collector.wiring import make_collector, open_sources
 from exporter.metrics.text import Format, Renderer
-from exporter.model import History, Snapshot
+from exporter.model import Snapshot
 from exporter.settings import load
 from exporter.simulation.load import load as load_scenario
 from exporter.simulation.node import Node
-from exporter.web.page import Choice, Page
+from exporter.web.page import Choice, Page, node_of
 from tests.autoscaling.adapter import EXAMPLES, rules
 from tests.dashboards.grafana import FOLDER, fill, queries
 from tests.dashboards.grafana import load as board
@@ -143,7 +143,8 @@ def test_every_query_gives_the_same_ratio_as_the_gauge(world: World, name: str) 
 def test_json_page_and_terminal_show_the_gauge(world: World) -> None:
     gauge = world.values("mgpu_pod_core_limit_utilization_ratio")
     document = api.snapshot(world.snapshot, api.About(), 0)
-    page = Page(document, History()).html(Choice(all=True), 0, "/metrics").partition('id="tree"')[2]
+    page = Page(node_of(world.snapshot, api.About(), 0)).html(Choice(all=True), 0, "")
+    page = page.partition('id="tree"')[2]
     lines = view(world.snapshot).lines
     for pod in document["pods"]:
         name, ratio = pod["pod"], gauge[pod["pod"]]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.model import Snapshot
+from exporter.model import DeviceAllocation, DeviceMemoryFacts, Snapshot
 from tests.api.nodes import crowded, demo, failing, hostile
 from tests.web.browser import Tab
 from tests.web.looking import Watched, answered, go, show
@@ -162,7 +162,8 @@ def test_what_is_typed_filters_and_what_is_chosen_sorts(watched: Watched) -> Non
             "const sort = document.querySelector('select'); sort.value = 'name';"
             "sort.dispatchEvent(new Event('input', {bubbles: true}))",
         )
-        pods = [key for key in await tab.value(ENTRIES) if key.startswith("pod/")]
+        there = ENTRIES.replace("details.entry", "details.entry:not(.ended)")
+        pods = [key for key in await tab.value(there) if key.startswith("pod/")]
         assert pods == sorted(pods)
         assert len(pods) > 8
 
@@ -280,11 +281,12 @@ def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
 def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watched: Watched) -> None:
     """Nothing is allotted, and the memory is of three digits: the longest that a row can say."""
     made = demo()
-    held = {"memory_total_bytes": 143_771 << 20, "memory_used_bytes": 140_123 << 20}
-    rows = tuple(
-        row._replace(values={k: v for k, v in row.values.items() if "alloc" not in k} | held)
-        for row in made.rows["device"]
+    memory = DeviceMemoryFacts(total_bytes=143_771 << 20, used_bytes=140_123 << 20)
+    devices = tuple(
+        replace(device, memory=memory, allocated=DeviceAllocation())
+        for device in made.facts.devices
     )
+    facts = replace(made.facts, devices=devices)
 
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
@@ -292,7 +294,7 @@ def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watche
             await tab.size(width)
             assert await tab.value(BEYOND_ITS_CARD) == [], width
 
-    watched(replace(made, rows={**made.rows, "device": rows}), look)
+    watched(replace(made, measured=lambda: facts), look)
 
 
 def test_it_says_when_the_exporter_does_not_answer(watched: Watched) -> None:

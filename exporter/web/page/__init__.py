@@ -1,4 +1,4 @@
-"""The live page: a snapshot's JSON documents as HTML. Pure.
+"""The live page: a Snapshot's facts as HTML. Pure.
 
 This is the only renderer. ``static/page.js`` fetches the same page again and replaces what differs;
 without JavaScript a browser reloads it. Text becomes markup in ``html.h`` alone, which escapes it.
@@ -6,9 +6,9 @@ The page has no inline script or style and loads nothing from another host, so i
 Content-Security-Policy can forbid both. ``docs/decisions/one-page-renderer.md`` has the reasons.
 """
 
-from exporter.web.page.alerts import visible
 from exporter.web.page.choice import Choice, choice_of
+from exporter.web.page.node import Node, node_of
 from exporter.web.page.page import Page
 from exporter.web.page.shell import CONTENT_SECURITY_POLICY
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Page", "choice_of", "visible"]
+__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Node", "Page", "choice_of", "node_of"]

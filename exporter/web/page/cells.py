@@ -7,26 +7,24 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from exporter.web.page.entries import Json
+from exporter.api.figures import UNMEASURED
+from exporter.facts.marks import Mark
+from exporter.model import Unmeasured
+from exporter.web.page.entries import Part, why
 from exporter.web.page.html import NBSP, Html, gibibytes, h, held_of, percent
 
 OVER = 1.005  # rounds to 101 %
 HATCH = "url(#hatch)"  # unattributed use
 POINTS = 60  # of a sparkline: ten minutes
 HEIGHT = 24
+ENDED = h("span", {"class": "unknown"}, "ended")
 
 
-def unknown(reasons: Sequence[str], words: Json) -> Html:
+def unknown(reasons: Sequence[str]) -> Html:
     """The text for a figure that is not known, with its reasons."""
-    title = " ".join(words.get("unmeasured", {}).get(reason, reason) for reason in reasons)
+    title = " ".join(UNMEASURED[Unmeasured(reason)] for reason in reasons)
     text = f"unknown: {', '.join(reasons)}" if reasons else "unknown"
     return h("span", {"class": "unknown", "title": title or None}, text)
-
-
-def why(figures: Json, quantity: str) -> list[str]:
-    """The reasons why a quantity is not known."""
-    listed = figures.get("unmeasured", ())
-    return [each["reason"] for each in listed if each["quantity"] in {quantity, "device"}]
 
 
 @cache
@@ -38,31 +36,40 @@ def swatch(colour: int | None) -> Html:
     return h("svg", size, square)
 
 
-def mismatch(figures: Json) -> Html | None:
-    """A mark on a container that uses a device which its allocation does not name."""
-    if not figures.get("placement_mismatch"):
-        return None
-    title = "It runs on a device that its allocation does not name."
-    return h("span", {"class": "mark", "title": title}, "not allocated here")
+def marked(marks: Iterable[Mark]) -> list[Html]:
+    """What is wrong with a thing, beside its name."""
+    return [
+        h(
+            "span",
+            {"class": "mark severe" if mark.is_severe else "mark", "title": f"{mark.detail}."},
+            mark.kind,
+        )
+        for mark in marks
+    ]
 
 
-def core_of(figures: Json, words: Json) -> Html:
+def core_of(part: Part) -> Html:
     """Core in use against its limit."""
-    used, limit = figures.get("core_utilization_ratio"), figures.get("core_limit_ratio")
-    ratio = figures.get("core_limit_utilization_ratio")
+    if part.ended:
+        return ENDED
+    figures = part.figures
     return against(
-        percent(used) if used is not None else unknown(why(figures, "core"), words),
-        None if limit is None else percent(limit),
-        over=(ratio or 0.0) > OVER,
+        unknown(why(part.unmeasured, "core")) if figures.core is None else percent(figures.core),
+        None if figures.core_limit is None else percent(figures.core_limit),
+        over=(figures.core_of_limit or 0.0) > OVER,
     )
 
 
-def memory_of(figures: Json, words: Json) -> Html:
+def memory_of(part: Part) -> Html | None:
     """Memory held against its limit."""
-    used, limit = figures.get("memory_used_bytes"), figures.get("memory_limit_bytes")
-    ratio = figures.get("memory_limit_utilization_ratio")
+    if part.ended:
+        return None
+    figures = part.figures
     return held_against(
-        used, limit, unknown(why(figures, "memory"), words), over=(ratio or 0.0) > OVER
+        figures.memory_bytes,
+        figures.memory_limit_bytes,
+        unknown(why(part.unmeasured, "memory")),
+        over=(figures.memory_of_limit or 0.0) > OVER,
     )
 
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from exporter.facts.history import POINTS, Past
-from exporter.model import History
+from exporter.model import DeviceFacts, History
 from exporter.web.page.cells import sum_of
-from exporter.web.page.entries import Json, Part, TreeEntry, series_of
+from exporter.web.page.entries import Part, TreeEntry, series_of
 from exporter.web.page.gauges import whole_core
 from exporter.web.page.html import Html, gibibytes, h, percent
 
@@ -47,12 +47,11 @@ def button(key: str, name: str, *, shown: bool) -> Html:
     return h("button", attributes, text, h("span", {"class": "sr"}, f" of {name}"))
 
 
-def of_device(device: Json, history: History) -> Html:
+def of_device(device: DeviceFacts, history: History) -> Html:
     """Core and memory of one device."""
     past = Past(history, POINTS).get(series_of(device), {})
     core, held = past.get("core_utilization_ratio", ()), past.get("memory_used_bytes", ())
-    allocated = device.get("allocated_core_ratio")
-    total = device.get("memory_total_bytes")
+    allocated, total = device.allocated.core, device.memory.total_bytes
     return _all(
         [
             Chart("Core", core, whole_core(device), percent, allocated),
@@ -78,7 +77,7 @@ def _of_all(entry: TreeEntry, series: Sequence[Mapping[str, Values]]) -> list[Ch
     """The sums of a pod or group over its containers and devices."""
     core = sum_of([each["core_utilization_ratio"] for each in series])
     held = sum_of([each["memory_used_bytes"] for each in series])
-    limit, most = entry.figures.get("core_limit_gpus"), entry.figures.get("memory_limit_bytes")
+    limit, most = entry.figures.core_limit, entry.figures.memory_limit_bytes
     whole = "" if entry.kind == "group" else " of the pod"
     return [
         Chart(f"Core{whole}", core, max(_most(core), limit or 0.0), percent, limit),
@@ -89,7 +88,7 @@ def _of_all(entry: TreeEntry, series: Sequence[Mapping[str, Values]]) -> list[Ch
 def _of_part(part: Part, past: Past, *, alone: bool) -> list[Chart]:
     series = past[part.series]
     core, held = series["core_utilization_ratio"], series["memory_used_bytes"]
-    limit, most = part.figures.get("core_limit_ratio"), part.figures.get("memory_limit_bytes")
+    limit, most = part.figures.core_limit, part.figures.memory_limit_bytes
     whose = "" if alone else f" of {part.name or 'all containers'} on GPU {part.device}"
     return [
         Chart(f"Core{whose}", core, max(_most(core), limit or 0.0), percent, limit),

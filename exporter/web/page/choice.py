@@ -1,10 +1,12 @@
 """The choice of a reader of the page: a filter, an order, and whether long lists are cut."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from exporter.web.page.entries import Json, TreeEntry
+from exporter.facts.tree import Figures
+from exporter.model import DeviceFacts
+from exporter.web.page.entries import TreeEntry
 
 SORTS = {
     "core": "Core use",
@@ -12,10 +14,10 @@ SORTS = {
     "limit": "Core use against limit",
     "name": "Name",
 }
-SORTED_BY = {
-    "core": "core_usage_gpus",
-    "memory": "memory_used_bytes",
-    "limit": "core_limit_utilization_ratio",
+SORTED_BY: Mapping[str, Callable[[Figures], float | None]] = {
+    "core": lambda figures: figures.core,
+    "memory": lambda figures: figures.memory_bytes,
+    "limit": lambda figures: figures.core_of_limit,
 }
 KINDS = ("pod", "group", "unattributed")
 LONGEST_FILTER = 200
@@ -64,20 +66,21 @@ def matches(entry: TreeEntry, words: Sequence[str], devices: Mapping[str, str]) 
     """
     if not words:
         return True
-    texts = [entry.kind, entry.space, entry.name, entry.note]
+    texts = [entry.kind, entry.space, entry.name, entry.note, "ended" if entry.ended else ""]
+    texts += [mark.kind for mark in entry.marks]
     for part in entry.parts:
         texts += [part.name, devices.get(part.uuid, part.uuid)]
-        texts += [of.get("scheme", "") for of in part.figures.get("allocation_info", ())]
+        texts += [*part.schemes, *(mark.kind for mark in part.marks)]
         for process in part.processes:
-            texts += [process.get("name", ""), str(process["pid"])]
+            texts += [process.name, str(process.pid)]
     return has_all("\n".join(texts), words)
 
 
-def device_text(device: Json) -> str:
+def device_text(facts: DeviceFacts) -> str:
     """What the filter finds a device by: number, UUID, vendor, model, profile and sharing."""
-    info = device.get("info", {})
-    named = (info.get(name, "") for name in ("vendor", "model", "profile", "sharing"))
-    return "\n".join((f"gpu{device['index']}", device["uuid"], *named))
+    device = facts.device
+    named = (device.vendor, device.model, device.profile, device.sharing)
+    return "\n".join((f"gpu{device.index}", device.uuid, *named))
 
 
 def has_all(text: str, words: Sequence[str]) -> bool:
@@ -87,11 +90,12 @@ def has_all(text: str, words: Sequence[str]) -> bool:
 
 
 def in_order(entries: Iterable[TreeEntry], choice: Choice) -> list[TreeEntry]:
-    """The entries in the chosen order. Those that lack the figure come last."""
+    """The entries in the chosen order. Those that lack the figure come later, ended ones last."""
     figure = SORTED_BY.get(choice.sort)
 
-    def place(entry: TreeEntry) -> tuple[float, int, str, str]:
-        number = -1.0 if figure is None else entry.figures.get(figure, -1.0)
-        return (-number, KINDS.index(entry.kind), entry.space, entry.name)
+    def place(entry: TreeEntry) -> tuple[bool, float, int, str, str]:
+        number = None if figure is None else figure(entry.figures)
+        weight = 1.0 if number is None else -number
+        return (entry.ended, weight, KINDS.index(entry.kind), entry.space, entry.name)
 
     return sorted(entries, key=place)

@@ -1,18 +1,31 @@
-"""The entries of the page's tree: pods, groups and unattributed use in one form.
+"""The entries of the page's list: pods, groups and unattributed use in one form.
 
 An entry is a pod, a group, or a reason why use has no owner. Each of its parts is a container on
-one device.
+one device. The page's list is by owner; the shared tree is by device.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from exporter.api.kinds import is_without_pods
-from exporter.model import ContainerKey, GroupKey, SeriesKey
+from exporter.api.figures import UNATTRIBUTED
+from exporter.facts.marks import Mark, holding_marks, pod_marks
+from exporter.facts.pods import whole
+from exporter.facts.tree import DeviceEntry, Figures, GroupEntry, PodEntry, Tree
+from exporter.model import (
+    NO_AVERAGES,
+    Averages,
+    ContainerHolding,
+    DeviceFacts,
+    GroupFacts,
+    GroupHolding,
+    Process,
+    Reasons,
+    SeriesKey,
+    Unattributed,
+)
 
-Json = Mapping[str, Any]
 Series = Mapping[SeriesKey, Mapping[str, Sequence[float | None]]]
 """The last ten minutes."""
 Colours = Mapping[tuple[str, str, str], int]
@@ -20,6 +33,7 @@ Colours = Mapping[tuple[str, str, str], int]
 
 COLOURS = 8
 NO_SERIES = SeriesKey(None, None, "")
+NO_FIGURES = Figures()
 LONG_ID = re.compile("[0-9a-f]{64}")
 
 
@@ -27,33 +41,66 @@ LONG_ID = re.compile("[0-9a-f]{64}")
 class Part:
     """A container, a group, or unattributed use, on one device.
 
-    ``device`` is the device's index, None if it is not known.
+    ``device`` is the device's index, None if it is not known. ``schemes`` are the sharing systems
+    of its allocation, or of its pod's. ``holding`` is None for what has no owner.
     """
 
     name: str
     device: int | None
     uuid: str
-    figures: Json
-    series: SeriesKey = NO_SERIES
+    figures: Figures
+    processes: tuple[Process, ...] = ()
+    holding: ContainerHolding | GroupHolding | None = None
+    schemes: tuple[str, ...] = ()
 
     @property
-    def processes(self) -> Sequence[Json]:
-        """Its processes on the device."""
-        listed: Sequence[Json] = self.figures.get("process_list", ())
-        return listed
+    def ended(self) -> bool:
+        """Whether only its counters are left."""
+        return self.holding is not None and self.holding.ended
+
+    @property
+    def average(self) -> Averages:
+        """Its use of each engine."""
+        return self.holding.average if self.holding is not None else NO_AVERAGES
+
+    @property
+    def unmeasured(self) -> Reasons:
+        """What is not known of it, and why."""
+        return self.holding.unmeasured if self.holding is not None else {}
+
+    @property
+    def since_unix_ns(self) -> int | None:
+        """When counting began."""
+        return self.holding.since_unix_ns if self.holding is not None else None
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What is wrong with it."""
+        return holding_marks(self.holding) if self.holding is not None else ()
+
+    @property
+    def series(self) -> SeriesKey:
+        """Its series in the history."""
+        held = self.holding
+        return NO_SERIES if held is None else SeriesKey(held.owner, held.index, held.uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One line of the tree. ``kind`` is pod, group or unattributed."""
+    """One line of the list. ``kind`` is pod, group or unattributed.
+
+    ``ended``: nothing of it is there any more; its counters are shown for a while.
+    """
 
     key: str
     kind: str
     space: str
     name: str
     note: str = ""
-    figures: Json = field(default_factory=dict)
+    figures: Figures = NO_FIGURES
     parts: tuple[Part, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    ended: bool = False
 
     @property
     def title(self) -> str:
@@ -61,13 +108,23 @@ class TreeEntry:
         return f"{self.space}/{self.name}" if self.space else self.name
 
 
-def entries(document: Json) -> list[TreeEntry]:
-    """The entries of a document, without pods and groups that have ended."""
-    made = [_pod(pod) for pod in document.get("pods", ()) if not pod["ended"]]
-    off = is_without_pods(document)
-    groups = (group for group in document.get("groups", ()) if not _all_ended(group))
-    made += [_group(group, off_kubernetes=off) for group in groups]
-    return made + list(_others(document)) + list(_unattributed(document))
+def entries(tree: Tree, *, off_kubernetes: bool) -> list[TreeEntry]:
+    """The entries of a tree."""
+    pods: dict[tuple[str, str], list[tuple[DeviceEntry | None, PodEntry]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[GroupEntry]] = defaultdict(list)
+    for device in tree.devices:
+        for pod in device.pods:
+            pods[pod.namespace, pod.pod].append((device, pod))
+        for group in device.groups:
+            groups[group.holding.owner].append(group)
+    for pod in tree.nowhere:
+        pods[pod.namespace, pod.pod].append((None, pod))
+    return [
+        *(_pod(name, [pod for _, pod in here]) for name, here in pods.items()),
+        *(_group(here, off_kubernetes=off_kubernetes) for here in groups.values()),
+        *_others(tree),
+        *_unattributed(tree),
+    ]
 
 
 def key_of(*names: str) -> str:
@@ -75,107 +132,135 @@ def key_of(*names: str) -> str:
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _pod(pod: Json) -> TreeEntry:
-    space, name = pod["namespace"], pod["pod"]
+def series_of(device: DeviceFacts) -> SeriesKey:
+    """The series of a device itself in the history."""
+    return SeriesKey(None, device.index, device.uuid)
+
+
+def _pod(name: tuple[str, str], here: Sequence[PodEntry]) -> TreeEntry:
+    space, pod = name
+    facts = here[0].facts
+    info = facts.info if facts is not None else None
+    owner = "/".join(filter(None, (info.owner_kind, info.owner_name))) if info else ""
+    ended = all(each.ended for each in here)
+    parts = tuple(part for part in _containers(here) if ended or not part.ended)
+    figures, marks = _summed(parts), pod_marks(facts) if facts is not None else ()
+    if facts is not None:
+        figures = Figures(
+            *(facts.core, facts.core_limit, facts.core_of_limit),
+            *(facts.memory_bytes, facts.memory_limit_bytes, facts.memory_of_limit),
+        )
+    key = key_of("pod", space, pod)
+    return TreeEntry(key, "pod", space, pod, owner, figures, parts, marks, ended)
+
+
+def _containers(here: Sequence[PodEntry]) -> Iterator[Part]:
+    """The containers of a pod on each device, and allocations of containers without any use.
+
+    What was allocated to the pod as a whole, or on a device that is not known, has no row of its
+    own where its container has one.
+    """
+    seen = {container.holding.owner.container for pod in here for container in pod.containers}
+    unplaced = {(held.owner, held.uuid): held for pod in here for held in pod.unplaced}
+    of_pod = dict.fromkeys(s for held in unplaced.values() for s in _schemes(held))
+    for pod in here:
+        for container in pod.containers:
+            held = container.holding
+            schemes = _schemes(held) or tuple(of_pod)
+            yield _part(held, container.figures, container.processes, schemes)
+    for held in unplaced.values():
+        if held.owner.container not in seen and (held.owner.container or not seen):
+            yield _part(held, NO_FIGURES, (), _schemes(held))
+
+
+def _part(
+    held: ContainerHolding, figures: Figures, processes: tuple[Process, ...], schemes: Sequence[str]
+) -> Part:
+    name = held.owner.container
+    return Part(name, held.index, held.uuid, figures, processes, held, tuple(schemes))
+
+
+def _schemes(held: ContainerHolding) -> tuple[str, ...]:
+    return tuple(granted.scheme for granted in held.allocation.granted)
+
+
+def _group(here: Sequence[GroupEntry], *, off_kubernetes: bool) -> TreeEntry:
+    kind, name = here[0].holding.owner
+    ended = all(each.holding.ended for each in here)
     parts = tuple(
         Part(
-            container["container"],
-            device.get("index"),
-            device.get("uuid", ""),
-            device,
-            _series(ContainerKey(space, name, container["container"]), device),
+            kind,
+            each.holding.index,
+            each.holding.uuid,
+            Figures(each.holding.average.core, memory_bytes=each.holding.memory.used_bytes),
+            each.processes,
+            each.holding,
         )
-        for container in pod["containers"]
-        for device in container["devices"]
-        if not device["ended"]
+        for each in here
+        if ended or not each.holding.ended
     )
-    info = pod.get("info", {})
-    owner = "/".join(filter(None, (info.get("owner_kind"), info.get("owner_name"))))
-    return TreeEntry(key_of("pod", space, name), "pod", space, name, owner, pod, parts)
-
-
-def _group(group: Json, *, off_kubernetes: bool) -> TreeEntry:
-    kind, name = group["kind"], group["group"]
-    here = [device for device in group["devices"] if not device["ended"]]
-    parts = tuple(
-        Part(kind, device["index"], device["uuid"], device, _series(GroupKey(kind, name), device))
-        for device in here
-    )
-    info = group.get("info", {})
-    title = info.get("name") or name
+    info = here[0].holding.info or GroupFacts()
+    title = info.name or name
     if title == shortened(name):
         title = name
-    others = dict.fromkeys((name, info.get("user"), info.get("account")))
+    others = dict.fromkeys((name, info.user, info.account))
     outside = "" if off_kubernetes else "outside Kubernetes"
     note = ", ".join(text for text in others if text and text != title) or outside
     note = "pod with unknown name" if kind == "pod" else note
-    return TreeEntry(key_of("group", kind, name), "group", kind, title, note, _summed(here), parts)
+    key = key_of("group", kind, name)
+    return TreeEntry(key, "group", kind, title, note, _summed(parts), parts, ended=ended)
 
 
-def _others(document: Json) -> Iterator[TreeEntry]:
+def _others(tree: Tree) -> Iterator[TreeEntry]:
     """What the reader may not see, as one group."""
-    parts = [
-        Part("others", device["index"], device["uuid"], device["others"])
-        for device in document.get("devices", ())
-        if device.get("others") and any(device["others"].values())
-    ]
+    parts = tuple(
+        Part(
+            "others",
+            device.facts.index,
+            device.uuid,
+            Figures(device.others.core, memory_bytes=device.others.memory_bytes),
+        )
+        for device in tree.devices
+        if device.facts is not None and device.others is not None and any(device.others)
+    )
     if parts:
-        summed = _summed([part.figures for part in parts])
         names, note = ("other", "namespaces and groups"), "one sum, without names"
-        yield TreeEntry(key_of("others"), "group", *names, note, summed, tuple(parts))
+        yield TreeEntry(key_of("others"), "group", *names, note, _summed(parts), parts)
 
 
-def _unattributed(document: Json) -> Iterator[TreeEntry]:
+def _unattributed(tree: Tree) -> Iterator[TreeEntry]:
     """One entry for each reason, over all devices."""
-    parts: dict[str, list[Part]] = {}
-    for device in document.get("devices", ()):
-        for own in device["unattributed"]:
-            part = Part(own["reason"], device["index"], device["uuid"], own)
-            parts.setdefault(own["reason"], []).append(part)
-    words = document.get("words", {}).get("unattributed", {})
+    parts: dict[Unattributed, list[Part]] = defaultdict(list)
+    for device in tree.devices:
+        index = device.facts.index if device.facts is not None else None
+        for own in device.unattributed:
+            figures = Figures(own.core, memory_bytes=own.memory_bytes)
+            part = Part(own.reason, index, device.uuid, figures, own.processes)
+            parts[own.reason].append(part)
     for reason, listed in parts.items():
-        summed = _summed([part.figures for part in listed])
-        note = words.get(reason, "")
+        note = UNATTRIBUTED[reason]
         key = key_of("unattributed", reason)
-        yield TreeEntry(key, "unattributed", "", reason, note, summed, tuple(listed))
+        figures = _summed(listed)
+        yield TreeEntry(key, "unattributed", "", str(reason), note, figures, tuple(listed))
 
 
-def series_of(device: Json) -> SeriesKey:
-    """The series of a device itself in the history."""
-    return SeriesKey(None, device["index"], device["uuid"])
-
-
-def _series(owner: ContainerKey | GroupKey, device: Json) -> SeriesKey:
-    """The part's series in the history."""
-    return SeriesKey(owner, device.get("index"), device.get("uuid", ""))
-
-
-def _all_ended(group: Json) -> bool:
-    return all(device["ended"] for device in group["devices"])
-
-
-def _summed(parts: Iterable[Json]) -> Json:
-    """Core and memory summed over all devices; a figure is left out if one device lacks it."""
-    listed, made = list(parts), {}
-    for name, of in (
-        ("core_usage_gpus", "core_utilization_ratio"),
-        ("memory_used_bytes", "memory_used_bytes"),
-    ):
-        known = [part[of] for part in listed if of in part]
-        if known and len(known) == len(listed):
-            made[name] = sum(known)
-    return made
+def _summed(parts: Sequence[Part]) -> Figures:
+    """Core and memory summed over all devices; a figure is None if one device lacks it."""
+    return Figures(
+        whole([part.figures.core for part in parts]),
+        memory_bytes=whole([part.figures.memory_bytes for part in parts]),
+    )
 
 
 def unmeasured(entry: TreeEntry, quantity: str) -> list[str]:
     """The reasons why a quantity of the entry is not known, each once."""
-    reasons = (
-        each["reason"]
-        for part in entry.parts
-        for each in part.figures.get("unmeasured", ())
-        if each["quantity"] in {quantity, "device"}
-    )
+    reasons = (reason for part in entry.parts for reason in why(part.unmeasured, quantity))
     return list(dict.fromkeys(reasons))
+
+
+def why(unmeasured: Reasons, quantity: str) -> list[str]:
+    """The reasons why a quantity is not known."""
+    return [str(unmeasured[name]) for name in (quantity, "device") if name in unmeasured]
 
 
 def shortened(name: str) -> str:

@@ -1,11 +1,14 @@
 """The two gauges of a GPU's card: use of core and memory by container."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from exporter.web.page.cells import OVER, BarSegment, against, bar, spark, why
-from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry, series_of
+from exporter.facts.history import Known
+from exporter.facts.tree import UnattributedEntry
+from exporter.model import DeviceFacts
+from exporter.web.page.cells import OVER, BarSegment, against, bar, spark
+from exporter.web.page.entries import Colours, Part, TreeEntry, why
 from exporter.web.page.glossary import MEASURED, reason
 from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
@@ -25,10 +28,24 @@ class Tenant(NamedTuple):
         """The namespace and name of its pod, or the kind and name of its group."""
         return f"{self.entry.space}/{self.entry.name}"
 
-    def figure(self, name: str) -> float | None:
-        """One of its figures, None if not known."""
-        value: float | None = self.part.figures.get(name)
-        return value
+
+class Gpu(NamedTuple):
+    """A GPU with who is on it, and its last ten minutes."""
+
+    facts: DeviceFacts
+    tenants: Sequence[Tenant]
+    unattributed: Sequence[UnattributedEntry]
+    past: Mapping[str, Known]
+
+    @property
+    def core_past(self) -> Known:
+        """Its core use of the last ten minutes."""
+        return self.past.get("core_utilization_ratio", [])
+
+    @property
+    def memory_past(self) -> Known:
+        """Its memory in the last ten minutes."""
+        return self.past.get("memory_used_bytes", [])
 
 
 def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
@@ -36,7 +53,7 @@ def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[st
     made: dict[str, list[Tenant]] = {}
     for entry in entries:
         for part in entry.parts:
-            if entry.kind != "unattributed" and part.uuid:
+            if entry.kind != "unattributed" and part.uuid and not part.ended:
                 tenant = Tenant(entry, part, colours[entry.key, part.name, part.uuid])
                 made.setdefault(part.uuid, []).append(tenant)
     for tenants in made.values():
@@ -45,53 +62,51 @@ def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[st
 
 
 def _weight(tenant: Tenant) -> tuple[float, float, str]:
-    core = tenant.figure("core_utilization_ratio")
-    memory = tenant.figure("memory_used_bytes")
-    return (-(core or 0.0), -(memory or 0.0), tenant.entry.key)
+    figures = tenant.part.figures
+    return (-(figures.core or 0.0), -(figures.memory_bytes or 0), tenant.entry.key)
 
 
-def core(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
+def core(gpu: Gpu) -> Html:
     """How busy the device is, by container."""
-    used, share = device.get("utilization_ratio"), whole_core(device)
-    allocated = device.get("allocated_core_ratio")
-    segments = _segments(tenants, "core_utilization_ratio", share, percent)
-    for part in device["unattributed"]:
-        core = part.get("core_utilization_ratio", 0.0)
-        about = f"unattributed, {part['reason']}: {percent(core)}"
-        segments.append(BarSegment(core / share, "unattributed", about))
+    facts, share = gpu.facts, whole_core(gpu.facts)
+    used, allocated = facts.average.core, facts.allocated.core
+    segments = _segments(gpu.tenants, lambda part: part.figures.core, share, percent)
+    for part in gpu.unattributed:
+        about = f"unattributed, {part.reason}: {percent(part.core or 0.0)}"
+        segments.append(BarSegment((part.core or 0.0) / share, "unattributed", about))
     of = None if share == 1 else percent(share)
     about = f"Core in use {percent(used)}{f' of {of}' if of else ''}" + _listing(segments)
-    past = series.get(series_of(device), {}).get("core_utilization_ratio", ())
     scale = max(allocated or 0.0, share)
-    limits = _segments(tenants, "core_limit_ratio", scale, percent, "allocated")
+    limits = _segments(
+        gpu.tenants, lambda part: part.figures.core_limit, scale, percent, "allocated"
+    )
     return _row(
         "Core",
         bar(about, segments, limits),
         against(percent(used), of, over=False)
         if used is not None
-        else explained(why(device, "core")),
+        else explained(why(facts.unmeasured, "core")),
         _allocated(
             None if allocated is None else percent(allocated), (allocated or 0.0) > OVER * share
         ),
-        spark("Core, the last ten minutes", past, share),
+        spark("Core, the last ten minutes", gpu.core_past, share),
     )
 
 
-def whole_core(device: Json) -> float:
+def whole_core(facts: DeviceFacts) -> float:
     """What of a GPU's core the device has: all of it, or a partition's share."""
-    share: float = device.get("core_share") or 1.0
-    return share
+    return (facts.device.parent_uuid and facts.device.core_share) or 1.0
 
 
-def memory(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
+def memory(gpu: Gpu) -> Html:
     """How much of the device's memory is in use, by container. No bar if its size is not known."""
-    used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
-    allocated = device.get("allocated_memory_bytes")
-    past = series.get(series_of(device), {}).get("memory_used_bytes", ())
+    facts, past = gpu.facts, gpu.memory_past
+    used, total = facts.memory.used_bytes, facts.memory.total_bytes
+    allocated = facts.allocated.memory_bytes
     return _row(
         "Memory",
-        _memory_bar(device, tenants, total) if total else None,
-        held_of(used, total) if used is not None else explained(why(device, "memory")),
+        _memory_bar(gpu, total) if total else None,
+        held_of(used, total) if used is not None else explained(why(facts.unmeasured, "memory")),
         _allocated(
             None if allocated is None else gibibytes(allocated),
             (allocated or 0.0) > (total or inf),
@@ -100,19 +115,22 @@ def memory(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
     )
 
 
-def _memory_bar(device: Json, tenants: Sequence[Tenant], total: float) -> Html:
-    used = device.get("memory_used_bytes")
-    segments = _segments(tenants, "memory_used_bytes", total, gibibytes)
-    for part in device["unattributed"]:
-        held = part.get("memory_used_bytes", 0)
-        about = f"unattributed, {part['reason']}: {gibibytes(held)}"
+def _memory_bar(gpu: Gpu, total: float) -> Html:
+    facts = gpu.facts
+    segments = _segments(gpu.tenants, lambda part: part.figures.memory_bytes, total, gibibytes)
+    for part in gpu.unattributed:
+        held = part.memory_bytes or 0
+        about = f"unattributed, {part.reason}: {gibibytes(held)}"
         segments.append(BarSegment(max(held, 0) / total, "unattributed", about))
-    if reserved := device.get("memory_reserved_bytes"):
+    if reserved := facts.memory.reserved_bytes:
         about = f"reserved by the driver: {gibibytes(reserved)}"
         segments.append(BarSegment(reserved / total, "reserved", about))
+    used = facts.memory.used_bytes
     about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
-    scale = max(device.get("allocated_memory_bytes", 0.0), total)
-    limits = _segments(tenants, "memory_limit_bytes", scale, gibibytes, "allocated")
+    scale = max(facts.allocated.memory_bytes or 0.0, total)
+    limits = _segments(
+        gpu.tenants, lambda part: part.figures.memory_limit_bytes, scale, gibibytes, "allocated"
+    )
     return bar(about, segments, limits)
 
 
@@ -140,11 +158,15 @@ def _allocated(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a stat
 
 
 def _segments(
-    tenants: Sequence[Tenant], figure: str, whole: float, write: Write, lead: str = ""
+    tenants: Sequence[Tenant],
+    figure: Callable[[Part], float | None],
+    whole: float,
+    write: Write,
+    lead: str = "",
 ) -> list[BarSegment]:
     made = []
     for tenant in tenants:
-        value = tenant.figure(figure)
+        value = figure(tenant.part)
         if value is not None:
             words = f"{tenant.name} {tenant.part.name}: {lead} {write(value)}".replace("  ", " ")
             made.append(BarSegment(value / whole, f"c{tenant.colour}", words))

@@ -5,10 +5,12 @@ the JSON document. A browser without popovers shows the meanings as a list below
 """
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from exporter.web.page.entries import Json
+from exporter.api.figures import UNATTRIBUTED, UNMEASURED
+from exporter.facts.tree import DeviceEntry
 from exporter.web.page.html import Html, h
 
 MEASURED = "unmeasured"
@@ -38,18 +40,16 @@ def _button(target: str, text: str) -> Html:
     return h("button", about, text)
 
 
-def explanations(document: Json) -> Html:
-    """The popovers of all words, and of the reasons that the document has for its devices."""
+def explanations(devices: Iterable[DeviceEntry]) -> Html:
+    """The popovers of all words, and of the reasons that these devices have."""
     made = [_popover(f"word-{name}", name, text) for name, text in meanings().items()]
-    codes: dict[tuple[str, str], None] = {}
-    for device in document["devices"]:
-        for part in device["unattributed"]:
-            codes[OWNED, part["reason"]] = None
-        for each in device.get("unmeasured", ()):
-            codes[MEASURED, each["reason"]] = None
-    for kind, code in codes:
-        text = document["words"].get(kind, {}).get(code, "")
-        made.append(_popover(f"why-{kind}-{code}", code, text))
+    codes: dict[tuple[str, str], str] = {}
+    for device in devices:
+        for part in device.unattributed:
+            codes[OWNED, part.reason] = UNATTRIBUTED[part.reason]
+        for why in device.facts.unmeasured.values() if device.facts is not None else ():
+            codes[MEASURED, why] = UNMEASURED[why]
+    made += [_popover(f"why-{kind}-{code}", code, text) for (kind, code), text in codes.items()]
     return h("div", {"class": "words", "data-k": "words"}, made)
 
 

@@ -1,23 +1,27 @@
 """The page of one snapshot: summary, sources, GPUs and the tree of pods."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.api.kinds import counted, is_without_pods, plural
+from exporter.api.document import what_to_do
+from exporter.api.kinds import counted, plural
 from exporter.facts.history import Past
-from exporter.model import HeldCondition, History
-from exporter.web.page.alerts import alerts
+from exporter.facts.marks import Earlier, device_marks
+from exporter.model import SourceStatus
 from exporter.web.page.cells import POINTS
 from exporter.web.page.charts import of_device, of_entry
 from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
-from exporter.web.page.entries import Json, TreeEntry, colours, entries
-from exporter.web.page.gauges import tenants_by_device
+from exporter.web.page.entries import TreeEntry, colours, entries, series_of
+from exporter.web.page.gauges import Gpu, tenants_by_device
 from exporter.web.page.glossary import explanations, meanings, word
 from exporter.web.page.gpus import by_use, card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
-from exporter.web.page.shell import around, unread
+from exporter.web.page.node import Node
+from exporter.web.page.shell import around
 from exporter.web.page.tree import line
 
+NOTHING_EARLIER: Mapping[str, Earlier] = MappingProxyType({})
 GPUS_SHOWN = 24
 ENTRIES_SHOWN = 60
 LOST_NAMED = 8  # in the banner
@@ -35,12 +39,13 @@ class OwnerNames(NamedTuple):
     counts: tuple[tuple[str, int], ...]
 
 
-def names_of(document: Json, everyone: Sequence[TreeEntry]) -> OwnerNames:
+def names_of(node: Node, everyone: Sequence[TreeEntry]) -> OwnerNames:
     """The names for this node."""
-    pods = sum(entry.kind == "pod" for entry in everyone)
-    if not is_without_pods(document):
+    there = [entry for entry in everyone if not entry.ended]
+    pods = sum(entry.kind == "pod" for entry in there)
+    if not node.is_off_kubernetes:
         return OwnerNames("Container", "Pod", "Pods and processes", (("Pods", pods),))
-    counts = counted(entry.space for entry in everyone if entry.kind == "group")
+    counts = counted(entry.space for entry in there if entry.kind == "group")
     if not counts:
         return OwnerNames("Owner", "Owner", "Processes", ())
     head = next(iter(counts)).capitalize() if len(counts) == 1 else "Owner"
@@ -49,69 +54,76 @@ def names_of(document: Json, everyone: Sequence[TreeEntry]) -> OwnerNames:
 
 
 class Page:
-    """One snapshot as HTML, for any number of readers and choices. Not thread-safe.
+    """One node as HTML, for any number of readers and choices. Not thread-safe.
 
     The cards and lines do not depend on a choice. Each is rendered lazily and then cached.
+    ``earlier`` are the devices at an earlier moment, by UUID: what is throttled shows in between.
     """
 
-    def __init__(
-        self,
-        document: Json,
-        history: History,
-        held: Sequence[HeldCondition] = (),
-        at_mono_ns: int = 0,
-    ) -> None:
-        self._document = document
-        self._alerts = alerts(document, held, at_mono_ns)
-        self._history = history
-        self._series = Past(history, POINTS)
-        self._entries = entries(document)
-        self._names = names_of(document, self._entries)
-        self._texts = {device["uuid"]: device_text(device) for device in document["devices"]}
+    def __init__(self, node: Node, earlier: Mapping[str, Earlier] = NOTHING_EARLIER) -> None:
+        self._node = node
+        self._series = Past(node.history, POINTS)
+        self._entries = entries(node.tree, off_kubernetes=node.is_off_kubernetes)
+        self._names = names_of(node, self._entries)
+        self._texts = {facts.uuid: device_text(facts) for facts, _ in node.devices}
         self._colours = colours(self._entries)
-        self._tenants = tenants_by_device(self._entries, self._colours)
-        self._places = by_use(document["devices"], self._series)
+        tenants = tenants_by_device(self._entries, self._colours)
+        self._gpus_here = [
+            Gpu(
+                facts,
+                tenants.get(facts.uuid, ()),
+                entry.unattributed,
+                self._series.get(series_of(facts), {}),
+            )
+            for facts, entry in node.devices
+        ]
+        self._marks = {
+            facts.uuid: device_marks(facts, node.unix_ns, earlier.get(facts.uuid))
+            for facts, _ in node.devices
+        }
+        self._places = by_use(self._gpus_here)
         self._cards: dict[str, Html] = {}
         self._lines: dict[str, Html] = {}
 
     def html(self, choice: Choice, age_s: float, metrics_path: str) -> str:
         """The whole document. ``age_s`` is the age of the snapshot in seconds."""
-        document = self._document
+        node = self._node
         matching = [each for each in self._entries if matches(each, choice.words, self._texts)]
         main: list[Child] = [
-            _banner(document),
-            _shown(document),
-            _summary(document, self._entries, choice, self._names),
-            self._alerts,
-            _sources(document),
+            _banner(node),
+            _shown(node),
+            _summary(self._gpus_here, self._entries, choice, self._names),
+            _sources(node.sources),
             self._gpus(matching, choice),
             self._tree(in_order(matching, choice), choice),
-            explanations(document),
+            explanations(node.tree.devices),
         ]
-        return around(main, document, choice, age_s, metrics_path)
+        return around(main, node, choice, age_s, metrics_path)
 
     def _gpus(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
-        everything = self._document["devices"]
+        everything = self._gpus_here
         hosts = {part.uuid for entry in matching for part in entry.parts}
-        devices = [
-            device
-            for device in everything
-            if device["uuid"] in hosts or has_all(self._texts[device["uuid"]], choice.words)
-        ]
-        shown = devices if choice.all else devices[:GPUS_SHOWN]
-        cards = [self._card(device, choice.hour) for device in shown]
+        gpus = [gpu for gpu in everything if gpu.facts.uuid in hosts or self._has(gpu, choice)]
+        shown = gpus if choice.all else gpus[:GPUS_SHOWN]
+        cards = [self._card(gpu, choice.hour) for gpu in shown]
+        has_allocations = any(gpu.facts.allocated.core is not None for gpu in everything)
         return h(
             "section",
             {"aria-labelledby": "gpus", "data-k": "gpus"},
             h(
                 "div",
                 {"class": "headed"},
-                h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
-                _legend(allocated=any("allocated_core_ratio" in one for one in everything)),
+                h("h2", {"id": "gpus"}, "GPUs", _count(len(gpus), len(everything))),
+                _legend(allocated=has_allocations),
             ),
             h("div", {"class": "cards"}, cards) if cards else h("p", {"class": "quiet"}, "None."),
-            _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
+            _show_all(len(gpus) - len(shown), "GPU", "GPUs", choice),
         )
+
+    def _has(self, gpu: Gpu, choice: Choice) -> bool:
+        """Whether a GPU has the words of the filter, those of its marks among them."""
+        marks = (mark.kind for mark in self._marks[gpu.facts.uuid])
+        return has_all("\n".join((self._texts[gpu.facts.uuid], *marks)), choice.words)
 
     def _tree(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
         shown = matching if choice.all else matching[:ENTRIES_SHOWN]
@@ -138,40 +150,38 @@ class Page:
             _show_all(len(matching) - len(shown), "line", "lines", choice),
         )
 
-    def _card(self, device: Json, hour: str) -> Html:
-        uuid = device["uuid"]
-        tenants, place = self._tenants.get(uuid, []), self._places[uuid]
-        words = self._document["words"]
-        if hour == f"gpu-{uuid}":
-            charts = of_device(device, self._history)
-            return card(device, tenants, self._series, words, place, charts, self._names.owner)
-        if uuid not in self._cards:
-            made = card(device, tenants, self._series, words, place, None, self._names.owner)
+    def _card(self, gpu: Gpu, hour: str) -> Html:
+        uuid = gpu.facts.uuid
+        charts = of_device(gpu.facts, self._node.history) if hour == f"gpu-{uuid}" else None
+        if charts is None and uuid in self._cards:
+            return self._cards[uuid]
+        made = card(gpu, self._marks[uuid], self._places[uuid], charts, self._names.owner)
+        if charts is None:
             self._cards[uuid] = made
-        return self._cards[uuid]
+        return made
 
     def _line(self, entry: TreeEntry, hour: str) -> Html:
-        if hour == entry.key:
-            charts = of_entry(entry, self._history)
-            return line(entry, self._colours, self._series, self._document, charts)
-        if entry.key not in self._lines:
-            made = line(entry, self._colours, self._series, self._document)
+        charts = of_entry(entry, self._node.history) if hour == entry.key else None
+        if charts is None and entry.key in self._lines:
+            return self._lines[entry.key]
+        made = line(entry, self._colours, self._series, self._node.unix_ns, charts)
+        if charts is None:
             self._lines[entry.key] = made
-        return self._lines[entry.key]
+        return made
 
 
-def _banner(document: Json) -> list[Html]:
+def _banner(node: Node) -> list[Html]:
     made = []
-    if document["simulated"]:
+    if node.simulated:
         text = "Simulated node: nothing here is measured."
         made.append(h("p", {"class": "banner", "data-k": "simulated"}, text))
-    if document["snapshot"]["stale"]:
+    if node.is_stale:
         text = "The last collection cycle ended too long ago, so no figures are shown. A call "
         text += "hangs: see the exporter's log and the kernel's log."
         made.append(h("p", {"class": "banner bad", "role": "alert", "data-k": "stale"}, text))
-    if lost := unread(document):
-        text = f"{len(lost)} of {many(len(document['devices']), 'GPU')} cannot be read: "
-        links = [h("a", {"href": f"#gpu-{each['uuid']}"}, card_name(each)) for each in lost]
+    if lost := node.unread:
+        text = f"{len(lost)} of {many(len(node.devices), 'GPU')} cannot be read: "
+        links = [h("a", {"href": f"#gpu-{each.uuid}"}, card_name(each)) for each in lost]
         listed = [links[0], *((", ", link) for link in links[1:LOST_NAMED])]
         more = f" and {len(lost) - LOST_NAMED} more" if len(lost) > LOST_NAMED else ""
         look = {"class": "banner bad", "role": "alert", "data-k": "unread"}
@@ -179,33 +189,36 @@ def _banner(document: Json) -> list[Html]:
     return made
 
 
-def _shown(document: Json) -> Html | None:
+def _shown(node: Node) -> Html | None:
     """The namespaces that the reader may see, if those are not all."""
-    if "namespaces_shown" not in document:
+    if node.namespaces is None:
         return None
-    names = ", ".join(document["namespaces_shown"])
     text = "You may see the pods of these namespaces only: "
-    look = {"class": "quiet filtered", "data-k": "shown"}
-    return h("p", look, text, h("bdi", None, names), ". All other use is one sum.")
+    names = h("bdi", None, ", ".join(node.namespaces))
+    return h(
+        "p",
+        {"class": "quiet filtered", "data-k": "shown"},
+        text,
+        names,
+        ". All other use is one sum.",
+    )
 
 
 def _summary(
-    document: Json, everyone: Sequence[TreeEntry], choice: Choice, names: OwnerNames
+    gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], choice: Choice, names: OwnerNames
 ) -> list[Html]:
-    devices = document["devices"]
-    up = [device for device in devices if device.get("up")]
-    boards = [device for device in up if "utilization_ratio" in device]
-    whole = {d.get("info", {}).get("parent_uuid") or d["uuid"] for d in boards}
+    up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
+    boards = [facts for facts in up if facts.average.core is not None]
+    whole = {facts.device.parent_uuid or facts.uuid for facts in boards}
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
-    watts = [device["power_watts"] for device in up if "power_watts" in device]
-    held = sum(device.get("memory_used_bytes", 0) for device in boards)
-    total = sum(device.get("memory_total_bytes", 0) for device in boards)
-    core = sum(device["utilization_ratio"] for device in boards)
-    unattributed = sum(
-        part.get("core_utilization_ratio", 0.0) for d in boards for part in d["unattributed"]
-    )
+    watts = [w for facts in up if (w := facts.sensors.number("power_watts")) is not None]
+    held = sum(facts.memory.used_bytes or 0 for facts in boards)
+    total = sum(facts.memory.total_bytes or 0 for facts in boards)
+    core = sum(facts.average.core or 0.0 for facts in boards)
+    unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
+    lost = len(gpus) - len(up)
     pairs = (
-        ("Core in use", f"{core:.2f}" if boards else "?", _of(len(whole), len(unread(document)))),
+        ("Core in use", f"{core:.2f}" if boards else "?", _of(len(whole), lost)),
         ("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
         ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
         ("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?", ""),
@@ -242,9 +255,8 @@ def _of(whole: int, lost: int) -> str:
     return f"of {many(whole + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
 
 
-def _sources(document: Json) -> Html:
-    sources = document["sources"]
-    down = sum(not source["up"] for source in sources)
+def _sources(sources: Sequence[SourceStatus]) -> Html:
+    down = sum(not source.up for source in sources)
     state = (
         f"{many(down, 'source')} down" if down else "all sources answer" if sources else "none yet"
     )
@@ -261,17 +273,17 @@ def _sources(document: Json) -> Html:
     return h("section", about, head, listed)
 
 
-def _source(source: Json) -> Html:
-    up = source["up"]
-    took = f"{source['duration_seconds'] * 1000:.1f}{NBSP}ms"
+def _source(source: SourceStatus) -> Html:
+    up, advice = source.up, what_to_do(source)
+    took = f"{source.duration_ns / 1e6:.1f}{NBSP}ms"
     return h(
         "li",
-        {"class": None if up else "down", "data-k": source["name"]},
+        {"class": None if up else "down", "data-k": source.name},
         h("span", {"class": "state"}, "up" if up else "down"),
-        h("bdi", {"class": "name"}, source["name"]),
+        h("bdi", {"class": "name"}, source.name),
         h("span", {"class": "took"}, took) if up else None,
-        h("p", {"class": "detail"}, h("bdi", None, source["detail"])) if source["detail"] else None,
-        h("p", {"class": "todo"}, source["what_to_do"]) if "what_to_do" in source else None,
+        h("p", {"class": "detail"}, h("bdi", None, source.detail)) if source.detail else None,
+        h("p", {"class": "todo"}, advice) if advice else None,
     )
 
 

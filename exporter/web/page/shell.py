@@ -1,9 +1,8 @@
 """The document around the figures: head, title, filter and footer."""
 
-from exporter.api.kinds import is_without_pods
 from exporter.web.page.choice import SORTS, Choice
-from exporter.web.page.entries import Json
 from exporter.web.page.html import NBSP, Child, Html, age, h
+from exporter.web.page.node import Node
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -12,16 +11,16 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def around(main: Child, document: Json, choice: Choice, age_s: float, metrics_path: str) -> str:
+def around(main: Child, node: Node, choice: Choice, age_s: float, metrics_path: str) -> str:
     """The whole document. Links are relative, so that a proxy may serve it under any path."""
-    node = document["node"] or ("Simulated node" if document["simulated"] else "This node")
+    name = node.name or ("Simulated node" if node.simulated else "This node")
     head = h(
         "head",
         None,
         h("meta", {"charset": "utf-8"}),
         h("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
         h("meta", {"name": "color-scheme", "content": "light dark"}),
-        h("title", None, f"{'(!) ' if alarming(document) else ''}{node} · mgpu-exporter"),
+        h("title", None, f"{'(!) ' if node.is_alarming else ''}{name} · mgpu-exporter"),
         h("link", {"rel": "icon", "href": "static/icon.svg", "type": "image/svg+xml"}),
         h("link", {"rel": "stylesheet", "href": "static/page.css"}),
         h("script", {"src": "static/page.js", "type": "module"}),
@@ -32,37 +31,26 @@ def around(main: Child, document: Json, choice: Choice, age_s: float, metrics_pa
         None,
         h("a", {"class": "skip", "href": "#main"}, "Skip to the figures"),
         _hatch(),
-        _header(node, document, choice, age_s),
+        _header(name, node, choice, age_s),
         _lost(),
         h("main", {"id": "main", "tabindex": "-1"}, main),
-        _footer(document, metrics_path),
+        _footer(node, metrics_path),
     )
-    html = {"lang": "en", "data-version": document.get("exporter", {}).get("version")}
+    html = {"lang": "en", "data-version": node.version}
     return f"<!doctype html>\n{h('html', html, head, body)}\n"
 
 
-def unread(document: Json) -> list[Json]:
-    """The devices that cannot be read."""
-    return [device for device in document["devices"] if not device.get("up")]
-
-
-def alarming(document: Json) -> bool:
-    """Whether something is wrong that the tab's title shows. A GPU released on request is not."""
-    reasons = ({of["reason"] for of in each.get("unmeasured", ())} for each in unread(document))
-    return document["snapshot"]["stale"] or any(each != {"released"} for each in reasons)
-
-
-def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
+def _header(name: str, node: Node, choice: Choice, age_s: float) -> Html:
     return h(
         "header",
         {"class": "top"},
         h(
             "div",
             {"class": "title"},
-            h("h1", None, h("bdi", None, node)),
-            _freshness(document, age_s),
+            h("h1", None, h("bdi", None, name)),
+            _freshness(node, age_s),
         ),
-        _search(choice, "job, unit, user" if is_without_pods(document) else "pod, owner"),
+        _search(choice, "job, unit, user" if node.is_off_kubernetes else "pod, owner"),
     )
 
 
@@ -96,12 +84,12 @@ def _search(choice: Choice, owner: str) -> Html:
     )
 
 
-def _freshness(document: Json, age_s: float) -> Html:
+def _freshness(node: Node, age_s: float) -> Html:
     """The age of the figures. The script counts ``.since`` up from ``data-age``."""
-    stale = document["snapshot"]["stale"]
+    stale = node.is_stale
     since = h("span", {"class": "since"}, age(age_s))
     text: list[str]
-    if not document["snapshot"]["number"]:
+    if not node.number:
         text = ["The first collection cycle is not done yet."]
     elif stale:
         text = ["Nothing was measured for ", since, "."]
@@ -141,15 +129,14 @@ def _hatch() -> Html:
     )
 
 
-def _footer(document: Json, metrics_path: str) -> Html:
+def _footer(node: Node, metrics_path: str) -> Html:
     links = (
         ("Metrics", metrics_path.lstrip("/")),
         ("JSON", "api/v1/snapshot"),
         ("Schema", "api/v1/schema"),
         ("Health", "-/healthy"),
     )
-    version = document.get("exporter", {}).get("version", "")
-    window = document["snapshot"]["window_seconds"]
+    window = node.window_ns / 1e9
     return h(
         "footer",
         None,
@@ -163,5 +150,5 @@ def _footer(document: Json, metrics_path: str) -> Html:
             {"aria-label": "Other views"},
             h("ul", None, [h("li", None, h("a", {"href": to}, name)) for name, to in links]),
         ),
-        h("p", {"class": "quiet"}, f"mgpu-exporter {version}"),
+        h("p", {"class": "quiet"}, f"mgpu-exporter {node.version}"),
     )

@@ -1,0 +1,88 @@
+"""The page shows the numbers of the metrics: each container and pod of each shipped scenario."""
+
+import re
+from html import unescape
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from exporter.api import About
+from exporter.metrics.text import Format, Renderer
+from exporter.model import Snapshot
+from exporter.simulation.load import shipped
+from exporter.web.page import Choice, Page, node_of
+from exporter.web.page.entries import key_of
+from exporter.web.page.html import held_of, percent
+from tests.api.nodes import demo
+
+Labels = tuple[str, ...]
+Cells = tuple[str, str]  # core and memory
+FIGURES = (
+    "core_utilization_ratio",
+    "core_limit_ratio",
+    "memory_used_bytes",
+    "memory_limit_bytes",
+)
+
+
+def plain(markup: str) -> str:
+    return unescape(re.sub(r"<svg.*|<[^>]*>?", "", markup)).replace("\u00a0", " ").strip()
+
+
+def known(text: str) -> str:
+    return "" if text.startswith("unknown") else text
+
+
+def series(snapshot: Snapshot, level: str, *labels: str) -> dict[Labels, dict[str, float]]:
+    """What the metrics have of a level: by labels, then by name."""
+    found: dict[Labels, dict[str, float]] = {}
+    for family in parsed(Renderer().render(snapshot, Format.TEXT).decode()):
+        for sample in family.samples:
+            if sample.name.startswith(f"mgpu_{level}_"):
+                own = tuple(sample.labels[name] for name in labels)
+                name = sample.name.removeprefix(f"mgpu_{level}_")
+                found.setdefault(own, {})[name] = sample.value
+    return found
+
+
+def cells(core: float | None, limit: float | None, *memory: float | None) -> Cells:
+    """What a reader is shown; "" instead of what is not known."""
+    of = "" if limit is None else f" of {percent(limit)}"
+    held = "" if memory[0] is None else held_of(*memory)
+    return "" if core is None else plain(f"{percent(core)}{of}"), plain(held)
+
+
+def shown(snapshot: Snapshot) -> dict[tuple[str, str], Cells]:
+    """The cells of the page by entry and part; those of the entry itself are under ""."""
+    markup = Page(node_of(snapshot, About(), 0)).html(Choice(all=True), 0, "")
+    found: dict[tuple[str, str], Cells] = {}
+    for key, entry in re.findall(r'<li data-k="(pod/[^"]*)">(.*?)</li>', markup, re.DOTALL):
+        summary, _, parts = entry.partition("</summary>")
+        core, memory = (each.partition(">")[2] for each in summary.split('"measured ')[1:])
+        found[key, ""] = known(plain(core)), known(plain(memory))
+        for of, row in re.findall(r'<tr class="part" data-k="([^"]*)">(.*?)</tr>', parts):
+            columns = [plain(each) for each in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+            found[key, of] = known(columns[2]), known(columns[3])
+    return found
+
+
+@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("seconds", [3, 60])
+def test_page_and_metrics_show_the_same(name: str, seconds: int) -> None:
+    snapshot = demo(seconds, name)
+    found = shown(snapshot)
+    containers = series(snapshot, "container", "namespace", "pod", "container", "uuid")
+    for (namespace, pod, container, uuid), values in containers.items():
+        expected = cells(*map(values.get, FIGURES))
+        if any(expected):
+            assert found[key_of("pod", namespace, pod), key_of(container, uuid)] == expected
+    for labels, values in series(snapshot, "pod", "namespace", "pod").items():
+        used, limit = values.get("core_usage_gpus"), values.get("core_limit_gpus")
+        ratio = values.get("core_limit_utilization_ratio")
+        core = ratio * limit if ratio is not None and limit else used
+        memory = values.get("memory_used_bytes"), values.get("memory_limit_bytes")
+        is_ended = all(name.endswith("_total") for name in values)
+        expected = ("ended", "") if is_ended else cells(core, limit, *memory)
+        assert found[key_of("pod", *labels), ""] == expected
+    rows = {(key_of("pod", *labels[:2]), key_of(*labels[2:])) for labels in containers}
+    assert {key for key in found if key[1]} <= rows, "a row of nothing"
