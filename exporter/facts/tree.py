@@ -194,7 +194,9 @@ def tree_of(
             device,
             branches.pods(device.uuid),
             branches.groups(device.uuid),
-            _unattributed(device, listed, (unattributed or {}).get(device.uuid, {})),
+            _unattributed(
+                device, listed, None if unattributed is None else unattributed.get(device.uuid, {})
+            ),
             (others or {}).get(device.uuid),
         )
         for device in sorted(facts.devices, key=lambda device: (device.index, device.uuid))
@@ -282,14 +284,14 @@ def _is_unused(held: ContainerHolding | GroupHolding) -> bool:
 
 
 def _unattributed(
-    device: DeviceFacts, processes: Processes, core: Mapping[Unattributed, float]
+    device: DeviceFacts, processes: Processes, core: Mapping[Unattributed, float] | None
 ) -> tuple[UnattributedEntry, ...]:
-    """The reasons for which anything is in use, or a process is there."""
+    """The reasons for which anything is in use, or a process is there. None: core is not known."""
     memory = device.memory.unattributed_bytes
     found = (
         UnattributedEntry(
             reason,
-            None if device.average.core is None else core.get(reason),
+            None if core is None or device.average.core is None else core.get(reason, 0.0),
             memory.get(reason),
             tuple(processes.get((reason, device.uuid), ())),
         )

@@ -140,7 +140,7 @@ def test_processes_are_with_their_owner_and_nobodys_with_their_reason() -> None:
     assert only(tree).containers[0].processes == (listed[0],)
     reasons = [(each.reason, each.core, each.processes) for each in tree.devices[0].unattributed]
     assert reasons == [
-        (Unattributed.HOST_PROCESS, None, (listed[1],)),
+        (Unattributed.HOST_PROCESS, 0.0, (listed[1],)),
         (Unattributed.NO_PID, 0.1, ()),
     ]
 

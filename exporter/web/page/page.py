@@ -126,7 +126,8 @@ class Page:
         return has_all("\n".join((self._texts[gpu.facts.uuid], *marks)), choice.words)
 
     def _tree(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
-        shown = matching if choice.all else matching[:ENTRIES_SHOWN]
+        there = [entry for entry in matching if not entry.ended]
+        shown = there if choice.all else there[:ENTRIES_SHOWN]
         heads = (self._names.head, "GPU", "Core", "Memory", "Last ten minutes")
         lines = [self._line(entry, choice.hour) for entry in shown]
         nothing = "No match." if choice.words else "No process uses a GPU."
@@ -137,7 +138,7 @@ class Page:
                 "h2",
                 {"id": "tree"},
                 self._names.title,
-                _count(len(matching), len(self._entries)),
+                _count(len(there), sum(not entry.ended for entry in self._entries)),
             ),
             h(
                 "div",
@@ -147,7 +148,21 @@ class Page:
             if lines
             else None,
             h("ul", {"class": "entries"}, lines) if lines else h("p", {"class": "quiet"}, nothing),
-            _show_all(len(matching) - len(shown), "line", "lines", choice),
+            _show_all(len(there) - len(shown), "line", "lines", choice),
+            self._ended([entry for entry in matching if entry.ended], choice),
+        )
+
+    def _ended(self, ended: Sequence[TreeEntry], choice: Choice) -> Html | None:
+        """What has ended in the last minutes, on request."""
+        if not ended:
+            return None
+        shown = ended if choice.all else ended[:ENTRIES_SHOWN]
+        return h(
+            "details",
+            {"class": "gone", "data-k": "gone"},
+            h("summary", None, f"{len(ended)} ended lately"),
+            h("ul", {"class": "entries"}, [self._line(entry, choice.hour) for entry in shown]),
+            _show_all(len(ended) - len(shown), "line", "lines", choice),
         )
 
     def _card(self, gpu: Gpu, hour: str) -> Html:

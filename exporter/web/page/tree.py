@@ -69,7 +69,7 @@ def line(
                 _places(entry),
                 _core(entry),
                 _memory(entry),
-                _past(entry, series),
+                None if entry.ended else _past(entry, series),
             ),
             _parts(entry, colours, now_unix_ns),
             None
