@@ -14,7 +14,7 @@ from exporter.sources.pods.reviews import ApiReviewer
 from exporter.web import ReviewLimits, Verdicts
 from tests.api.nodes import demo
 from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.web.serving import Answer, FakeClock, Site, serving
+from tests.web.serving import PATIENCE_S, Answer, FakeClock, Site, serving
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - who is let in is the test
 GET_PAGE = ("get", "/mgpu-exporter/page")
@@ -27,6 +27,7 @@ ACCOUNTS = {
     "reloader": {("post", "/mgpu-exporter/reload")},
     "nobody": set(),
 }
+PATIENT = ReviewLimits(wait_s=PATIENCE_S, request_s=PATIENCE_S)
 SNAPSHOT = "/api/v1/snapshot"
 PAGES = ("/", "/api/v1/snapshot", "/api/v1/devices", "/api/v1/history")
 
@@ -47,8 +48,8 @@ class Guarded:
     ) -> Verdicts:
         """Verdicts by the server."""
         load = from_kubeconfig(str(self._config))
-        reviewer = ApiReviewer(partial(connect, load), timeout_s=1.0)
-        return Verdicts(reviewer, clock or FakeClock(), limits)
+        reviewer = ApiReviewer(partial(connect, load), timeout_s=PATIENCE_S)
+        return Verdicts(reviewer, clock or FakeClock(), limits or PATIENT)
 
     @contextmanager
     def site(

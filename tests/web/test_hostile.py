@@ -1,6 +1,7 @@
 """What hostile clients may cost the others, by real clients with addresses of their own."""
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -9,10 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import NamedTuple
 
 import bcrypt
 import pytest
 
+from exporter.metrics.text import Format
 from exporter.model import Snapshot
 from exporter.settings import Address
 from exporter.web import ClientLimits
@@ -24,9 +28,8 @@ from tests.web.test_pages import CountingRenderer
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - hostile clients are not on loopback listeners
 ATTACKER, SCRAPER = "127.0.0.2", "127.0.0.3"
-LOOP_MAY_TAKE_S = 0.005
-HEALTH_MAY_TAKE_S = 1.0  # the kubelet waits for five, by the chart
-GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
+GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+CLOSE = b"Connection: close\r\n\r\n"
 
 
 def connect(site: Site, source: str) -> HTTPConnection:
@@ -73,127 +76,117 @@ def attack(count: int, once: Callable[[int], object]) -> Iterator[None]:
             thread.join()
 
 
-def slowest_health_s(site: Site, for_s: float) -> float:
-    """The worst latency of the health check, asked for again and again."""
-    worst, end = 0.0, time.monotonic() + for_s
-    while (began := time.monotonic()) < end:
-        assert ask(site, SCRAPER, "/-/healthy") == 200
-        worst = max(worst, time.monotonic() - began)
-    return worst
-
-
 async def cpu_s() -> float:
     """The processor time of the event loop's thread."""
     return time.thread_time()
 
 
-def loop_cost_s(site: Site, request: bytes) -> float:
-    """The loop's processor time for a request and its answer, the least of three."""
+class Reply(NamedTuple):
+    """A status, and the loop's processor time for the request and the answer."""
+
+    status: int
+    cost_s: float
+
+
+def reply_to(site: Site, request: bytes) -> Reply:
+    """The reply to a request after which the server closes."""
 
     def now_s() -> float:
         return asyncio.run_coroutine_threadsafe(cpu_s(), site.loop).result(PATIENCE_S)
 
-    costs = []
-    for _ in range(3):
-        with raw(site, ATTACKER) as client:
-            before_s = now_s()
-            with suppress(ConnectionError):
-                client.sendall(request)
-                while client.recv(1 << 16):
-                    pass
-            costs.append(now_s() - before_s)
-    return min(costs)
+    got = b""
+    with raw(site, ATTACKER) as client:
+        before_s = now_s()
+        with suppress(ConnectionError):  # it is closed as soon as it is refused
+            client.sendall(request)
+        with suppress(ConnectionError):
+            while piece := client.recv(1 << 16):
+                got += piece
+        return Reply(int(got.split()[1]) if got else 0, now_s() - before_s)
+
+
+def statuses_that_cost_little(site: Site, request: bytes) -> set[int]:
+    """The statuses of replies until one costs less than eight ordinary ones, which are 5 ms.
+
+    A single measurement says little beside other programs: the least of some does.
+    """
+    ordinary_s = min(reply_to(site, GET + CLOSE).cost_s for _ in range(5))
+    seen = set()
+    for _ in range(30):
+        reply = reply_to(site, request)
+        seen.add(reply.status)
+        if reply.cost_s < 8 * ordinary_s:
+            return seen
+    raise AssertionError(f"it costs {reply.cost_s / ordinary_s:.0f} ordinary requests")
 
 
 # What a request may cost the loop
 
 
 @pytest.mark.parametrize("item", [",", "a,", ";q=1,", "text/plain;version=1.0.0;q=0.5,", ";"])
-def test_64_headers_of_8_kib_cost_the_loop_less_than_5_ms(item: str) -> None:
-    accept = ",".join([item * (8_000 // len(item))] * 64)
-    costs = []
-    for number in range(3):
-        began = time.thread_time()
-        choose_format(accept + str(number))
-        accepts_gzip(accept + str(number))
-        costs.append(time.thread_time() - began)
+def test_of_a_long_header_the_beginning_is_read(item: str) -> None:
+    beginning = item * (8_000 // len(item))
 
-    assert min(costs) < LOOP_MAY_TAKE_S
+    assert choose_format(f"{beginning},application/openmetrics-text").form is Format.TEXT
+    assert not accepts_gzip(f"{beginning},gzip")
 
 
-def _heads() -> dict[str, bytes]:
+def _heads() -> dict[str, tuple[int, bytes]]:
+    """Heads with the status that each is answered with."""
+
     def many(name: str, value: str) -> bytes:
-        return (f"{name}: {value * (8_000 // len(value))}\r\n".encode()) * 64
+        return GET + (f"{name}: {value * (8_000 // len(value))}\r\n".encode()) * 64
 
-    def line(path: str) -> bytes:
-        return f"GET {path[:4_000]} HTTP/1.1\r\nHost: a\r\n".encode()
+    def line(path: str, more: bytes = b"") -> bytes:
+        return f"GET {path[:4_000]} HTTP/1.1\r\nHost: localhost\r\n".encode() + more
 
     return {
-        "accept": GET + many("Accept", ","),
-        "accept within the bound": GET + b"Accept: " + b"a," * 3_900 + b"\r\n",
-        "encodings": GET + many("Accept-Encoding", ","),
-        "cookies": GET + many("Cookie", "a=b;"),
-        "credentials": GET + many("Authorization", "Basic "),
-        "tags": line("/static/page.css") + b"If-None-Match: " + b'"a",' * 2_000 + b"\r\n",
-        "weak tags": line("/api/v1/snapshot") + b"If-None-Match: " + b'W/"a",' * 1_300 + b"\r\n",
-        "slashes": line("/" * 4_000),
-        "slashes of the API": line("/api/v1" + "/" * 4_000),
-        "parents": line("/.." * 2_000),
-        "percents": line("/metrics?" + "%" * 4_000),
-        "collect": line("/metrics?" + "collect[]=exporter&" * 250),
-        "collect unknown": line("/metrics?" + "collect[]=&" * 400),
-        "exclude": line("/metrics?" + "exclude[]=dcgm&" * 300),
-        "parameters": line("/?" + "a=&" * 2_000),
-        "expectation": line("/metrics") + b"Expect: " + b"a" * 8_000 + b"\r\n",
+        "accept": (431, many("Accept", ",")),
+        "accept within the bound": (200, GET + b"Accept: " + b"a," * 3_900 + b"\r\n"),
+        "encodings": (431, many("Accept-Encoding", ",")),
+        "cookies": (431, many("Cookie", "a=b;")),
+        "credentials": (431, many("Authorization", "Basic ")),
+        "tags": (200, line("/static/page.css", b"If-None-Match: " + b'"a",' * 2_000 + b"\r\n")),
+        "weak tags": (
+            200,
+            line("/api/v1/snapshot", b"If-None-Match: " + b'W/"a",' * 1_300 + b"\r\n"),
+        ),
+        "slashes": (414, line("/" * 4_000)),
+        "slashes of the API": (414, line("/api/v1" + "/" * 4_000)),
+        "parents": (414, line("/.." * 2_000)),
+        "percents": (200, line("/metrics?" + "%" * 4_000)),
+        "collect": (200, line("/metrics?" + "collect[]=exporter&" * 250)),
+        "collect unknown": (400, line("/metrics?" + "collect[]=&" * 400)),
+        "exclude": (200, line("/metrics?" + "exclude[]=dcgm&" * 300)),
+        "parameters": (200, line("/?" + "a=&" * 2_000)),
+        "expectation": (417, line("/metrics", b"Expect: " + b"a" * 8_000 + b"\r\n")),
     }
 
 
 @pytest.mark.parametrize("name", _heads())
-def test_no_head_costs_the_loop_more_than_5_ms(name: str) -> None:
+def test_no_head_costs_the_loop_more_than_some_ordinary_ones(name: str) -> None:
+    status, head = _heads()[name]
     with serving(with_every_family()) as site:
-        site.ask("/metrics")  # made already
-        ordinary_s = loop_cost_s(site, GET + b"Connection: close\r\n\r\n")
-        cost_s = loop_cost_s(site, _heads()[name] + b"Connection: close\r\n\r\n")
+        assert statuses_that_cost_little(site, head + CLOSE) == {status}
 
-    assert cost_s - ordinary_s < LOOP_MAY_TAKE_S
+
+CHUNKS = b"1\r\na\r\n" * 100_000
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("status", "body"),
     [
-        b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100_000,
-        b"Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n" + b"1\r\na\r\n" * 100_000,
-        b"Content-Length: 1000000\r\n\r\n" + b"a" * 1_000_000,
-        b"Upgrade: websocket\r\nConnection: upgrade\r\n\r\n" + b"a" * 1_000_000,
+        (413, b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS),
+        (413, b"Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n" + CHUNKS),
+        (413, b"Content-Length: 1000000\r\n\r\n" + b"a" * 1_000_000),
+        (200, b"Upgrade: websocket\r\nConnection: upgrade\r\n\r\n" + b"a" * 1_000_000),
     ],
     ids=["chunks", "zipped chunks", "long", "upgrade"],
 )
-def test_no_body_costs_the_loop_more_than_5_ms_at_once(body: bytes) -> None:
+def test_no_body_costs_the_loop_more_than_some_ordinary_heads(status: int, body: bytes) -> None:
     with serving(with_every_family()) as site:
-        slowest_s = 0.0
-        for method in (b"GET", b"POST"):
-            head = method + b" /metrics HTTP/1.1\r\nHost: a\r\n"
-            slowest_s = max(slowest_s, loop_cost_s(site, head + body))
-
-    assert slowest_s < 2 * LOOP_MAY_TAKE_S  # in several steps, with the answer
-
-
-@pytest.mark.slow
-def test_long_headers_do_not_hold_up_the_health_check() -> None:
-    requests = [
-        GET + (b"Accept: %d" % n + b"," * 8_000 + b"\r\n") * 62 + b"\r\n" for n in range(12)
-    ]
-    with serving(with_every_family(), address=EVERYWHERE) as site:
-
-        def once(number: int) -> None:
-            with raw(site, ATTACKER) as client:
-                client.sendall(requests[number])
-                client.recv(1 << 16)
-
-        with attack(len(requests), once):
-            worst_s = slowest_health_s(site, 4)
-
-    assert worst_s < HEALTH_MAY_TAKE_S
+        seen = statuses_that_cost_little(site, GET + body)
+    assert seen <= {status, 0}  # 0: cut off before the answer could be read
 
 
 @pytest.mark.parametrize("pieces", [1, 100])
@@ -201,7 +194,7 @@ def test_all_headers_together_are_bounded(pieces: int) -> None:
     head = GET + b"A: " + b"a" * 7_000 + b"\r\n"
     with serving() as site:
         with raw(site, SCRAPER) as client:
-            client.sendall(head + b"Connection: close\r\n\r\n")
+            client.sendall(head + CLOSE)
             fits = client.recv(1 << 16)
         with raw(site, ATTACKER) as client:
             whole = head + (b"B: " + b"b" * 7_000 + b"\r\n") * 5
@@ -266,12 +259,13 @@ def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> 
             while len(seen) < 60:  # they are at it
                 assert ask(site, SCRAPER, "/-/healthy") == 200
             # none of the ten users is known yet, as after a restart
+            before = len(seen)
             scrapes = [ask(site, SCRAPER, Authorization=basic(u, "right")) for u in range(10)]
-            worst_s = slowest_health_s(site, 1)
+            waited_for = len(seen) - before
 
     assert scrapes == [200] * 10
     assert 200 not in seen
-    assert worst_s < HEALTH_MAY_TAKE_S
+    assert waited_for < 10 * len(guessers) / 2  # each would wait for all guessers, without turns
 
 
 @pytest.mark.slow
@@ -367,3 +361,41 @@ def test_a_crowd_of_connections_at_work_does_not_keep_out_a_probe() -> None:
         slow_readers(site, ATTACKER, 8, stack)
         assert ask(site, SCRAPER, "/-/healthy") == 200
         assert ask(site, SCRAPER) == 200
+
+
+@contextmanager
+def no_file_left() -> Iterator[None]:
+    """Nothing more can be opened by this process, but in place of what is closed."""
+    before = getrlimit(RLIMIT_NOFILE)
+    setrlimit(RLIMIT_NOFILE, (256, before[1]))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        setrlimit(RLIMIT_NOFILE, before)
+        for file in taken:
+            os.close(file)
+
+
+def test_idle_connections_give_way_when_no_file_can_be_opened(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limits = ClientLimits(request_s=10 * PATIENCE_S)  # otherwise they would give way by and by
+    with serving(limits=limits) as site, ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(site.raw())
+        late = [stack.enter_context(socket.socket()) for _ in range(20)]
+        assert ask(site, SCRAPER, "/-/healthy") == 200  # so those before it are accepted
+        with no_file_left():
+            for client in late:
+                client.settimeout(PATIENCE_S)
+                client.connect(("127.0.0.1", site.port))
+            late[-1].sendall(b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n" + CLOSE)
+            answered = late[-1].recv(1 << 16)
+
+    assert answered.startswith(b"HTTP/1.1 200 ")
+    [said] = [each.getMessage() for each in caplog.records if "accepted" in each.getMessage()]
+    assert said.startswith("no connection can be accepted: [Errno 24] Too many open files")
