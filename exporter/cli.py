@@ -79,6 +79,7 @@ _COMMANDS = {
             "how a pod fares on its GPUs: use, waiting and for whom, memory",
             required=" NAMESPACE/POD",
         ),
+        _Command("advise", "what each workload should ask for, by what a Prometheus saw of it"),
         _Command(
             "replay",
             "print the page that results from a recording",

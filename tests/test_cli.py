@@ -196,7 +196,7 @@ def test_a_command_that_is_like_none_is_answered_with_all(
     [line] = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2
     assert line.startswith("mgpu-exporter: no such command: dance; known: serve, ")
-    assert line.endswith("record, bill, why, replay")
+    assert line.endswith("record, bill, why, advise, replay")
 
 
 def test_help_names_the_commands_before_the_flags_by_subject(

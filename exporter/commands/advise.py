@@ -1,0 +1,62 @@
+"""The command ``advise``: what each workload should ask for, by what a Prometheus saw of it."""
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+
+from exporter.commands.progress import progress
+from exporter.prometheus import advice_report
+from exporter.prometheus.advice import advise as advice_of
+from exporter.prometheus.client import Prometheus, QueryError
+from exporter.prometheus.needs import BY, Needs, grid_of
+from exporter.prometheus.ranges import moment
+from exporter.settings import Settings
+from exporter.terminal.access import PROMETHEUS, far_http, far_namespace
+from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.feeds import FeedError
+from exporter.terminal.reading import printable
+
+_OK, _NOTHING = 0, 2
+_SHORTEST_S = 3600
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("advise")
+    group.add_argument("--since", default="7d", metavar="TIME", help="begin [default 7d, ago]")
+    group.add_argument("--until", default="now", metavar="TIME", help="end [default now]")
+    group.add_argument("--by", choices=BY, default="owner", help="[default owner]")
+    group.add_argument(
+        "--format", choices=advice_report.FORMATS, default="table", help="[default table]"
+    )
+    add_access(parser, prometheus=True)
+
+
+def advise(_settings: Settings, arguments: Namespace) -> int:
+    """Print what to ask for. The exit status is 0; 2 if there is no advice."""
+    now_s = int(time.time())
+    try:
+        since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
+        if until_s - since_s < _SHORTEST_S:
+            return _refused("--since has to be at least an hour before --until")
+        http = far_http(arguments)
+        if http is None:
+            return _refused(
+                "name a Prometheus that scrapes the exporters: "
+                f"--prometheus http://prometheus:9090, or {PROMETHEUS}"
+            )
+        seen = far_namespace(arguments)
+        with progress() as shown:
+            shown.say("reading what was used ...")
+            prometheus = Prometheus(http, namespace=seen)
+            needs = Needs(prometheus, grid_of(since_s, until_s), arguments.by, seen).read()
+    except (FeedError, QueryError, ValueError) as error:
+        return _refused(str(error))
+    found = [(workload, advice_of(one)) for workload, both in needs for one in both]
+    print(printable(advice_report.written_as(arguments.format, found, since_s, until_s)), end="")
+    return _OK
+
+
+def _refused(why: str) -> int:
+    print(f"mgpu-exporter advise: {why}", file=sys.stderr)
+    return _NOTHING

@@ -1,0 +1,103 @@
+"""Advice as a table for people, as JSON and as YAML."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from exporter.prometheus.advice import UNITS, Advice, Reason, Resource, Verdict
+from exporter.prometheus.needs import Workload
+from exporter.prometheus.ranges import written
+
+FORMATS = ("table", "json", "yaml")
+Found = Sequence[tuple[Workload, Advice]]
+
+_GIB = 1 << 30
+_HEAD = ("workload", "", "allocated", "typical", "peak", "ask for", "advice", "confidence")
+_WORDS = {
+    Reason.TOO_EARLY: "seen for less than a day",
+    Reason.UNMEASURED: "more than a tenth of the time is unmeasured",
+    Reason.PREALLOCATED: "its program takes a constant part at once: use says nothing of need",
+    Reason.AT_LIMIT: "it used all it may have: it may need more",
+    Reason.FULL_CARD: "its card was full: it may need more",
+    Reason.NOT_PROMISED: "its sharing system promises no amount",
+    Reason.SHORT_LIVED: "its pods live for less than an hour",
+}
+
+
+def written_as(form: str, found: Found, since_s: int, until_s: int) -> str:
+    """The advice in one of ``FORMATS``."""
+    if form == "table":
+        return _table(found, since_s, until_s)
+    document = {
+        "since": written(since_s),
+        "until": written(until_s),
+        "advice": [_record(*one) for one in found],
+    }
+    if form == "json":
+        return json.dumps(document, indent=1) + "\n"
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=False))
+
+
+def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
+    return {
+        **workload._asdict(),
+        "resource": advice.resource.value,
+        "allocated": advice.allocated,
+        "typical": advice.typical,
+        "peak": advice.peak,
+        "recommended": advice.recommended,
+        "unit": UNITS[advice.resource],
+        "verdict": advice.verdict.value,
+        "reason": advice.reason.value if advice.reason else None,
+        "confidence": round(advice.confidence, 2),
+        "observed_ratio": round(advice.observed_ratio, 4),
+    }
+
+
+def _table(found: Found, since_s: int, until_s: int) -> str:
+    lines = [_HEAD, *(_line(*one) for one in found)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+    body = "\n".join(rows)
+    reasons = sorted({advice.reason for _, advice in found if advice.reason})
+    notes = "".join(f"{reason}: {_WORDS[reason]}\n" for reason in reasons)
+    return f"{written(since_s)} to {written(until_s)}\n\n{body}\n\n{_freed(found)}{notes}"
+
+
+def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
+    name = f"{workload.namespace}/{workload.owner_kind}/{workload.owner}"
+    amounts = (advice.allocated, advice.typical, advice.peak, advice.recommended)
+    return (
+        f"{name} {workload.container}".rstrip(),
+        advice.resource.value,
+        *(_amount(amount, advice.resource) for amount in amounts),
+        " ".join(filter(None, (advice.verdict.value, advice.reason and f"({advice.reason})"))),
+        f"{advice.confidence:.1f}",
+    )
+
+
+def _amount(amount: float | None, resource: Resource) -> str:
+    if amount is None:
+        return "-"
+    return f"{amount:.0%}" if resource is Resource.CORE else f"{amount / _GIB:.1f} GiB"
+
+
+def _freed(found: Found) -> str:
+    """What each pod of the workloads that should ask for less would give back."""
+    freed = {
+        resource: sum(
+            (advice.allocated or 0.0) - (advice.recommended or 0.0)
+            for _, advice in found
+            if advice.verdict is Verdict.LOWER and advice.resource is resource
+        )
+        for resource in Resource
+    }
+    if not any(freed.values()):
+        return ""
+    core, memory = freed[Resource.CORE], freed[Resource.MEMORY] / _GIB
+    return f"Lowered, each pod and card gives back: {core:.2f} GPUs, {memory:.1f} GiB in sum.\n"
