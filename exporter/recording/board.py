@@ -86,15 +86,12 @@ class _Silent:
         """There is nothing to listen to."""
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
-        """There is nothing to wait for."""
         return True
 
     def status(self) -> SourceStatus:
-        """It is always there."""
         return SourceStatus(self.name, up=True)
 
     def rejected(self) -> Mapping[str, int]:
-        """Nothing is rejected."""
         return {}
 
     def close(self) -> None:
@@ -109,11 +106,9 @@ class _Processes(_Silent):
         return {pid: CgroupIdentity(unit=Unit("systemd", f"process-{pid}")) for pid in pids}
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:  # noqa: ARG002
-        """Names of processes are not read."""
         return {}
 
     def group_kinds(self) -> frozenset[str]:
-        """The kind of the units."""
         return frozenset({"systemd"})
 
 
@@ -121,7 +116,6 @@ class _Pods(_Silent):
     """There are no pods."""
 
     def table(self) -> PodTable:
-        """An empty table."""
         return PodTable()
 
     def follow(self, keep: KeyPrefixes) -> None:

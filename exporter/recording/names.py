@@ -333,7 +333,7 @@ class Pseudonyms(Names):
         return unit._replace(name=self.name(unit.name), uid=None)
 
     def group(self, facts: GroupFacts) -> GroupFacts:
-        """See ``Names``. A job and its step are in the identity of its processes."""
+        """Returns it under pseudonyms. A job's step is in the identity of its processes."""
         name = self.name
         return GroupFacts(name(facts.name), name(facts.user), name(facts.account))
 
@@ -341,7 +341,7 @@ class Pseudonyms(Names):
         return None if text is None else self.name(text)
 
     def table(self, table: PodTable) -> PodTable:
-        """See ``Names``. The same table object returns the same result."""
+        """Returns the pods under pseudonyms; those of the last table are kept."""
         if table is not self._real:
             self._real, self._pseudonymised = table, self._table(table)
         return self._pseudonymised
@@ -439,7 +439,7 @@ class Pseudonyms(Names):
         )
 
     def status(self, status: SourceStatus) -> SourceStatus:
-        """See ``Names``. The detail is left out: it is free text and may name anything."""
+        """Returns it without the detail, which is free text and may name anything."""
         return status._replace(detail="")
 
 

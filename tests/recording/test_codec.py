@@ -212,15 +212,9 @@ def test_types_that_json_could_not_tell_apart_are_refused() -> None:
 
 def test_a_renamed_field_keeps_its_name_on_file() -> None:
     window = Window(0, 1, 1, 0, Engines(), per_sample=True, unmeasured_pids=frozenset({7}))
-
-    data = to_json(window)
-
-    assert isinstance(data, dict)
+    data = cast("dict[str, Any]", to_json(window))
     assert (data["told_apart"], data["untold"]) == (True, [7])
     assert from_json(Window, data) == window
-
-
-def test_a_field_may_have_another_key_in_the_file() -> None:
     cycle = Cycle((), node_facts=(NodeFacts(labels={"a": "b"}), None))
 
     assert to_json(cycle) == {"moments": [], "told": [{"labels": {"a": "b"}}, None]}

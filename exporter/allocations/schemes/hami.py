@@ -101,9 +101,7 @@ _MORE_LISTS = tuple(f"hami.io/{begin}" for begin in ("Ascend", "MR-", "BI-"))  #
 _MOST_LISTS = 32
 _INSTANCES = "hami.io/vgpu-mig-allocations"
 _MODE = "nvidia.com/vgpu-mode"
-_COUNT_OF_AMD = (
-    "amd.com/gpu"  # AMD's own plugin has it too; a pod of HAMi's is not counted for AMD's
-)
+_COUNT_OF_AMD = "amd.com/gpu"  # AMD's own plugin has it too; a pod of HAMi's is not AMD's
 
 
 def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
