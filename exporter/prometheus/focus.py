@@ -7,47 +7,39 @@ docs/bill.md describes. ``AllocatedResourceId`` is null for what nobody had.
 import csv
 import io
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from exporter.prometheus.bill import Bill, BillRow
+from exporter.prometheus.money import largest_remainder
 from exporter.prometheus.parts import NOBODY
 
 VERSION = "1.3"
 METHOD_IDS = {"allocation": "mgpu-exporter/allocation/1", "use": "mgpu-exporter/use/1"}
 _HOUR_MS = Decimal(3_600_000)
 _HOURS = "GPU-Hours"
-_RATIO = Decimal(1).scaleb(-12)
+_RATIO_DIGITS = 12
+_RATIO = Decimal(1).scaleb(-_RATIO_DIGITS)
 
 
 def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
     """The rows with FOCUS' columns; None is null. ``issuer`` bills ``account``."""
-    wholes: dict[str, int] = {}
-    for row in bill.rows:
-        wholes[row.card.uuid] = wholes.get(row.card.uuid, 0) + row.milliseconds
-    ratios = _Ratios(bill, wholes)
-    for row in bill.rows:
-        yield _row(bill, row, ratios.of(row), issuer, account)
+    for row, ratio in zip(bill.rows, _ratios(bill), strict=True):
+        yield _row(bill, row, ratio, issuer, account)
 
 
-class _Ratios:
+def _ratios(bill: Bill) -> list[Decimal]:
     """The part of its card's charge that each row is; those of a card add up to 1."""
-
-    def __init__(self, bill: Bill, wholes: dict[str, int]) -> None:
-        self._wholes = wholes
-        self._given: dict[str, Decimal] = {}
-        self._last = {row.card.uuid: id(row) for row in bill.rows}
-
-    def of(self, row: BillRow) -> Decimal:
-        uuid = row.card.uuid
-        given = self._given.get(uuid, Decimal(0))
-        ratio = (Decimal(row.milliseconds) / self._wholes[uuid]).quantize(_RATIO)
-        if self._last[uuid] == id(row):
-            ratio = 1 - given
-        self._given[uuid] = given + ratio
-        return ratio
+    by_card: dict[str, dict[int, Decimal]] = defaultdict(dict)
+    for position, row in enumerate(bill.rows):
+        by_card[row.card.uuid][position] = Decimal(row.milliseconds)
+    parts: dict[int, int] = {}
+    for weights in by_card.values():
+        parts |= largest_remainder(10**_RATIO_DIGITS, weights)
+    return [Decimal(part).scaleb(-_RATIO_DIGITS) for _, part in sorted(parts.items())]
 
 
 def _row(bill: Bill, row: BillRow, ratio: Decimal, issuer: str, account: str) -> dict[str, Any]:
