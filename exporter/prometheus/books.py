@@ -225,18 +225,24 @@ class _Reading:
     def _steps(self, many: Iterable[Grown]) -> dict[int, CardStep]:
         steps: dict[int, CardStep] = defaultdict(CardStep)
         sums: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
+        instances: dict[int, float] = defaultdict(float)  # the unobserved time of instances
         for one in many:
             name = one.labels.get("__name__", "")
-            _, part = self._board(label(one.labels, "uuid"))
+            uuid = label(one.labels, "uuid")
+            board, part = self._board(uuid)
             for at, value in one.steps.items():
-                if name in _DEVICE:
-                    _count_device(steps[at], name, value, part)
+                if name == _UNOBSERVED and board != uuid:
+                    instances[at] += value * part
+                elif name in _DEVICE:
+                    _count_device(steps[at], name, value)
                 elif name in _NAMESPACE or name in _KIND:
                     _count(sums[at], self._payer(one.labels), name, value)
                 else:
                     _count(steps[at].had, self._payer(one.labels), name, value)
         for at, whole in sums.items():
             _add_rest(steps[at].had, whole)
+        for at, seconds in instances.items():  # a board that gives no reading has none of them
+            steps[at].unobserved = max(steps[at].unobserved, seconds)
         return steps
 
     def _payer(self, labels: Labels) -> Payer:
@@ -248,7 +254,7 @@ class _Reading:
         return Payer(namespace, *self._owners.get((namespace, pod), ("", "")), "")
 
 
-def _count_device(step: CardStep, name: str, value: float, part: float) -> None:
+def _count_device(step: CardStep, name: str, value: float) -> None:
     if name == _UNALLOCATED:
         step.unallocated += value
     elif name == _OVERCOMMITTED:
@@ -256,7 +262,7 @@ def _count_device(step: CardStep, name: str, value: float, part: float) -> None:
     elif name == _UNATTRIBUTED:
         step.unattributed += value
     else:
-        step.unobserved += value * part
+        step.unobserved += value
 
 
 def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None:

@@ -137,3 +137,23 @@ def test_the_sum_is_the_price_of_the_cards_time_to_the_last_unit(
         assert sum(Decimal(row["cost"]) for row in rows) == whole
     costs = [Decimal(row["cost"]) for row in document["rows"]]
     assert Decimal(document["totals"]["cost"]) == sum(costs)
+
+
+def test_a_board_with_instances_that_gives_no_reading_is_unobserved_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = """\
+mgpu_device_info{{uuid="GPU-m",model="H100",parent_uuid="",profile=""}} 1
+mgpu_device_info{{uuid="MIG-m",model="H100",parent_uuid="GPU-m",profile="4g.40gb"}} 1
+mgpu_exporter_cycles_total {cycles}
+mgpu_device_unallocated_gpu_seconds_total{{uuid="GPU-m"}} {cycles}
+mgpu_device_unobserved_seconds_total{{uuid="GPU-m"}} {lost}
+mgpu_device_unobserved_seconds_total{{uuid="MIG-m"}} {lost}
+"""
+    target = Target({"job": "mgpu", "instance": "m:10045", "node": "m"})
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 61, 60):
+            lost = min(max(second, 0) / 2, 600)  # half of the time, for 20 minutes
+            store.scrape(target, page.format(cycles=second + 60, lost=lost), BEGIN + second)
+        found = parts(bill(store, capsys, "--method=use"), "GPU-m")
+    assert found == pytest.approx({("", "unobserved"): 600, ("", "unallocated"): 3000}, abs=0.01)

@@ -87,8 +87,8 @@ def validator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([UV, "venv", "-q", "--python", found.stdout.strip(), folder], check=True)
     others = folder / "overrides.txt"
     others.write_text(OVERRIDE)
-    install = [UV, "pip", "install", "-q", "--python", python, f"--overrides={others}", VALIDATOR]
-    subprocess.run(install, check=True)
+    install = [str(UV), "pip", "install", "-q", f"--python={python}", f"--overrides={others}"]
+    subprocess.run([*install, VALIDATOR], check=True)
     return folder
 
 
