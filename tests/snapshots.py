@@ -29,7 +29,6 @@ from exporter.model import (
     PartCost,
     PodFacts,
     PodInfo,
-    Row,
     Sampling,
     Sensors,
     Snapshot,
@@ -38,18 +37,11 @@ from exporter.model import (
     Unexplained,
     Unmeasured,
     Used,
-    Value,
     Waiting,
     XidCount,
 )
-from exporter.rows.rows import FactRows
 
 A = ContainerKey("ml", "train", "main")
-
-
-def row_of(level: str, *labels: str, **values: Value) -> dict[str, tuple[Row, ...]]:
-    """One level with one row, for tests of what still reads rows."""
-    return {level: (Row(labels, values),)}
 
 
 def snapshot_of(**facts: Sequence[Any]) -> Snapshot:
@@ -126,8 +118,7 @@ def with_every_family(number: int = 1) -> Snapshot:
         reload=LastReload(successful=True, success_unix_ns=number),
         reviews={("token", "allowed"): number},
     )
-    rows = FactRows(lambda: facts, own)
-    return Snapshot(version=1, measured=lambda: facts, exporter=own, rows=rows)
+    return Snapshot(version=1, measured=lambda: facts, exporter=own)
 
 
 def _device(number: int, used: Used, average: Averages) -> DeviceFacts:

@@ -36,7 +36,6 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.rows import FactRows
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.pods.labels import PodLabels
 
@@ -213,7 +212,6 @@ class Collector:
         limited = limit_facts(built, self.snapshot.measured, rules.most_series, highest)
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
-        rows, before = FactRows(limited.measured, own), self.snapshot
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
@@ -221,12 +219,11 @@ class Collector:
             simulated=own.simulated,
             measured=limited.measured,
             exporter=own,
-            rows=rows,
             sources=own.sources,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
             owners=owners,
             processes=self._poller.described(owners),
-            history=extended(before.history, limited.measured, now),
+            history=extended(self.snapshot.history, limited.measured, now),
             interval_ns=rules.interval_ns,
             started_unix_ns=self.snapshot.started_unix_ns,
         )

@@ -17,7 +17,6 @@ from exporter.recording.cycle import Cycle, Head
 from exporter.recording.file import RecordingError, RecordingReader, digest
 from exporter.recording.player import Player
 from exporter.recording.settings import restored
-from exporter.rows.rows import FactRows
 from exporter.settings import Settings
 from exporter.sources.gpus.source import RestartRequiredError
 
@@ -163,4 +162,4 @@ def as_recorded(snapshot: Snapshot, head: Head) -> Snapshot:
     if snapshot.exporter is None:
         return snapshot
     own = replace(snapshot.exporter, version=head.version, python=head.python)
-    return replace(snapshot, exporter=own, rows=FactRows(snapshot.measured, own))
+    return replace(snapshot, exporter=own)

@@ -90,14 +90,11 @@ from exporter.model.processes import (
 from exporter.model.snapshot import (
     History,
     HistoryPoint,
-    Labelled,
     Number,
     Process,
-    Row,
     SeriesKey,
     Snapshot,
     Tenants,
-    Value,
 )
 from exporter.model.usage import (
     ContainerKey,
@@ -158,7 +155,6 @@ __all__ = [
     "History",
     "HistoryPoint",
     "Holding",
-    "Labelled",
     "LastReload",
     "MemoryHeld",
     "Methods",
@@ -184,7 +180,6 @@ __all__ = [
     "Reasons",
     "ReviewError",
     "Right",
-    "Row",
     "Sample",
     "Sampling",
     "SchemeDescription",
@@ -201,7 +196,6 @@ __all__ = [
     "Unit",
     "Unmeasured",
     "Used",
-    "Value",
     "Waiting",
     "Window",
     "XidCount",

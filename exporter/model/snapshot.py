@@ -1,8 +1,7 @@
-"""The result of a cycle: immutable rows, one for each set of labels."""
+"""The result of a cycle: everything that readers are served until the next."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model.devices import ProcessMemory, SourceStatus
@@ -14,23 +13,6 @@ STALE_CYCLES = 3
 LEAST_STALE_NS = 10_000_000_000
 
 Number = int | float
-Labelled = Mapping[tuple[str, ...], Number]  # values of the family's own labels → number
-Value = Number | Labelled
-
-
-class Row(NamedTuple):
-    """The metrics of one device, container, pod, namespace, group, or of the exporter itself.
-
-    ``labels`` are the values of the level's labels, in the order of ``families.LEVELS``. ``values``
-    holds what is known, by the family's name within its level; what is not known is absent. A
-    family with labels of its own maps their values to numbers. Numbers are in the integer units of
-    the ledger (ns, µJ); dividing by ``families.Family.divisor`` gives the base unit. ``more``
-    holds, by family, labels beyond the table's, name → value: those of an ``open`` one.
-    """
-
-    labels: tuple[str, ...]
-    values: Mapping[str, Value]
-    more: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class Tenants(NamedTuple):
@@ -103,10 +85,10 @@ class Snapshot:
     """Everything that readers are served until the next Snapshot.
 
     ``facts`` are built when somebody asks for them, and show the state at ``mono_ns`` all the same.
-    That takes a moment, so do not do it in an event loop. ``rows`` are the same by level, for
-    readers that do not read facts yet. ``exporter``: None before the first cycle.
+    That takes a moment, so do not do it in an event loop. ``exporter``: None before the first
+    cycle.
 
-    ``sources`` hold in words, for people, what the exporter's own rows hold in numbers.
+    ``sources`` hold in words, for people, what ``exporter`` holds in numbers.
     ``interval_ns`` is the time to the next Snapshot.
     ``started_unix_ns``: when the collector began, with every counter at 0; 0 if it is not known.
     ``tenants``, ``owners`` (by pid) and ``processes`` (by pid) are the input of readers that show
@@ -119,7 +101,6 @@ class Snapshot:
     simulated: bool = False
     measured: Callable[[], Facts] = lambda: NO_FACTS
     exporter: ExporterFacts | None = None
-    rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     sources: tuple[SourceStatus, ...] = ()
     tenants: tuple[Tenants, ...] = ()
     owners: Mapping[int, Owner] = field(default_factory=dict)

@@ -10,12 +10,18 @@ import pytest
 
 from exporter.collector import Collector, Sources
 from exporter.ledger import Ledger
-from exporter.model import QUANTITIES, DeviceReading, Reading, Row, Snapshot
+from exporter.model import (
+    QUANTITIES,
+    DeviceReading,
+    Reading,
+    Snapshot,
+)
 from exporter.sources.gpus.source import Demand
 from tests.atlas.boards import MIB, START, USUAL_S, Board, boards, device, garbage, scenario
 from tests.collector.sources import ManualClock, SetPods, SetProcesses
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
 from tests.gpus.nvml.node import Node
+from tests.rows import Row, rows_of
 
 SECOND = 10**9
 BOARDS = boards()
@@ -92,7 +98,7 @@ def replay(tmp_path: Path) -> Iterator[Replay]:
 
 
 def only(snapshot: Snapshot) -> Row:
-    [row] = snapshot.rows["device"]
+    [row] = rows_of(snapshot)["device"]
     return row
 
 
@@ -162,7 +168,7 @@ def test_boards_in_mig_mode_are_unmeasured_and_not_zero(replay: Replay, board: B
     assert len(replay.devices) == 1 + len(board["instances"])
     for reading in replay.devices.values():
         assert reading.window is None or reading.window.busy.core is None
-    for row in snapshot.rows["device"]:
+    for row in rows_of(snapshot)["device"]:
         assert "busy_seconds_total" not in row.values
         assert "utilization_ratio" not in row.values
         unmeasured: Any = row.values["unmeasured"]
@@ -181,10 +187,10 @@ def test_memory_of_a_gpu_instance_is_not_counted_once_for_each_compute_instance(
         for process in (reading.memory and reading.memory.processes) or ():
             listed[process.pid] += process.used_bytes or 0
     assert listed == {one["pid"]: one["used_mib"] * MIB for one in board["memory"]}
-    used = [row.values.get("memory_used_bytes") for row in snapshot.rows["device"]]
+    used = [row.values.get("memory_used_bytes") for row in rows_of(snapshot)["device"]]
     assert sum(own for own in used if isinstance(own, int)) == sum(listed.values())
     unattributed: Any = [
-        row.values.get("unattributed_memory_bytes") for row in snapshot.rows["device"]
+        row.values.get("unattributed_memory_bytes") for row in rows_of(snapshot)["device"]
     ]
     reasons = Counter[str]()
     for of in unattributed:

@@ -12,12 +12,12 @@ from exporter.model import (
     PodTable,
     ProcessActivity,
     ProcessMemory,
-    Row,
     Snapshot,
     Window,
 )
 from exporter.sources.node.source import NodeSource
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
+from tests.rows import Row, rows_of
 
 SECOND = 1_000_000_000
 CID = "a" * 64
@@ -83,4 +83,4 @@ class Bench:
 
 def row(snapshot: Snapshot, level: str, *labels: str) -> Row:
     """The one row with these labels."""
-    return next(r for r in snapshot.rows[level] if r.labels == labels)
+    return next(r for r in rows_of(snapshot)[level] if r.labels == labels)

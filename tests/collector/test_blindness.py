@@ -14,14 +14,13 @@ from exporter.model import (
     Engines,
     ProcessActivity,
     ProcessMemory,
-    Row,
     Snapshot,
     SourceStatus,
     Unmeasured,
-    Value,
     Window,
 )
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
+from tests.rows import Row, Value, rows_of
 
 MAIN = ("ml", "train", "main", "0", "GPU-0")
 NO_HOSTPID = SourceStatus("cgroups", up=False, detail="…", reason=Unmeasured.NO_HOSTPID)
@@ -201,10 +200,10 @@ def test_an_owner_has_what_is_measured_and_for_the_rest_a_reason(bench: Bench, w
         assert row(snapshot, "pod", "ml", "train").values[CORE] == SECOND // 2
         return
     if core_ns is None:
-        assert CORE not in names(snapshot.rows["pod"]) | names(snapshot.rows["namespace"])
+        assert CORE not in names(rows_of(snapshot)["pod"]) | names(rows_of(snapshot)["namespace"])
         assert memory is not None or values.keys() == {"unmeasured"}
     if memory is None:
-        assert MEMORY not in names(snapshot.rows["pod"])
+        assert MEMORY not in names(rows_of(snapshot)["pod"])
 
 
 def test_the_device_goes_on_where_no_process_can_be_named(bench: Bench) -> None:

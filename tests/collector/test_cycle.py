@@ -27,6 +27,7 @@ from exporter.model import (
 )
 from exporter.sources.gpus.source import RestartRequiredError
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
+from tests.rows import rows_of
 
 
 class After(threading.Event):
@@ -73,7 +74,7 @@ def test_an_unnamed_pod_is_a_group_until_its_name_is_known(bench: Bench) -> None
 
     group = ("pod", f"uid-1/{CID}", "0", "GPU-0")
     assert row(before, "group", *group).values["core_seconds_total"] == SECOND // 2
-    assert before.rows["container"] == ()
+    assert rows_of(before)["container"] == ()
     container = row(after, "container", "ml", "train", "main", "0", "GPU-0").values
     assert container["core_seconds_total"] == SECOND // 2
     assert row(after, "group", *group).values["core_seconds_total"] == SECOND // 2
@@ -88,8 +89,10 @@ def test_the_first_cycle_waits_for_the_first_list_so_that_no_named_pod_is_a_grou
     bench.collector.run(After(bench, 1))
 
     snapshot = bench.collector.snapshot
-    assert snapshot.rows["group"] == ()
-    assert [r.labels for r in snapshot.rows["container"]] == [("ml", "train", "main", "0", "GPU-0")]
+    assert rows_of(snapshot)["group"] == ()
+    assert [r.labels for r in rows_of(snapshot)["container"]] == [
+        ("ml", "train", "main", "0", "GPU-0")
+    ]
 
 
 def test_use_stands_against_the_allotment(bench: Bench) -> None:
@@ -154,7 +157,7 @@ def test_a_pod_source_that_fails_keeps_the_pods_it_told_of(bench: Bench) -> None
 
     labels = ("ml", "train", "main", "0", "GPU-0")
     assert row(snapshot, "container", *labels).values["core_seconds_total"] == SECOND
-    assert snapshot.rows["group"] == ()
+    assert rows_of(snapshot)["group"] == ()
     assert row(snapshot, "exporter").values["source_up"] == {
         ("set",): 1,
         ("cgroups",): 1,
@@ -414,7 +417,7 @@ def test_every_value_that_is_published_has_its_family_and_its_labels(bench: Benc
     snapshot = bench.cycle()
 
     table = {(family.level, family.name): family for family in FAMILIES}
-    for level, rows in snapshot.rows.items():
+    for level, rows in rows_of(snapshot).items():
         for published in rows:
             for name, value in published.values.items():
                 family = table[level, name]

@@ -1,11 +1,12 @@
 """The kinds of groups that the node can have are on the page, whether any group is there or not."""
 
 from tests.collector.bench import SECOND, Bench
+from tests.rows import rows_of
 
 
 def shown(bench: Bench) -> set[str]:
     """The kinds on the page."""
-    return {row.labels[0] for row in bench.cycle().rows["group_kind"]}
+    return {row.labels[0] for row in rows_of(bench.cycle())["group_kind"]}
 
 
 def bench_of_slurm() -> Bench:

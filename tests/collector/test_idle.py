@@ -20,13 +20,13 @@ from exporter.model import (
     Number,
     Owner,
     ProcessMemory,
-    Row,
     Unattributed,
     Window,
 )
 from exporter.settings import TABLE
 from tests.collector.bench import CID, DEVICE, SECOND, Bench, row
 from tests.collector.test_blindness import PLACED_POD
+from tests.rows import Row, rows_of
 
 A, B, C = (ContainerKey("n", name, "c") for name in "abc")
 GROUP = GroupKey("docker", "x")
@@ -111,7 +111,7 @@ def show(bench: Bench, energy_uj: int, idle_uj: int | None, core_ns: int = 0) ->
 
 def joules(bench: Bench) -> dict[str, Number]:
     """The device's energy and its parts, as on the page."""
-    rows = bench.collector.snapshot.rows
+    rows = rows_of(bench.collector.snapshot)
     device = row(bench.collector.snapshot, "device", "0", "GPU-0").values
     parts: dict[str, Number] = {
         f"unattributed {reason}": amount

@@ -19,6 +19,7 @@ from exporter.model import (
 )
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.collector.test_blindness import PLACED_POD, SIDE
+from tests.rows import rows_of
 
 IDENTITIES = {
     1: CgroupIdentity("uid-1", CID, "containerd"),  # the container that is allotted
@@ -45,7 +46,7 @@ moments = st.tuples(st.one_of(st.none(), memories), st.sampled_from([PROCESSES, 
 
 def balance(snapshot: Snapshot) -> tuple[Number, Number] | None:
     """Memory in use on the page, and the sum of its parts; None where the first is not there."""
-    (device,) = (row.values for row in snapshot.rows["device"])
+    (device,) = (row.values for row in rows_of(snapshot)["device"])
     used = device.get("memory_used_bytes")
     if used is None:
         return None
@@ -54,7 +55,7 @@ def balance(snapshot: Snapshot) -> tuple[Number, Number] | None:
     assert not isinstance(nobodys, int | float)
     parts = list(nobodys.values())
     for level in ("container", "group"):
-        for row in snapshot.rows[level]:
+        for row in rows_of(snapshot)[level]:
             held = row.values.get("memory_used_bytes", 0)
             assert isinstance(held, int)
             parts.append(held)

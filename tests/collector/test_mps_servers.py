@@ -21,6 +21,7 @@ from exporter.model import (
     Window,
 )
 from tests.collector.bench import DEVICE, SECOND, Bench
+from tests.rows import rows_of
 
 CLIENT, SERVES = 10, 11
 CLIENTS = ("team", "client", "c")
@@ -71,14 +72,14 @@ def run(server: Pod | CgroupIdentity) -> Snapshot:
 
 
 def figures(snapshot: Snapshot, level: str, *labels: str) -> dict[str, object]:
-    for row in snapshot.rows[level]:
+    for row in rows_of(snapshot)[level]:
         if row.labels == (*labels, "0", "GPU-0"):
             return dict(row.values)
     return {}
 
 
 def of_nobody(snapshot: Snapshot) -> object:
-    (device,) = snapshot.rows["device"]
+    (device,) = rows_of(snapshot)["device"]
     unattributed = device.values["unattributed_core_seconds_total"]
     assert isinstance(unattributed, Mapping)
     return {reason: ns for (reason,), ns in unattributed.items() if ns}

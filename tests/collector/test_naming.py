@@ -11,11 +11,11 @@ from exporter.model import (
     GroupFacts,
     GroupKey,
     GroupMember,
-    Row,
     SourceStatus,
     Unit,
 )
 from tests.collector.bench import SECOND, Bench
+from tests.rows import Row, rows_of
 
 ID = "c" * 64
 JOB = CgroupIdentity(unit=Unit("slurm", "211", "batch", 1000))
@@ -70,7 +70,7 @@ class Named(Bench):
         """The row of the group of a process, after a cycle in which it worked."""
         self.processes.identities = {pid: identity}
         self.use(pid, SECOND // 2)
-        (row,) = self.cycle().rows["group"]
+        (row,) = rows_of(self.cycle())["group"]
         return row
 
 
@@ -136,7 +136,7 @@ def test_a_job_that_has_ended_keeps_counters_and_names_for_the_retention_and_no_
     named.gpus.devices = (named.gpus.devices[0],)
     named.use(8, 0, memory=0)
     named.processes.identities = {8: CgroupIdentity()}
-    rows = [next(iter(named.cycle().rows["group"]), None) for _ in range(15)]
+    rows = [next(iter(rows_of(named.cycle())["group"]), None) for _ in range(15)]
     ended = [row for row in rows if row is not None]
     assert 8 <= len(ended) <= 11
     for row in ended[2:]:
@@ -153,7 +153,7 @@ def test_a_source_that_fails_costs_its_names_only() -> None:
     row = named.group(DOCKER)
     assert info(row) == GroupFacts(ID[:12], "alice")
     assert row.values["core_seconds_total"] == SECOND // 2
-    up = named.collector.snapshot.rows["exporter"][0].values["source_up"]
+    up = rows_of(named.collector.snapshot)["exporter"][0].values["source_up"]
     assert isinstance(up, Mapping)
     assert [name for (name,), is_up in up.items() if not is_up] == ["containers"]
 

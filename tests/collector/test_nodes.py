@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.model import Container, Grant, NodeFacts, Pod, Snapshot, SourceStatus, Value
+from exporter.model import Container, Grant, NodeFacts, Pod, Snapshot, SourceStatus
 from tests.collector.bench import CID, SECOND, Bench, row
 from tests.collector.sources import SetNode
+from tests.rows import Value, rows_of
 
 HELD = NodeFacts(grants={"uid-1": (Grant("main", "nvidia.com/gpu", ("GPU-0",)),)})
 KNOWN = NodeFacts(labels={"nvidia.com/gpu.count": "1"})
@@ -83,12 +84,12 @@ def test_a_source_that_never_answered_contributes_nothing(bench: Nodes) -> None:
     snapshot = bench.cycle()
 
     assert row(snapshot, "pod", "ml", "train").values["core_limit_gpus"] == 1.0
-    assert [r for r in snapshot.rows["container"] if "core_limit_ratio" in r.values] == []
+    assert [r for r in rows_of(snapshot)["container"] if "core_limit_ratio" in r.values] == []
 
 
 def test_what_a_source_does_not_know_any_more_is_forgotten(bench: Nodes) -> None:
     bench.cycle()
     bench.kubelet.known = NodeFacts()
 
-    rows = bench.cycle().rows["container"]
+    rows = rows_of(bench.cycle())["container"]
     assert [r for r in rows if "core_limit_ratio" in r.values] == []

@@ -18,11 +18,11 @@ from exporter.model import (
     ProcessActivity,
     ProcessMemory,
     Snapshot,
-    Value,
     Window,
 )
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
 from tests.collector.sources import SetNode
+from tests.rows import Value, rows_of
 
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=80 * 2**30)
 HERE = ("ml", "train", "main", "0", "GPU-0")
@@ -129,7 +129,7 @@ def test_a_gpu_source_that_fails_moves_no_limit_and_makes_no_mismatch(cards: Two
     shown = cards.cycle()
     assert values(shown)["placement_mismatch"] == 0
     assert values(shown)["core_limit_ratio"] == before["core_limit_ratio"] == 0.5
-    assert NOWHERE not in {found.labels for found in shown.rows["container"]}
+    assert NOWHERE not in {found.labels for found in rows_of(shown)["container"]}
 
 
 def test_a_pod_made_anew_on_another_card_goes_on_with_its_account(cards: TwoCards) -> None:

@@ -6,12 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.collector import Collector, CycleRules, Sources
-from exporter.model import CgroupIdentity, Container, Pod, PodTable, Row, Snapshot, SourceStatus
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    Pod,
+    PodTable,
+    Snapshot,
+    SourceStatus,
+)
 from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby
 from exporter.sources.pods.labels import LabelAllowList
 from exporter.sources.pods.table import indexed
 from tests.collector.bench import CID, PLACED, POD, SECOND, Bench, row
 from tests.collector.sources import SetPods
+from tests.rows import Row, rows_of
 
 HASH = "c" * 32
 LABELLED = replace(POD, annotations=PLACED, labels={"app": "web", "team": "a"})
@@ -70,7 +78,7 @@ class Chain(Bench):
 
 def core(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
     """Core time by the labels of containers and groups."""
-    rows: list[Row] = [*snapshot.rows["container"], *snapshot.rows["group"]]
+    rows: list[Row] = [*rows_of(snapshot)["container"], *rows_of(snapshot)["group"]]
     values = ((r.labels, r.values.get("core_seconds_total")) for r in rows)
     return {labels: value for labels, value in values if isinstance(value, int | float)}
 

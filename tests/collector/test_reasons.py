@@ -36,6 +36,7 @@ from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Process, Work
 from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Tree, put, v1_6
 from tests.gpus.nvml.node import HASTY, PATIENT, START, Node
+from tests.rows import rows_of
 
 ROWS = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo")
 PLACED_POD = replace(POD, annotations=PLACED)
@@ -282,7 +283,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def told(snapshot: Snapshot) -> set[str]:
     """The reasons of everything that is not measured."""
     found: set[str] = set()
-    for rows in snapshot.rows.values():
+    for rows in rows_of(snapshot).values():
         for row in rows:
             values = row.values.get("unmeasured", {})
             assert isinstance(values, Mapping)
@@ -293,7 +294,7 @@ def told(snapshot: Snapshot) -> set[str]:
 def charged(snapshot: Snapshot) -> set[str]:
     """The reasons under which something of a device is unattributed."""
     found: set[str] = set()
-    for row in snapshot.rows["device"]:
+    for row in rows_of(snapshot)["device"]:
         for name, values in row.values.items():
             if name.startswith("unattributed_"):
                 assert isinstance(values, Mapping)
@@ -324,7 +325,7 @@ def test_containers_on_a_board_in_mig_mode_without_instances_have_a_reason(scene
     scene.driver.scenario.works = []
     scene.driver.start(PATIENT)
 
-    (row,) = scene.watch().rows["container"]
+    (row,) = rows_of(scene.watch())["container"]
 
     assert row.values["memory_used_bytes"] == GIB
     assert "core_utilization_ratio" not in row.values

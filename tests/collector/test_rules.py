@@ -9,6 +9,7 @@ from exporter.sources.gpus.source import Demand
 from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.labels import LabelAllowList
 from tests.collector.bench import CID, POD, SECOND, Bench, row
+from tests.rows import rows_of
 
 RULES = CycleRules(
     interval_ns=2 * SECOND,
@@ -113,7 +114,7 @@ def test_labels_are_shown_by_the_new_list() -> None:
     shown = []
     for labels in ((), ("app",), ("team",), ()):
         bench.collector.follow(CycleRules(allowed=LabelAllowList(labels)))
-        [own] = bench.cycle().rows["pod"]
+        [own] = rows_of(bench.cycle())["pod"]
         shown.append(dict(own.more.get("info", {})))
 
     assert shown == [{}, {"label_app": "x"}, {"label_team": "y"}, {}]
@@ -121,9 +122,9 @@ def test_labels_are_shown_by_the_new_list() -> None:
 
 def test_how_the_last_reload_ended_is_published() -> None:
     bench = working()
-    assert "config_last_reload_successful" not in bench.cycle().rows["exporter"][0].values
+    assert "config_last_reload_successful" not in rows_of(bench.cycle())["exporter"][0].values
     bench.collector.last_reload = lambda: LastReload(successful=False, success_unix_ns=SECOND)
-    values: Mapping[str, object] = bench.cycle().rows["exporter"][0].values
+    values: Mapping[str, object] = rows_of(bench.cycle())["exporter"][0].values
 
     assert values["config_last_reload_successful"] == 0
     assert values["config_last_reload_success_timestamp_seconds"] == SECOND

@@ -13,6 +13,7 @@ from exporter.model import (
     Spent,
 )
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
+from tests.rows import rows_of
 
 NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})
 
@@ -38,7 +39,7 @@ def test_processes_add_up_to_their_container(bench: Bench) -> None:
     for _ in range(30):
         snapshot = bench.cycle()
     [process] = processes_of(snapshot)
-    [row] = snapshot.rows["container"]
+    [row] = rows_of(snapshot)["container"]
     assert process.core == row.values["core_utilization_ratio"]
 
 

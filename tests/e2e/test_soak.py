@@ -14,7 +14,10 @@ import pytest
 from exporter.collector import Collector, Sources
 from exporter.collector.wiring import make_collector
 from exporter.metrics.text import Format, Renderer
-from exporter.model import History, Row, Snapshot
+from exporter.model import (
+    History,
+    Snapshot,
+)
 from exporter.settings import load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
@@ -22,6 +25,7 @@ from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.factory import NoPods
 from exporter.sources.pods.simulated import SimulatedPods
+from tests.rows import Row, rows_of
 from tests.scenario.clock import START, ManualClock
 
 pytestmark = pytest.mark.slow
@@ -113,7 +117,7 @@ class Soaked:
         self.clock.move(1)
         snapshot = self.collector.cycle()
         self.renderer.render(snapshot, Format.TEXT)
-        rows = (*snapshot.rows["container"], *snapshot.rows["group"])
+        rows = (*rows_of(snapshot)["container"], *rows_of(snapshot)["group"])
         before, self._here = self._here, {row.labels for row in rows}
         self.started += len(self._here - before)
         return snapshot
@@ -130,9 +134,9 @@ def shown(snapshot: Snapshot) -> Iterator[tuple[str, Shown]]:
     """What is published of each device that can be read."""
     owners: dict[str, list[Row]] = {}
     for level in ("container", "group"):
-        for row in snapshot.rows[level]:
+        for row in rows_of(snapshot)[level]:
             owners.setdefault(row.labels[-1], []).append(row)
-    for device in snapshot.rows["device"]:
+    for device in rows_of(snapshot)["device"]:
         if "busy_seconds_total" in device.values:
             uuid = device.labels[-1]
             yield uuid, Shown(dict(_whole(device)), dict(_parts(device, owners.get(uuid, []))))
@@ -180,7 +184,7 @@ class Books:
 
 
 def _check_memory(snapshot: Snapshot) -> None:
-    for device in snapshot.rows["device"]:
+    for device in rows_of(snapshot)["device"]:
         used, rest = (
             device.values.get(f"{name}memory{end}_bytes")
             for name, end in (("", "_used"), ("unattributed_", ""))
@@ -189,7 +193,7 @@ def _check_memory(snapshot: Snapshot) -> None:
             held = sum(
                 row.values.get("memory_used_bytes", 0)  # type: ignore[misc] # a number
                 for level in ("container", "group")
-                for row in snapshot.rows[level]
+                for row in rows_of(snapshot)[level]
                 if row.labels[-1] == device.labels[-1]
             )
             assert held + sum(rest.values()) == used, device.labels
@@ -227,9 +231,10 @@ def test_a_book_that_does_not_balance_is_noticed() -> None:
     for _ in range(10):
         soaked.cycle()
     snapshot = soaked.cycle()
-    [row, *others] = snapshot.rows["container"]
-    less = Row(row.labels, {**row.values, "core_seconds_total": 1})
+    held, *others = snapshot.facts.containers
+    less = replace(held, used=held.used._replace(core_ns=1))
+    facts = replace(snapshot.facts, containers=(less, *others))
 
     Books().check(snapshot)
     with pytest.raises(AssertionError):
-        Books().check(replace(snapshot, rows={**snapshot.rows, "container": (less, *others)}))
+        Books().check(replace(snapshot, measured=lambda: facts))

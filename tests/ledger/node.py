@@ -23,12 +23,11 @@ from exporter.model import (
     Owner,
     Pod,
     ProcessActivity,
-    Row,
     Unattributed,
     Unmeasured,
     Window,
 )
-from exporter.rows.rows import FactRows
+from tests.rows import FactRows, Row
 
 SECOND = 1_000_000_000
 RETENTION = 300 * SECOND

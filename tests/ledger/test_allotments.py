@@ -15,15 +15,12 @@ from exporter.model import (
     ContainerKey,
     Device,
     DeviceState,
-    Labelled,
     MemoryHeld,
     Owner,
     Pod,
-    Row,
-    Value,
 )
-from exporter.rows.rows import FactRows
 from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
+from tests.rows import FactRows, Labelled, Row, Value
 
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
 SIDE = ContainerKey("n", "a", "side")

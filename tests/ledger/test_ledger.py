@@ -24,13 +24,11 @@ from exporter.model import (
     Owner,
     PartCost,
     ProcessActivity,
-    Row,
     Sampling,
     Sensors,
     Spent,
     Unattributed,
     Unmeasured,
-    Value,
     Window,
     XidCount,
 )
@@ -46,6 +44,7 @@ from tests.ledger.node import (
     at,
     window,
 )
+from tests.rows import Row, Value
 
 COUNTED = {"core_seconds_total", "core_waiting_seconds_total"}
 

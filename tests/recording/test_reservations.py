@@ -27,6 +27,7 @@ from exporter.settings import load
 from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.table import indexed
 from tests.collector.bench import Bench
+from tests.rows import rows_of
 
 SECOND = 10**9
 GIB = 2**30
@@ -121,7 +122,7 @@ def replayed(path: Path) -> list[bytes]:
 
 def limits(snapshot: Snapshot) -> list[float]:
     """The memory limits of all containers, in the order of their size."""
-    found = (row.values.get("memory_limit_bytes") for row in snapshot.rows["container"])
+    found = (row.values.get("memory_limit_bytes") for row in rows_of(snapshot)["container"])
     return sorted(value for value in found if isinstance(value, int | float))
 
 
@@ -141,7 +142,7 @@ def test_a_recording_to_share_of_that_node_holds_its_boards_alone(tmp_path: Path
     path = tmp_path / "board.rec.gz"
     pages, last = recorded(path, "secret-reservations", BoardNames(), board=True)
 
-    assert (len(last.rows["device"]), last.rows["container"]) == (len(CARDS), ())
+    assert (len(rows_of(last)["device"]), rows_of(last)["container"]) == (len(CARDS), ())
     assert replayed(path) == pages
 
 

@@ -51,6 +51,7 @@ from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.collector.bench import CID, PLACED, POD, Bench, row
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
+from tests.rows import rows_of
 from tests.scenario.nodes import A10, SCENARIOS
 
 SECOND = 10**9
@@ -150,7 +151,7 @@ def test_nothing_of_the_real_names_is_in_an_anonymised_recording(path: Path) -> 
     disguised.cycle()
 
     text = "".join(repr(cycle) for cycle in disguised.cycles)
-    names = {label for row in real.rows["container"] for label in row.labels if len(label) > 3}
+    names = {label for row in rows_of(real)["container"] for label in row.labels if len(label) > 3}
     assert len(names) > 20
     assert not [name for name in names if name in text]
 
@@ -162,14 +163,14 @@ def test_the_pages_of_an_anonymised_recording_have_the_same_figures(path: Path) 
         disguised.cycle()
 
     real, made = plain.cycle(), disguised.cycle()
-    for level in real.rows:
+    for level in rows_of(real):
         assert _figures(real, level) == _figures(made, level)
 
 
 def _figures(snapshot: Snapshot, level: str) -> list[list[str]]:
     return sorted(
         sorted(f"{name} {value}" for name, value in row.values.items() if name != "info")
-        for row in snapshot.rows[level]
+        for row in rows_of(snapshot)[level]
     )
 
 
@@ -251,7 +252,7 @@ def test_a_node_source_that_fails_is_replayed_as_such(path: Path) -> None:
     told.node_error = None
     told.cycle()
 
-    up = failed.rows["exporter"][0].values["source_up"]
+    up = rows_of(failed)["exporter"][0].values["source_up"]
     assert up == {("set",): 1, ("cgroups",): 1, ("pods",): 1, ("node",): 0}
     assert told.replayed() == told.pages
 
@@ -282,9 +283,9 @@ def test_what_node_sources_know_is_anonymised_alike(path: Path) -> None:
 
     text = "".join(repr(cycle) for cycle in disguised.cycles)
     assert not [name for name in ("uid-1", "train", "main", "secret", UUID) if name in text]
-    for level in real.rows:
+    for level in rows_of(real):
         assert _figures(real, level) == _figures(made, level)
-    assert any("core_limit_ratio" in r.values for r in made.rows["container"])
+    assert any("core_limit_ratio" in r.values for r in rows_of(made)["container"])
     assert disguised.replayed() == disguised.pages
 
 
@@ -330,7 +331,7 @@ def test_the_time_that_a_source_took_is_replayed(path: Path) -> None:
     recording = Recording(path, load({}, {}), sources, clock)
     snapshot = recording.cycle()
 
-    durations = snapshot.rows["exporter"][0].values["source_duration_seconds"]
+    durations = rows_of(snapshot)["exporter"][0].values["source_duration_seconds"]
     assert durations == {("set",): SECOND // 4, ("cgroups",): 0, ("pods",): 0}
     assert recording.replayed() == recording.pages
 

@@ -1,20 +1,34 @@
-"""The facts as rows by level, for the readers that do not read facts yet."""
+"""The facts as rows by level, with the names of the metric table, for tests that compare many."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from exporter.metrics.families import FAMILIES, LEVELS, OWN_LEVEL, Family
 from exporter.metrics.reading import labelled, labels_of
-from exporter.model import DeviceFacts, ExporterFacts, Facts, Holding, Row, Value
+from exporter.model import DeviceFacts, ExporterFacts, Facts, Holding, Number, Snapshot
 
-RATIOS = {
-    "core": "core_utilization_ratio",
-    "memory_active": "memory_active_ratio",
-    "encoder": "encoder_utilization_ratio",
-    "decoder": "decoder_utilization_ratio",
-}
 CORE_SHARE = "core_share"  # of parts of a GPU, for documents; no family has this name
 
+Labelled = Mapping[tuple[str, ...], Number]  # values of the family's own labels → number
+Value = Number | Labelled
+
 _FAMILIES = {level: [f for f in FAMILIES if f.level == level] for level in LEVELS}
+
+
+class Row(NamedTuple):
+    """The metrics of one device, container, pod, namespace, group, or of the exporter itself.
+
+    ``labels`` are the values of the level's labels, in the order of ``families.LEVELS``. ``values``
+    holds what is known, by the family's name within its level; what is not known is absent. A
+    family with labels of its own maps their values to numbers. Numbers are in the integer units of
+    the ledger (ns, µJ); dividing by ``families.Family.divisor`` gives the base unit. ``more``
+    holds, by family, labels beyond the table's, name → value: those of an ``open`` one.
+    """
+
+    labels: tuple[str, ...]
+    values: Mapping[str, Value]
+    more: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class FactRows(Mapping[str, tuple[Row, ...]]):
@@ -47,6 +61,11 @@ class FactRows(Mapping[str, tuple[Row, ...]]):
     def __len__(self) -> int:
         """How many levels there are."""
         return len(LEVELS)
+
+
+def rows_of(snapshot: Snapshot) -> FactRows:
+    """The rows of a Snapshot."""
+    return FactRows(snapshot.measured, snapshot.exporter)
 
 
 def row_of(level: str, fact: object) -> Row:
