@@ -26,7 +26,7 @@ def kept(
         return allocation.core
     whole = _whole(device, devices)
     if allocation.replicas is not None:
-        divided = max(replicas.get(device.uuid, 0), allocation.replicas, 1)
+        divided = max(replicas.get(device.uuid) or sharers, allocation.replicas, 1)
         return whole * allocation.replicas / divided
     if device.parent_uuid:
         return whole / max(sharers, 1)

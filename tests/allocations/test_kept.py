@@ -40,3 +40,7 @@ def allocation(
 )
 def test_part_kept(of: Allocation, sharers: int, part: float | None) -> None:
     assert kept(of, DEVICES, {"GPU-0": 4}, sharers) == pytest.approx(part)
+
+
+def test_replicas_of_a_device_that_does_not_say_how_many_it_has_are_those_in_use() -> None:
+    assert kept(allocation(replicas=1), DEVICES, {}, 4) == 0.25
