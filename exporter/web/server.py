@@ -111,7 +111,11 @@ class HttpServer:
         await asyncio.gather(*ending, return_exceptions=True)
         for sock in self._sockets:
             close(sock)
+        transports = [each.transport for each in self._open if each.transport is not None]
         await self._runner.cleanup()
+        for transport in transports:  # aiohttp closes them, which waits for slow readers
+            transport.abort()
+        await asyncio.sleep(0)  # until they are closed
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)

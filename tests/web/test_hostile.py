@@ -1,6 +1,7 @@
 """What hostile clients may cost the others, by real clients with addresses of their own."""
 
 import asyncio
+import gc
 import os
 import socket
 import threading
@@ -313,6 +314,13 @@ def test_slow_readers_do_not_keep_out_others(caplog: pytest.LogCaptureFixture) -
     assert probes == [200] * 20
     assert crowd == 200  # those who gave way have left room
     assert sum("is dropped" in record.message for record in caplog.records) == 1
+
+
+def test_a_reader_that_takes_nothing_is_cut_off_when_the_server_stops() -> None:
+    with ExitStack() as stack:
+        with serving(renderer=HugeRenderer()) as site:
+            slow_readers(site, SCRAPER, 1, stack)
+        gc.collect()  # says what was left open, and pytest fails for it
 
 
 def test_a_request_whose_answer_is_not_made_yet_gives_way() -> None:
