@@ -61,8 +61,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "times its share that the neighbour gets",
     ),
     Parameter("MgpuContainerCrowdsOutNeighbour", "busy", "0.95", "rate5m > ", "", "of the GPU"),
-    _over("MgpuAllottedGpuIdle", "0.001", "GPUs' worth of core", "< "),
-    Parameter("MgpuAllottedGpuIdle", "window", "4h", "", "", "time without use", TIME),
+    _over("MgpuAllocatedGpuIdle", "0.001", "GPUs' worth of core", "< "),
+    Parameter("MgpuAllocatedGpuIdle", "window", "4h", "", "", "time without use", TIME),
     Parameter(
         "MgpuDeviceOvercommitted",
         "core",

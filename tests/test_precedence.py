@@ -56,7 +56,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "collection.window": ("20s", "30s", "40s"),
     "collection.processes-interval": ("2s", "3s", "4s"),
     "collection.sensors-interval": ("2s", "3s", "4s"),
-    "energy.idle": ("equal", "allotment", "equal"),
+    "energy.idle": ("equal", "allocation", "equal"),
     "ledger.retention": ("1m", "2m", "3m"),
     "metrics.profile": ("minimal", "standard", "minimal"),
     "metrics.enable": ("pcie", "xid", "ecc"),

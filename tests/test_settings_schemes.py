@@ -1,4 +1,4 @@
-"""Sharing systems that a user describes, and what else is said of allotments in the settings."""
+"""Sharing systems that a user describes, and what else is said of allocations in the settings."""
 
 import json
 from argparse import ArgumentParser

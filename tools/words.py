@@ -15,15 +15,15 @@ ROOT = Path(__file__).parents[1]
 GLOSSARY = "docs/glossary.md"
 MARK = "<!-- words:"
 SUFFIXES = {".py", ".md", ".js", ".html", ".tpl"}
-EXEMPT_FILES = {GLOSSARY, "CHANGELOG.md"}  # the list itself; history is not rewritten
+DATA = {".json", ".yaml", ".yml"}
+EXEMPT_FILES = {GLOSSARY, "CHANGELOG.md", "tools/words.py"}  # lists of such words, and history
+EVERYWHERE = "allot"  # words that begin so are refused in all files, names and tests included
 FOLDERS = ("exporter/", "docs/", "charts/", "dashboards/", "rules/")
 PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
-# Names of the public interface: metrics, alerts, flags and their values, families' quantities.
+# Names of the public interface: metrics, alerts, flags and their values.
 EXEMPT = re.compile(
     r"\bmgpu_\w+|\bMgpu\w+|--[a-z][\w.-]*(=[\w-]+)?|\bMGPU_\w+"
-    r"|\bequal, allotment\b"  # values of --energy.idle in docs/configuration.md
     r"|<a id=\"[\w-]+\">"  # anchors that are kept for links from elsewhere
-    r"|\"allotment\"|\"told_apart\"|\"untold\""  # values of flags and fields on file
     r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
     r'|"(?:told|told_apart|untold)"'  # keys of the recordings' file format
 )
@@ -46,7 +46,8 @@ def found(text: str, words: dict[str, str]) -> Iterator[tuple[int, str]]:
     phrases = [word for word in words if " " in word]
     for number, line in enumerate(text.splitlines(), 1):
         plain = EXEMPT.sub("", line)
-        for word in WORD.findall(plain):
+        everywhere = [w for w in WORD.findall(line) if w.lower().startswith(EVERYWHERE)]
+        for word in dict.fromkeys([*WORD.findall(plain), *everywhere]):
             if word.lower() in words:
                 yield number, word.lower()
         lower = plain.lower()
@@ -56,16 +57,21 @@ def found(text: str, words: dict[str, str]) -> Iterator[tuple[int, str]]:
 
 
 def files() -> list[str]:
-    """The tracked files that the list holds for."""
+    """The tracked files that are looked at."""
     command = ["git", "ls-files", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [
         name
         for name in listed.stdout.splitlines()
-        if (name.startswith(FOLDERS) or name in PAGES)
-        and Path(name).suffix in SUFFIXES
-        and name not in EXEMPT_FILES
+        if Path(name).suffix in SUFFIXES | DATA and name not in EXEMPT_FILES
     ]
+
+
+def words_for(name: str, words: dict[str, str]) -> dict[str, str]:
+    """The words of the list that are not to be used in this file."""
+    if (name.startswith(FOLDERS) or name in PAGES) and Path(name).suffix in SUFFIXES:
+        return words
+    return {word: instead for word, instead in words.items() if word.startswith(EVERYWHERE)}
 
 
 def main() -> int:
@@ -78,7 +84,8 @@ def main() -> int:
         path = ROOT / name
         if not path.exists():
             continue
-        for number, word in found(path.read_text(encoding="utf-8"), words):
+        text = f"{path.read_text(encoding='utf-8')}\n{name}"
+        for number, word in found(text, words_for(name, words)):
             print(f"{name}:{number}: {word} (write: {words[word]})")
             count += 1
     print(f"{count} words of the list in {GLOSSARY}" if count else "no word of the list")

@@ -4,9 +4,9 @@ Prints its URL. Then each line of standard input is an order, answered by a line
 
 ``change N``       modify N pods
 ``create``         create the next pod, one beyond those that there are
-``create GPU``     the same, and it is allotted this GPU
+``create GPU``     the same, and it is allocated this GPU
 ``churn N RATE``   make N changes, RATE each second: of ten, eight modify a pod, one creates one
-                   that is allotted a GPU, one deletes it again. One more is created at the end;
+                   that is allocated a GPU, one deletes it again. One more is created at the end;
                    its name is the answer.
 """
 

@@ -14,7 +14,7 @@ class IdlePolicy(StrEnum):
 
     UNATTRIBUTED = "unattributed"
     EQUAL = "equal"
-    ALLOCATION = "allotment"
+    ALLOCATION = "allocation"
 
 
 def idle_weights(

@@ -71,7 +71,7 @@ class MeasuringSettings:
     )
     energy_idle: str = setting(
         "energy.idle",
-        choice("unattributed", "equal", "allotment"),
+        choice("unattributed", "equal", "allocation"),
         "unattributed",
         "Who is charged for the energy that a board uses without work: nobody; the owners that "
         "hold memory on it, in equal parts; or the owners with an allocation of its core, by "

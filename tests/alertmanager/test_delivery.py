@@ -189,12 +189,12 @@ def test_what_is_critical_goes_to_discord_pager_and_mail(told: Told) -> None:
 @pytest.mark.slow
 def test_a_warning_goes_to_discord_and_an_info_by_mail_only(told: Told) -> None:
     told.send("MgpuGpuThrottled", instance="gpu-node-1", uuid="GPU-a")
-    told.send("MgpuAllottedGpuIdle", instance="gpu-node-1", namespace="research", pod="p")
+    told.send("MgpuAllocatedGpuIdle", instance="gpu-node-1", namespace="research", pod="p")
     told.when(lambda inbox: inbox.discord and inbox.mail, "both are told")
 
     assert told.inbox.discord_titles() == ["[FIRING: 1] MgpuGpuThrottled on gpu-node-1"]
     assert [subject for _, subject, _ in mail_of(told.inbox)] == [
-        "[FIRING: 1] MgpuAllottedGpuIdle in research"
+        "[FIRING: 1] MgpuAllocatedGpuIdle in research"
     ]
     assert told.inbox.pager == []
 

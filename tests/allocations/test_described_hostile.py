@@ -66,7 +66,7 @@ NODES = st.builds(
 
 @given(about=DESCRIPTIONS, pod=PODS, node=NODES)
 @settings(deadline=None)
-def test_any_input_gives_allotments_that_can_be_true(
+def test_any_input_gives_allocations_that_can_be_true(
     about: SchemeDescription, pod: Pod, node: NodeFacts
 ) -> None:
     decoded = scheme_of(about).decode(pod, node)  # not the registry's: its guard hides a raise

@@ -174,7 +174,7 @@ def test_container_has_the_requests_that_it_names(ref: ClaimRef, devices: list[s
     [result(admin_access=True), result(driver="net.example.com"), result(driver="")],
     ids=["administration", "a network card", "no driver"],
 )
-def test_what_is_no_allotment_of_a_gpu_is_left_out(unheld: ClaimedDevice) -> None:
+def test_what_is_no_allocation_of_a_gpu_is_left_out(unheld: ClaimedDevice) -> None:
     assert decode(pod(using()), facts(unheld)) == Decoded()
 
 

@@ -288,7 +288,7 @@ def test_list_of_another_number_of_devices_places_nothing() -> None:
     assert reasons(decoded) == [Reason.PLACEMENT_MISMATCH]
 
 
-def test_device_that_is_listed_twice_does_not_halve_the_allotment() -> None:
+def test_device_that_is_listed_twice_does_not_halve_the_allocation() -> None:
     limits = {"nvidia.com/gpu": "2", "nvidia.com/gpucores": "50"}
     described = pod(container(limits=limits), annotations={ALLOCATED: "GPU-0,NVIDIA,9,50:" * 2})
     decoded = decode(described, node(*FOUR_CARDS))

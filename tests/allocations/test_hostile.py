@@ -160,7 +160,7 @@ def inputs(scheme: Scheme) -> st.SearchStrategy[Case]:
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_any_input_gives_allotments_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
+def test_any_input_gives_allocations_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
     described, facts = data.draw(inputs(scheme))
     decoded = scheme.decode(described, facts)  # not the registry's: its guard would hide a raise
     names = {"", *(container.name for container in described.containers)}

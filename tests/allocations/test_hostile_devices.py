@@ -204,7 +204,7 @@ def inputs(scheme: Scheme) -> st.SearchStrategy[Case]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 @given(data=st.data())
-def test_any_input_gives_allotments_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
+def test_any_input_gives_allocations_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
     described, node = data.draw(inputs(scheme))
     decoded = scheme.decode(described, node)  # not the registry's: its guard would hide a raise
     names = {"", *(container.name for container in described.containers)}
@@ -229,7 +229,7 @@ def test_no_input_makes_the_registry_meet_a_defect(described: Pod, node: NodeFac
 
 @given(hostile=pods("v"), node=nodes())
 def test_hostile_pod_costs_only_itself(hostile: Pod, node: NodeFacts) -> None:
-    """Its neighbour, whose device the kubelet names, keeps its allotment."""
+    """Its neighbour, whose device the kubelet names, keeps its allocation."""
     honest = Pod("w", "m", "p", containers=(Container("a", limits={"nvidia.com/gpu": "1"}),))
     known = replace(
         node,

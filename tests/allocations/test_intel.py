@@ -86,7 +86,7 @@ def test_request_means_a_card_or_a_share_of_one(
 
 
 @pytest.mark.parametrize("resource", ["gpu.intel.com/monitoring", "gpu.intel.com/i915_monitoring"])
-def test_access_for_monitoring_is_no_allotment(resource: str) -> None:
+def test_access_for_monitoring_is_no_allocation(resource: str) -> None:
     facts = knowing(AS_MANY, {resource: ["all"]})
     assert decode(pod(container(limits={resource: "1"})), facts) == Decoded()
 

@@ -79,7 +79,7 @@ def test_schemes_of_different_resources_add_up() -> None:
     ],
     ids=["succeeded", "failed", "deleted"],
 )
-def test_pod_that_has_ended_has_no_allotment(ended: Pod) -> None:
+def test_pod_that_has_ended_has_no_allocation(ended: Pod) -> None:
     assert decode(ended, NODE) == Decoded()
 
 
@@ -95,7 +95,7 @@ def test_devices_of_a_pod_that_asks_for_nothing_count_where_the_kubelet_tells_of
     assert allocation.device == FOUR_CARDS[0].uuid
 
 
-def test_pod_that_waits_to_start_has_its_allotment() -> None:
+def test_pod_that_waits_to_start_has_its_allocation() -> None:
     assert decode(pod(container(limits=GPU), phase="Pending"), NODE).allocations
 
 

@@ -110,7 +110,7 @@ def test_what_json_cannot_say_is_absent(number: float) -> None:
     assert device["up"]
 
 
-def test_an_allotment_whose_device_is_not_known_has_none() -> None:
+def test_an_allocation_whose_device_is_not_known_has_none() -> None:
     owner = ContainerKey("n", "p", "c")
     held = ContainerHolding(
         owner=owner, index=None, uuid="", ended=True, allocated=AllocatedTime(5)

@@ -111,7 +111,7 @@ def test_use_by_device_is_missing_while_its_window_is_not_full(asked: Asked) -> 
     assert asked.pods(DEVICE, "inference", 13.5, "chat-b") != {}
 
 
-def test_memory_is_told_against_its_allotment(asked: Asked) -> None:
+def test_memory_is_told_against_its_allocation(asked: Asked) -> None:
     assert asked.pods(MEMORY, "inference", 9, "chat-a") == {"chat-a": 0.75}
 
 

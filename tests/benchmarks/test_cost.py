@@ -49,7 +49,7 @@ def test_a_node_that_cannot_be_is_refused(text: str) -> None:
         Size.parse(text)
 
 
-def test_a_pod_is_as_large_as_those_of_an_api_server_and_says_what_it_was_allotted() -> None:
+def test_a_pod_is_as_large_as_those_of_an_api_server_and_says_what_it_was_allocated() -> None:
     with_gpu, *_, without = tenants(SMALL)
     documents = [pod(with_gpu), pod(without)]
     decoded = decode_pod(documents[0], KeyPrefixes(annotations=(PLACEMENT,))).pod

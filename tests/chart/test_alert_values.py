@@ -122,7 +122,7 @@ def firing(title: str, why: str, folder: Path, **values: Any) -> list[str]:
         ("MgpuPodNearMemoryLimit", "it has room", {"threshold": 0.85}),
         ("MgpuPodNearMemoryLimit", "it soon gave it back", {"for": "5m", "threshold": 0.4}),
         ("MgpuContainerOverCoreShare", "within its share", {"threshold": 1.01}),
-        ("MgpuAllottedGpuIdle", "it has come lately", {"window": "30m"}),
+        ("MgpuAllocatedGpuIdle", "it has come lately", {"window": "30m"}),
         ("MgpuGpuThrottled", "now and then", {"threshold": 0.01}),
         (
             "MgpuGpuThrottled",

@@ -218,7 +218,7 @@ def test_settings_are_mounted_as_a_folder_so_that_a_change_arrives() -> None:
 
 def test_a_setting_that_needs_a_restart_brings_one() -> None:
     first = render(settings={"energy": {"idle": "equal"}})
-    second = render(settings={"energy": {"idle": "allotment"}})
+    second = render(settings={"energy": {"idle": "allocation"}})
     assert first.annotations["checksum/settings"] != second.annotations["checksum/settings"]
 
 

@@ -29,7 +29,7 @@ PLACED_POD = replace(POD, annotations=PLACED)
 
 @pytest.fixture
 def bench() -> Bench:
-    """A pod that is allotted half a device and uses half of it."""
+    """A pod that is allocated half a device and uses half of it."""
     made = Bench()
     made.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
     made.name_pod(PLACED_POD)

@@ -95,7 +95,7 @@ def test_the_first_cycle_waits_for_the_first_list_so_that_no_named_pod_is_a_grou
     ]
 
 
-def test_use_stands_against_the_allotment(bench: Bench) -> None:
+def test_use_stands_against_the_allocation(bench: Bench) -> None:
     bench.name_pod(
         Pod(POD.uid, POD.namespace, POD.name, annotations=PLACED, containers=POD.containers)
     )

@@ -114,7 +114,7 @@ def run(pods: list[Pod]) -> tuple[Snapshot, Snapshot]:
     memory = DeviceMemory(1000, 100 * len(PIDS), None, holders)
     device = replace(DEVICE, minor=0)
     bench.gpus.devices = (DeviceReading(device, window=window, memory=memory),)
-    bench.cycle()  # the allotments are known from the first cycle on, and used from the second
+    bench.cycle()  # the allocations are known from the first cycle on, and used from the second
     before = bench.cycle()
     for _ in range(CYCLES - 1):
         bench.cycle()
@@ -132,7 +132,7 @@ def gained(before: Snapshot, after: Snapshot, name: str, family: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [hami, koordinator, volcano, ack, kai])
-def test_forged_annotations_move_no_limit_no_allotment_and_no_bill(
+def test_forged_annotations_move_no_limit_no_allocation_and_no_bill(
     scheme: Callable[[str], Pod],
 ) -> None:
     before, after = run([scheme(name) for name in STATED])
@@ -170,5 +170,5 @@ def test_forged_annotations_are_counted(
 
     rejected = row(after, "exporter").values["rejected_samples_total"]
     assert isinstance(rejected, Mapping)
-    of_allotments = {reason: n for (reason,), n in rejected.items() if reason in set(Reason)}
-    assert of_allotments == reasons
+    of_allocations = {reason: n for (reason,), n in rejected.items() if reason in set(Reason)}
+    assert of_allocations == reasons

@@ -32,11 +32,11 @@ A, B, C = (ContainerKey("n", name, "c") for name in "abc")
 GROUP = GroupKey("docker", "x")
 
 
-def allotted(key: ContainerKey, core: float | None) -> Allocated:
+def allocated(key: ContainerKey, core: float | None) -> Allocated:
     return Allocated(key, Allocation("u", key.container, "GPU-0", core, None, "test"))
 
 
-GRANTS = (allotted(A, 0.5), allotted(B, 0.2), allotted(C, None))
+GRANTS = (allocated(A, 0.5), allocated(B, 0.2), allocated(C, None))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ GRANTS = (allotted(A, 0.5), allotted(B, 0.2), allotted(C, None))
         ),
         (
             IdlePolicy.ALLOCATION,
-            (allotted(A, 0.9), allotted(B, 0.6)),
+            (allocated(A, 0.9), allocated(B, 0.6)),
             {A: 900_000, B: 600_000, Unattributed.IDLE: 0},
         ),
         (
             IdlePolicy.ALLOCATION,
-            (allotted(A, 0.3), allotted(A, 0.3)),
+            (allocated(A, 0.3), allocated(A, 0.3)),
             {A: 600_000, Unattributed.IDLE: 400_000},
         ),
         (IdlePolicy.ALLOCATION, (), {Unattributed.IDLE: PARTS}),
@@ -78,7 +78,7 @@ def test_the_settings_choices_are_the_policies() -> None:
 
 
 def bench_of(policy: IdlePolicy) -> Bench:
-    """A pod that is allotted half a device, and a Docker container, both idle and resident."""
+    """A pod that is allocated half a device, and a Docker container, both idle and resident."""
     bench = Bench(policy)
     bench.name_pod(PLACED_POD)
     bench.processes.identities = {
@@ -133,7 +133,7 @@ def _energy(row: Row) -> Number:
     [
         (IdlePolicy.UNATTRIBUTED, {"unattributed idle": 200}),
         (IdlePolicy.EQUAL, {"container": 100, "group": 100}),
-        # the container's allotment is known from the first cycle on, and used from the second
+        # the container's allocation is known from the first cycle on, and used from the second
         (IdlePolicy.ALLOCATION, {"container": 50, "unattributed idle": 150}),
     ],
 )
@@ -149,7 +149,7 @@ def test_idle_energy_is_charged_by_the_policy(
     assert device["energy_joules_total"] == device["idle_energy_joules_total"] == 200
 
 
-def test_an_allotment_elsewhere_is_no_claim() -> None:
+def test_an_allocation_elsewhere_is_no_claim() -> None:
     bench = bench_of(IdlePolicy.ALLOCATION)
     (reading,) = bench.gpus.devices
     bench.gpus.devices = (reading, reading._replace(device=replace(DEVICE, uuid="GPU-1", index=1)))

@@ -22,7 +22,7 @@ from tests.collector.test_blindness import PLACED_POD, SIDE
 from tests.rows import rows_of
 
 IDENTITIES = {
-    1: CgroupIdentity("uid-1", CID, "containerd"),  # the container that is allotted
+    1: CgroupIdentity("uid-1", CID, "containerd"),  # the container that is allocated
     2: CgroupIdentity("uid-1", "c" * 64, "containerd"),  # of the same pod, not known yet
     3: CgroupIdentity("uid-2", "d" * 64, "containerd"),  # a pod without a name
     4: CgroupIdentity(None, "e" * 64, "docker"),

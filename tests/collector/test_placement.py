@@ -1,4 +1,4 @@
-"""Where allotments are, as the cycle learns it: declared, seen, both, or neither."""
+"""Where allocations are, as the cycle learns it: declared, seen, both, or neither."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -178,7 +178,7 @@ def test_a_container_that_restarts_keeps_its_place_and_its_account(cards: TwoCar
     assert values(rows)["core_seconds_total"] == SECOND // 2
 
 
-def test_an_allotment_of_the_pod_is_placed_where_any_of_its_containers_is_seen(
+def test_an_allocation_of_the_pod_is_placed_where_any_of_its_containers_is_seen(
     cards: TwoCards,
 ) -> None:
     """Koordinator does not record how a pod's devices are split among its containers."""

@@ -268,7 +268,7 @@ def test_samples_for_which_no_time_passed_are_counted_and_said_once(
 
 
 def test_unlimited_containers_are_checked_too(bench: Bench) -> None:
-    """The check is about the card, not about allotments."""
+    """The check is about the card, not about allocations."""
     bench.name_pod(replace(POD, containers=(Container("main", container_ids=(CID,)),)))
 
     now = read(bench, reading(of_process=HUGE))

@@ -94,7 +94,7 @@ def test_a_source_that_fails_to_follow_costs_only_itself() -> None:
     assert row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values
 
 
-def test_allotments_are_read_by_the_new_rules() -> None:
+def test_allocations_are_read_by_the_new_rules() -> None:
     bench = working()
     limits = []
     for rules in (CycleRules(), CycleRules(allocations=make((), {"vke-mgpu": "minor"}))):

@@ -89,7 +89,7 @@ def owners() -> list[str]:
 
 
 def build(folder: Path, api: ApiServer) -> Scenario:
-    """A node in which a pod is at work on each GPU and is allotted half of it."""
+    """A node in which a pod is at work on each GPU and is allocated half of it."""
     proc, cgroups = FakeProc(folder / "proc"), folder / "cgroup"
     scenario = Scenario(gpus=[Gpu(STEADY), Gpu(VICTIM)])
     start = time.time() - 60

@@ -46,7 +46,7 @@ def check(pages: list[Page], failures: list[str]) -> None:
 
 
 @pytest.mark.parametrize("driver", ["systemd", "cgroupfs"])
-def test_a_process_is_accounted_to_its_container_beside_its_allotment(
+def test_a_process_is_accounted_to_its_container_beside_its_allocation(
     stage: Stage, driver: str
 ) -> None:
     tenant, gpu = Tenant(f"train-{driver}", driver), stage.gpu()
@@ -57,7 +57,7 @@ def test_a_process_is_accounted_to_its_container_beside_its_allotment(
             annotations={f"{resource}gpu-index-container-main": str(gpu)},
         )
     )
-    bound = stage.pages.when(lambda p: tenant.core(p) is not None, "the allotment")
+    bound = stage.pages.when(lambda p: tenant.core(p) is not None, "the allocation")
     stage.node.run(tenant.cgroup, gpu)
     page = stage.working(tenant)
 

@@ -34,7 +34,7 @@ def sources(page: Page) -> dict[str, float]:
 
 
 def document_of(tenant: Tenant, gpu: int) -> Document:
-    """A pod that was allotted a part of a GPU."""
+    """A pod that was allocated a part of a GPU."""
     labels = {"app": tenant.name, "secret": "s3cret"}
     return tenant.document(limits=LIMITS, annotations={INDEX: str(gpu)}, labels=labels)
 

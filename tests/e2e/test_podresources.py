@@ -1,4 +1,4 @@
-"""Which device a container was allotted: from a kubelet's socket, from the API server's claims."""
+"""Which device a container was allocated: from a kubelet's socket, from the API server's claims."""
 
 from collections.abc import Iterator
 
@@ -31,21 +31,21 @@ def stage(kubelet: KubeletServer, tmp_path_factory: pytest.TempPathFactory) -> I
         yield stage
 
 
-def allotted_on(page: Page, tenant: Tenant) -> set[str]:
+def allocated_on(page: Page, tenant: Tenant) -> set[str]:
     """The devices that a pod's container has a limit on."""
     return {labels["uuid"] for labels, _ in page.all(LIMIT, **tenant.labels)}
 
 
-def test_what_the_kubelet_says_a_container_holds_is_what_it_was_allotted(
+def test_what_the_kubelet_says_a_container_holds_is_what_it_was_allocated(
     stage: Stage, kubelet: KubeletServer
 ) -> None:
     tenant = Tenant("whole")
     kubelet.answer = holding(tenant.name, "GPU-2")
     stage.api.add_pod(tenant.document(limits={"nvidia.com/gpu": "1"}))
-    page = stage.pages.when(lambda page: allotted_on(page, tenant), "the allotment")
+    page = stage.pages.when(lambda page: allocated_on(page, tenant), "the allocation")
 
     labels = {**tenant.labels, "gpu": "2", "uuid": "GPU-2"}
-    assert allotted_on(page, tenant) == {"GPU-2"}
+    assert allocated_on(page, tenant) == {"GPU-2"}
     assert page.value("mgpu_container_core_limit_ratio", **labels) == 1
     assert page.value("mgpu_container_core_seconds_total", **labels) == 0
     assert page.value("mgpu_exporter_source_up", source="podresources") == 1
@@ -56,16 +56,16 @@ def test_the_next_pod_of_that_name_has_its_own_device(stage: Stage, kubelet: Kub
     first, second = Tenant("replica-0"), Tenant("replica-0")
     kubelet.answer = holding("replica-0", "GPU-0")
     stage.api.add_pod(first.document(limits={"nvidia.com/gpu": "1"}))
-    stage.pages.when(lambda page: allotted_on(page, first) == {"GPU-0"}, "the first on GPU-0")
+    stage.pages.when(lambda page: allocated_on(page, first) == {"GPU-0"}, "the first on GPU-0")
     stage.api.delete_pod("replica-0", NAMESPACE)
     kubelet.answer = holding("replica-0", "GPU-1")
     stage.api.add_pod(second.document(limits={"nvidia.com/gpu": "1"}))
 
-    page = stage.pages.when(lambda page: allotted_on(page, second) == {"GPU-1"}, "the next")
+    page = stage.pages.when(lambda page: allocated_on(page, second) == {"GPU-1"}, "the next")
     assert page.value("mgpu_pod_info", uid=second.uid, **second.pod_labels) == 1
 
 
-def test_a_claims_device_is_what_its_container_was_allotted(stage: Stage) -> None:
+def test_a_claims_device_is_what_its_container_was_allocated(stage: Stage) -> None:
     api, tenant = stage.api, Tenant("claiming")
     api.serve_devices("v1")
     api.set_slices(slice_document({"gpu-0": "GPU-0", "gpu-1": "GPU-1"}))
@@ -75,6 +75,6 @@ def test_a_claims_device_is_what_its_container_was_allotted(stage: Stage) -> Non
     document["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
     api.add_pod(document)
 
-    page = stage.pages.when(lambda page: allotted_on(page, tenant), "the allotment")
+    page = stage.pages.when(lambda page: allocated_on(page, tenant), "the allocation")
     assert page.value(LIMIT, **tenant.labels, uuid="GPU-1") == 80 * 2**30
     assert page.value("mgpu_exporter_source_up", source="claims_api") == 1

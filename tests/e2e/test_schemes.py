@@ -136,7 +136,7 @@ def test_a_pod_whose_device_nobody_tells_has_a_limit_and_its_container_a_reason(
     assert {pod for pod, _ in reasons} == {"speech-1", "summarize-0"}
 
 
-def test_a_reservation_is_nobody_s_use_and_nobody_s_allotment(seen: dict[str, Seen]) -> None:
+def test_a_reservation_is_nobody_s_use_and_nobody_s_allocation(seen: dict[str, Seen]) -> None:
     reserved = f'{{namespace="kai-resource-reservation",node="{MIXED}"}}'
     families = {name for (name, *_) in seen[MIXED].query(reserved, ("__name__",))}
     assert families <= {"mgpu_pod_info"}

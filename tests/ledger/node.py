@@ -81,7 +81,7 @@ class Node:
         windows: Mapping[str, Window] | None = None,
         *,
         states: Mapping[str, DeviceState] | None = None,
-        allotted: tuple[Allocated, ...] = (),
+        allocated: tuple[Allocated, ...] = (),
         held: Mapping[Owner, MemoryHeld] | None = None,
         listed: bool = True,
         **told: Any,
@@ -103,10 +103,10 @@ class Node:
             if seen is not None:
                 usage = account(device, seen, self.owners)
                 self.ledger.record(usage._replace(unmeasured=self.untold), now)
-        self.ledger.set_allocations(allotted, now)
+        self.ledger.set_allocations(allocated, now)
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
-        facts = CycleFacts(now, readings, allotted, pods=pods)
+        facts = CycleFacts(now, readings, allocated, pods=pods)
         self.facts = facts_of(self.ledger, facts)()
         rows = FactRows(lambda: self.facts, None)
         self.unread = facts_of(self.ledger, facts)
@@ -119,7 +119,7 @@ class Node:
         }
 
 
-def allotted(
+def allocated(
     key: ContainerKey, core: float | None = 0.5, device: str | None = "GPU-0"
 ) -> Allocated:
     return Allocated(key, Allocation("u", key.container, device, core, 500, "test"))

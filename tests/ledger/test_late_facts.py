@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 
 from exporter.model import DeviceState, MemoryHeld, Owner, Unmeasured
-from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allotted, window
-from tests.ledger.test_allotments import OTHER, SIDE, WHOLE_POD, Histories, histories
+from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allocated, window
+from tests.ledger.test_allocations import OTHER, SIDE, WHOLE_POD, Histories, histories
 
 
 @settings(max_examples=100, deadline=None)
@@ -13,7 +13,7 @@ def test_facts_read_late_are_those_of_their_cycle(history: Histories) -> None:
     node = Node((GPU, OTHER))
     node.owners = {1: A, 2: SIDE, 3: WHOLE_POD, 4: GROUP}
     clock, cycles = 0.0, []
-    for number, (wait, use, states, allotments) in enumerate(history):
+    for number, (wait, use, states, allocations) in enumerate(history):
         clock += wait
         node.untold = {A: Unmeasured.MPS} if number % 3 == 0 else {}
         held: dict[Owner, MemoryHeld] = {A: MemoryHeld(number, 1), B: MemoryHeld(None, 1)}
@@ -21,7 +21,7 @@ def test_facts_read_late_are_those_of_their_cycle(history: Histories) -> None:
         node.cycle(
             *(clock, on),
             states=states,
-            allotted=tuple(allotments),
+            allocated=tuple(allocations),
             held=held if number % 2 else None,
             listed=bool(number % 5),
         )
@@ -38,7 +38,7 @@ def test_facts_that_were_read_do_not_change() -> None:
     before = repr(kept)
 
     lost = {"GPU-0": DeviceState.LOST}
-    node.cycle(1, {"GPU-0": window({1: SECOND})}, allotted=(allotted(A),))
+    node.cycle(1, {"GPU-0": window({1: SECOND})}, allocated=(allocated(A),))
     for second in range(2, 6):
         node.cycle(second, states=lost)
 

@@ -40,7 +40,7 @@ from tests.ledger.node import (
     A,
     B,
     Node,
-    allotted,
+    allocated,
     at,
     window,
 )
@@ -49,10 +49,10 @@ from tests.rows import Row, Value
 COUNTED = {"core_seconds_total", "core_waiting_seconds_total"}
 
 
-def test_allotted_container_is_shown_at_zero_before_it_uses_anything() -> None:
+def test_allocated_container_is_shown_at_zero_before_it_uses_anything() -> None:
     node = Node()
 
-    rows = node.cycle(0, {"GPU-0": window({})}, allotted=(allotted(A),))
+    rows = node.cycle(0, {"GPU-0": window({})}, allocated=(allocated(A),))
 
     assert rows["container"][ROW_A].values["core_seconds_total"] == 0
     assert rows["container"][ROW_A].values["core_utilization_ratio"] == 0.0
@@ -61,7 +61,7 @@ def test_allotted_container_is_shown_at_zero_before_it_uses_anything() -> None:
 
 
 def test_nothing_is_claimed_before_the_first_window() -> None:
-    rows = Node().cycle(0, allotted=(allotted(A),))
+    rows = Node().cycle(0, allocated=(allocated(A),))
 
     assert "core_seconds_total" not in rows["container"][ROW_A].values
     assert "core_utilization_ratio" not in rows["container"][ROW_A].values
@@ -108,8 +108,8 @@ def test_old_windows_leave_the_average() -> None:
 
     node.cycle(0, {"GPU-0": window({1: SECOND})})
     for second in range(1, 16):
-        node.cycle(second, {"GPU-0": window({})}, allotted=(allotted(A),))
-    rows = node.cycle(16, {"GPU-0": window({})}, allotted=(allotted(A),))
+        node.cycle(second, {"GPU-0": window({})}, allocated=(allocated(A),))
+    rows = node.cycle(16, {"GPU-0": window({})}, allocated=(allocated(A),))
 
     assert rows["container"][ROW_A].values["core_utilization_ratio"] == 0.0
 
@@ -224,13 +224,13 @@ def test_memory_that_the_driver_does_not_tell_is_absent_with_its_reason() -> Non
 
 def test_device_blind_for_three_cycles_withholds_counters_and_comes_back_with_them() -> None:
     node = Node()
-    grant = (allotted(A),)
-    node.cycle(0, {"GPU-0": window({1: 300})}, allotted=grant)
+    grant = (allocated(A),)
+    node.cycle(0, {"GPU-0": window({1: 300})}, allocated=grant)
     lost = {"GPU-0": DeviceState.LOST}
 
-    second = [node.cycle(s, states=lost, allotted=grant) for s in (1, 2)][-1]
-    third = node.cycle(3, states=lost, allotted=grant)
-    back = node.cycle(4, {"GPU-0": window({1: 5})}, allotted=grant)
+    second = [node.cycle(s, states=lost, allocated=grant) for s in (1, 2)][-1]
+    third = node.cycle(3, states=lost, allocated=grant)
+    back = node.cycle(4, {"GPU-0": window({1: 5})}, allocated=grant)
 
     assert second["container"][ROW_A].values["core_seconds_total"] == 300
     assert third["container"][ROW_A].values == {
@@ -247,12 +247,12 @@ def test_device_blind_for_three_cycles_withholds_counters_and_comes_back_with_th
 def test_blind_device_withholds_only_its_own_containers() -> None:
     other = Device("GPU-1", 1, "nvidia")
     node = Node((GPU, other))
-    grants = (allotted(A), allotted(B, device="GPU-1"))
+    grants = (allocated(A), allocated(B, device="GPU-1"))
     both = {"GPU-0": window({1: 10}), "GPU-1": window({2: 20})}
-    node.cycle(0, both, allotted=grants)
+    node.cycle(0, both, allocated=grants)
 
     stuck = {"GPU-0": DeviceState.STUCK}
-    rows = [node.cycle(s, both, states=stuck, allotted=grants) for s in (1, 2, 3)][-1]
+    rows = [node.cycle(s, both, states=stuck, allocated=grants) for s in (1, 2, 3)][-1]
 
     assert "core_seconds_total" not in rows["pod"]["n", "a"].values
     assert rows["pod"]["m", "b"].values["core_seconds_total"] == 80
@@ -265,10 +265,10 @@ def test_pod_ratios_are_of_limited_containers_and_of_the_fullest_device() -> Non
     node.owners[8] = side
     seen = {"GPU-0": window({1: SECOND // 4}), "GPU-1": window({8: SECOND // 2})}
     held: dict[Owner, MemoryHeld] = {A: MemoryHeld(100, 1), side: MemoryHeld(400, 1)}
-    grants = (allotted(A), Allocated(side, Allocation("u", "side", "GPU-1", None, 500, "test")))
+    grants = (allocated(A), Allocated(side, Allocation("u", "side", "GPU-1", None, 500, "test")))
 
-    node.cycle(0, seen, allotted=grants, held=held)
-    values = node.cycle(1, seen, allotted=grants, held=held)["pod"]["n", "a"].values
+    node.cycle(0, seen, allocated=grants, held=held)
+    values = node.cycle(1, seen, allocated=grants, held=held)["pod"]["n", "a"].values
 
     assert values["core_usage_gpus"] == pytest.approx(0.75)
     assert values["core_limit_gpus"] == 0.5
@@ -278,7 +278,7 @@ def test_pod_ratios_are_of_limited_containers_and_of_the_fullest_device() -> Non
 
 
 def test_unknown_placement_keeps_the_pods_limit_and_says_so() -> None:
-    rows = Node().cycle(0, allotted=(allotted(A, device=None),))
+    rows = Node().cycle(0, allocated=(allocated(A, device=None),))
 
     assert rows["pod"]["n", "a"].values["core_limit_gpus"] == 0.5
     assert rows["container"][(*A, "", "")].values == {
@@ -288,11 +288,11 @@ def test_unknown_placement_keeps_the_pods_limit_and_says_so() -> None:
     }
 
 
-def test_allotted_time_is_share_times_time() -> None:
+def test_allocated_time_is_share_times_time() -> None:
     node = Node()
-    node.cycle(0, allotted=(allotted(A),))
+    node.cycle(0, allocated=(allocated(A),))
 
-    values = node.cycle(10, allotted=(allotted(A),))["container"][ROW_A].values
+    values = node.cycle(10, allocated=(allocated(A),))["container"][ROW_A].values
 
     assert values["allocated_core_seconds_total"] == 5 * SECOND
 
@@ -336,7 +336,7 @@ def test_accounts_never_fall_and_books_balance_over_any_history(
             clock,
             {gpus[i].uuid: window(core, busy, energy=busy) for i, core in use.items()},
             states={gpus[i].uuid: state for i, state in states.items()},
-            allotted=(allotted(A),) if grant else (),
+            allocated=(allocated(A),) if grant else (),
         )
         for uuid, sums in before.items():
             _check_balance(sums, _sums(node, uuid))
@@ -426,13 +426,13 @@ def test_an_account_that_is_opened_anew_is_averaged_from_nothing() -> None:
 def test_what_closed_accounts_used_stays_with_their_pod_and_namespace() -> None:
     node = Node((GPU, Device("GPU-1", 1, "nvidia")))
     node.owners[8] = ContainerKey("n", "a", "side")
-    grant = (allotted(A),)
+    grant = (allocated(A),)
     both = {"GPU-0": window({8: 300}), "GPU-1": window({1: 200})}
-    node.cycle(0, both, allotted=grant, held={})
+    node.cycle(0, both, allocated=grant, held={})
     node.devices = (GPU,)
 
     for second in (200, 400):  # the one account goes with its owner, the other with its device
-        rows = node.cycle(second, {"GPU-0": window({1: 5})}, allotted=grant, held={})
+        rows = node.cycle(second, {"GPU-0": window({1: 5})}, allocated=grant, held={})
 
     assert [row[2] for row in rows["container"]] == ["c"]
     assert rows["container"][ROW_A].values["core_seconds_total"] == 10
@@ -450,15 +450,15 @@ def test_who_holds_memory_no_more_has_gone_though_another_came_at_the_same_momen
     assert "core_utilization_ratio" in rows["container"][*B, "0", "GPU-0"].values
 
 
-def test_a_device_that_comes_back_after_its_book_was_closed_has_its_allotments() -> None:
+def test_a_device_that_comes_back_after_its_book_was_closed_has_its_allocations() -> None:
     node = Node()
-    grant = (allotted(A),)
-    node.cycle(0, allotted=grant)
+    grant = (allocated(A),)
+    node.cycle(0, allocated=grant)
     node.devices = ()
-    assert not node.cycle(301, allotted=grant)["device"]
+    assert not node.cycle(301, allocated=grant)["device"]
     node.devices = (GPU,)
 
-    rows = node.cycle(302, {"GPU-0": window({})}, allotted=grant)
+    rows = node.cycle(302, {"GPU-0": window({})}, allocated=grant)
 
     assert rows["container"][ROW_A].values["core_limit_ratio"] == 0.5
     assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 0
@@ -479,14 +479,14 @@ def test_idle_energy_is_unknown_until_the_board_was_seen_idle() -> None:
 
 def test_what_the_driver_tells_of_the_device_only_is_unknown_for_its_owners() -> None:
     node = Node()
-    grant = (allotted(A),)
+    grant = (allocated(A),)
 
     rows = [
         node.cycle(
             second,
             {"GPU-0": window({}, busy=SECOND, energy=70)},
             unmeasured={"core": Unmeasured.NOT_SUPPORTED, "power": Unmeasured.NO_PERMISSION},
-            allotted=grant,
+            allocated=grant,
             held={},
         )
         for second in (0, 1)
@@ -516,11 +516,11 @@ def test_a_quantity_that_is_no_longer_measured_is_absent_not_flat() -> None:
 
 def test_memory_of_a_list_that_the_driver_does_not_renew_is_unknown() -> None:
     node = Node()
-    grant = (allotted(A),)
-    node.cycle(0, {"GPU-0": window({1: 10})}, allotted=grant, held={A: MemoryHeld(10, 1)})
+    grant = (allocated(A),)
+    node.cycle(0, {"GPU-0": window({1: 10})}, allocated=grant, held={A: MemoryHeld(10, 1)})
 
     rows = [
-        node.cycle(second, {"GPU-0": window({1: 10})}, allotted=grant, listed=False)
+        node.cycle(second, {"GPU-0": window({1: 10})}, allocated=grant, listed=False)
         for second in (1, 2, 3)
     ]
 
@@ -537,12 +537,12 @@ def test_a_pod_that_went_on_elsewhere_is_not_withheld_for_a_lost_device() -> Non
     node = Node((GPU, Device("GPU-1", 1, "nvidia")))
     node.cycle(0, {"GPU-0": window({1: 10})}, held={A: MemoryHeld(10, 1)})
     lost = {"GPU-0": DeviceState.LOST}
-    there = (allotted(A, device="GPU-1"),)
+    there = (allocated(A, device="GPU-1"),)
 
-    early = [node.cycle(s, states=lost, allotted=there) for s in (1, 2, 3)][-1]
+    early = [node.cycle(s, states=lost, allocated=there) for s in (1, 2, 3)][-1]
     for second in (4, 5):
-        rows = node.cycle(second, {"GPU-1": window({1: 7})}, states=lost, allotted=there)
-    late = node.cycle(400, {"GPU-1": window({})}, states=lost, allotted=there)
+        rows = node.cycle(second, {"GPU-1": window({1: 7})}, states=lost, allocated=there)
+    late = node.cycle(400, {"GPU-1": window({})}, states=lost, allocated=there)
 
     assert early["container"][ROW_A].values["unmeasured"]
     assert rows["pod"]["n", "a"].values["core_seconds_total"] == 24
@@ -567,14 +567,14 @@ def test_a_device_that_comes_back_within_the_retention_goes_on_counting(
     away_s: int, before: int
 ) -> None:
     node = Node()
-    grant = (allotted(A),)
-    node.cycle(0, {"GPU-0": window({1: 10})}, allotted=grant)
+    grant = (allocated(A),)
+    node.cycle(0, {"GPU-0": window({1: 10})}, allocated=grant)
     node.devices = ()
-    node.cycle(1, allotted=grant)
-    node.cycle(away_s, allotted=grant)
+    node.cycle(1, allocated=grant)
+    node.cycle(away_s, allocated=grant)
     node.devices = (GPU,)
 
-    rows = node.cycle(away_s + 1, {"GPU-0": window({1: 5})}, allotted=grant)
+    rows = node.cycle(away_s + 1, {"GPU-0": window({1: 5})}, allocated=grant)
 
     assert rows["device"]["0", "GPU-0"].values["busy_seconds_total"] == before + 5
     assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == before + 5
@@ -583,10 +583,10 @@ def test_a_device_that_comes_back_within_the_retention_goes_on_counting(
 
 def test_a_pod_whose_placement_is_unknown_counts_from_zero() -> None:
     node = Node()
-    grant = (allotted(A, device=None),)
+    grant = (allocated(A, device=None),)
 
-    node.cycle(0, {"GPU-0": window({})}, allotted=grant)
-    rows = node.cycle(1, {"GPU-0": window({})}, allotted=grant)
+    node.cycle(0, {"GPU-0": window({})}, allocated=grant)
+    rows = node.cycle(1, {"GPU-0": window({})}, allocated=grant)
 
     assert rows["pod"]["n", "a"].values["core_seconds_total"] == 0
     assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 0
@@ -596,11 +596,11 @@ def test_containers_that_cannot_be_told_apart_yet_are_pending_and_their_pod_is_n
     node = Node()
     node.pod = replace(node.pod, containers=(Container("c"), Container("side")))
     node.owners[9] = ContainerKey("n", "a", "")
-    grant = (allotted(A),)
+    grant = (allocated(A),)
     held: dict[Owner, MemoryHeld] = {ContainerKey("n", "a", ""): MemoryHeld(100, 1)}
 
     for second in (0, 1):
-        rows = node.cycle(second, {"GPU-0": window({9: SECOND // 4})}, allotted=grant, held=held)
+        rows = node.cycle(second, {"GPU-0": window({9: SECOND // 4})}, allocated=grant, held=held)
 
     values = rows["container"][ROW_A].values
     assert values["unmeasured"] == {
@@ -614,12 +614,12 @@ def test_containers_that_cannot_be_told_apart_yet_are_pending_and_their_pod_is_n
     assert pod["memory_limit_utilization_ratio"] == pytest.approx(0.2)
 
 
-def test_an_allotment_to_no_container_in_particular_is_the_pods() -> None:
+def test_an_allocation_to_no_container_in_particular_is_the_pods() -> None:
     node = Node()
-    grant = (allotted(ContainerKey("n", "a", "")),)
+    grant = (allocated(ContainerKey("n", "a", "")),)
 
     for second in (0, 1):
-        rows = node.cycle(second, {"GPU-0": window({1: SECOND // 4})}, allotted=grant)
+        rows = node.cycle(second, {"GPU-0": window({1: SECOND // 4})}, allocated=grant)
 
     assert rows["container"][*A[:2], "", "0", "GPU-0"].values == {
         "unmeasured": {},
@@ -636,7 +636,7 @@ def test_an_allotment_to_no_container_in_particular_is_the_pods() -> None:
     assert pod["core_limit_utilization_ratio"] == pytest.approx(0.5)
 
 
-def test_a_pod_without_allotment_is_withheld_where_it_was_last_seen() -> None:
+def test_a_pod_without_allocation_is_withheld_where_it_was_last_seen() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 10})}, held={A: MemoryHeld(10, 1)})
 
@@ -703,11 +703,11 @@ BOTH: dict[Owner, MemoryHeld] = {A: MemoryHeld(10, 1), B: MemoryHeld(10, 1)}
 
 def test_owner_who_cannot_be_told_from_others_is_withheld_and_says_why() -> None:
     node = Node()
-    grants = (allotted(A), allotted(B))
-    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, allotted=grants, held=BOTH)
+    grants = (allocated(A), allocated(B))
+    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, allocated=grants, held=BOTH)
     node.untold = {A: Unmeasured.MIG}
 
-    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, allotted=grants, held=BOTH)
+    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, allocated=grants, held=BOTH)
 
     withheld = rows["container"][ROW_A].values
     assert withheld["unmeasured"] == {
@@ -1009,11 +1009,11 @@ REFUSED = {"core": Unmeasured.NOT_SUPPORTED}
 def test_what_was_unmeasured_stays_so_while_the_device_cannot_be_read(state: DeviceState) -> None:
     node = Node()
     busy = {"GPU-0": window({}, busy=SECOND)}
-    grant = (allotted(A),)
-    node.cycle(0, busy, allotted=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
+    grant = (allocated(A),)
+    node.cycle(0, busy, allocated=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
 
     for second in (1, 2):  # the device is not blind yet
-        rows = node.cycle(second, states={"GPU-0": state}, allotted=grant)
+        rows = node.cycle(second, states={"GPU-0": state}, allocated=grant)
         values = rows["container"][ROW_A].values
 
         assert "core_utilization_ratio" not in values
@@ -1028,11 +1028,11 @@ def test_what_was_unmeasured_stays_so_until_a_window_can_tell() -> None:
     """A driver that was opened anew has refused nothing yet, and has no new samples yet."""
     node = Node()
     busy = {"GPU-0": window({1: 500}, busy=SECOND)}
-    grant = (allotted(A),)
-    node.cycle(0, busy, allotted=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
+    grant = (allocated(A),)
+    node.cycle(0, busy, allocated=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
 
-    before = node.cycle(1, allotted=grant)["container"][ROW_A].values
-    after = node.cycle(2, busy, allotted=grant)["container"][ROW_A].values
+    before = node.cycle(1, allocated=grant)["container"][ROW_A].values
+    after = node.cycle(2, busy, allocated=grant)["container"][ROW_A].values
 
     assert "core_utilization_ratio" not in before
     assert ("core", "not_supported") in before["unmeasured"]  # type: ignore[operator]
@@ -1053,15 +1053,15 @@ def test_a_device_that_was_never_read_says_why_it_has_no_xids() -> None:
 def test_who_is_first_seen_between_two_windows_has_no_ratio_until_the_next() -> None:
     """Its name arrived, or it has just begun: 0 would say that it was measured, and idle."""
     node = Node()
-    grant = (allotted(A),)
+    grant = (allocated(A),)
     held: dict[Owner, MemoryHeld] = {A: MemoryHeld(1, 1), GROUP: MemoryHeld(1, 1)}
     named, node.owners = node.owners, {}
     node.cycle(0, {"GPU-0": window({1: 500, 3: 500})}, held={Unattributed.UNKNOWN_CGROUP: HELD})
     node.owners = named
 
-    before = node.cycle(1, allotted=grant, held=held)
-    after = node.cycle(2, {"GPU-0": window({1: 500, 3: 500})}, allotted=grant, held=held)
-    later = node.cycle(3, allotted=grant, held=held)
+    before = node.cycle(1, allocated=grant, held=held)
+    after = node.cycle(2, {"GPU-0": window({1: 500, 3: 500})}, allocated=grant, held=held)
+    later = node.cycle(3, allocated=grant, held=held)
 
     for level, labels in (("container", ROW_A), ("group", (*GROUP, "0", "GPU-0"))):
         assert "core_utilization_ratio" not in before[level][labels].values

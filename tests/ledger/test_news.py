@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from exporter.model import Container, ContainerKey, MemoryHeld, Owner, Unmeasured
-from tests.ledger.node import ROW_A, SECOND, A, Node, allotted, window
+from tests.ledger.node import ROW_A, SECOND, A, Node, allocated, window
 
 POD = ContainerKey("n", "a", "")  # some process of it, of whichever container
 DEVICE = ("0", "GPU-0")
@@ -31,24 +31,24 @@ def test_a_reason_that_the_driver_gives_no_more_is_not_told_any_more() -> None:
 
 
 def test_a_container_counts_for_its_pod_as_soon_as_it_has_told_its_id() -> None:
-    node, grant = pending_node(), (allotted(A),)
-    node.cycle(0, BUSY, allotted=grant, held=HELD)
-    node.cycle(1, BUSY, allotted=grant, held=HELD)
-    before = node.cycle(2, BUSY, allotted=grant, held=HELD)["pod"]["n", "a"].values
+    node, grant = pending_node(), (allocated(A),)
+    node.cycle(0, BUSY, allocated=grant, held=HELD)
+    node.cycle(1, BUSY, allocated=grant, held=HELD)
+    before = node.cycle(2, BUSY, allocated=grant, held=HELD)["pod"]["n", "a"].values
 
     node.pod = replace(node.pod, containers=(Container("c", container_ids=("x",)),))
     holds: dict[Owner, MemoryHeld] = {A: MemoryHeld(50, 1), **HELD}
-    after = node.cycle(3, BUSY, allotted=grant, held=holds)["pod"]["n", "a"].values
+    after = node.cycle(3, BUSY, allocated=grant, held=holds)["pod"]["n", "a"].values
 
     assert (before["memory_used_bytes"], after["memory_used_bytes"]) == (100, 150)
 
 
 def test_where_nobody_can_be_named_that_is_the_reason_and_not_that_a_container_is_pending() -> None:
-    node, grant = pending_node(), (allotted(A),)
-    node.cycle(0, BUSY, allotted=grant, held=HELD)
+    node, grant = pending_node(), (allocated(A),)
+    node.cycle(0, BUSY, allocated=grant, held=HELD)
     node.ledger.unidentified = Unmeasured.NO_CGROUPS
 
-    rows = node.cycle(1, BUSY, allotted=grant, held=HELD)
+    rows = node.cycle(1, BUSY, allocated=grant, held=HELD)
 
     told = rows["container"][ROW_A].values["unmeasured"]
     assert isinstance(told, dict)

@@ -23,9 +23,9 @@ def card(node: Node) -> DeviceLedger:
 def test_idle_and_borrowed_are_counted_at_each_window_and_never_netted() -> None:
     node = Node()
     half = (allocated(A, 0.5, 0.5),)
-    node.cycle(0, allotted=half)
-    node.cycle(1, {"GPU-0": window({1: SECOND})}, allotted=half)
-    node.cycle(2, {"GPU-0": window({})}, allotted=half)
+    node.cycle(0, allocated=half)
+    node.cycle(1, {"GPU-0": window({1: SECOND})}, allocated=half)
+    node.cycle(2, {"GPU-0": window({})}, allocated=half)
     counters = card(node).owners[A].counters
     assert (counters.allocated_idle, counters.borrowed) == (SECOND // 2, SECOND // 2)
     assert node.ledger.devices["GPU-0"].owners[A].cores.at(at(2).mono_ns) == SECOND
@@ -35,16 +35,16 @@ def test_time_whose_use_is_not_known_is_neither_idle_nor_borrowed() -> None:
     node = Node()
     node.untold = {A: Unmeasured.NOT_NAMED}
     half = (allocated(A, 0.5, 0.5),)
-    node.cycle(0, allotted=half)
-    node.cycle(1, {"GPU-0": window({2: SECOND})}, allotted=half)
+    node.cycle(0, allocated=half)
+    node.cycle(1, {"GPU-0": window({2: SECOND})}, allocated=half)
     assert card(node).owners[A].counters.allocated_idle == 0
 
 
 def test_who_has_no_share_has_nothing_idle_and_borrows_nothing() -> None:
     node = Node()
     sliced = (allocated(A, None, 0.25),)
-    node.cycle(0, allotted=sliced)
-    node.cycle(1, {"GPU-0": window({1: SECOND // 2})}, allotted=sliced)
+    node.cycle(0, allocated=sliced)
+    node.cycle(1, {"GPU-0": window({1: SECOND // 2})}, allocated=sliced)
     counters = card(node).owners[A].counters
     assert (counters.allocated_idle, counters.borrowed) == (0, 0)
 
@@ -92,7 +92,7 @@ def test_the_books_of_allocation_close(
         now = tuple(
             allocated(key, share, share or 0.3) for key, share in ((A, share_a), (B, share_b))
         )
-        node.cycle(second, {"GPU-0": window(use)}, allotted=now)
+        node.cycle(second, {"GPU-0": window(use)}, allocated=now)
         last = {A: share_a, B: share_b}
     seen = card(node)
     for key in (A, B):

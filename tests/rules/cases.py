@@ -189,7 +189,7 @@ CASES: dict[str, Example] = {
             "the neighbour is not measured": {NEXT_USE: None},
         },
     ),
-    "MgpuAllottedGpuIdle": Example(
+    "MgpuAllocatedGpuIdle": Example(
         {POD_CORE: f"9{HOURS}", _allocated(MAIN): f"1{HOURS}"},
         {
             "it worked an hour ago": {POD_CORE: "0x200 0+1x400"},
@@ -199,7 +199,7 @@ CASES: dict[str, Example] = {
         },
         minute=260,
     ),
-    "MgpuGpuUsedWithoutAllotment": Example(
+    "MgpuGpuUsedWithoutAllocation": Example(
         {PROCESSES: f"1{HOURS}", PROCESSES_OF_SECOND: f"1{HOURS}"},
         {
             "it was allocated": {_allocated(MAIN): f"1{HOURS}"},

@@ -9,7 +9,7 @@ from tests.rules.run import LEVELS, Alert, Case, raised, simulated
 from tests.rules.test_alerts import FILES, alerts
 
 MINUTES = 6
-UNALLOCATED, OUTSIDE = "MgpuGpuUsedWithoutAllotment", "MgpuGpuUsedOutsidePods"
+UNALLOCATED, OUTSIDE = "MgpuGpuUsedWithoutAllocation", "MgpuGpuUsedOutsidePods"
 
 pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
 

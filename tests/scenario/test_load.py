@@ -44,16 +44,16 @@ def test_two_readings_of_a_file_are_equal() -> None:
     assert load("demo") == load("demo")
 
 
-def test_an_allotment_is_read_with_its_scheme() -> None:
+def test_an_allocation_is_read_with_its_scheme() -> None:
     container = {"name": "c", "devices": [1, 0], "core": 40, "memory": "4GiB", "placed": False}
     mgpu = {"name": "p", "namespace": "n", "scheme": "mgpu", "containers": [container]}
     read = describe({"devices": [A10, A10], "pods": [mgpu]}, "f").pods[0]
     assert read.scheme is Scheme.MGPU
-    allotment = read.containers[0].allocation
-    assert allotment is not None
-    assert allotment.devices == (1, 0)
-    assert (allotment.core_percent, allotment.memory_bytes) == (40, 4 << 30)
-    assert not allotment.placed
+    allocation = read.containers[0].allocation
+    assert allocation is not None
+    assert allocation.devices == (1, 0)
+    assert (allocation.core_percent, allocation.memory_bytes) == (40, 4 << 30)
+    assert not allocation.placed
 
 
 def test_an_instance_is_its_card_s_part() -> None:
@@ -102,7 +102,7 @@ AMD = {**A10, "vendor": "amd"}
 PART = {"parent": 0, "profile": "1g.6gb", "memory": "6GiB"}
 
 
-def _allotted(scheme: str, **keys: Any) -> dict[str, Any]:
+def _allocated(scheme: str, **keys: Any) -> dict[str, Any]:
     container = {"name": "c", "devices": 0, **keys}
     return _with(
         pods=[{"name": "p", "namespace": "n", "scheme": scheme, "containers": [container]}]
@@ -137,14 +137,14 @@ BAD: list[tuple[object, str, str]] = [
         "f.pods[0].scheme",
         "a container has devices",
     ),
-    (_allotted("qgpu", memory="1536MiB"), "containers[0].memory", "multiple of 1GiB, qgpu's unit"),
-    (_allotted("nvidia", devices=1), "containers[0].devices: 1", "from 0 to 0"),
+    (_allocated("qgpu", memory="1536MiB"), "containers[0].memory", "multiple of 1GiB, qgpu's unit"),
+    (_allocated("nvidia", devices=1), "containers[0].devices: 1", "from 0 to 0"),
     (
-        {**_allotted("nvidia", replicas=3), "devices": [{**A10, "replicas": 2}]},
+        {**_allocated("nvidia", replicas=3), "devices": [{**A10, "replicas": 2}]},
         "containers[0].devices",
         "a device with replicas left: 0 has none",
     ),
-    (_allotted("nvidia", kind="job"), "containers[0].kind", "app, init, sidecar"),
+    (_allocated("nvidia", kind="job"), "containers[0].kind", "app, init, sidecar"),
     ({"devices": [{**A10, "sharing": "mps"}]}, "f.devices[0].replicas", "2 or more"),
     ({"devices": [{"memory": "1GiB"}]}, "f.devices[0].model", "name of a card"),
     ({"devices": [A10, {**PART, "parent": 1}]}, "f.devices[1].parent", "stands before it"),

@@ -150,7 +150,7 @@ def test_what_is_not_known_is_not_summed() -> None:
     assert pod.core.value is None
 
 
-def test_an_allotment_on_no_known_device_stands_by_itself_at_the_end() -> None:
+def test_an_allocation_on_no_known_device_stands_by_itself_at_the_end() -> None:
     lines = changed({"uuid": None, "index": None, "core_utilization_ratio": None})
 
     assert lines[-1].kind is LineKind.NOWHERE

@@ -44,7 +44,7 @@ def drawn(cell: object) -> str:
         (0.5, 0.0, "┃▓▓▓▓·····"),
     ],
 )
-def test_a_bar_marks_the_allotment_and_shows_what_is_beyond(
+def test_a_bar_marks_the_allocation_and_shows_what_is_beyond(
     value: float, limit: float | None, expected: str
 ) -> None:
     assert drawn(bar(line(value, limit), 10)) == expected
@@ -73,7 +73,7 @@ def test_what_does_not_apply_is_blank() -> None:
         (0.6, 0.5, Tone.OVER),
     ],
 )
-def test_tones_go_by_the_allotment(value: float, limit: float | None, tone: Tone) -> None:
+def test_tones_go_by_the_allocation(value: float, limit: float | None, tone: Tone) -> None:
     assert core(line(value, limit))[0].tone is tone
 
 

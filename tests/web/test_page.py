@@ -115,7 +115,7 @@ def test_groups_are_called_by_their_names_with_their_ids_beside(watched: Watched
     watched(outside_kubernetes(), look)
 
 
-def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allotted(
+def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allocated(
     watched: Watched,
 ) -> None:
     async def look(tab: Tab, site: Site) -> None:
@@ -279,7 +279,7 @@ def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
 
 
 def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watched: Watched) -> None:
-    """Nothing is allotted, and the memory is of three digits: the longest that a row can say."""
+    """Nothing is allocated, and the memory is of three digits: the longest that a row can say."""
     made = demo()
     memory = DeviceMemoryFacts(total_bytes=143_771 << 20, used_bytes=140_123 << 20)
     devices = tuple(

@@ -100,7 +100,7 @@ def test_a_pod_deleted_while_busy_takes_no_others_use(stage: Stage) -> None:
     stage.delete("other")
 
 
-def test_the_devices_that_the_kubelet_granted_are_the_containers_allotment(stage: Stage) -> None:
+def test_the_devices_that_the_kubelet_granted_are_the_containers_allocation(stage: Stage) -> None:
     """By the kubelet's PodResources, which names the device ids of its device plugin."""
     wanted = {"limits": {"nvidia.com/gpu": "1"}}
     running = stage.run(pod("whole", container(resources=wanted)))["main"]

@@ -1,4 +1,4 @@
-"""Which device an allotment is on, by which rules it was read."""
+"""Which device an allocation is on, by which rules it was read."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,8 +46,8 @@ POD = pod(
 TABLE = indexed({POD.uid: POD}, 1)
 
 
-def devices(allotted: list[Allocated]) -> list[str | None]:
-    return [allocation.device for _, allocation in allotted]
+def devices(allocated: list[Allocated]) -> list[str | None]:
+    return [allocation.device for _, allocation in allocated]
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_an_override_says_which_card_a_number_means(basis: str | None, device: s
 
 
 def test_an_override_is_for_its_scheme_alone() -> None:
-    allotments = Allocations(make((), {"tke-qgpu": "minor"}))
-    assert devices(allotments.of(TABLE, NODE, dict)) == ["GPU-2"]
+    allocations = Allocations(make((), {"tke-qgpu": "minor"}))
+    assert devices(allocations.of(TABLE, NODE, dict)) == ["GPU-2"]
 
 
 def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
-    allotments = Allocations(Rules())
-    before = devices(allotments.of(TABLE, NODE, dict))
-    allotments.rules = make((), {"vke-mgpu": "pci"})
-    after = devices(allotments.of(TABLE, NODE, dict))
+    allocations = Allocations(Rules())
+    before = devices(allocations.of(TABLE, NODE, dict))
+    allocations.rules = make((), {"vke-mgpu": "pci"})
+    after = devices(allocations.of(TABLE, NODE, dict))
     own = SchemeDescription(
         name="mine",
         core_resource=f"{MGPU}mgpu-core",
@@ -76,8 +76,8 @@ def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
         placement_annotation=f"{MGPU}gpu-index-container-{{container}}",
         replaces=("vke-mgpu",),
     )
-    allotments.rules = make([own])
-    [(_, replaced)] = allotments.of(TABLE, NODE, dict)
+    allocations.rules = make([own])
+    [(_, replaced)] = allocations.of(TABLE, NODE, dict)
 
     assert (before, after) == (["GPU-2"], ["GPU-1"])
     assert (replaced.scheme, replaced.core, replaced.device) == ("mine", 0.5, "GPU-2")
@@ -88,7 +88,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.allotments = Allocations(self.rules())
+        self.allocations = Allocations(self.rules())
 
     def rules(self) -> Rules:
         """Rules that no others are equal to."""
@@ -102,7 +102,7 @@ class Counting:
     def after(self, *pods: Pod, node: NodeFacts = NODE, version: int) -> list[str]:
         """The names of the pods that are decoded in a cycle."""
         self.asked.clear()
-        self.allotments.of(indexed({pod.uid: pod for pod in pods}, version), node, dict)
+        self.allocations.of(indexed({pod.uid: pod for pod in pods}, version), node, dict)
         return self.asked
 
     def _decode(self, pod: Pod, node: NodeFacts) -> Decoded:
@@ -119,7 +119,7 @@ def test_pods_are_decoded_again_when_what_allocations_depend_on_changed(change: 
     counting = Counting()
     assert counting.after(ONE, RESERVE, version=1) == ["one", "reserve"]
     if change == "the rules":
-        counting.allotments.rules = counting.rules()
+        counting.allocations.rules = counting.rules()
     node = replace(NODE, labels={"a": "b"} if change == "the node" else {})
     version = 2 if change == "the pods" else 1
     decoded = [] if change == "nothing" else ["one", "reserve"]
@@ -132,10 +132,10 @@ def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:
     uuid = {"run.ai/reserve_for_gpu_index": "GPU-1"}
     reserving = Pod("r", "kai-resource-reservation", "r", labels=group)
     placing = replace(reserving, annotations=uuid)
-    allotments = Allocations(Rules())
+    allocations = Allocations(Rules())
     tables: tuple[dict[str, Pod], ...] = ({}, {"r": reserving}, {"r": placing})
     found = [
-        devices(allotments.of(indexed({part.uid: part, **more}, version), NODE, dict))
+        devices(allocations.of(indexed({part.uid: part, **more}, version), NODE, dict))
         for version, more in enumerate(tables, 1)
     ]
     assert found == [[], [None], ["GPU-1"]]
@@ -147,18 +147,18 @@ def test_a_claim_that_a_second_pod_takes_up_promises_nothing_any_more() -> None:
     claimed = ClaimedDevice("r", "gpu.nvidia.com", "p", "gpu-0")
     memory = {("gpu.nvidia.com", "p", "gpu-0"): OfferedDevice(capacity={"memory": "10Gi"})}
     node = replace(NODE, claims={("n", "c"): (claimed,)}, offered=memory)
-    allotments = Allocations(Rules())
-    [(_, alone)] = allotments.of(indexed({"1": first}, 1), node, dict)
-    [(_, shared), _] = allotments.of(indexed({"1": first, "2": second}, 2), node, dict)
+    allocations = Allocations(Rules())
+    [(_, alone)] = allocations.of(indexed({"1": first}, 1), node, dict)
+    [(_, shared), _] = allocations.of(indexed({"1": first, "2": second}, 2), node, dict)
     assert (alone.memory_bytes, shared.memory_bytes) == (10 << 30, None)
 
 
-def test_where_processes_are_is_asked_only_for_an_allotment_without_a_device() -> None:
+def test_where_processes_are_is_asked_only_for_an_allocation_without_a_device() -> None:
     def asked() -> dict[Member, list[str]]:
         raise AssertionError
 
-    allotments = Allocations(make((), {"tke-qgpu": "minor"}))
-    assert devices(allotments.of(TABLE, NODE, asked)) == ["GPU-2"]
+    allocations = Allocations(make((), {"tke-qgpu": "minor"}))
+    assert devices(allocations.of(TABLE, NODE, asked)) == ["GPU-2"]
 
 
 HAMI_CARDS = NodeFacts(
@@ -186,25 +186,28 @@ HAMI_TABLE = indexed({HAMI_POD.uid: HAMI_POD}, 1)
 def test_a_grant_of_another_card_counts_once_the_container_is_seen_there(
     seen: list[str], counted: int
 ) -> None:
-    allotments = Allocations(Rules())
+    allocations = Allocations(Rules())
     where = {Member(HAMI_POD.uid, "a"): seen}
     for _ in range(3):
-        [allotted] = allotments.of(HAMI_TABLE, HAMI_CARDS, lambda: where)
-        assert (allotted.allocation.device, allotted.allocation.memory_bytes) == ("GPU-0", 1 << 30)
-    assert allotments.problems == ({"grant_differs": 1} if counted else {})
+        [allocated] = allocations.of(HAMI_TABLE, HAMI_CARDS, lambda: where)
+        assert (allocated.allocation.device, allocated.allocation.memory_bytes) == (
+            "GPU-0",
+            1 << 30,
+        )
+    assert allocations.problems == ({"grant_differs": 1} if counted else {})
 
 
 def test_what_was_suspected_of_a_pod_is_forgotten_with_it() -> None:
-    allotments = Allocations(Rules())
-    allotments.of(HAMI_TABLE, HAMI_CARDS, dict)
+    allocations = Allocations(Rules())
+    allocations.of(HAMI_TABLE, HAMI_CARDS, dict)
     asked: list[int] = []
 
     def seen() -> dict[Member, list[str]]:
         asked.append(1)
         return {Member(HAMI_POD.uid, "a"): ["GPU-1"]}
 
-    allotments.of(indexed({}, 2), HAMI_CARDS, seen)
-    assert (asked, allotments.problems) == ([], {})
+    allocations.of(indexed({}, 2), HAMI_CARDS, seen)
+    assert (asked, allocations.problems) == ([], {})
 
 
 @pytest.mark.parametrize("end", [{"phase": "Succeeded"}, {"phase": "Failed"}, {"deleted": True}])

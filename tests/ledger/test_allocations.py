@@ -48,7 +48,7 @@ def grant(
 def busy(node: Node, seconds: float, *grants: Allocated, on: str = "GPU-0", **told: Any) -> Rows:
     """A cycle in which process 1, of container A, uses a quarter of a device's second."""
     windows = {uuid: window({1: SECOND // 4} if uuid == on else {}) for uuid in ("GPU-0", "GPU-1")}
-    return node.cycle(seconds, windows, allotted=grants, **told)
+    return node.cycle(seconds, windows, allocated=grants, **told)
 
 
 def container(rows: Rows, *labels: str) -> Mapping[str, Value]:
@@ -65,7 +65,7 @@ def unmeasured(values: Mapping[str, Value]) -> set[tuple[str, ...]]:
     return set(found)
 
 
-def test_scheme_policy_and_priority_stand_with_the_allotment() -> None:
+def test_scheme_policy_and_priority_stand_with_the_allocation() -> None:
     values = container(busy(Node(), 0, grant()), *ROW_A)
 
     assert values["allocation_info"] == {("s", "fixed", "offline"): 1}
@@ -96,7 +96,9 @@ def test_a_claim_without_shares_names_its_containers_and_limits_none() -> None:
     node = Node()
     node.owners[8] = SIDE
 
-    rows = node.cycle(0, {"GPU-0": window({1: SECOND // 4, 8: SECOND // 4})}, allotted=tuple(claim))
+    rows = node.cycle(
+        0, {"GPU-0": window({1: SECOND // 4, 8: SECOND // 4})}, allocated=tuple(claim)
+    )
 
     for labels in (ROW_A, (*SIDE, "0", "GPU-0")):
         values = container(rows, *labels)
@@ -109,7 +111,7 @@ def test_a_claim_without_shares_names_its_containers_and_limits_none() -> None:
 # --- placement ------------------------------------------------------------------------------------
 
 
-def test_use_on_another_device_than_the_allotted_one_is_a_mismatch_and_moves_nothing() -> None:
+def test_use_on_another_device_than_the_allocated_one_is_a_mismatch_and_moves_nothing() -> None:
     node = Node((GPU, OTHER))
     busy(node, 0, grant())
 
@@ -128,31 +130,31 @@ def test_a_mismatch_is_over_when_the_process_has_gone() -> None:
     node = Node((GPU, OTHER))
     busy(node, 0, grant(), on="GPU-1", held={A: MemoryHeld(10, 1)})
 
-    rows = node.cycle(1, allotted=(grant(),), held={})
+    rows = node.cycle(1, allocated=(grant(),), held={})
 
     assert container(rows, *ROW_A)["placement_mismatch"] == 0
     assert "placement_mismatch" not in container(rows, *ON_OTHER)
 
 
-def test_more_devices_in_use_than_allotted_are_a_mismatch_on_those_that_none_names() -> None:
+def test_more_devices_in_use_than_allocated_are_a_mismatch_on_those_that_none_names() -> None:
     node = Node((GPU, OTHER))
     node.owners[5] = A
     windows = {"GPU-0": window({1: 9}), "GPU-1": window({5: 9})}
 
-    rows = node.cycle(0, windows, allotted=(grant(device=None),))
+    rows = node.cycle(0, windows, allocated=(grant(device=None),))
 
     assert container(rows, *ROW_A)["placement_mismatch"] == 1
     assert container(rows, *ON_OTHER)["placement_mismatch"] == 1
     assert pod(rows)["core_limit_gpus"] == 0.5
 
 
-def test_use_without_any_allotment_is_no_mismatch() -> None:
+def test_use_without_any_allocation_is_no_mismatch() -> None:
     values = container(busy(Node(), 0), *ROW_A)
 
     assert not {"placement_mismatch", "allocation_info"} & values.keys()
 
 
-def test_a_container_beside_one_that_is_allotted_is_no_mismatch() -> None:
+def test_a_container_beside_one_that_is_allocated_is_no_mismatch() -> None:
     node = Node((GPU, OTHER))
 
     rows = busy(node, 0, grant(SIDE), on="GPU-1")
@@ -160,13 +162,13 @@ def test_a_container_beside_one_that_is_allotted_is_no_mismatch() -> None:
     assert "placement_mismatch" not in container(rows, *ON_OTHER)
 
 
-def test_the_instances_of_an_allotted_card_are_within_its_allotment() -> None:
+def test_the_instances_of_an_allocated_card_are_within_its_allocation() -> None:
     node = Node((GPU, replace(OTHER, parent_uuid="GPU-0")))
 
     assert container(busy(node, 0, grant(), on="GPU-1"), *ON_OTHER)["placement_mismatch"] == 0
 
 
-def test_a_mismatch_is_found_for_an_allotment_of_the_pod_as_a_whole() -> None:
+def test_a_mismatch_is_found_for_an_allocation_of_the_pod_as_a_whole() -> None:
     node = Node((GPU, OTHER))
 
     rows = busy(node, 0, grant(WHOLE_POD), on="GPU-1")
@@ -185,7 +187,7 @@ def test_use_that_no_container_is_named_for_is_held_against_the_whole_pods_devic
 
 
 @pytest.mark.parametrize(
-    ("allotted", "parent", "quantities"),
+    ("allocated", "parent", "quantities"),
     [
         (grant(device=None), "", {"core_limit", "memory_limit"}),
         (grant(device=None, memory=None), "", {"core_limit"}),
@@ -197,35 +199,35 @@ def test_use_that_no_container_is_named_for_is_held_against_the_whole_pods_devic
     ],
 )
 def test_before_the_placement_is_known_what_was_promised_is_unmeasured_and_nothing_else(
-    allotted: Allocated, parent: str, quantities: set[str]
+    allocated: Allocated, parent: str, quantities: set[str]
 ) -> None:
     node = Node((GPU, replace(OTHER, parent_uuid=parent)))
 
-    rows = node.cycle(0, {"GPU-0": window({})}, allotted=(allotted,))
+    rows = node.cycle(0, {"GPU-0": window({})}, allocated=(allocated,))
 
     values = container(rows, *A, "", "")
     assert unmeasured(values) == {(quantity, "placement") for quantity in quantities}
     assert "allocation_info" in values
-    assert pod(rows).get("core_limit_gpus") == allotted.allocation.core
-    assert pod(rows).get("memory_limit_bytes") == allotted.allocation.memory_bytes
+    assert pod(rows).get("core_limit_gpus") == allocated.allocation.core
+    assert pod(rows).get("memory_limit_bytes") == allocated.allocation.memory_bytes
 
 
-def test_allotted_time_is_counted_before_the_placement_is_known_and_after() -> None:
+def test_allocated_time_is_counted_before_the_placement_is_known_and_after() -> None:
     node = Node()
     for second in (0, 10):
-        rows = node.cycle(second, {"GPU-0": window({})}, allotted=(grant(device=None),))
+        rows = node.cycle(second, {"GPU-0": window({})}, allocated=(grant(device=None),))
     assert container(rows, *A, "", "")["allocated_core_seconds_total"] == 5 * SECOND
 
-    rows = node.cycle(20, {"GPU-0": window({})}, allotted=(grant(),))
+    rows = node.cycle(20, {"GPU-0": window({})}, allocated=(grant(),))
 
     assert container(rows, *A, "", "") == {"allocated_core_seconds_total": 5 * SECOND}
     assert container(rows, *ROW_A)["allocated_core_seconds_total"] == 5 * SECOND
     assert pod(rows)["allocated_core_seconds_total"] == 10 * SECOND
-    late = node.cycle(400, {"GPU-0": window({})}, allotted=(grant(),))
+    late = node.cycle(400, {"GPU-0": window({})}, allocated=(grant(),))
     assert (*A, "", "") not in late["container"]
 
 
-def test_a_pods_allotted_time_is_its_containers_to_the_nanosecond_wherever_they_are_placed() -> (
+def test_a_pods_allocated_time_is_its_containers_to_the_nanosecond_wherever_they_are_placed() -> (
     None
 ):
     node, third = Node((GPU, OTHER)), 1 / 3
@@ -235,7 +237,7 @@ def test_a_pods_allotted_time_is_its_containers_to_the_nanosecond_wherever_they_
         (grant(device="GPU-1", core=third), grant(SIDE, core=third)),
     ]
     for second, grants in enumerate(placed * 2):
-        node.cycle(second * 1.000_000_001, allotted=grants)
+        node.cycle(second * 1.000_000_001, allocated=grants)
 
     ledger, now = node.ledger, at(10)
     parts = [
@@ -246,12 +248,12 @@ def test_a_pods_allotted_time_is_its_containers_to_the_nanosecond_wherever_they_
     assert ledger.pods["n", "a"].allocated_core_ns(now.mono_ns) == spent
 
 
-def test_an_allotment_that_loses_its_share_keeps_the_time_that_it_had() -> None:
+def test_an_allocation_that_loses_its_share_keeps_the_time_that_it_had() -> None:
     node = Node()
     for second in (0, 10):
-        node.cycle(second, allotted=(grant(),))
+        node.cycle(second, allocated=(grant(),))
 
-    rows = node.cycle(20, allotted=(grant(core=None),))
+    rows = node.cycle(20, allocated=(grant(core=None),))
 
     assert container(rows, *ROW_A)["allocated_core_seconds_total"] == 5 * SECOND
     assert pod(rows)["allocated_core_seconds_total"] == 5 * SECOND
@@ -266,7 +268,7 @@ def test_a_pods_memory_ratio_is_that_of_its_fullest_device_over_its_containers_t
     held: dict[Owner, MemoryHeld] = {A: MemoryHeld(300, 1), SIDE: MemoryHeld(60, 1)}
     grants = (grant(), grant(SIDE, memory=100), grant(SIDE, device="GPU-1", memory=120))
 
-    rows = node.cycle(0, allotted=grants, held=held)
+    rows = node.cycle(0, allocated=grants, held=held)
 
     assert pod(rows)["memory_limit_utilization_ratio"] == pytest.approx(360 / 600)
 
@@ -276,7 +278,7 @@ def test_a_pods_core_ratio_leaves_out_containers_without_a_share() -> None:
     node.owners[8] = SIDE
     both = {"GPU-0": window({1: SECOND // 4, 8: SECOND // 2})}
 
-    rows = node.cycle(0, both, allotted=(grant(), grant(SIDE, core=None)))
+    rows = node.cycle(0, both, allocated=(grant(), grant(SIDE, core=None)))
 
     assert pod(rows)["core_usage_gpus"] == pytest.approx(0.75)
     assert pod(rows)["core_limit_utilization_ratio"] == pytest.approx(0.25 / 0.5)
@@ -304,7 +306,7 @@ def test_a_pod_as_a_whole_is_withheld_with_its_device() -> None:
     lost = {"GPU-0": DeviceState.LOST}
 
     rows = [
-        node.cycle(s, {"GPU-1": window({})}, states=lost, allotted=(grant(WHOLE_POD),))
+        node.cycle(s, {"GPU-1": window({})}, states=lost, allocated=(grant(WHOLE_POD),))
         for s in range(4)
     ][-1]
 
@@ -344,13 +346,13 @@ def allocated(rows: Rows, index: str = "0") -> tuple[Value | None, Value | None]
         ((), (0, 0)),
     ],
 )
-def test_what_is_allotted_on_a_device_is_the_sum_of_what_is_known_to_be(
+def test_what_is_allocated_on_a_device_is_the_sum_of_what_is_known_to_be(
     grants: tuple[Allocated, ...], expected: tuple[float | None, int | None]
 ) -> None:
-    assert allocated(Node((GPU, OTHER)).cycle(0, allotted=grants)) == expected
+    assert allocated(Node((GPU, OTHER)).cycle(0, allocated=grants)) == expected
 
 
-def test_nothing_is_said_of_allotments_before_any_pod_was_heard_of() -> None:
+def test_nothing_is_said_of_allocations_before_any_pod_was_heard_of() -> None:
     ledger = Ledger(300 * SECOND, 15 * SECOND)
     node = Node()
     node.ledger = ledger
@@ -361,7 +363,7 @@ def test_nothing_is_said_of_allotments_before_any_pod_was_heard_of() -> None:
     assert not {"allocated_core_ratio", "allocated_memory_bytes"} & rows["device"][0].values.keys()
 
 
-def test_a_board_that_is_divided_into_instances_is_not_allotted_itself() -> None:
+def test_a_board_that_is_divided_into_instances_is_not_allocated_itself() -> None:
     rows = Node((replace(GPU, sharing="mig"),)).cycle(0)
 
     assert allocated(rows) == (None, None)
@@ -412,18 +414,18 @@ histories = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(histories)
-def test_allotments_that_come_change_and_disagree_let_no_counter_fall(
+def test_allocations_that_come_change_and_disagree_let_no_counter_fall(
     history: Histories,
 ) -> None:
     node = Node((GPU, OTHER))
     node.owners = {1: A, 2: SIDE, 3: WHOLE_POD, 4: ContainerKey("m", "b", "c")}
     clock, shown = 0.0, dict[tuple[str, tuple[str, ...], str], float]()
-    for wait, use, states, allotted in history:
+    for wait, use, states, allocated in history:
         clock += wait
         on = {"GPU-0": window(use), "GPU-1": window(use)}
-        rows = node.cycle(clock, on, states=states, allotted=tuple(allotted))
+        rows = node.cycle(clock, on, states=states, allocated=tuple(allocated))
         shown = _risen(rows, {key: n for key, n in shown.items() if _is_open(node, *key)})
-        _agrees(rows, allotted, at(clock), node)
+        _agrees(rows, allocated, at(clock), node)
 
 
 def _is_open(node: Node, level: str, labels: tuple[str, ...], name: str) -> bool:
@@ -453,21 +455,21 @@ def _risen(
     return kept
 
 
-def _agrees(rows: Rows, allotted: list[Allocated], now: Moment, node: Node) -> None:
+def _agrees(rows: Rows, allocated: list[Allocated], now: Moment, node: Node) -> None:
     """The rules that hold on every page."""
     accounts = [a for b in node.ledger.devices.values() for a in b.owners.values()]
     accounts += node.ledger.unplaced.values()
     spent = sum(a.allocated_core_ns(now.mono_ns) for a in accounts)
     pods = sum(a.allocated_core_ns(now.mono_ns) for a in node.ledger.pods.values())
     assert spent <= pods  # what has left the containers' accounts is still in their pod's
-    limited = {(k, a.device) for k, a in allotted if k.container and a.core is not None}
+    limited = {(k, a.device) for k, a in allocated if k.container and a.core is not None}
     for labels, row in rows["container"].items():
         key, uuid = ContainerKey(*labels[:3]), labels[4]
         if "core_limit_ratio" in row.values:
             assert (key, uuid) in limited
         if row.values.get("placement_mismatch") == 1:
-            assert all(a.device != uuid for k, a in allotted if k == key)
-    assert node.ledger.tenures.keys() == {key[:2] for key, _ in allotted}
+            assert all(a.device != uuid for k, a in allocated if k == key)
+    assert node.ledger.tenures.keys() == {key[:2] for key, _ in allocated}
 
 
 def test_a_pod_made_anew_elsewhere_goes_on_with_its_account_and_leaves_the_old_device() -> None:
