@@ -277,7 +277,8 @@ def test_a_container_that_ended_keeps_its_counters_beside_an_unknown_one(bench: 
     snapshot = bench.cycle()
 
     assert row(snapshot, "container", "ml", "train", "", "0", "GPU-0").values["processes"] == 1
-    assert container(snapshot) == {"core_seconds_total": SECOND // 2}
+    counted = {"core_seconds_total": SECOND // 2, "core_waiting_seconds_total": 0}
+    assert container(snapshot) == counted
 
 
 def test_an_unnamed_pods_limits_are_unknown(bench: Bench) -> None:

@@ -97,7 +97,8 @@ def test_a_placement_that_appears_takes_the_limit_from_the_pod_to_its_card(cards
     assert "core_limit_ratio" not in values(first, NOWHERE)
     assert values(second)["core_limit_ratio"] == 0.5
     assert pod(first)["core_limit_gpus"] == pod(second)["core_limit_gpus"] == 0.5
-    assert values(second, NOWHERE).keys() == {"allocated_core_seconds_total"}  # from before
+    from_before = {"allocated_core_seconds_total", "allocated_gpu_seconds_total"}
+    assert values(second, NOWHERE).keys() == from_before
 
 
 def test_a_process_on_the_card_places_what_is_not_told_and_is_no_mismatch(cards: TwoCards) -> None:
