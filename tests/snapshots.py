@@ -64,7 +64,7 @@ def exporter(**fields: Any) -> ExporterFacts:
 
 def with_every_family(number: int = 1) -> Snapshot:
     """A snapshot in which every family of the table has one sample."""
-    used, average = Used(*[number] * len(Used._fields)), Averages(*[number] * 5)
+    used, average = Used(*[number] * len(Used._fields)), Averages(*[number] * 4)
     owned: dict[str, Any] = {
         "index": 0,
         "uuid": "GPU-1",
@@ -85,7 +85,7 @@ def with_every_family(number: int = 1) -> Snapshot:
                 waiting=Waiting(number, number, {ContainerKey("ml", "x", "c"): number}),
                 allocated=allocated,
                 misplaced=True,
-                **owned,
+                **owned | {"average": average._replace(waiting=number)},
             ),
         ),
         (GroupHolding(owner=GroupKey("docker", "x"), info=GroupFacts("name"), **owned),),

@@ -17,6 +17,7 @@ from exporter.metrics.families import (
     CORE,
     FAMILIES,
     LEVELS,
+    OFF_BY_DEFAULT,
     OPTIONAL_GROUPS,
     OWN_LEVEL,
     Family,
@@ -99,8 +100,9 @@ class Choice(NamedTuple):
 
 
 def series_without(disabled: Collection[str]) -> int:
-    """Series of a standard node with these groups and families switched off."""
-    return sum(counted().get(family.full_name, 0) for family in families_without(disabled))
+    """Series of a standard node with these groups and families switched off, beside the usual."""
+    served = families_without({*disabled, *OFF_BY_DEFAULT})
+    return sum(counted().get(family.full_name, 0) for family in served)
 
 
 def _named(pattern: str) -> tuple[str, ...]:

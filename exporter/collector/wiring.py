@@ -33,7 +33,7 @@ from exporter.sources.pods.source import PodSource
 NS = 1e9  # in a second
 CLAIMS_RHYTHM = PollTimings(period_s=60)
 POLICIES_RHYTHM = PollTimings(period_s=60)
-WITHOUT_PODS = "the scenario has no pods"
+WITHOUT_PODS = "not in this scenario"
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
 

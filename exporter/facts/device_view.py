@@ -133,7 +133,9 @@ class DeviceView:
             else None,
             (now.encoder - then.encoder) / observed_ns if known_now("encoder") else None,
             (now.decoder - then.decoder) / observed_ns if known_now("decoder") else None,
-            (now.waiting - then.waiting) / observed_ns if known_now("core") else None,
+            (now.waiting - then.waiting) / observed_ns
+            if known_now("core") and isinstance(owner, ContainerKey)
+            else None,
         )
 
 

@@ -45,7 +45,7 @@ class Used(NamedTuple):
 class Averages(NamedTuple):
     """Shares of the time in which each engine was in use, 0 to 1.
 
-    ``waiting``: the share in which the owner may have waited for others, an upper bound.
+    ``waiting``: the share in which a container may have waited for others, an upper bound.
     """
 
     core: float | None = None

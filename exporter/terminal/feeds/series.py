@@ -258,6 +258,7 @@ def _averages(values: _Values, core: str) -> Averages:
         values.number("memory_active_ratio"),
         values.number("encoder_utilization_ratio"),
         values.number("decoder_utilization_ratio"),
+        values.number("core_pressure_ratio"),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.metrics.families import OPTIONAL_GROUPS
+from exporter.metrics.families import OFF_BY_DEFAULT, OPTIONAL_GROUPS
 from exporter.model import Sensors
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.counters import TABLE, Traffic, numbered
@@ -351,5 +351,6 @@ def test_nothing_is_asked_by_number_when_all_of_it_is_switched_off(one: Node) ->
 
 
 def test_every_group_that_can_be_switched_off_is_asked_for_by_number_or_by_name() -> None:
-    asked_for = set(OPTIONAL_GROUPS) - {"cost"}  # which is what all calls take
+    no_calls = {"cost", *OFF_BY_DEFAULT}  # what all calls take, and what needs none
+    asked_for = set(OPTIONAL_GROUPS) - no_calls
     assert asked_for == set(CALLS) | {counted.group for counted in TABLE}
