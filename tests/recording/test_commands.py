@@ -12,7 +12,7 @@ import pytest
 
 from exporter.cli import main
 from exporter.commands.replay import Replay
-from exporter.metrics.text import Format, Renderer
+from exporter.metrics.text import Format
 from exporter.recording.file import RecordingReader
 
 SINGLE = Path(__file__).parent.parent / "replay" / "single.rec.gz"
@@ -27,7 +27,9 @@ def run(*command: str) -> subprocess.CompletedProcess[bytes]:
 
 def pages(form: Format) -> list[bytes]:
     with RecordingReader(str(SINGLE)) as tape:
-        return [Renderer().render(snapshot, form) for snapshot in Replay(tape).snapshots()]
+        run = Replay(tape)
+        renderer = run.renderer()
+        return [renderer.render(snapshot, form) for snapshot in run.snapshots()]
 
 
 def test_what_was_recorded_is_replayed_to_the_same_pages(tmp_path: Path) -> None:
