@@ -90,7 +90,9 @@ def merge(node: yaml.Node) -> None:
 
 def node_of(value: object) -> yaml.Node:
     """The node of a value of YAML's safe types, with no place in a text."""
-    node: yaml.Node = yaml.representer.SafeRepresenter().represent_data(value)
+    representer = yaml.representer.SafeRepresenter()
+    representer.yaml_multi_representers = {str: lambda own, text: own.represent_str(str(text))}
+    node: yaml.Node = representer.represent_data(value)
     return node
 
 
