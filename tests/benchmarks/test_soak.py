@@ -10,6 +10,8 @@ from benchmarks.soak.child import Pace
 from benchmarks.soak.judge import ALLOWED, Look, grown, table
 from benchmarks.soak.node import sources
 from exporter.collector.wiring import make_collector
+from exporter.metrics.families import families_without
+from exporter.metrics.profiles import left_out
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.settings import load
@@ -81,7 +83,7 @@ class Node:
 
 
 def page(snapshot: Snapshot) -> Page:
-    return Page(Renderer().render(snapshot, Format.TEXT).decode())
+    return Page(Renderer(families_without(left_out("full"))).render(snapshot, Format.TEXT).decode())
 
 
 @pytest.mark.slow
