@@ -8,6 +8,7 @@ well, because PyYAML recurses.
 """
 
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -90,9 +91,10 @@ def merge(node: yaml.Node) -> None:
 
 def node_of(value: object) -> yaml.Node:
     """The node of a value of YAML's safe types, with no place in a text."""
-    representer = yaml.representer.SafeRepresenter()
-    representer.yaml_multi_representers = {str: lambda own, text: own.represent_str(str(text))}
-    node: yaml.Node = representer.represent_data(value)
+    plain = str(value) if isinstance(value, str) else value
+    if isinstance(value, dict):
+        plain = {k: str(v) if isinstance(v, StrEnum) else v for k, v in value.items()}
+    node: yaml.Node = yaml.representer.SafeRepresenter().represent_data(plain)
     return node
 
 
