@@ -14,13 +14,14 @@ from exporter.simulation.load import describe
 from tests.scenario.truth import truth_of
 
 MINUTES = 5
+SEEDS = range(4)  # what five minutes of one seed come to is chance
 TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "unidentified")
 
 
 @pytest.fixture(scope="module")
 def found() -> Found:
     return {
-        (name, rule): run(CASES[name], rule, 0, (MINUTES,))
+        (name, rule): [e for seed in SEEDS for e in run(CASES[name], rule, seed, (MINUTES,))]
         for name in TRIED
         for rule in ("last", "random")
     }
@@ -41,7 +42,7 @@ def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
     ours = worst.pop(Ours.name)
     raw = worst.pop("raw poll 1 s")  # of each second: nearly as good, if its windows have no gap
     exact = min(worst.pop(name) for name in ("accounting v2", "accounting v2, scaled"))
-    assert min(worst.values()) > 1.8 * ours
+    assert min(worst.values()) > 2 * ours
     assert raw > ours
     assert exact < 2 * ours
 
