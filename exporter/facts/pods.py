@@ -8,7 +8,7 @@ from exporter.facts.allocations import allocated_time
 from exporter.facts.device_view import DeviceView, used
 from exporter.facts.limits import PodLimit
 from exporter.facts.view import Part, View
-from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
+from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters
 from exporter.ledger.device_ledger import OwnerKey
 from exporter.model import (
     ContainerKey,
@@ -94,7 +94,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
             view,
             tenant.closed if measured else None,
             tenant.limit.core,
-            sum_counters(*_counters(tenant)) if "core" in known else None,
+            _held_against_shares(tenant) if "core" in known else None,
         ),
     )
 
@@ -119,6 +119,15 @@ def _used(tenant: Tenant, known: frozenset[str]) -> Used:
 
 def _counters(tenant: Tenant) -> list[Counters]:
     return [tenant.closed.counters, *[part.account.counters for part in tenant.parts]]
+
+
+def _held_against_shares(tenant: Tenant) -> Counters:
+    """What of its containers' allocations was idle, and what they borrowed."""
+    counters = _counters(tenant)
+    return Counters(
+        allocated_idle=sum([one.allocated_idle for one in counters]),
+        borrowed=sum([one.borrowed for one in counters]),
+    )
 
 
 def _known(view: View, tenant: Tenant) -> frozenset[str]:

@@ -185,11 +185,10 @@ def _lines(family: Family, facts: Iterable[tuple[str, Any]]) -> list[str]:
     if read is None:
         series = series_of(family, facts)
         return [f"{name}{text}{written(number, divisor)}\n" for text, number, _ in series]
-    return [
-        f"{name}{text}{written(number, divisor)}\n"
-        for text, fact in facts
-        if (number := read(fact)) is not None
-    ]
+    found = [(text, number) for text, fact in facts if (number := read(fact)) is not None]
+    if divisor > 1:  # of the ledger's integers: no not-a-number can be among them
+        return [f"{name}{text}{number / divisor!r}\n" for text, number in found]
+    return [f"{name}{text}{written(number)}\n" for text, number in found]
 
 
 def _dated_lines(family: Family, series: Iterable[tuple[str, Number, str]]) -> list[str]:
