@@ -50,7 +50,8 @@ class Allocations:
     If a container's sharing system does not name its device, it is placed where its processes were
     seen. That stays until the pod goes, so that a pause in its work does not displace it.
 
-    ``rules`` may be replaced at any time: the next call decodes all pods by them.
+    ``rules`` may be replaced at any time: the next call decodes all pods by them. ``version`` rises
+    with each change of what ``of`` returns.
 
     ``ended`` are the last allocations of pods that have ended. They count for nothing. They are
     shown beside what the last list of processes, some seconds old, still gives to such a pod.
@@ -58,6 +59,7 @@ class Allocations:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.version = 0
         self.ended: Sequence[Allocated] = ()
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
@@ -91,6 +93,7 @@ class Allocations:
             self._settle(table, where)
         if self._allocated is None:
             self._allocated = self._placed(table)
+            self.version += 1
         return self._allocated
 
     def _placed(self, table: PodTable) -> list[Allocated]:

@@ -21,6 +21,7 @@ from exporter.collector.series_limit import DroppedSeries, limit_facts
 from exporter.collector.tenants import Residency
 from exporter.facts import CycleFacts, at_most, facts_of
 from exporter.facts.history import extended
+from exporter.facts.limits import Limits
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
     CgroupIdentity,
@@ -80,6 +81,7 @@ class Collector:
         self._shown = PodLabels()
         self._allocations = Allocations(self._rules.allocations)
         self._allocated: list[Allocated] = []
+        self._limits, self._summed_of = Limits((), ()), (0, tuple[str, ...]())
         self._plausible = Plausible()
         self._dropped = DroppedSeries()
         self._group_names = GroupNames()
@@ -154,10 +156,19 @@ class Collector:
             self._allocations.replicas,
             shown=self._shown.of(table, rules.allowed),
             groups=groups,
+            limits=self._summed(),
         )
         self.snapshot = self._published(facts, owners, readings, processes)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
         return self.snapshot
+
+    def _summed(self) -> Limits:
+        """The allocations summed up, again when they or the devices changed."""
+        of = self._allocations.version, tuple(self._ledger.devices)
+        if of != self._summed_of:
+            self._limits = Limits(self._allocated, self._ledger.devices)
+            self._summed_of = of
+        return self._limits
 
     def _identify(
         self, devices: Mapping[str, DeviceReading]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from exporter.facts.limits import Limits
 from exporter.ledger.accounts import ENERGY, Account, Counters, Moment
 from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.ledger.ledger import Allocated, Ledger
@@ -23,7 +24,10 @@ from exporter.model import (
 
 @dataclass(frozen=True, slots=True)
 class CycleFacts:
-    """The facts of one cycle beside the ledger."""
+    """The facts of one cycle beside the ledger.
+
+    ``limits`` are ``allocated`` summed up for the ledger's devices; None: not done yet.
+    """
 
     now: Moment
     readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
@@ -33,6 +37,7 @@ class CycleFacts:
     replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
     shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
     groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
+    limits: Limits | None = None
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core

@@ -11,20 +11,17 @@ T = TypeVar("T", int, float)
 
 
 class Limit(NamedTuple):
-    """The sum of some allocations; None where none of them states an amount."""
+    """The sum of some allocations; None where none of them states an amount.
+
+    ``granted`` are the sharing systems with their policies, each once.
+    """
 
     allocations: Sequence[Allocation] = ()
     core: float | None = None
     memory_bytes: float | None = None
     replicas: int | None = None
     gpus: float | None = None
-
-    @property
-    def granted(self) -> tuple[Granted, ...]:
-        """The sharing systems with their policies, each once."""
-        return tuple(
-            dict.fromkeys(Granted(a.scheme, a.policy, a.priority) for a in self.allocations)
-        )
+    granted: tuple[Granted, ...] = ()
 
 
 class MemoryLimit(NamedTuple):
@@ -103,6 +100,7 @@ def _limit(allocations: Sequence[Allocation]) -> Limit:
         total([a.memory_bytes for a in allocations]),
         total([a.replicas for a in allocations]) if any(a.device for a in allocations) else None,
         total([a.gpus for a in allocations]),
+        tuple(dict.fromkeys(Granted(a.scheme, a.policy, a.priority) for a in allocations)),
     )
 
 

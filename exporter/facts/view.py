@@ -84,7 +84,7 @@ class View:
     @cached_property
     def limits(self) -> Limits:
         """The allocations summed up."""
-        return Limits(self.facts.allocated, self.ledger.devices)
+        return self.facts.limits or Limits(self.facts.allocated, self.ledger.devices)
 
     @cached_property
     def ended(self) -> Limits:
