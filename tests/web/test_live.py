@@ -13,16 +13,27 @@ from urllib.parse import quote
 
 import pytest
 
-from exporter.model import Device, DeviceFacts, DeviceState, Snapshot
+from exporter.facts.marks import MarkKind
+from exporter.facts.tree import tree_of_snapshot
+from exporter.model import (
+    AllocationFacts,
+    Averages,
+    Device,
+    DeviceFacts,
+    DeviceState,
+    Granted,
+    Snapshot,
+)
 from exporter.settings import Address
 from exporter.web.page import Page
-from exporter.web.page.entries import TreeEntry
+from exporter.web.page.entries import TreeEntry, entries
 from exporter.web.page.gauges import Gpu
 from exporter.web.page.glossary import meanings
 from exporter.web.page.gpus import card
 from exporter.web.page.html import Html, h
 from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
+from tests.snapshots import container, snapshot_of
 from tests.web.serving import PATIENCE_S, SECOND, Site, serving
 
 ROOT = Path(__file__).parents[2]
@@ -477,3 +488,15 @@ def test_off_kubernetes_the_page_speaks_of_jobs_units_and_users() -> None:
     assert not re.search(r"\bPods?\b|\bpods?\b|outside Kubernetes|Container Core", words)
     assert re.search(r"Jobs \d+ .*Units \d+ .*Users \d+", words)
     assert re.search(r"Jobs, .*with processes \d+ Owner GPU", words)
+
+
+def test_a_container_that_waits_for_others_on_a_full_gpu_is_marked() -> None:
+    full = DeviceFacts(device=Device("GPU-1", 0, "nvidia"), average=Averages(1.0))
+    waits = container(
+        average=Averages(0.1, waiting=0.63), allocation=AllocationFacts((Granted("s"),), 0.5)
+    )
+    tree = tree_of_snapshot(snapshot_of(devices=[full], containers=[waits]))
+
+    [entry] = entries(tree, off_kubernetes=False)
+
+    assert [mark.kind for part in entry.parts for mark in part.marks] == [MarkKind.WAITING]

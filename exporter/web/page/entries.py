@@ -7,12 +7,12 @@ one device. The page's list is by owner; the shared tree is by device.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.api.figures import UNATTRIBUTED
 from exporter.facts.marks import Mark, holding_marks, pod_marks
 from exporter.facts.pods import whole
-from exporter.facts.tree import DeviceEntry, Figures, GroupEntry, PodEntry, Tree
+from exporter.facts.tree import Figures, GroupEntry, PodEntry, Tree
 from exporter.model import (
     NO_AVERAGES,
     Averages,
@@ -30,6 +30,8 @@ Series = Mapping[SeriesKey, Mapping[str, Sequence[float | None]]]
 """The last ten minutes."""
 Colours = Mapping[tuple[str, str, str], int]
 """A number below ``COLOURS`` by entry, part and device UUID."""
+_OnDevice = tuple[DeviceFacts | None, PodEntry]
+"""A pod's part on a device, None where nothing is known of the device."""
 
 COLOURS = 8
 NO_SERIES = SeriesKey(None, None, "")
@@ -42,7 +44,8 @@ class Part:
     """A container, a group, or unattributed use, on one device.
 
     ``device`` is the device's index, None if it is not known. ``schemes`` are the sharing systems
-    of its allocation, or of its pod's. ``holding`` is None for what has no owner.
+    of its allocation, or of its pod's. ``holding`` is None for what has no owner. ``marks`` say
+    what is wrong with it.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Part:
     processes: tuple[Process, ...] = ()
     holding: ContainerHolding | GroupHolding | None = None
     schemes: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -72,11 +76,6 @@ class Part:
     def since_unix_ns(self) -> int | None:
         """When counting began."""
         return self.holding.since_unix_ns if self.holding is not None else None
-
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """What is wrong with it."""
-        return holding_marks(self.holding) if self.holding is not None else ()
 
     @property
     def series(self) -> SeriesKey:
@@ -110,17 +109,17 @@ class TreeEntry:
 
 def entries(tree: Tree, *, off_kubernetes: bool) -> list[TreeEntry]:
     """The entries of a tree."""
-    pods: dict[tuple[str, str], list[tuple[DeviceEntry | None, PodEntry]]] = defaultdict(list)
+    pods: dict[tuple[str, str], list[_OnDevice]] = defaultdict(list)
     groups: dict[tuple[str, str], list[GroupEntry]] = defaultdict(list)
     for device in tree.devices:
         for pod in device.pods:
-            pods[pod.namespace, pod.pod].append((device, pod))
+            pods[pod.namespace, pod.pod].append((device.facts, pod))
         for group in device.groups:
             groups[group.holding.owner].append(group)
     for pod in tree.nowhere:
         pods[pod.namespace, pod.pod].append((None, pod))
     return [
-        *(_pod(name, [pod for _, pod in here]) for name, here in pods.items()),
+        *(_pod(name, here) for name, here in pods.items()),
         *(_group(here, off_kubernetes=off_kubernetes) for here in groups.values()),
         *_others(tree),
         *_unattributed(tree),
@@ -137,12 +136,12 @@ def series_of(device: DeviceFacts) -> SeriesKey:
     return SeriesKey(None, device.index, device.uuid)
 
 
-def _pod(name: tuple[str, str], here: Sequence[PodEntry]) -> TreeEntry:
+def _pod(name: tuple[str, str], here: Sequence[_OnDevice]) -> TreeEntry:
     space, pod = name
-    facts = here[0].facts
+    facts = here[0][1].facts
     info = facts.info if facts is not None else None
     owner = "/".join(filter(None, (info.owner_kind, info.owner_name))) if info else ""
-    ended = all(each.ended for each in here)
+    ended = all(each.ended for _, each in here)
     parts = tuple(part for part in _containers(here) if ended or not part.ended)
     figures, marks = _summed(parts), pod_marks(facts) if facts is not None else ()
     if facts is not None:
@@ -154,30 +153,30 @@ def _pod(name: tuple[str, str], here: Sequence[PodEntry]) -> TreeEntry:
     return TreeEntry(key, "pod", space, pod, owner, figures, parts, marks, ended)
 
 
-def _containers(here: Sequence[PodEntry]) -> Iterator[Part]:
+def _containers(here: Sequence[_OnDevice]) -> Iterator[Part]:
     """The containers of a pod on each device, and allocations of containers without any use.
 
     What was allocated to the pod as a whole, or on a device that is not known, has no row of its
     own where its container has one.
     """
-    seen = {container.holding.owner.container for pod in here for container in pod.containers}
-    unplaced = {(held.owner, held.uuid): held for pod in here for held in pod.unplaced}
+    seen = {container.holding.owner.container for _, pod in here for container in pod.containers}
+    unplaced = {(held.owner, held.uuid): held for _, pod in here for held in pod.unplaced}
     of_pod = dict.fromkeys(s for held in unplaced.values() for s in _schemes(held))
-    for pod in here:
+    for device, pod in here:
         for container in pod.containers:
             held = container.holding
-            schemes = _schemes(held) or tuple(of_pod)
-            yield _part(held, container.figures, container.processes, schemes)
+            part = _part(held, container.figures, _schemes(held) or tuple(of_pod))
+            marks = holding_marks(held, device)
+            yield replace(part, processes=container.processes, marks=marks)
     for held in unplaced.values():
         if held.owner.container not in seen and (held.owner.container or not seen):
-            yield _part(held, NO_FIGURES, (), _schemes(held))
+            part = _part(held, NO_FIGURES, _schemes(held))
+            yield replace(part, marks=holding_marks(held))
 
 
-def _part(
-    held: ContainerHolding, figures: Figures, processes: tuple[Process, ...], schemes: Sequence[str]
-) -> Part:
+def _part(held: ContainerHolding, figures: Figures, schemes: tuple[str, ...]) -> Part:
     name = held.owner.container
-    return Part(name, held.index, held.uuid, figures, processes, held, tuple(schemes))
+    return Part(name, held.index, held.uuid, figures, holding=held, schemes=schemes)
 
 
 def _schemes(held: ContainerHolding) -> tuple[str, ...]:
