@@ -37,13 +37,13 @@ MATCHED = re.compile(r'__name__=~\\?"([^"\\]+)')
 
 @cache
 def counted() -> dict[str, int]:
-    """Series of each family that has any, by its full name."""
+    """Series of each family that is served by default and has any, by its full name."""
     clock = SetClock(BEGIN_S)
     agent = Agent(standard(), settings(), clock)
     for _ in range(CYCLES):
         clock.now_ns += CYCLE_S * SECOND_NS
         agent.cycle()
-    page = Renderer().render(agent.snapshot, Format.TEXT).decode()
+    page = Renderer(families_without(OFF_BY_DEFAULT)).render(agent.snapshot, Format.TEXT).decode()
     return Counter(NAME.findall(page))
 
 
@@ -100,9 +100,8 @@ class Choice(NamedTuple):
 
 
 def series_without(disabled: Collection[str]) -> int:
-    """Series of a standard node with these groups and families switched off, beside the usual."""
-    served = families_without({*disabled, *OFF_BY_DEFAULT})
-    return sum(counted().get(family.full_name, 0) for family in served)
+    """Series of a standard node with these groups and families switched off."""
+    return sum(counted().get(family.full_name, 0) for family in families_without(disabled))
 
 
 def _named(pattern: str) -> tuple[str, ...]:
