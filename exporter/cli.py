@@ -76,7 +76,7 @@ _COMMANDS = {
         _Command("bill", "what the GPUs that a Prometheus watches cost, and who pays for what"),
         _Command(
             "why",
-            "how a pod fares on its GPUs: use, waiting and for whom, memory",
+            "how a pod fares on its GPUs: use, waiting and who ran instead, memory",
             required=" NAMESPACE/POD",
         ),
         _Command("advise", "what each workload should ask for, by what a Prometheus saw of it"),

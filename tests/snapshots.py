@@ -82,7 +82,7 @@ def with_every_family(number: int = 1) -> Snapshot:
             ContainerHolding(
                 owner=A,
                 allocation=AllocationFacts((Granted("s", "p", "1"),), *[number] * 4),
-                waiting=Waiting(number, number, {ContainerKey("ml", "x", "c"): number}),
+                waiting=Waiting(number, {ContainerKey("ml", "x", "c"): number}),
                 allocated=allocated,
                 misplaced=True,
                 **owned | {"average": average._replace(waiting=number)},

@@ -37,7 +37,7 @@ USED = st.dictionaries(st.sampled_from([A, B, C, JOB]), st.integers(0, DT), min_
 @given(USED)
 def test_it_is_divided_to_the_last_nanosecond(core: dict[Owner, int]) -> None:
     active = [owner for owner in core if not isinstance(owner, Unattributed)]
-    for owner, by_whom in waiting(DT, core, active).items():
+    for owner, by_owner in waiting(DT, core, active).items():
         others = sum(ran for other, ran in core.items() if other != owner)
-        assert sum(by_whom.values()) == min(DT - core[owner], others)
-        assert owner not in by_whom
+        assert sum(by_owner.values()) == min(DT - core[owner], others)
+        assert owner not in by_owner

@@ -24,13 +24,13 @@ OTHERS: Final = frozenset(
 )
 """Processes without a name: others may wait for them. Use without a process may be anybody's."""
 
-Waiting = Mapping[ContainerKey | GroupKey, Mapping[Owner, int]]
-"""For each owner that may have waited, how long for whom, in ns."""
+WaitedFor = Mapping[ContainerKey | GroupKey, Mapping[Owner, int]]
+"""For each owner that may have waited, by who ran instead, how long in ns."""
 
 
 def waiting(
     observed_ns: int, core: Mapping[Owner, int], active: Collection[ContainerKey | GroupKey]
-) -> Waiting:
+) -> WaitedFor:
     """The waiting of each active owner in a window, by who ran instead.
 
     ``core`` is what each owner ran in it, in ns of the device. An owner waits no longer than it did

@@ -81,12 +81,11 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
 
 
 def _waiting(part: Part[ContainerKey]) -> Waiting:
-    """How long a container may have waited, and for whom; nothing where use is not known."""
+    """How long a container may have waited, and who ran instead; nothing where use is unknown."""
     if part.withheld or "core" not in part.known:
         return NO_WAITING
     by_owner = part.seen.device_ledger.waited.get(part.key, {})
-    pressure = part.average.waiting if part.shown else None
-    return Waiting(part.account.counters.waiting, pressure, by_owner)
+    return Waiting(part.account.counters.waiting, by_owner)
 
 
 def group_holdings(view: View) -> Iterator[GroupHolding]:

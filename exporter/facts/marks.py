@@ -125,7 +125,7 @@ def _of_container(holding: ContainerHolding, device: DeviceFacts | None) -> Iter
         yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
     yield from _limits(holding.core_of_limit, holding.memory_of_limit)
     if device is not None and _waits(holding, device.average.core or 0):
-        pressure = holding.waiting.pressure or 0
+        pressure = holding.average.waiting or 0
         yield Mark(
             MarkKind.WAITING, f"others ran while it waited, up to {pressure:.0%} of the time"
         )
@@ -136,7 +136,7 @@ def _waits(holding: ContainerHolding, busy: float) -> bool:
 
     The second sign is that it does not get its share; without a share, that it waits mostly.
     """
-    pressure, share = holding.waiting.pressure, holding.core_of_limit
+    pressure, share = holding.average.waiting, holding.core_of_limit
     if pressure is None or busy < FULL:
         return False
     return pressure > MOSTLY if share is None else pressure > SOME and share < 1 - SOME

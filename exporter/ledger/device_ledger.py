@@ -111,7 +111,7 @@ class DeviceLedger(DeviceStatus):
         self.closed = {ContainerKey: {}, GroupKey: {}}
         self.since_mono_ns = now.mono_ns
         self.unallocated = self.overcommitted = Accrual(since_mono_ns=now.mono_ns)
-        self.waited: Mapping[OwnerKey, Mapping[Owner, int]] = {}  # by whom, since the start
+        self.waited: Mapping[OwnerKey, Mapping[Owner, int]] = {}  # by who ran, since the start
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
@@ -170,7 +170,7 @@ class DeviceLedger(DeviceStatus):
     def _hold_against(
         self, usage: DeviceUsage, before: dict[OwnerKey | None, Account], now: Moment
     ) -> None:
-        """Enters what allocations left idle or was borrowed, and who waited for whom.
+        """Enters what allocations left idle or was borrowed, and who waited while who ran.
 
         Time whose use is not known is none of these.
         """
@@ -185,10 +185,10 @@ class DeviceLedger(DeviceStatus):
                 allocated_ns = int(share * usage.observed_ns)
                 self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
         active = [owner for owner in self._active(now) if owner not in known]
-        for owner, by_whom in waiting(usage.observed_ns, used, active).items():
+        for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
-            self.owners[owner] = self.owners[owner].with_waiting(sum(by_whom.values()), now)
-            self.waited = {**self.waited, owner: _summed(self.waited.get(owner, {}), by_whom)}
+            self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
+            self.waited = {**self.waited, owner: _summed(self.waited.get(owner, {}), by_owner)}
 
     def _active(self, now: Moment) -> list[OwnerKey]:
         """The owners that hold a context, and ran in this window or lately."""
@@ -289,8 +289,8 @@ class DeviceLedger(DeviceStatus):
                 self.closed = {**self.closed, type(key): {**closed, key[0]: left}}
         if gone:
             self.waited = {
-                owner: {whom: ns for whom, ns in by_whom.items() if whom not in gone}
-                for owner, by_whom in self.waited.items()
+                owner: {other: ns for other, ns in by_owner.items() if other not in gone}
+                for owner, by_owner in self.waited.items()
                 if owner not in gone
             }
             self._used.difference_update(gone)
@@ -330,7 +330,7 @@ class DeviceLedger(DeviceStatus):
 
 
 def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:
-    return {**before, **{whom: before.get(whom, 0) + ns for whom, ns in more.items()}}
+    return {**before, **{other: before.get(other, 0) + ns for other, ns in more.items()}}
 
 
 def _with(

@@ -812,7 +812,7 @@ CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
         "container",
         "core_pressure_ratio",
         f"Share of time in core_waiting_seconds_total, {_WINDOW}; an upper bound.",
-        lambda c: c.waiting.pressure,
+        lambda c: c.average.waiting,
     ),
     FamilyOf(
         "container",

@@ -71,12 +71,10 @@ class AllocatedTime(NamedTuple):
 class Waiting(NamedTuple):
     """How long an owner may have waited for others: an upper bound.
 
-    ``by_owner`` divides ``waited_ns`` by who ran. ``pressure`` is it as a share of the time of
-    ``--collection.window``.
+    ``by_owner`` divides ``waited_ns`` by who ran. As a share of time it stands in ``Averages``.
     """
 
     waited_ns: int | None = None
-    pressure: float | None = None
     by_owner: Mapping[Owner, int] = MappingProxyType({})
 
     @property

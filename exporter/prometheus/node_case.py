@@ -28,7 +28,7 @@ def pods_of(facts: Facts) -> list[str]:
 def case_of(before: Moment, now: Moment, namespace: str, pod: str, window_s: float) -> Case:
     """The case of a pod. Use and waiting are the averages over ``window_s``, as the page has them.
 
-    By whom it waited, and what held clocks down, is what was counted between the two moments.
+    Who ran while it waited, and what held clocks down, was counted between the two moments.
     """
     mine = sorted(
         (one for one in now.facts.containers if _is_of(one, namespace, pod)),
@@ -42,7 +42,7 @@ def case_of(before: Moment, now: Moment, namespace: str, pod: str, window_s: flo
             card=cards.of(one, f"{namespace}/{pod}"),
             core=one.average.core,
             share=one.allocation.core,
-            waiting=one.waiting.pressure,
+            waiting=one.average.waiting,
             waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid))),
             memory_bytes=one.memory.used_bytes,
             memory_limit_bytes=one.allocation.memory_bytes,
@@ -70,7 +70,7 @@ def _waiting_on(now: ContainerHolding, before: ContainerHolding | None) -> Mappi
         name = "/".join(pod) if pod[0] else pod[1].replace("/", " ", 1)
         grown[name] = ns - old_by_pod.get(pod, 0)
     waited = (now.waiting.waited_ns or 0) - ((old.waited_ns or 0) if old else 0)
-    pressure = now.waiting.pressure or 0.0
+    pressure = now.average.waiting or 0.0
     return {name: ns / waited * pressure for name, ns in grown.items() if waited > 0}
 
 

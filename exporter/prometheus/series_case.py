@@ -61,10 +61,10 @@ class SeriesCase:
         chosen = {f"{self._prefix}namespace": namespace, f"{self._prefix}pod": pod}
         core = self._rates("core_seconds_total", chosen)
         waiting = self._rates("core_waiting_seconds_total", chosen)
-        whom = self._whom(chosen)
+        others = self._others(chosen)
         cards = self._cards(state, f"{namespace}/{pod}")
         parts = tuple(
-            _part(key, state[key], cards[key], core.get(key), waiting.get(key), whom.get(key))
+            _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
             for key in sorted(state)
         )
         return Case(
@@ -91,7 +91,7 @@ class SeriesCase:
         found = self._at(self._rate(selector([f"{_CONTAINER}{name}"], **chosen)))
         return {_key(one.labels): one.samples[-1][1] for one in found}
 
-    def _whom(self, chosen: Mapping[str, str]) -> dict[_Key, dict[str, float]]:
+    def _others(self, chosen: Mapping[str, str]) -> dict[_Key, dict[str, float]]:
         found: dict[_Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for one in self._at(self._rate(selector([_CONTENTION], **chosen))):
             namespace, pod = one.labels.get("by_namespace", ""), one.labels.get("by_pod", "")

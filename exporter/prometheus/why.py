@@ -1,4 +1,4 @@
-"""Sentences on one pod: what it uses, whether it waits and for whom, what is not known. Pure.
+"""Sentences on one pod: its use, its waiting and who ran instead, what is not known. Pure.
 
 ``sentences`` turns what is known of a pod into at most seven of them, one of each topic. Whether
 the facts are a node's or a Prometheus's makes no difference (``cases``).
@@ -157,17 +157,17 @@ def _waiting(case: Case) -> Iterator[Sentence]:
             yield Sentence(Topic.WAITING, "It did not wait for others.")
         return
     place = f" on {_place(worst, case)}" if len(case.parts) > 1 else ""
-    whom = _whom(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
+    others = _others(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
     said = (
         f"It may have waited for others up to {waiting:.0%} of the last "
-        f"{length(case.window_s)}{place}{whom}."
+        f"{length(case.window_s)}{place}{others}."
     )
     yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
 
 
-def _whom(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:
+def _others(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:
     if waiting_on is None:
-        return "; for whom is not recorded (--metrics.enable=contention)"
+        return "; who ran instead is not recorded (--metrics.enable=contention)"
     order = sorted(waiting_on.items(), key=lambda each: (-each[1], each[0]))
     named = [
         ("its own other containers" if name == pod else name, waited)

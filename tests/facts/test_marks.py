@@ -16,7 +16,6 @@ from exporter.model import (
     HeldMemory,
     PodFacts,
     Sensors,
-    Waiting,
     XidCount,
 )
 from tests.snapshots import container
@@ -120,7 +119,7 @@ def test_a_container_waits_on_a_full_device_by_two_signs(
     pressure: float | None,
     waits: bool,  # noqa: FBT001 - a case
 ) -> None:
-    held = container(average=Averages(core), allocation=allocation, waiting=Waiting(0, pressure))
+    held = container(average=Averages(core, waiting=pressure), allocation=allocation)
 
     marks = holding_marks(held, device(average=Averages(busy)))
 

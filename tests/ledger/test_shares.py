@@ -49,7 +49,7 @@ def test_who_has_no_share_has_nothing_idle_and_borrows_nothing() -> None:
     assert (counters.allocated_idle, counters.borrowed) == (0, 0)
 
 
-def test_an_owner_waits_while_it_is_active_and_says_for_whom() -> None:
+def test_an_owner_waits_while_it_is_active_and_says_who_ran_instead() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: SECOND // 10, 2: SECOND // 2, 3: SECOND // 4})})
     node.cycle(1, {"GPU-0": window({2: SECOND})})

@@ -78,8 +78,8 @@ OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
             [replace(STARVED, waiting_on=None)],
             Topic.WAITING,
             (
-                "It may have waited for others up to 63% of the last minute; for whom is not "
-                "recorded (--metrics.enable=contention)."
+                "It may have waited for others up to 63% of the last minute; who ran instead is "
+                "not recorded (--metrics.enable=contention)."
             ),
         ),
         ([replace(STARVED, waiting=0.0)], Topic.WAITING, "It did not wait for others."),

@@ -201,9 +201,7 @@ def _container(labels: tuple[str, ...], values: _Values) -> ContainerHolding:
             values.number("allocated_gpus"),
         ),
         allocated=_allocated(values),
-        waiting=Waiting(
-            values.whole("core_waiting_seconds_total"), values.number("core_pressure_ratio")
-        ),
+        waiting=Waiting(values.whole("core_waiting_seconds_total")),
         misplaced=None if misplaced is None else misplaced == 1,
         **_held(labels[3:], values),  # type: ignore[arg-type] # each has its field's type
     )
