@@ -39,6 +39,8 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
         since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
         if until_s - since_s < _SHORTEST_S:
             return _refused("--since has to be at least an hour before --until")
+        if arguments.url:
+            return _refused("--url: advice is of days, which a Prometheus has (--prometheus)")
         http = far_http(arguments)
         if http is None:
             return _refused(

@@ -63,6 +63,8 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
         if until_s - since_s < _SHORTEST_S:
             return _refused("--since has to be at least a minute before --until")
         prices = _prices(arguments)
+        if arguments.url or arguments.namespace:
+            return _refused("--url and -n: the bill is of whole cards, as a Prometheus has them")
         http = far_http(arguments)
         if http is None:
             return _refused(
@@ -85,7 +87,7 @@ def _made(
 
 
 def _prices(arguments: Namespace) -> Prices:
-    prices = Prices(flat=Decimal(0))
+    prices = Prices()
     if arguments.prices:
         try:
             text = yamldocument.read_bytes(arguments.prices).decode()

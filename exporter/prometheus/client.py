@@ -1,6 +1,7 @@
 """The query API of a Prometheus, or of what speaks it: Thanos, Mimir, VictoriaMetrics."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, NamedTuple, Protocol
 
 Json = dict[str, Any]
@@ -107,12 +108,13 @@ class Prometheus:
 
 
 def _parsed(result: Iterable[Any]) -> Iterator[Series]:
-    """The series of an answer. Malformed ones are left out."""
+    """The series of an answer. Malformed ones are left out, and samples that are no number."""
     for one in result:
         try:
             labels = {str(k): str(v) for k, v in one["metric"].items()}
             pairs = one["values"] if "values" in one else [one["value"]]
-            yield Series(labels, tuple((float(at), float(value)) for at, value in pairs))
+            samples = [(float(at), float(value)) for at, value in pairs]
+            yield Series(labels, tuple(each for each in samples if isfinite(each[1])))
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
 
@@ -130,7 +132,12 @@ def label(labels: Labels, name: str) -> str:
 def selector(names: Sequence[str], **labels: str) -> str:
     """A selector of families by their full names, and of label values."""
     equal = "".join(f",{name}={quoted(value)}" for name, value in labels.items())
-    return f"{{__name__=~{quoted('|'.join(names))}{equal}}}"
+    return f"{{{named(names)}{equal}}}"
+
+
+def named(names: Iterable[str]) -> str:
+    """The matcher of families by their full names."""
+    return f"__name__=~{quoted('|'.join(names))}"
 
 
 def quoted(value: str) -> str:

@@ -113,7 +113,7 @@ def test_each_part_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixture
 def test_a_node_that_does_not_answer_is_unobserved_and_one_that_comes_is_new(
     prometheus: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of_b = parts(bill(prometheus, capsys), "GPU-b")
+    of_b = parts(bill(prometheus, capsys, "--price=1"), "GPU-b")
     assert of_b["team", "used"] == pytest.approx(1800, abs=15)
     assert of_b["", "unobserved"] == pytest.approx(600, abs=15)
 
@@ -155,5 +155,40 @@ mgpu_device_unobserved_seconds_total{{uuid="MIG-m"}} {lost}
         for second in range(-60, HOUR + 61, 60):
             lost = min(max(second, 0) / 2, 600)  # half of the time, for 20 minutes
             store.scrape(target, page.format(cycles=second + 60, lost=lost), BEGIN + second)
-        found = parts(bill(store, capsys, "--method=use"), "GPU-m")
+        found = parts(bill(store, capsys, "--method=use", "--price=1"), "GPU-m")
     assert found == pytest.approx({("", "unobserved"): 600, ("", "unallocated"): 3000}, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "no price for L4; give --price, or in --prices a default, or under models its name"),
+        (["--price=1", "--since=2026-05-28T20:26:30Z"], "at least a minute before --until"),
+        (["--price=1", "--since=yesterday"], "'yesterday' is no time: give now, 7d (7 days ago)"),
+        (["--price=1", "-n", "team"], "the bill is of whole cards"),
+        (["--price=1", "--url=http://node:10045"], "the bill is of whole cards"),
+        (["--prices=/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_billed_is_said(
+    prometheus: Store, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+) -> None:
+    until = ["--until=2026-05-28T20:27:00Z", "--since=2026-05-28T20:20:00Z"]
+    status = main(["bill", f"--prometheus=http://{prometheus.address}", *until, *flags])
+    assert status == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("day", "said"),
+    [
+        ("2026-06-10", "has no exporter's data in this range"),
+        ("2026-05-01", "scrapes no exporter: it has no series mgpu_device_info"),
+    ],
+)
+def test_a_range_without_any_exporter_is_no_bill_of_nothing(
+    prometheus: Store, capsys: pytest.CaptureFixture[str], day: str, said: str
+) -> None:
+    hour = [f"--since={day}T00:00:00Z", f"--until={day}T01:00:00Z", "--price=1"]
+    assert main(["bill", f"--prometheus=http://{prometheus.address}", *hour]) == 2
+    assert said in capsys.readouterr().err

@@ -128,7 +128,8 @@ def test_each_part_is_what_the_description_says(
         f"--{name}={datetime.fromtimestamp(at, UTC).isoformat()}"
         for name, at in (("since", until_s - LENGTH_S), ("until", until_s))
     ]
-    flags = [f"--prometheus=http://{store.address}", f"--method={method}", "--format=json", *said]
+    where = [f"--prometheus=http://{store.address}", "--price=1"]
+    flags = [*where, f"--method={method}", "--format=json", *said]
     assert main(["bill", *flags]) == 0
     found: dict[tuple[str, str, str], float] = defaultdict(float)
     for row in json.loads(capsys.readouterr().out)["rows"]:

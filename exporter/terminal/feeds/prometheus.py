@@ -15,13 +15,11 @@ from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Others, tree_of
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey
+from exporter.prometheus.client import label, named, node_of, quoted
 from exporter.terminal.feeds.feed import FeedError, FeedResult, NodeSight, troubles_of
 from exporter.terminal.feeds.http import Http
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.view import Past
-
-_CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
-_NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
 _OWN = dict.fromkeys(
     name for family in FAMILIES for name in (*LEVELS[family.level], *family.labels)
@@ -40,16 +38,6 @@ def series_of(answer: Mapping[str, Any]) -> Iterator[Series]:
             continue
         if isfinite(value):
             yield Series(labels.get("__name__", ""), labels, value)
-
-
-def node_of(labels: Mapping[str, str]) -> str:
-    """The target's node by its labels; "" if they do not name it."""
-    return next((labels[name] for name in _NODE_LABELS if labels.get(name)), "")
-
-
-def label(labels: Mapping[str, str], name: str) -> str:
-    """The exporter's own label, whether or not Prometheus had to rename it."""
-    return labels.get(_CONFLICTING + name, labels.get(name, ""))
 
 
 def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
@@ -129,7 +117,7 @@ class PrometheusFeed:
 
     def _pods(self) -> list[Series]:
         """The pods' samples, by the exporter's own label or by its name after a label conflict."""
-        names = _names(f.full_name for f in FAMILIES if f.level in _POD_LEVELS)
+        names = named(f.full_name for f in FAMILIES if f.level in _POD_LEVELS)
         found = self._ask(f"{{{names}{self._selected()}}}")
         if not found and self._namespace:
             other = "exported_namespace" if self._label == "namespace" else "namespace"
@@ -140,15 +128,15 @@ class PrometheusFeed:
         return found
 
     def _selected(self) -> str:
-        return f",{self._label}={_quoted(self._namespace)}" if self._namespace else ""
+        return f",{self._label}={quoted(self._namespace)}" if self._namespace else ""
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices. With access to one namespace, there may be none."""
         known = sorted(set(filter(None, uuids)))
-        names = _names(f"mgpu_device_{name}" for name in _DEVICE)
+        names = named(f"mgpu_device_{name}" for name in _DEVICE)
         some = "|".join(map(re.escape, known))
-        chosen = f",uuid=~{_quoted(some)}" if len(known) <= MOST_UUIDS else ""
-        own = _names(_EXPORTER)
+        chosen = f",uuid=~{quoted(some)}" if len(known) <= MOST_UUIDS else ""
+        own = named(_EXPORTER)
         return self._ask(f"{{{names}{chosen}}}") + self._ask(f"{{{own}}}") if known else []
 
     def _ask(self, expression: str) -> list[Series]:
@@ -199,13 +187,3 @@ def _left(of: float | None, parts: Sequence[float | None]) -> float | None:
     """What is left without the parts; None if one of them is not known."""
     shown = whole(parts) if parts else 0.0
     return None if of is None or shown is None else max(of - shown, 0.0)
-
-
-def _names(names: Iterable[str]) -> str:
-    return f"__name__=~{_quoted('|'.join(names))}"
-
-
-def _quoted(value: str) -> str:
-    """A PromQL string literal with its special characters escaped."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
