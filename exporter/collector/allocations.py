@@ -54,7 +54,8 @@ class Allocations:
     with each change of what ``of`` returns.
 
     ``ended`` are the last allocations of pods that have ended. They count for nothing. They are
-    shown beside what the last list of processes, some seconds old, still gives to such a pod.
+    shown beside what the last list of processes, some seconds old, still gives to such a pod. Once
+    another pod has its name, its series are that pod's.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -120,7 +121,12 @@ class Allocations:
         facts = replace(node, pods=related, index_bases=rules.index_bases)
         decoded = {uid: self._decode_pod(pod, facts, rules) for uid, pod in table.pods.items()}
         last = {**self._ended, **self._decoded}
-        gone = {uid for uid, pod in table.pods.items() if pod.terminal or pod.deleted}
+        newest = self.pods_by_name
+        gone = {
+            uid
+            for uid, pod in table.pods.items()
+            if (pod.terminal or pod.deleted) and newest[pod.namespace, pod.name].uid == uid
+        }
         self._ended = {uid: allocations for uid, allocations in last.items() if uid in gone}
         self.ended = [each for u, own in self._ended.items() for each in named(table.pods[u], own)]
         self._decoded = {uid: allocations for uid, allocations in decoded.items() if allocations}

@@ -223,3 +223,14 @@ def test_an_ended_pod_has_its_last_allocation_beside_it_until_it_goes(end: dict[
         ]
     allocations.of(indexed({}, 4), NODE, dict)
     assert not allocations.ended
+
+
+def test_an_ended_pod_has_no_allocation_once_another_pod_has_its_name() -> None:
+    allocations = Allocations(Rules())
+    allocations.of(TABLE, NODE, dict)
+    gone, next_one = replace(POD, deleted=True), replace(POD, uid="the-next-of-this-name")
+
+    allocations.of(indexed({gone.uid: gone}, 2), NODE, dict)
+    assert allocations.ended
+    allocations.of(indexed({gone.uid: gone, next_one.uid: next_one}, 3), NODE, dict)
+    assert not allocations.ended
