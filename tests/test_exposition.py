@@ -59,10 +59,11 @@ def lines(**fields: Any) -> list[str]:
     ],
 )
 def test_a_number_is_written_in_its_base_unit(number: Number, divisor: int, text: str) -> None:
-    family: FamilyOf[Any] = FamilyOf("container", "x", "X.", lambda _: number, divisor=divisor)
+    name = {1: "x", 10**6: "x_joules", 10**9: "x_seconds"}[divisor]
+    family: FamilyOf[Any] = FamilyOf("container", name, "X.", lambda _: number)
     written_as = Renderer([family]).render(snapshot_of(containers=[container()]), Format.TEXT)
 
-    assert written_as.decode().splitlines()[-1] == f"mgpu_container_x{{{LABELS}}} {text}"
+    assert written_as.decode().splitlines()[-1] == f"mgpu_container_{name}{{{LABELS}}} {text}"
 
 
 @pytest.mark.parametrize(

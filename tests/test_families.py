@@ -37,12 +37,6 @@ def test_the_name_is_of_its_level_and_in_snake_case(family: Family) -> None:
 
 
 @EVERY
-def test_total_is_the_mark_of_counters(family: Family) -> None:
-    assert family.type in {"counter", "gauge"}
-    assert family.name.endswith("_total") == (family.type == "counter")
-
-
-@EVERY
 def test_the_unit_is_a_base_unit(family: Family) -> None:
     name = family.full_name
     unit = name.removesuffix("_total").rpartition("_")[2]
@@ -61,20 +55,6 @@ def test_no_label_is_the_targets_or_unbounded(family: Family) -> None:
 @EVERY
 def test_help_is_a_sentence(family: Family) -> None:
     assert re.fullmatch(r"[A-Z1].{8,}\.", family.help)
-
-
-@EVERY
-def test_integers_of_the_ledger_are_divided_where_the_unit_is_seconds_or_joules(
-    family: Family,
-) -> None:
-    name = family.name.removesuffix("_total")
-
-    if name.endswith("_seconds"):
-        assert family.divisor == 10**9
-    elif name.endswith("_joules"):
-        assert family.divisor == 10**6
-    else:
-        assert family.divisor == 1
 
 
 def test_only_what_devices_tell_of_themselves_can_be_left_out() -> None:

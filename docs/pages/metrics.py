@@ -1,4 +1,4 @@
-"""The page of the metric families, from ``exporter/metrics/families.py``."""
+"""The page of the metric families, from ``exporter/metrics/families``."""
 
 from exporter.metrics.families import CORE, FAMILIES, LEVELS, Family
 from pages.promql import expressions
@@ -23,7 +23,7 @@ UNATTRIBUTED = "unattributed_"
 METRICS_PREFACE = """\
 # Metrics
 
-Written by `docs/generate.py` from `exporter/metrics/families.py`. Do not edit.
+Written by `docs/generate.py` from `exporter/metrics/families`. Do not edit.
 
 [Questions and queries](questions.md) has queries. This page lists every metric, by level:
 [devices](#mgpu_device_), [containers](#mgpu_container_), [pods](#mgpu_pod_),

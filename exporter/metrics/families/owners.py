@@ -1,0 +1,270 @@
+"""The families of containers and groups, and of the pods, namespaces and kinds that sum them."""
+
+from dataclasses import astuple
+from functools import partial
+from typing import Protocol
+
+from exporter.metrics.families.family import (
+    CONTENTION,
+    WINDOW,
+    FamilyOf,
+    HasUsed,
+    Sample,
+    averages,
+    counted,
+    engines,
+    flag,
+    unmeasured,
+)
+from exporter.model import (
+    AllocatedTime,
+    ContainerHolding,
+    GroupHolding,
+    GroupKindFacts,
+    Holding,
+    NamespaceFacts,
+    PodFacts,
+    PodInfo,
+)
+
+_CORE = (
+    "GPU-seconds used: core (SM) busy time, from NVML process utilization as parts of the device's "
+    "busy time; for AMD an estimate from the compute units occupied at each sample."
+)
+_ENERGY = "Energy used, estimated: active energy split by core use, idle energy by --energy.idle."
+_KEPT = (
+    "Part of a GPU that is kept from others: the larger of core and memory share; 1 for a whole "
+    "card; of a MIG instance the larger of its compute and memory slices; where nothing is "
+    "promised, one of the device's replicas."
+)
+_WAITING = (
+    "Time in which the container may have waited for others on the core: it had run within 10 s, "
+    "held a context, and others ran (computed from NVML's samples)."
+)
+
+_container = partial(FamilyOf[ContainerHolding], "container")
+_pod = partial(FamilyOf[PodFacts], "pod")
+_namespace = partial(FamilyOf[NamespaceFacts], "namespace")
+_group = partial(FamilyOf[GroupHolding], "group")
+
+
+class HasAllocated(Protocol):
+    """Facts with counters of allocations."""
+
+    @property
+    def allocated(self) -> AllocatedTime:
+        """The counters."""
+        ...
+
+
+def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
+    """The gauges that containers and groups share."""
+    of = partial(FamilyOf[Holding], level)
+    return (
+        of(
+            "core_utilization_ratio",
+            f"Share of the GPU's core time in use, {WINDOW}.",
+            lambda h: h.average.core,
+        ),
+        of(
+            "memory_used_bytes",
+            "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>; DRM: fdinfo).",
+            lambda h: h.memory.used_bytes,
+        ),
+        of(
+            "memory_used_peak_bytes",
+            "Highest device memory held so far.",
+            lambda h: h.memory.peak_bytes,
+        ),
+        *averages(level),
+        of("processes", "Processes with a context on the device.", lambda h: h.memory.processes),
+        of(
+            "last_active_timestamp_seconds",
+            "When it last used the GPU's core.",
+            lambda h: h.last_active_unix_ns,
+        ),
+        of("observed_since_timestamp_seconds", "When counting began.", lambda h: h.since_unix_ns),
+        unmeasured(level),
+    )
+
+
+def _counters(level: str, about: str) -> tuple[FamilyOf[HasUsed], ...]:
+    """The counters of all that used a device; ``about`` is that of the core."""
+    of = partial(FamilyOf[HasUsed], level)
+    return (
+        of("core_seconds_total", about, lambda f: f.used.core_ns),
+        *engines(level),
+        of("energy_joules_total", _ENERGY, lambda f: f.used.energy_uj),
+        *counted(level),
+    )
+
+
+def _held_against(level: str, about: str, whose: str) -> tuple[FamilyOf[HasAllocated], ...]:
+    """The counters of allocations; ``about`` is that of the allocated core time."""
+    of = partial(FamilyOf[HasAllocated], level)
+    return (
+        of("allocated_core_seconds_total", about, lambda f: f.allocated.core_ns),
+        of(
+            "allocated_idle_core_seconds_total",
+            f"Allocated core time that {whose} did not use, counted at each window: use + idle - "
+            "borrowed = allocated, while use is measured.",
+            lambda f: f.allocated.idle_ns,
+        ),
+        of(
+            "borrowed_core_seconds_total",
+            f"Core time that {whose} used beyond the allocated share, counted at each window.",
+            lambda f: f.allocated.borrowed_ns,
+        ),
+        of(
+            "allocated_gpu_seconds_total",
+            "Part of a GPU that is kept from others (allocated_gpus) times its time.",
+            lambda f: f.allocated.gpu_ns,
+        ),
+    )
+
+
+def _identity(info: PodInfo | None) -> list[Sample]:
+    return [((info.uid, info.qos, info.owner_kind, info.owner_name), 1)] if info else []
+
+
+CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
+    *_gauges("container"),
+    _container(
+        "core_limit_ratio", "Allocated share of the GPU's core.", lambda c: c.allocation.core
+    ),
+    _container(
+        "memory_limit_bytes", "Allocated device memory.", lambda c: c.allocation.memory_bytes
+    ),
+    _container(
+        "core_limit_utilization_ratio",
+        "Core usage divided by the allocated share.",
+        lambda c: c.core_of_limit,
+    ),
+    _container(
+        "memory_limit_utilization_ratio",
+        "Memory held divided by the allocated memory.",
+        lambda c: c.memory_of_limit,
+    ),
+    _container(
+        "allocated_replicas",
+        "Allocated replicas of the device (time slices, MPS replicas, or uses of a claim).",
+        lambda c: c.allocation.replicas,
+    ),
+    _container(
+        "allocation_info",
+        "The sharing system that allocated the device, its policy and the container's "
+        "priority; the device labels are empty if the device is not known, the container label "
+        "if the allocation is the pod's.",
+        labels=("scheme", "policy", "priority"),
+        each=lambda c: [(of, 1) for of in c.allocation.granted],
+    ),
+    _container(
+        "placement_mismatch",
+        "1 on a device that a process of the container uses and its allocation does not name, "
+        "0 if they agree. Usage is shown where it was measured, limits where they were "
+        "allocated.",
+        lambda c: flag(c.misplaced),
+    ),
+    *_counters("container", _CORE),
+    *_held_against(
+        "container",
+        "Allocated share of the GPU times the time of the allocation.",
+        "the container",
+    ),
+    _container("allocated_gpus", _KEPT, lambda c: c.allocation.gpus),
+    _container(
+        "core_waiting_seconds_total",
+        f"{_WAITING} Upper bound: a program that pauses by itself looks the same.",
+        lambda c: c.waiting.waited_ns,
+    ),
+    _container(
+        "core_pressure_ratio",
+        f"Share of time in core_waiting_seconds_total, {WINDOW}; an upper bound.",
+        lambda c: c.average.waiting,
+    ),
+    _container(
+        "core_waiting_on_seconds_total",
+        "Waiting (core_waiting_seconds_total) by the pod that ran; for a group by_pod is its "
+        "kind and name, and by_namespace is empty.",
+        labels=("by_namespace", "by_pod"),
+        each=lambda c: c.waiting.by_pod.items(),
+        group=CONTENTION,
+    ),
+)
+
+POD: tuple[FamilyOf[PodFacts], ...] = (
+    _pod(
+        "info",
+        "Identity and controller of the pod, from the pod source in use, with the labels and "
+        "annotations of --pods.labels and --pods.annotations.",
+        labels=("uid", "qos", "owner_kind", "owner_name"),
+        each=lambda p: _identity(p.info),
+        further=lambda p: p.info.labels if p.info else {},
+    ),
+    _pod("core_usage_gpus", f"Core in use, in GPUs, {WINDOW}.", lambda p: p.core),
+    _pod("core_limit_gpus", "Core allocated, in GPUs.", lambda p: p.core_limit),
+    _pod(
+        "memory_used_bytes", "Device memory held by all its containers.", lambda p: p.memory_bytes
+    ),
+    _pod(
+        "memory_limit_bytes",
+        "Device memory allocated to all its containers.",
+        lambda p: p.memory_limit_bytes,
+    ),
+    _pod(
+        "core_limit_utilization_ratio",
+        "Core usage of the containers that have an allocated share, divided by these shares.",
+        lambda p: p.core_of_limit,
+    ),
+    _pod(
+        "memory_limit_utilization_ratio",
+        "Memory held divided by the allocated memory, on the device with the highest ratio.",
+        lambda p: p.memory_of_limit,
+    ),
+    _pod(
+        "last_active_timestamp_seconds",
+        "When it last used a GPU's core.",
+        lambda p: p.last_active_unix_ns,
+    ),
+    _pod("core_seconds_total", _CORE, lambda p: p.used.core_ns),
+    _pod("energy_joules_total", _ENERGY, lambda p: p.used.energy_uj),
+    *_held_against(
+        "pod",
+        "Allocated shares of all its containers times the time of the allocations.",
+        "its containers",
+    ),
+    _pod("allocated_gpus", _KEPT, lambda p: p.allocated_gpus),
+    _pod(
+        "limited_core_seconds_total",
+        "The part of core_seconds_total that is compared with the allocation: of the "
+        "containers that have an allocated share.",
+        lambda p: p.limited_core_ns,
+    ),
+)
+
+NAMESPACE: tuple[FamilyOf[NamespaceFacts], ...] = (
+    *_counters("namespace", "GPU-seconds used by its pods."),
+    *_held_against(
+        "namespace",
+        "Allocated shares of all its pods times the time of the allocations, ended pods "
+        "included; uuid is empty while the device is not known.",
+        "its pods' containers",
+    ),
+    _namespace("allocated_gpus", _KEPT, lambda n: n.allocated_gpus),
+)
+
+GROUP: tuple[FamilyOf[GroupHolding], ...] = (
+    _group(
+        "info",
+        "Names of the group: of its container, machine or unit, its user, and for a Slurm job "
+        "the account, job and step; empty if not known.",
+        labels=("name", "user", "account", "slurm_job", "slurm_step"),
+        each=lambda g: [(astuple(g.info), 1)] if g.info else [],
+    ),
+    *_gauges("group"),
+    *_counters("group", _CORE),
+)
+
+GROUP_KIND: tuple[FamilyOf[GroupKindFacts], ...] = _counters(
+    "group_kind", "GPU-seconds used by all groups of the kind."
+)
