@@ -17,12 +17,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from exporter.metrics.families import FAMILIES, PREFIX
 from tests.e2e.programs import eventually
 
 Labels = tuple[tuple[str, str], ...]
 
 STALE = struct.pack("<Q", 0x7FF0_0000_0000_0002)  # Prometheus model/value/value.go, StaleNaN
 LABEL = re.compile(r'(\w+)="([^"\\]*)"')
+NAMES = {family.full_name for family in FAMILIES}
+OF_HISTOGRAM = re.compile(r"_(bucket|count|sum|created)$")
 
 
 class Target(NamedTuple):
@@ -123,11 +126,16 @@ class Store:
 
 
 def _samples(page: str) -> Iterable[tuple[str, Labels, float]]:
-    """The samples of a page in the text format; its label values hold nothing that is escaped."""
+    """The samples of a page in the text format; its label values hold nothing that is escaped.
+
+    A written page may have no family of ours that there is not.
+    """
     for line in page.splitlines():
         if line and not line.startswith("#"):
             series, _, value = line.rpartition(" ")
-            yield series.partition("{")[0], _own(series), float(value)
+            name = series.partition("{")[0]
+            assert not name.startswith(PREFIX) or {name, OF_HISTOGRAM.sub("", name)} & NAMES, name
+            yield name, _own(series), float(value)
 
 
 @lru_cache(maxsize=100_000)

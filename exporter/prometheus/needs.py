@@ -213,7 +213,7 @@ class Needs:
 
     def _devices(self) -> _Devices:
         busy: dict[str, dict[float, float]] = defaultdict(dict)
-        rate = f"rate({_DEVICE}core_seconds_total[{self._grid.step_s}s])"
+        rate = f"rate({_DEVICE}busy_seconds_total[{self._grid.step_s}s])"
         for labels, samples in self._over(f"{rate} >= {FULL}"):
             busy[label(labels, "uuid")].update(samples)
         total = self._last(f"{_DEVICE}memory_total_bytes")

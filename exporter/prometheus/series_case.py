@@ -113,7 +113,7 @@ class SeriesCase:
         }
         busy = {
             label(one.labels, "uuid"): one.samples[-1][1]
-            for one in self._at(self._rate(f"{_DEVICE}core_seconds_total{{{of_these}}}"))
+            for one in self._at(self._rate(f"{_DEVICE}busy_seconds_total{{{of_these}}}"))
         }
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
         for one in self._at(self._rate(f"{_DEVICE}throttle_seconds_total{{{of_these}}}")):

@@ -1,4 +1,4 @@
-"""Ten workloads of known need for two days, in a real Prometheus: the truth and the advice."""
+"""Eleven workloads of known need for two days, in a real Prometheus: the truth and the advice."""
 
 import json
 from collections import defaultdict
@@ -29,6 +29,7 @@ class Load(NamedTuple):
     cores: tuple[Curve, ...]
     memory_gib: Curve
     kind: str = "Deployment"
+    on_full_card: bool = False  # a neighbour takes the rest
 
 
 def steady(value: float) -> Curve:
@@ -50,6 +51,7 @@ LOADS = (
     Load("two-cards", 0.5, 16, (steady(0.1), steady(0.4)), waves(11, 13)),
     Load("sliced", None, None, (steady(0.3),), waves(3, 4)),
     Load("idle", 0.3, 16, (steady(0),), steady(0.5)),
+    Load("crowded", 0.5, 16, (steady(0.4),), waves(11, 13), on_full_card=True),
 )
 TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("steady", "core"): ("lower", None, 0.23),
@@ -72,6 +74,8 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("sliced", "memory"): ("at_least", "not_promised", 4.6),
     ("idle", "core"): ("lower", None, 0.01),
     ("idle", "memory"): ("lower", None, 0.575),
+    ("crowded", "core"): ("at_least", "full_card", 0.5),
+    ("crowded", "memory"): ("keep", None, 16),
 }
 
 
@@ -105,11 +109,12 @@ class Node:
     def _card(self, load: Load, core: Curve, named: str, uuid: str, second: int) -> Iterator[str]:
         of_card, own = f'{{uuid="{uuid}"}}', f'{{{named},container="main",gpu="0",uuid="{uuid}"}}'
         at = second / DAYS_S
-        for name in (
-            f"mgpu_container_core_seconds_total{own}",
-            f"mgpu_device_core_seconds_total{of_card}",
+        used = core(at)
+        for name, rate in (
+            (f"mgpu_container_core_seconds_total{own}", used),
+            (f"mgpu_device_busy_seconds_total{of_card}", 1.0 if load.on_full_card else used),
         ):
-            self._counted[name] += core(at) * SCRAPE_S
+            self._counted[name] += rate * SCRAPE_S
             yield f"{name} {self._counted[name]!r}"
         yield f"mgpu_device_memory_total_bytes{of_card} {24 * GIB}"
         yield f"mgpu_device_memory_reserved_bytes{of_card} {GIB}"

@@ -177,7 +177,7 @@ def _page(second: int) -> str:
     its = 'namespace="batch",pod="crawl-0",container="main",gpu="0",uuid="GPU-a"'
     return f"""\
 mgpu_device_info{{gpu="0",uuid="GPU-a",model="L4"}} 1
-mgpu_device_core_seconds_total{{gpu="0",uuid="GPU-a"}} {second}
+mgpu_device_busy_seconds_total{{gpu="0",uuid="GPU-a"}} {second}
 mgpu_device_throttle_seconds_total{{gpu="0",uuid="GPU-a",reason="hw_thermal"}} {second * 0.5}
 mgpu_pod_info{{namespace="team",pod="chat-0",uid="1"}} 1
 mgpu_container_allocation_info{{{mine},scheme="hami",policy="",priority=""}} 1
