@@ -19,20 +19,20 @@ from exporter.sources.gpus.factory import open_gpus
 from exporter.sources.gpus.source import demand_of
 from exporter.sources.groups.owners import open_groups
 from exporter.sources.groups.source import StaticGroupSource
+from exporter.sources.node.podresources import open_pod_resources
 from exporter.sources.node.policies import CardPolicies
-from exporter.sources.node.polled import Polled, PollTimings, open_pod_resources
 from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
-from exporter.sources.pods.claims import NO_CLAIMS_YET, Claims
+from exporter.sources.pods.claims import Claims
 from exporter.sources.pods.factory import NoPods, PodAccess, node_name, open_pod_source
 from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.reviews import ApiReviewer
 from exporter.sources.pods.source import PodSource
+from exporter.sources.polled import Polled, PollTimings
 
 NS = 1e9  # in a second
-CLAIMS_RHYTHM = PollTimings(period_s=60)
-POLICIES_RHYTHM = PollTimings(period_s=60)
+ONCE_A_MINUTE = PollTimings(period_s=60)
 WITHOUT_PODS = "not in this scenario"
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
@@ -170,11 +170,11 @@ def _real(settings: Settings, timings: ListenerTimings) -> Sources:
 
 def _real_nodes(settings: Settings, pods: PodSource, places: PodAccess) -> tuple[NodeSource, ...]:
     """The node sources. The API server comes after the kubelet, because it knows more of claims."""
-    nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), POLICIES_RHYTHM)]
+    nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), ONCE_A_MINUTE)]
     nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
     if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
         nodes.append(StaticNodeSource("node_api", pods.node))
         if settings.pods_claims == "auto":
             claims = Claims(places.to_api(), node_name(settings.node_name))
-            nodes.append(Polled(claims, CLAIMS_RHYTHM, first=NO_CLAIMS_YET))
+            nodes.append(Polled(claims, ONCE_A_MINUTE))
     return tuple(nodes)

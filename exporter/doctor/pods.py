@@ -12,7 +12,7 @@ from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, o
 from exporter.doctor.privileges import POD_RESOURCES
 from exporter.sources.node.entries import WireError, decode_list
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
-from exporter.sources.node.polled import AUTO, NONE
+from exporter.sources.node.podresources import AUTO, NONE
 from exporter.sources.pods.api import PODS
 from exporter.sources.pods.claims import GROUP, VERSIONS
 from exporter.sources.pods.client import KubeClient

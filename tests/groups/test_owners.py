@@ -14,7 +14,6 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
-from exporter.sources.groups.containers import ContainerNames
 from exporter.sources.groups.owners import (
     AT_ONCE,
     LARGEST_FILE,
@@ -32,7 +31,7 @@ from tests.cgroups.fakeproc import FakeProc
 from tests.groups.engines import until
 
 JOB = CgroupIdentity(unit=Unit("slurm", "211", "0"))
-JOB_V1 = CgroupIdentity(unit=Unit("slurm", "211", "0", 1000))
+JOB_V1 = CgroupIdentity(unit=Unit("slurm", "211", "0", 0))
 KEY = GroupKey("slurm", "211")
 LINES = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000:Alice:/home/alice:/bin/bash\n"
 
@@ -57,20 +56,22 @@ def of(identity: CgroupIdentity, pid: int = 7) -> dict[GroupKey, GroupMember]:
     return {KEY: GroupMember(pid, identity)}
 
 
-def test_a_job_is_its_processs_users_where_the_path_does_not_say(
-    passwd: Path, proc: FakeProc
+@pytest.mark.parametrize(
+    ("identity", "user"),
+    [
+        (JOB, "alice"),  # by its process
+        (JOB_V1, "root"),  # by the path of cgroup v1
+        (CgroupIdentity(unit=Unit("user", "4711", uid=4711)), "4711"),
+        (CgroupIdentity(unit=Unit("lxc", "a")), None),
+        (CgroupIdentity(None, "a" * 64, "docker"), None),
+    ],
+)
+def test_a_group_is_the_users_that_its_path_or_its_process_names(
+    passwd: Path, proc: FakeProc, identity: CgroupIdentity, user: str | None
 ) -> None:
     proc.put(7, "/", uid=1000)
-    assert owners(passwd, proc).facts(of(JOB)) == {KEY: GroupFacts(user="alice")}
-
-
-def test_the_path_of_cgroup_v1_says_whose_a_job_is(passwd: Path, proc: FakeProc) -> None:
-    assert owners(passwd, proc).facts(of(JOB_V1)) == {KEY: GroupFacts(user="alice")}
-
-
-def test_a_user_without_a_name_has_a_number(passwd: Path, proc: FakeProc) -> None:
-    stranger = CgroupIdentity(unit=Unit("user", "4711", uid=4711))
-    assert owners(passwd, proc).facts(of(stranger)) == {KEY: GroupFacts(user="4711")}
+    expected = {KEY: GroupFacts(user=user)} if user else {}
+    assert owners(passwd, proc).facts(of(identity)) == expected
 
 
 def test_a_group_whose_process_has_gone_is_looked_at_again(passwd: Path, proc: FakeProc) -> None:
@@ -81,13 +82,6 @@ def test_a_group_whose_process_has_gone_is_looked_at_again(passwd: Path, proc: F
     proc.remove(8)
     assert source.facts(of(JOB, 8)) == {KEY: GroupFacts(user="root")}
     assert source.facts({}) == {}
-
-
-def test_a_machine_or_a_container_of_the_machine_is_no_users(passwd: Path, proc: FakeProc) -> None:
-    proc.put(7, "/", uid=1000)
-    source = owners(passwd, proc)
-    assert source.facts(of(CgroupIdentity(unit=Unit("lxc", "a")))) == {}
-    assert source.facts(of(CgroupIdentity(None, "a" * 64, "docker"))) == {}
 
 
 def environment(proc: FakeProc, content: bytes, pid: int = 7) -> None:
@@ -101,24 +95,6 @@ def test_an_account_is_read_where_that_is_asked_for(passwd: Path, proc: FakeProc
     source = owners(passwd, proc, accounts=True)
     until(lambda: bool(source.facts(of(JOB))[KEY].account))
     assert source.facts(of(JOB)) == {KEY: GroupFacts(user="alice", account="climate")}
-
-
-def test_an_account_that_never_comes_holds_up_nobody() -> None:
-    hung = threading.Event()
-
-    def read(_root: str, pid: int) -> str:
-        if pid < MOST_AT_ONCE - 1:
-            hung.wait()
-        return f"account {pid}"
-
-    accounts = Accounts("/proc", read)
-    keys = [GroupKey("slurm", str(number)) for number in range(MOST_AT_ONCE)]
-
-    told = [accounts.of(key, int(key.group), int(key.group)) for key in keys[:-1]]
-    assert told == [""] * (MOST_AT_ONCE - 1)
-    until(lambda: accounts.of(keys[-1], MOST_AT_ONCE - 1) == f"account {MOST_AT_ONCE - 1}")
-    hung.set()
-    until(lambda: accounts.of(keys[0], 99) == "account 0")
 
 
 def test_users_whose_accounts_never_come_hold_up_no_other_user() -> None:
@@ -307,7 +283,7 @@ def test_without_a_file_there_are_no_names_and_that_is_said_once(
     source = GroupUsers(str(tmp_path / "none"), str(proc.root), clock)
     for _ in range(3):
         clock.advance(11)
-        assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="1000")}
+        assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="0")}
     assert caplog.text.count("users lack names") == 1
     assert source.status().up
     assert "No such file" in source.status().detail
@@ -327,4 +303,4 @@ def test_sockets_are_asked_unless_there_are_to_be_none() -> None:
     sources = open_groups(("none",), "/etc/passwd", "/proc", accounts=False)
     assert [source.name for source in sources] == ["users"]
     sources = open_groups(("auto",), "/etc/passwd", "/proc", accounts=False)
-    assert isinstance(sources[1], ContainerNames)
+    assert [source.name for source in sources] == ["users", "containers"]

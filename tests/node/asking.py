@@ -4,22 +4,25 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from exporter.model import NodeFacts, PodTable, SourceStatus
-from exporter.sources.node.polled import Inquiry, Polled, PollTimings
+from exporter.model import PodTable, SourceStatus
+from exporter.sources.polled import Inquiry, Polled, PollTimings
 
 PATIENCE_S = 60.0
 QUICK = PollTimings(period_s=0.02, least_s=0.002, most_s=0.01)
 PATIENT = PollTimings(period_s=3600, least_s=0.002, most_s=0.01)  # asks only when it matters
+NO_PODS = PodTable()
 
 
 class Asking:
-    """``with Asking(inquiry) as source: source.wait_for(…)``."""
+    """``with Asking(inquiry) as source: source.wait_for(…)``. ``nobody`` is what it begins with."""
 
-    def __init__(self, inquiry: Inquiry[Any], rhythm: PollTimings = QUICK) -> None:
+    def __init__(
+        self, inquiry: Inquiry[Any, Any, Any], rhythm: PollTimings = QUICK, nobody: object = NO_PODS
+    ) -> None:
         self._condition = threading.Condition()
         self.asks = 0
-        self.source: Polled[Any] = Polled(inquiry, rhythm, changed=self._changed)
-        self.table = PodTable()
+        self.source: Polled[Any, Any, Any] = Polled(inquiry, rhythm, changed=self._changed)
+        self.given = nobody
 
     def __enter__(self) -> Self:
         self.source.start()
@@ -28,19 +31,19 @@ class Asking:
     def __exit__(self, *error: object) -> None:
         self.source.close()
 
-    def facts(self, table: PodTable | None = None) -> NodeFacts:
-        """One cycle's question, with these pods from now on."""
-        self.table = self.table if table is None else table
-        return self.source.facts(self.table)
+    def facts(self, given: object = None) -> Any:
+        """One cycle's question, about this from now on."""
+        self.given = self.given if given is None else given
+        return self.source.facts(self.given)
 
-    def asked(self, more: int = 1) -> NodeFacts:
+    def asked(self, more: int = 1) -> Any:
         """What is known once so many further asks have ended."""
         with self._condition:
             until = self.asks + more
             assert self._condition.wait_for(lambda: self.asks >= until, PATIENCE_S), "not asked"
         return self.facts()
 
-    def when(self, true: Callable[[NodeFacts], object], what: str = "condition") -> NodeFacts:
+    def when(self, true: Callable[[Any], object], what: str = "condition") -> Any:
         """The first facts, looked at after each ask, of which this is true."""
         with self._condition:
             found = self._condition.wait_for(lambda: true(self.facts()), PATIENCE_S)

@@ -31,12 +31,8 @@ def test_every_field_but_the_cycles_own_is_contributed() -> None:
 
     assert merged((FULL,)) == FULL
     assert all(getattr(FULL, name) for name in CONTRIBUTED)
-    assert merged((own,)) == NodeFacts()
+    assert merged((own,)) == merged(()) == NodeFacts()
     assert {field.name for field in fields(NodeFacts)} == {*CONTRIBUTED, "devices", "pods"}
-
-
-def test_nobody_knows_nothing() -> None:
-    assert merged(()) == NodeFacts()
 
 
 def test_what_is_told_is_told_again_at_once() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from exporter.model import ClaimedDevice, ClaimRef, Grant, NodeFacts, Pod, PodTable
 from exporter.sources.node.kubelet import MAX_ANSWER, Kubelet, KubeletError
-from exporter.sources.node.podresources import PodResources
-from exporter.sources.node.polled import open_pod_resources
+from exporter.sources.node.podresources import PodResources, open_pod_resources
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.node.kubeletserver import KubeletServer
@@ -59,15 +58,6 @@ def test_claims_are_told_with_their_devices(kubelet: KubeletServer) -> None:
     assert facts.claims == {
         ("ml", "c"): (ClaimedDevice("gpu", "gpu.nvidia.com", "node-1", "gpu-0"),)
     }
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_holds_nothing(kubelet: KubeletServer, phase: str) -> None:
-    kubelet.answer = holding("train-0", "GPU-1") + holding("b", "GPU-2")
-    with Asking(inquiry(kubelet)) as source:
-        source.facts(table(pod(phase=phase), pod("b", "uid-2")))
-
-        assert granted(source.when(granted)) == {"uid-2": (TWO,)}
 
 
 # --- one name, two pods ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.model import NodeFacts, PodTable
+from exporter.model import PodTable
 from exporter.sources.node.policies import MAX_CARDS, CardPolicies
 
 Write = Callable[[str, str | bytes], None]
@@ -27,7 +27,7 @@ def write(tmp_path: Path) -> Write:
 
 def ask(root: Path) -> tuple[Mapping[int, str], Mapping[str, int]]:
     policies = CardPolicies(str(root))
-    return policies.ask(PodTable()), policies.rejected()
+    return policies.facts(policies.ask(PodTable()), PodTable()).card_policies, policies.rejected()
 
 
 def test_each_card_has_its_policy(tmp_path: Path, write: Write) -> None:
@@ -38,12 +38,6 @@ def test_each_card_has_its_policy(tmp_path: Path, write: Write) -> None:
     (tmp_path / "qgpu" / "version").write_text("3.0.5\n")
 
     assert ask(tmp_path) == ({0: "fixed-share", 1: "bs", 10: "best-effort"}, {})
-
-
-def test_they_are_contributed_as_card_policies() -> None:
-    facts = CardPolicies("/proc").facts({0: "bs"}, PodTable())
-
-    assert facts == NodeFacts(card_policies={0: "bs"})
 
 
 @pytest.mark.parametrize("place", ["", "qgpu", "qgpu/0"])
@@ -95,16 +89,6 @@ def test_a_fault_is_counted_and_logged_once_as_long_as_it_lasts(
     assert rejected == [1, 1, 1, 2, 3]
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3
     assert f"{tmp_path}/qgpu/0/policy is not used" in caplog.messages[0]
-
-
-def test_a_change_is_noticed(tmp_path: Path, write: Write) -> None:
-    policies = CardPolicies(str(tmp_path))
-    found = []
-    for text in ("fs", "bs"):
-        write("0", text)
-        found.append(policies.ask(PodTable()))
-
-    assert found == [{0: "fs"}, {0: "bs"}]
 
 
 def test_the_number_of_cards_is_bounded(tmp_path: Path, write: Write) -> None:

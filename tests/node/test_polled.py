@@ -1,22 +1,23 @@
 """When a source in a thread of its own asks, and what it says meanwhile."""
 
 import threading
-from collections.abc import Mapping
 
 import pytest
 
 from exporter.model import NodeFacts, PodTable
-from exporter.sources.node.polled import Polled, PollTimings
+from exporter.sources.polled import Inquiry, Polled, PollTimings
 from tests.node.asking import PATIENT, Asking
 from tests.node.pods import pod, table
 
 
-class Names:
+class Names(Inquiry[PodTable, list[str], NodeFacts]):
     """An inquiry about the names of pods that have any; it can be held, and can fail."""
 
     name = "names"
+    nothing = NodeFacts()
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[frozenset[str]] = []
         self.error: Exception | None = None
         self.free = threading.Event()
@@ -42,10 +43,6 @@ class Names:
         here = self.subject(pods) or ()
         return NodeFacts(labels={name: "" for name in answer if name in here})
 
-    def rejected(self) -> Mapping[str, int]:
-        """Something."""
-        return {"odd": 1}
-
     def interrupt(self) -> None:
         """Let go."""
         self.free.set()
@@ -60,6 +57,7 @@ def test_nothing_is_asked_while_there_is_nothing_to_ask_about(names: Names) -> N
     with Asking(names) as source:
         assert source.facts(table()) == NodeFacts()
         assert source.source.status().up
+        assert names.asked == []
         source.facts(table(pod("a")))
         source.asked()
 
@@ -97,18 +95,6 @@ def test_the_cycle_never_waits_for_an_answer(names: Names) -> None:
         source.when(lambda facts: facts.labels == {"b": ""})
 
 
-def test_an_answer_that_comes_late_is_judged_by_the_pods_of_then(names: Names) -> None:
-    names.free.clear()
-    with Asking(names, PATIENT) as source:
-        source.facts(table(pod("a")))
-        assert names.entered.wait(60)
-        source.facts(table(pod("b"), version=2))
-        names.free.set()
-        source.when(lambda facts: "b" in facts.labels)
-
-    assert names.asked == [{"a"}, {"b"}]
-
-
 def test_a_source_that_fails_keeps_what_it_said_last_and_says_why(names: Names) -> None:
     with Asking(names) as source:
         source.facts(table(pod("a")))
@@ -127,7 +113,8 @@ def test_a_source_that_fails_keeps_what_it_said_last_and_says_why(names: Names) 
 def test_a_first_answer_stands_until_an_ask_has_ended(names: Names) -> None:
     names.free.clear()
     names.error = OSError("no route")
-    source = Polled(names, first=["a"])
+    names.first = ["a"]
+    source = Polled(names)
     source.start()
     try:
         assert source.facts(table(pod("a"))).labels == {"a": ""}
@@ -140,9 +127,11 @@ def test_a_first_answer_stands_until_an_ask_has_ended(names: Names) -> None:
 
 def test_a_failure_without_words_has_its_type_for_a_detail(names: Names) -> None:
     names.error = TimeoutError()
-    with Asking(names) as source:
+    with Asking(names, PATIENT) as source:
         source.facts(table(pod("a")))
         assert source.status_when("Timeout").detail == "TimeoutError"
+        names.error = None  # it is asked again without waiting for the period
+        source.when(lambda facts: facts.labels == {"a": ""})
 
 
 def test_what_failed_is_no_fault_once_there_is_nothing_to_ask_about(names: Names) -> None:
@@ -156,19 +145,6 @@ def test_what_failed_is_no_fault_once_there_is_nothing_to_ask_about(names: Names
         assert source.source.status().detail == "there is nothing to ask about now"
 
 
-def test_what_failed_is_asked_again_without_waiting_for_the_period(names: Names) -> None:
-    names.error = OSError("no")
-    with Asking(names, PATIENT) as source:
-        source.facts(table(pod("a")))
-        source.asked(3)
-        names.error = None
-        source.when(lambda facts: facts.labels == {"a": ""})
-
-
-def test_what_was_rejected_is_the_inquirys_to_say(names: Names) -> None:
-    assert Polled(names).rejected() == {"odd": 1}
-
-
 def test_close_ends_the_thread_even_in_the_middle_of_an_ask(names: Names) -> None:
     names.free.clear()
     with Asking(names) as source:
@@ -178,22 +154,9 @@ def test_close_ends_the_thread_even_in_the_middle_of_an_ask(names: Names) -> Non
     assert not thread.is_alive()
 
 
-def test_close_before_the_start_or_any_table_is_fine(names: Names) -> None:
-    Polled(names).close()
-    with Asking(names):
-        pass
-    assert names.asked == []
-
-
 def test_after_failures_it_waits_longer_up_to_a_limit() -> None:
     rhythm = PollTimings(period_s=30, least_s=1, most_s=60)
 
-    assert [rhythm.delay(failures, 0.0) for failures in (0, 1, 2, 5, 6, 99)] == [
-        1,
-        2,
-        4,
-        32,
-        60,
-        60,
-    ]
+    delays = [rhythm.delay(failures, 0.0) for failures in (0, 1, 2, 5, 6, 99)]
+    assert delays == [1, 2, 4, 32, 60, 60]
     assert rhythm.delay(1, 1.0) == 3

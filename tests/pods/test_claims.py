@@ -8,9 +8,9 @@ import pytest
 
 from exporter.allocations.schemes.dra import decode
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
-from exporter.sources.node.polled import Polled
-from exporter.sources.pods.claims import NO_CLAIMS_YET, Claims, ClaimsError, decode_claim
+from exporter.sources.pods.claims import Claims, ClaimsError, decode_claim
 from exporter.sources.pods.table import indexed
+from exporter.sources.polled import Polled
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.pods.apiserver import ApiServer
@@ -94,7 +94,7 @@ def test_without_a_pod_that_refers_to_a_claim_nothing_is_asked(
     with Asking(claims, PATIENT) as source:
         source.facts(indexed({"u": plain}))
         source.facts(pods("c"))
-        source.when(lambda facts: facts.claims)
+        source.until_up()
     assert len(cluster.requests("versions")) == 1
 
 
@@ -150,10 +150,9 @@ def test_a_claim_that_was_not_asked_for_yet_has_no_devices(asked: Asked) -> None
 def test_a_claim_of_a_pod_that_runs_at_the_start_is_not_unknown(asked: Asked) -> None:
     table = pods("c")
     [pod] = table.pods.values()
-    before, never = Polled(asked.claims, first=NO_CLAIMS_YET), Polled(asked.claims)
 
-    assert decode(pod, before.facts(table)).problems == ()
-    assert [p.reason for p in decode(pod, never.facts(table)).problems] == ["unknown_claim"]
+    assert decode(pod, Polled(asked.claims).facts(table)).problems == ()
+    assert [p.reason for p in decode(pod, NodeFacts()).problems] == ["unknown_claim"]
 
 
 @pytest.mark.parametrize("kind", ["versions", "claim", "slices"])
@@ -175,7 +174,7 @@ def test_a_failure_keeps_what_was_known_and_is_tried_again(
 ) -> None:
     with Asking(Claims(connector(cluster, tmp_path), "node-1")) as source:
         source.facts(pods("c"))
-        source.when(lambda facts: facts.claims)
+        source.until_up()
         cluster.fail("claim", 500, times=3)
         source.facts(pods("c", "d", version=2))
         source.status_when("answers 500")
@@ -208,7 +207,7 @@ def test_closing_does_not_wait_for_a_server_that_hangs(cluster: ApiServer, tmp_p
     with Asking(Claims(connector(cluster, tmp_path), "node-1")) as source:
         source.facts(pods("c"))
         cluster.wait_for_requests("claim", 1)
-        assert source.facts() == NodeFacts()
+        assert source.facts().claims == {("default", "c"): ()}
     cluster.release()
 
 

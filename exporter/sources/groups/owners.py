@@ -10,17 +10,15 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from threading import Thread
 
-from exporter.model import (
-    Clock,
-    GroupFacts,
-    GroupKey,
-    GroupMember,
-    SourceStatus,
-)
+from exporter.model import Clock, GroupFacts, GroupKey, GroupMember, SourceStatus
 from exporter.sources.cgroups.layout import readable
 from exporter.sources.cgroups.proc import user_id
-from exporter.sources.groups.containers import NONE, ContainerNames
-from exporter.sources.groups.source import GroupSource
+from exporter.sources.groups.containers import NONE, RHYTHM, ContainerNames
+from exporter.sources.groups.source import Facts, GroupSource, Members
+from exporter.sources.polled import Polled
+from exporter.sources.source import AlwaysUp
+
+logger = logging.getLogger(__name__)
 
 LONGEST_ENVIRONMENT = 256 * 1024
 MOST_AT_ONCE = 32
@@ -96,14 +94,7 @@ def slurm_account(proc_root: str, pid: int) -> str:
     ``environ`` of proc_pid_environ(5). Of all that is in it, one variable is looked at.
     """
     try:
-        file = os.open(f"{proc_root}/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            content = chunk = os.read(file, LONGEST_ENVIRONMENT)
-            while chunk and len(content) < LONGEST_ENVIRONMENT:
-                chunk = os.read(file, LONGEST_ENVIRONMENT)
-                content += chunk
-        finally:
-            os.close(file)
+        content = _read(f"{proc_root}/{pid}/environ", LONGEST_ENVIRONMENT)
     except OSError:
         return ""
     for variable in content.split(b"\0"):
@@ -111,8 +102,6 @@ def slurm_account(proc_root: str, pid: int) -> str:
             return readable(variable.removeprefix(_ACCOUNT).decode(errors="replace"))
     return ""
 
-
-logger = logging.getLogger(__name__)
 
 LARGEST_FILE = 16 << 20
 AT_ONCE = 256 << 10  # bytes that are read in some 10 ms; longer ones are read aside
@@ -177,12 +166,8 @@ class Users:
         return f"{self._path}: {os.strerror(error.errno or 0)}"
 
     def _take(self, state: tuple[int, int, int]) -> None:
-        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            self._names = _parsed(_read(file))
-            self._state, self._refusal = state, ""
-        finally:
-            os.close(file)
+        self._names = _parsed(_read(self._path, LARGEST_FILE))
+        self._state, self._refusal = state, ""
 
     def _report(self, problem: str) -> None:
         if problem and problem != self.problem:
@@ -190,12 +175,17 @@ class Users:
         self.problem = problem
 
 
-def _read(file: int) -> bytes:
-    content = chunk = os.read(file, LARGEST_FILE)
-    while chunk and len(content) < LARGEST_FILE:
-        chunk = os.read(file, LARGEST_FILE)
-        content += chunk
-    return content[:LARGEST_FILE]
+def _read(path: str, most: int) -> bytes:
+    """At most so many bytes of a file; a pipe does not block."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        content = chunk = os.read(file, most)
+        while chunk and len(content) < most:
+            chunk = os.read(file, most)
+            content += chunk
+        return content[:most]
+    finally:
+        os.close(file)
 
 
 def _parsed(content: bytes) -> dict[int, str]:
@@ -214,14 +204,13 @@ def _parsed(content: bytes) -> dict[int, str]:
 _BY_PROCESS = frozenset({"slurm", "systemd"})  # kinds whose paths do not name the user
 
 
-class GroupUsers:
+class GroupUsers(AlwaysUp):
     """Implements ``GroupSource`` with what the machine's own files say.
 
-    ``accounts``: read ``SLURM_JOB_ACCOUNT`` of jobs, which takes the right to trace their
-    processes. It is what the job's process was started with: a user may have changed it.
+    Always up: without names, users have their numbers. ``accounts``: read ``SLURM_JOB_ACCOUNT`` of
+    jobs, which takes the right to trace their processes. It is what the job's process was started
+    with: a user may have changed it.
     """
-
-    name = "users"
 
     def __init__(
         self,
@@ -231,22 +220,20 @@ class GroupUsers:
         *,
         accounts: bool = False,
     ) -> None:
+        super().__init__("users", clock)
         self._users = Users(passwd, clock)
         self._proc_root = proc_root
         self._accounts = Accounts(proc_root) if accounts else None
         self._known: dict[GroupKey, int] = {}  # uids
 
-    def start(self) -> None:
-        """Nothing to begin: all is read from small files, once for a group."""
-
-    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        """See ``GroupSource``. A user is read once for a group, and again until it can be read."""
+    def facts(self, given: Members) -> Facts:
+        """A user is read once for a group, and again until it can be read."""
         uids = {
             key: self._known[key] if key in self._known else self._uid(one)
-            for key, one in members.items()
+            for key, one in given.items()
         }
         self._known = {key: uid for key, uid in uids.items() if uid is not None}
-        accounts = self._charged(self._accounts, members) if self._accounts else {}
+        accounts = self._charged(self._accounts, given) if self._accounts else {}
         names = self._users.names()
         return {
             key: GroupFacts(user=names.get(uid) or str(uid), account=accounts.get(key, ""))
@@ -254,15 +241,7 @@ class GroupUsers:
         }
 
     def status(self) -> SourceStatus:
-        """Always up: without names, users have their numbers."""
         return SourceStatus(self.name, up=True, detail=self._users.problem)
-
-    def rejected(self) -> Mapping[str, int]:
-        """Nothing: a line that is none names nobody."""
-        return {}
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _uid(self, member: GroupMember) -> int | None:
         """The user that its path names, or that its process is found to have."""
@@ -271,17 +250,13 @@ class GroupUsers:
             return unit.uid if unit else None
         return user_id(self._proc_root, member.pid)
 
-    def _charged(
-        self, accounts: Accounts, members: Mapping[GroupKey, GroupMember]
-    ) -> dict[GroupKey, str]:
+    def _charged(self, accounts: Accounts, members: Members) -> dict[GroupKey, str]:
         accounts.keep(members.keys())
-        jobs = {key: one for key, one in members.items() if _kind(one) == "slurm"}
-        return {k: accounts.of(k, one.pid, self._known.get(k)) for k, one in jobs.items()}
-
-
-def _kind(member: GroupMember) -> str:
-    unit = member.identity.unit
-    return unit.kind if unit else ""
+        return {
+            key: accounts.of(key, one.pid, self._known.get(key))
+            for key, one in members.items()
+            if one.identity.unit and one.identity.unit.kind == "slurm"
+        }
 
 
 def open_groups(
@@ -289,4 +264,4 @@ def open_groups(
 ) -> tuple[GroupSource, ...]:
     """Make the sources; none is started. "none" among the sockets is none of them."""
     owners = GroupUsers(passwd, proc_root, accounts=accounts)
-    return (owners,) if NONE in sockets else (owners, ContainerNames(sockets))
+    return (owners,) if NONE in sockets else (owners, Polled(ContainerNames(sockets), RHYTHM))

@@ -8,13 +8,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from exporter.sources.node import entries
-
-if TYPE_CHECKING:
-    import grpc
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 SERVICE = "/v1.PodResourcesLister"
@@ -53,12 +50,13 @@ class Kubelet:
         self._socket = socket
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
+        self._channel: Any = None
         self._call: Any = None
         self._interrupted = False
 
     @contextmanager
-    def connected(self) -> "Iterator[KubeletConnection]":
-        """A connection for some calls; a restarted kubelet has another socket of the same name.
+    def connected(self) -> "Iterator[Self]":
+        """Itself with a connection for some calls, as a restarted kubelet has another socket.
 
         Raises:
             KubeletError: there is no grpc, or no socket.
@@ -77,7 +75,21 @@ class Kubelet:
                 "--kubelet.pod-resources-socket"
             )
         with grpc.insecure_channel(f"unix:{quote(self._socket)}", options=_OPTIONS) as channel:
-            yield KubeletConnection(self, channel)
+            self._channel = channel
+            yield self
+
+    def list(self) -> bytes:
+        """The ListPodResourcesResponse of all pods; raises KubeletError."""
+        return self._answer("List", b"")
+
+    def get(self, namespace: str, name: str) -> bytes:
+        """The GetPodResourcesResponse of one pod.
+
+        Raises:
+            KubeletError: no answer; ``refused`` if there is no such pod, or no such call.
+
+        """
+        return self._answer("Get", entries.request(namespace, name))
 
     def interrupt(self) -> None:
         """End the call that is under way, and all later ones."""
@@ -86,19 +98,13 @@ class Kubelet:
             if self._call is not None:
                 self._call.cancel()
 
-    def call(self, channel: "grpc.Channel", method: str, request: bytes) -> bytes:
-        """One call; the answer's bytes.
-
-        Raises:
-            KubeletError: none came, in time and of a size that is read.
-
-        """
+    def _answer(self, method: str, request: bytes) -> bytes:
         import grpc  # noqa: PLC0415 - see the module's docstring
 
         with self._lock:
             if self._interrupted:
                 raise KubeletError("interrupted")
-            self._call = channel.unary_unary(f"{SERVICE}/{method}").future(
+            self._call = self._channel.unary_unary(f"{SERVICE}/{method}").future(
                 request, timeout=self._timeout_s
             )
         try:
@@ -124,19 +130,3 @@ class Kubelet:
         if code == "UNIMPLEMENTED":
             return KubeletError(f"the kubelet does not serve {SERVICE}/{method}", code)
         return KubeletError(f"the kubelet answers {method} with {code}: {details}", code)
-
-
-class KubeletConnection:
-    """The calls. Each raises KubeletError."""
-
-    def __init__(self, kubelet: Kubelet, channel: "grpc.Channel") -> None:
-        self._kubelet = kubelet
-        self._channel = channel
-
-    def list(self) -> bytes:
-        """The ListPodResourcesResponse of all pods."""
-        return self._kubelet.call(self._channel, "List", b"")
-
-    def get(self, namespace: str, name: str) -> bytes:
-        """The GetPodResourcesResponse of one pod; ``refused`` if there is none, or no such call."""
-        return self._kubelet.call(self._channel, "Get", entries.request(namespace, name))

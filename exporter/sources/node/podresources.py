@@ -6,16 +6,17 @@ name before the call and has it afterwards, and that the kubelet had acknowledge
 (by a start time or a container's id), so that its devices were assigned.
 """
 
-import logging
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from exporter.model import ClaimedDevice, ClaimRef, Clock, Grant, NodeFacts, Pod, PodTable
 from exporter.sources.node.entries import MALFORMED, PodEntry, WireError, decode_get, decode_list
-from exporter.sources.node.kubelet import Kubelet, KubeletConnection, KubeletError
+from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
+from exporter.sources.node.source import NodeSource
+from exporter.sources.polled import Inquiry, Polled
 
 Key = tuple[str, str]  # namespace and name
 
@@ -84,8 +85,6 @@ def _requested(
     return ()
 
 
-logger = logging.getLogger(__name__)
-
 LIST_EVERY_NS = 20 * 10**9
 MOST_GETS = 4  # new pods that are asked about one by one
 
@@ -93,8 +92,8 @@ AcceptedEntries = Mapping[str, PodEntry]  # by the uid of the pod
 Item = tuple[str, tuple[tuple[str, ...], ...]]  # a pod's uid and its containers' ids
 
 
-class PodResources:
-    """Implements ``Inquiry``.
+class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
+    """Device ids by the kubelet.
 
     All pods are listed now and then; a few new ones in between are asked about by Get, where the
     kubelet serves it (1.36 and newer). A container's start matters: a claim's devices are prepared
@@ -102,26 +101,25 @@ class PodResources:
     """
 
     name = "podresources"
+    nothing = NodeFacts()
 
     def __init__(self, kubelet: Kubelet, clock: Clock = time) -> None:
+        super().__init__()
         self._kubelet, self._clock = kubelet, clock
         self._accepted: dict[str, PodEntry] = {}
         self._asked: frozenset[Item] = frozenset()
         self._listed_ns: int | None = None
         self._serves_get = True
-        self._lock = threading.Lock()  # guards the counts
-        self._rejected: Counter[str] = Counter()
-        self._said: set[str] = set()
 
-    def subject(self, table: PodTable) -> frozenset[Item]:
+    def subject(self, given: PodTable) -> frozenset[Item]:
         """The pods that may hold devices, each with its containers so far."""
         return frozenset(
             (pod.uid, tuple(container.container_ids[:1] for container in pod.containers))
-            for pod in held_by_kubelet(table).values()
+            for pod in held_by_kubelet(given).values()
             if wants_devices(pod)
         )
 
-    def ask(self, table: PodTable) -> AcceptedEntries:
+    def ask(self, given: PodTable) -> AcceptedEntries:
         """Ask about these pods.
 
         Raises:
@@ -129,7 +127,7 @@ class PodResources:
             WireError: the answer is not one.
 
         """
-        pods, subject = held_by_kubelet(table), self.subject(table)
+        pods, subject = held_by_kubelet(given), self.subject(given)
         fresh = {item[0] for item in subject - self._asked}
         new = {key: pod for key, pod in pods.items() if pod.uid in fresh}
         with self._kubelet.connected() as kubelet:
@@ -138,17 +136,11 @@ class PodResources:
         self._asked = subject
         return dict(self._accepted)
 
-    def facts(self, answer: AcceptedEntries, table: PodTable) -> NodeFacts:
+    def facts(self, answer: AcceptedEntries, given: PodTable) -> NodeFacts:
         """The grants and claims of the pods that are still the same."""
-        return contribution(answer, table)
-
-    def rejected(self) -> Mapping[str, int]:
-        """Entries that could not be used, by reason."""
-        with self._lock:
-            return dict(self._rejected)
+        return contribution(answer, given)
 
     def interrupt(self) -> None:
-        """End the call that is under way."""
         self._kubelet.interrupt()
 
     def _may_get(self, new: Mapping[Key, Pod]) -> bool:
@@ -158,7 +150,7 @@ class PodResources:
         )
         return self._serves_get and listed_lately and 0 < len(new) <= MOST_GETS
 
-    def _get(self, kubelet: KubeletConnection, new: Mapping[Key, Pod]) -> bool:
+    def _get(self, kubelet: Kubelet, new: Mapping[Key, Pod]) -> bool:
         """Ask about each of a few pods; False if the kubelet refuses the call."""
         for (namespace, name), pod in new.items():
             try:
@@ -169,13 +161,13 @@ class PodResources:
                 self._serves_get = error.code != "UNIMPLEMENTED"
                 return False
             except WireError as error:
-                self._reject({MALFORMED: 1}, f"pod {namespace}/{name} ({error})")
+                self._rejections.reject(MALFORMED, f"pod {namespace}/{name} ({error})")
                 continue
             if entry is not None:
                 self._accepted[pod.uid] = entry
         return True
 
-    def _list(self, kubelet: KubeletConnection, pods: Mapping[Key, Pod]) -> None:
+    def _list(self, kubelet: Kubelet, pods: Mapping[Key, Pod]) -> None:
         try:
             answer = decode_list(kubelet.list())
         except WireError as error:
@@ -184,11 +176,20 @@ class PodResources:
         self._accepted = {
             pod.uid: answer.entries[key] for key, pod in pods.items() if key in answer.entries
         }
-        self._reject(answer.rejected, "an entry of the kubelet's list of pod resources")
+        for reason, count in answer.rejected.items():
+            item = "an entry of the kubelet's list of pod resources"
+            self._rejections.reject(reason, item, count)
 
-    def _reject(self, counts: Mapping[str, int], item: str) -> None:
-        with self._lock:
-            self._rejected.update(counts)
-        for reason in counts.keys() - self._said:
-            self._said.add(reason)
-            logger.warning("%s is left out: %s; more of the kind are only counted", item, reason)
+
+AUTO, NONE = "auto", "none"
+
+
+def open_pod_resources(setting: str, socket: str = SOCKET) -> tuple[NodeSource, ...]:
+    """Make the source for ``--kubelet.pod-resources-socket``; not started, imports nothing heavy.
+
+    "auto" is the usual ``socket`` if the kubelet's folder for it is there, else none. A socket
+    that was named and is not there is a source that is down and looks again.
+    """
+    if setting == AUTO:
+        setting = socket if Path(socket).parent.is_dir() else NONE
+    return () if setting == NONE else (Polled(PodResources(Kubelet(setting))),)

@@ -8,11 +8,11 @@ import errno
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.model import NodeFacts, PodTable
+from exporter.sources.polled import Inquiry
 
 logger = logging.getLogger(__name__)
 
@@ -24,24 +24,24 @@ _POLICY = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?", re.ASCII | re.IGNORECASE
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ENODEV}
 
 
-class CardPolicies:
-    """What ``exporter.sources.node.polled`` asks of the node's ``/proc``, at ``proc_root``.
+class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
+    """Policies by the numbers that qGPU gives the cards, from ``/proc`` at ``proc_root``.
 
-    A file that cannot be used costs its card the policy.
+    A file that cannot be used costs its card the policy; one that stays so counts once.
     """
 
     name = "card_policies"
+    nothing = NodeFacts()
 
     def __init__(self, proc_root: str) -> None:
+        super().__init__()
         self._folder = Path(proc_root) / FOLDER
-        self._rejected: Counter[str] = Counter()
         self._problems: dict[int, str] = {}  # of the cards' files
 
-    def subject(self, table: PodTable) -> bool:  # noqa: ARG002 - the protocol's
-        """Ask whatever the pods: nothing in it is about them."""
+    def subject(self, given: PodTable) -> bool:  # noqa: ARG002 - nothing in it is about pods
         return True
 
-    def ask(self, table: PodTable) -> Mapping[int, str]:  # noqa: ARG002 - the protocol's
+    def ask(self, given: PodTable) -> Mapping[int, str]:  # noqa: ARG002 - as above
         """Read each card's policy; empty where the node has no such files.
 
         Raises:
@@ -53,16 +53,8 @@ class CardPolicies:
         policies = {card: self._policy(card) for card in cards}
         return {card: policy for card, policy in policies.items() if policy}
 
-    def facts(self, answer: Mapping[int, str], table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
-        """The policies, by the numbers that qGPU gives the cards."""
+    def facts(self, answer: Mapping[int, str], given: PodTable) -> NodeFacts:  # noqa: ARG002 - as above
         return NodeFacts(card_policies=answer)
-
-    def rejected(self) -> Mapping[str, int]:
-        """Files that could not be used since the start; one that stays so counts once."""
-        return dict(self._rejected)
-
-    def interrupt(self) -> None:
-        """There is nothing to end: a read returns at once, or hangs in the kernel."""
 
     def _cards(self) -> list[int]:
         try:
@@ -91,7 +83,7 @@ class CardPolicies:
         if self._problems.get(card) == wrong:
             return
         self._problems[card] = wrong
-        self._rejected["card_policy_unusable"] += 1
+        self._rejections.count("card_policy_unusable")
         logger.warning("%s is not used: %s; allocations on this card show no policy", path, wrong)
 
 

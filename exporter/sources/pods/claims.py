@@ -7,9 +7,7 @@ Versions v1, v1beta2 and v1beta1 of resource.k8s.io differ in one point: v1beta1
 device in ``basic``. The decoders accept both forms in every version.
 """
 
-import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from itertools import islice
@@ -21,6 +19,7 @@ from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
+from exporter.sources.polled import Inquiry
 
 MAX_RESULTS = 256  # devices of one claim; the API allows 32
 MAX_CONFIGS = 64  # of one claim; the API allows 32 of the claim, and its class has some
@@ -154,8 +153,6 @@ def offered(slices: Iterable[Slice]) -> dict[Place, OfferedDevice]:
     return dict(list(devices.items())[:MAX_DEVICES])
 
 
-logger = logging.getLogger(__name__)
-
 GROUP = "/apis/resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")  # the first that is served is asked
 MAX_CLAIMS = 1024  # of this node's pods
@@ -177,43 +174,42 @@ class ClaimsAnswer(NamedTuple):
     offered: Mapping[Place, OfferedDevice]
 
 
-NO_CLAIMS_YET = ClaimsAnswer({}, {})
-"""Before the first answer: claims are known to be asked for, so they are no unknown ones."""
-
-
-class Claims:
+class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
     """Reads ResourceClaims from the API server. ``connect`` reads the credentials again."""
 
     name = "claims_api"
+    nothing = NodeFacts()
+    # Claims are known to be asked for, so they are no unknown ones.
+    first = ClaimsAnswer({}, {})
 
     def __init__(self, connect: Callable[[], KubeClient], node: str, clock: Clock = time) -> None:
+        super().__init__()
         self._connect, self._node, self._clock = connect, node, clock
         self._client: KubeClient | None = None
         self._version = ""
         self._claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
         self._offered: Mapping[Place, OfferedDevice] = {}
         self._as_of_ns: int | None = None  # when all was last asked for
-        self._rejected: Counter[str] = Counter()
 
-    def subject(self, table: PodTable) -> frozenset[Key] | None:
+    def subject(self, given: PodTable) -> frozenset[Key] | None:
         """The claims of this node's pods; None where no pod refers to any."""
         keys = {
             (pod.namespace, reference.claim)
-            for pod in table.pods.values()
+            for pod in given.pods.values()
             for container in pod.containers
             for reference in container.claims
             if not pod.deleted and not pod.terminal
         }
         return frozenset(sorted(keys)[:MAX_CLAIMS]) or None
 
-    def ask(self, table: PodTable) -> ClaimsAnswer:
+    def ask(self, given: PodTable) -> ClaimsAnswer:
         """Read the claims that are not known yet, and all of them every ``KEEP_NS``.
 
         Raises:
             ClaimsError: the API server did not answer, or not as expected.
 
         """
-        wanted = self.subject(table) or frozenset()
+        wanted = self.subject(given) or frozenset()
         now_ns = self._clock.monotonic_ns()
         if self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS:
             self._claims, self._as_of_ns = {}, None
@@ -228,18 +224,14 @@ class Claims:
         self._as_of_ns = self._as_of_ns or now_ns
         return ClaimsAnswer(dict(self._claims), self._offered)
 
-    def facts(self, answer: ClaimsAnswer, table: PodTable) -> NodeFacts:
+    def facts(self, answer: ClaimsAnswer, given: PodTable) -> NodeFacts:
         """The claims that this node's pods refer to, and all devices offered.
 
         One that was not asked for yet has no devices so far: it is asked for within a second.
         """
-        wanted = self.subject(table) or frozenset()
+        wanted = self.subject(given) or frozenset()
         claims = {key: answer.claims.get(key, ()) for key in sorted(wanted)}
         return NodeFacts(claims=claims, offered=answer.offered if claims else {})
-
-    def rejected(self) -> Mapping[str, int]:
-        """Slices and claims that could not be used, by reason."""
-        return dict(self._rejected)
 
     def interrupt(self) -> None:
         """End the read that is under way."""
@@ -280,7 +272,7 @@ class Claims:
             with client.get(path, {}, TIMEOUT_S) as stream:
                 return decode_claim(decode(stream.read(MAX_OBJECT)))
         except JsonError as error:
-            self._reject("claim_unusable", f"claim {key[0]}/{key[1]} ({error})")
+            self._rejections.reject("claim_unusable", f"claim {key[0]}/{key[1]} ({error})")
         except ApiError as failure:
             if failure.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -295,7 +287,7 @@ class Claims:
                     continue
                 one = decode_slice(value) if len(found) < MAX_SLICES else None
                 if one is None:
-                    self._reject("slice_unusable", "a ResourceSlice of this node")
+                    self._rejections.reject("slice_unusable", "a ResourceSlice of this node")
                 else:
                     found.append(one)
         return offered(found)
@@ -307,11 +299,6 @@ class Claims:
             for devices in self._claims.values()
             for device in devices
         )
-
-    def _reject(self, reason: str, item: str) -> None:
-        if reason not in self._rejected:
-            logger.warning("%s is left out: %s; more of the kind are only counted", item, reason)
-        self._rejected[reason] += 1
 
 
 def _explanation(error: ApiError | JsonError) -> str:

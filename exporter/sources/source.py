@@ -1,0 +1,101 @@
+"""What all sources have in common: their interface, a source that is always up, rejected items."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from exporter.model import Clock, SourceStatus
+
+logger = logging.getLogger(__name__)
+
+G_contra = TypeVar("G_contra", contravariant=True)
+F_co = TypeVar("F_co", covariant=True)
+
+MOST_LINES = 256  # about rejected items, of one source
+
+
+class Source(Protocol):
+    """Something that is read from outside."""
+
+    @property
+    def name(self) -> str:
+        """The label value of ``mgpu_exporter_source_up``."""
+        ...
+
+    def status(self) -> SourceStatus:
+        """Whether it was answered when it last asked; the detail says what to do if not."""
+        ...
+
+    def rejected(self) -> Mapping[str, int]:
+        """Items that could not be used since the start, by reason."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading. Returns within a second."""
+        ...
+
+
+class FactSource(Source, Protocol[G_contra, F_co]):
+    """A source of facts about what it is given."""
+
+    def start(self) -> None:
+        """Begin to look, in a thread of its own if it takes time. Returns at once."""
+        ...
+
+    def facts(self, given: G_contra, /) -> F_co:
+        """What is known; never blocks. The last that was known while the source is down."""
+        ...
+
+
+class AlwaysUp:
+    """A source that has nothing to begin, reject or end."""
+
+    def __init__(self, name: str, clock: Clock = time, detail: str = "") -> None:
+        self.name = name
+        self._clock, self._detail = clock, detail
+
+    def start(self) -> None: ...
+
+    def status(self) -> SourceStatus:
+        now_ns = self._clock.time_ns()
+        return SourceStatus(self.name, True, self._detail, last_success_unix_ns=now_ns)
+
+    def rejected(self) -> Mapping[str, int]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+class Rejections:
+    """Counts items that cannot be used, by reason, and logs each line once. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._logged: set[str] = set()
+
+    def reject(self, reason: str, item: str, count: int = 1, remedy: str = "") -> None:
+        """Count an unusable item, and log it, with what to do."""
+        self.count(reason, count)
+        self.once(logging.WARNING, f"{item} is left out: {reason}{remedy and f'; {remedy}'}")
+
+    def count(self, reason: str, count: int = 1) -> None:
+        """Count an unusable item that is logged elsewhere."""
+        with self._lock:
+            self._counts[reason] += count
+
+    def once(self, level: int, line: str) -> None:
+        """Log a line unless it was logged before. At most ``MOST_LINES`` lines are logged."""
+        with self._lock:
+            if line in self._logged or len(self._logged) >= MOST_LINES:
+                return
+            self._logged.add(line)
+        logger.log(level, "%s", line)
+
+    def counts(self) -> Mapping[str, int]:
+        """Unusable items since the start, by reason."""
+        with self._lock:
+            return dict(self._counts)
