@@ -5,15 +5,15 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from exporter.commands.progress import progress
+from exporter.httpclient import NoAnswerError
 from exporter.prometheus import advice_report
 from exporter.prometheus.advice import advise as advice_of
-from exporter.prometheus.client import Prometheus, QueryError
+from exporter.prometheus.client import Prometheus
 from exporter.prometheus.needs import BY, Needs, grid_of
 from exporter.prometheus.ranges import moment
 from exporter.settings import Settings
-from exporter.terminal.access import PROMETHEUS, far_http, far_namespace
+from exporter.terminal.access import PROMETHEUS, far_client, far_namespace
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.feeds import FeedError
 from exporter.terminal.reading import printable
 
 _OK, _NOTHING = 0, 2
@@ -41,7 +41,7 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
             return _refused("--since has to be at least an hour before --until")
         if arguments.url:
             return _refused("--url: advice is of days, which a Prometheus has (--prometheus)")
-        http = far_http(arguments)
+        http = far_client(arguments)
         if http is None:
             return _refused(
                 "name a Prometheus that scrapes the exporters: "
@@ -52,7 +52,7 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
             shown.say("reading what was used ...")
             prometheus = Prometheus(http, namespace=seen)
             needs = Needs(prometheus, grid_of(since_s, until_s), arguments.by, seen).read()
-    except (FeedError, QueryError, ValueError) as error:
+    except (NoAnswerError, ValueError) as error:
         return _refused(str(error))
     found = [(workload, advice_of(one)) for workload, both in needs for one in both]
     print(printable(advice_report.written_as(arguments.format, found, since_s, until_s)), end="")

@@ -10,17 +10,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter.commands.progress import Progress, progress
+from exporter.httpclient import NoAnswerError
 from exporter.prometheus import focus, report
 from exporter.prometheus.bill import Bill, Unpriced, bill_of
 from exporter.prometheus.books import BY, Books, span_of
-from exporter.prometheus.client import Prometheus, QueryError
+from exporter.prometheus.client import Prometheus
 from exporter.prometheus.money import PriceError, Prices, price, prices_of, sanitized
 from exporter.prometheus.parts import METHODS
 from exporter.prometheus.ranges import moment
 from exporter.settings import Settings, yamldocument
-from exporter.terminal.access import PROMETHEUS, far_http
+from exporter.terminal.access import PROMETHEUS, far_client
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.feeds import FeedError
 
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
@@ -65,7 +65,7 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
         prices = _prices(arguments)
         if arguments.url or arguments.namespace:
             return _refused("--url and -n: the bill is of whole cards, as a Prometheus has them")
-        http = far_http(arguments)
+        http = far_client(arguments)
         if http is None:
             return _refused(
                 "name a Prometheus that scrapes the exporters: "
@@ -73,7 +73,7 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
             )
         with progress() as shown:
             made = _made(arguments, Prometheus(http, _say(shown)), prices, since_s, until_s)
-    except (FeedError, QueryError, PriceError, ValueError, OSError) as error:
+    except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(_said(error))
     return _write(_formatted(made, arguments, urlsplit(http.address).hostname or ""), arguments)
 

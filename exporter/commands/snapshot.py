@@ -12,13 +12,14 @@ from typing import Any
 
 from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
-from exporter.terminal.feeds import Feed, FeedError, FeedResult, view_of
+from exporter.terminal.feeds import Feed, FeedResult, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
 from exporter.terminal.reading import printable
@@ -62,7 +63,7 @@ def snapshot(settings: Settings, arguments: Namespace) -> int:
         if isinstance(far, RemoteFeed):
             return _far(far, settings, arguments.format)
         return _near(settings, arguments)
-    except (FeedError, ScenarioError) as error:
+    except (NoAnswerError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _NOTHING
 

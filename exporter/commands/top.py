@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from exporter.collector import Sources
 from exporter.collector.wiring import open_sources
 from exporter.commands.snapshot import USUAL_NS, print_once
+from exporter.httpclient import NoAnswerError
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
-from exporter.terminal.feeds import Feed, FeedError
+from exporter.terminal.feeds import Feed
 from exporter.terminal.feeds.local import LocalFeed, ProcessCommands
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
@@ -50,7 +51,7 @@ def top(settings: Settings, arguments: Namespace) -> int:
     try:
         far = far_feed(arguments)
         sources = None if far else open_sources(settings)
-    except (FeedError, ScenarioError) as error:
+    except (NoAnswerError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
     feed = far or _near(settings, sources or open_sources(settings))
@@ -72,7 +73,7 @@ def _once(feed: Feed, wait_ns: int) -> int:
     logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
     try:
         return print_once(feed, wait_ns)
-    except FeedError as error:
+    except NoAnswerError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
     finally:

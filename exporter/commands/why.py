@@ -11,16 +11,16 @@ from typing import Any
 
 from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
+from exporter.httpclient import NoAnswerError
 from exporter.model import Snapshot
-from exporter.prometheus.client import Prometheus, QueryError
+from exporter.prometheus.client import Prometheus
 from exporter.prometheus.node_case import Moment, case_of, pods_of
 from exporter.prometheus.series_case import SeriesCase
 from exporter.prometheus.why import Case, sentences
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.access import far_http, far_namespace
-from exporter.terminal.feeds import FeedError
+from exporter.terminal.access import far_client, far_namespace
 from exporter.terminal.feeds.local import LocalFeed
 from exporter.terminal.reading import clean
 
@@ -56,7 +56,7 @@ def why(settings: Settings, arguments: Namespace) -> int:
     except _NoSuchPodError as error:
         print(f"mgpu-exporter why: {error}", file=sys.stderr)
         return _UNKNOWN
-    except (FeedError, QueryError, ScenarioError) as error:
+    except (NoAnswerError, ScenarioError) as error:
         print(f"mgpu-exporter why: {error}", file=sys.stderr)
         return _NOTHING
     if arguments.format == "json":
@@ -79,13 +79,13 @@ def _document(case: Case) -> dict[str, Any]:
 
 def _case(settings: Settings, arguments: Namespace) -> Case:
     if arguments.url:
-        raise FeedError("--url: why reads this node, or a Prometheus (--prometheus)")
-    http = far_http(arguments)
+        raise NoAnswerError("--url: why reads this node, or a Prometheus (--prometheus)")
+    http = far_client(arguments)
     seen = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
     namespace = namespace or seen
     if not (namespace and pod):
-        raise FeedError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
+        raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
     if http is None:
         return _near(settings, arguments, namespace, pod)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import PREFIX
 from exporter.prometheus.client import (
     Labels,
     Prometheus,
-    QueryError,
     label,
     node_of,
     selector,
@@ -85,7 +85,7 @@ class Books:
         """The book of each card, by node and UUID.
 
         Raises:
-            QueryError: no exporter with these counters was scraped in the range.
+            NoAnswerError: no exporter with these counters was scraped in the range.
 
         """
         names = [*_DEVICE, *_NAMESPACE, *_KIND]
@@ -94,7 +94,7 @@ class Books:
         counters = Counters(self._prometheus, names, self._span)
         grown = counters.grown()
         if not any(one.labels.get("__name__") == _UNALLOCATED for one in grown):
-            raise QueryError(self._nothing())
+            raise NoAnswerError(self._nothing())
         parents, facts = self._devices()
         owners = self._owners() if self._by in {"owner", "label"} else {}
         found = _Reading(parents, owners, self._by, self._span.step_s).cards(grown, facts)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-Json = dict[str, Any]
+from exporter.httpclient import HttpClient, NoAnswerError
+
 Labels = Mapping[str, str]
 
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
@@ -13,23 +14,6 @@ MOST_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in 
 
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
-
-
-class QueryError(Exception):
-    """The question cannot be answered, with the reason."""
-
-
-class Asks(Protocol):
-    """An HTTP client for one address."""
-
-    @property
-    def address(self) -> str:
-        """The address, without credentials."""
-        ...
-
-    def json(self, path: str, query: Mapping[str, str] | None = None) -> Json:
-        """The JSON object of an answer."""
-        ...
 
 
 class Series(NamedTuple):
@@ -59,7 +43,7 @@ class Prometheus:
     """
 
     def __init__(
-        self, http: Asks, asked: Callable[[float], None] = lambda _: None, namespace: str = ""
+        self, http: HttpClient, asked: Callable[[float], None] = lambda _: None, namespace: str = ""
     ) -> None:
         self._http = http
         self._asked = asked
@@ -70,9 +54,13 @@ class Prometheus:
         """The address, without credentials."""
         return self._http.address
 
-    def at(self, expression: str, unix_s: float) -> list[Series]:
-        """The series of an instant query, with one sample each or, of a range, with all of them."""
-        return self._series(QUERY, {"query": expression, "time": _seconds(unix_s)})
+    def at(self, expression: str, unix_s: float | None = None) -> list[Series]:
+        """The series of an instant query, with one sample each or, of a range, with all of them.
+
+        Without a time it is of now.
+        """
+        when = {} if unix_s is None else {"time": _seconds(unix_s)}
+        return self._series(QUERY, {"query": expression, **when})
 
     def over(self, expression: str, grid: Grid) -> list[Series]:
         """The series of a range query. It is asked in pieces if the answer would be large."""
@@ -102,7 +90,7 @@ class Prometheus:
         answer = self._http.json(path, {**query, **self._scope})
         data = answer.get("data")
         if answer.get("status") != "success" or not isinstance(data, dict):
-            raise QueryError(f"{self.address} does not answer as a Prometheus does")
+            raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
         result = data.get("result")
         return list(_parsed(result if isinstance(result, list) else ()))
 

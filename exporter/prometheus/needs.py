@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import PREFIX
 from exporter.prometheus.advice import FULL, Point, Resource, Seen
-from exporter.prometheus.client import Grid, Labels, Prometheus, QueryError, label, selector
+from exporter.prometheus.client import Grid, Labels, Prometheus, label, selector
 
 BY = ("owner", "pod")
 
@@ -95,7 +96,7 @@ class Needs:
         """Of each workload what was seen of its core and memory, by name.
 
         Raises:
-            QueryError: no container had an allocation in the range.
+            NoAnswerError: no container had an allocation in the range.
 
         """
         had = self._had()
@@ -104,7 +105,7 @@ class Needs:
             had = self._had()
         if not had:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-            raise QueryError(
+            raise NoAnswerError(
                 f"{self._prometheus.address} knows no container of {where} that was allocated a "
                 "GPU in this range"
             )

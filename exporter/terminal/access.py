@@ -8,8 +8,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.terminal.feeds.feed import Feed, FeedError
-from exporter.terminal.feeds.http import Http, RemoteCredentials, RemoteFeed
+from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+from exporter.terminal.feeds.feed import Feed
+from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
 URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
@@ -48,27 +49,27 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
     """The feed that flags or variables name; None stands for this node.
 
     Raises:
-        FeedError: flags contradict each other, or a file cannot be read.
+        NoAnswerError: flags contradict each other, or a file cannot be read.
 
     """
     url, prometheus = _given("url", arguments, environ), _given("prometheus", arguments, environ)
     if url and prometheus:
-        raise FeedError("--url and --prometheus are both given; give one of the two")
+        raise NoAnswerError("--url and --prometheus are both given; give one of the two")
     if prometheus:
         namespace = _given("namespace", arguments, environ)
-        return PrometheusFeed(Http(prometheus, _credentials(arguments, environ)), namespace)
-    return RemoteFeed(Http(url, _credentials(arguments, environ))) if url else None
+        return PrometheusFeed(HttpClient(prometheus, _credentials(arguments, environ)), namespace)
+    return RemoteFeed(HttpClient(url, _credentials(arguments, environ))) if url else None
 
 
-def far_http(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> Http | None:
+def far_client(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> HttpClient | None:
     """The client of the Prometheus that flags or variables name; None: none is named.
 
     Raises:
-        FeedError: it is no address, or a file cannot be read.
+        NoAnswerError: it is no address, or a file cannot be read.
 
     """
     prometheus = _given("prometheus", arguments, environ)
-    return Http(prometheus, _credentials(arguments, environ)) if prometheus else None
+    return HttpClient(prometheus, _credentials(arguments, environ)) if prometheus else None
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
@@ -87,8 +88,8 @@ def _variable(name: str, arguments: Namespace, environ: Mapping[str, str]) -> st
     return environ.get(known[name][0], "") if hasattr(arguments, name.replace("-", "_")) else ""
 
 
-def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> RemoteCredentials:
-    return RemoteCredentials(
+def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credentials:
+    return Credentials(
         user=_given("user", arguments, environ),
         password=_secret("password-file", PASSWORD, arguments, environ),
         token=_secret("token-file", TOKEN, arguments, environ),
@@ -106,6 +107,6 @@ def _secret(name: str, variable: str, arguments: Namespace, environ: Mapping[str
         with Path(path).open(encoding="utf-8") as file:
             return file.read(LONGEST_SECRET).strip()
     except OSError as error:
-        raise FeedError(f"--{name}: {path}: {error.strerror}") from None
+        raise NoAnswerError(f"--{name}: {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise FeedError(f"--{name}: {path}: not UTF-8") from None
+        raise NoAnswerError(f"--{name}: {path}: not UTF-8") from None

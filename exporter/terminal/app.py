@@ -16,9 +16,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from exporter.httpclient import NoAnswerError
 from exporter.terminal.details import joined, marked
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.feeds import Feed, FeedError, view_of
+from exporter.terminal.feeds import Feed, view_of
 from exporter.terminal.feeds.earlier import Recollection
 from exporter.terminal.report import names_of, sums, title
 from exporter.terminal.tree import CSS, STYLES, LineTree
@@ -148,7 +149,7 @@ class Top(App[None]):
             view, problem = None, ""
             try:
                 view = view_of(self._earlier.add_to(self._feed.read()), self._feed.name)
-            except FeedError as error:
+            except NoAnswerError as error:
                 problem = str(error)
             except Exception as error:  # noqa: BLE001 - a reader that ends would freeze the screen
                 problem = f"unexpected: {error!r}"

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from exporter.cli import main
+from exporter.httpclient import HttpClient
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.series_case import SeriesCase
 from exporter.prometheus.why import Card, Case, Part, Topic, sentences
-from exporter.terminal.feeds.http import Http, RemoteCredentials
 from tests.store import Store, Target
 
 GIB = 1 << 30
@@ -208,7 +208,7 @@ def prometheus(
 
 @pytest.mark.parametrize(("seen", "other"), [("", "batch/crawl-0"), ("team", "others")])
 def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str) -> None:
-    asks = Http(f"http://{prometheus.address}", RemoteCredentials())
+    asks = HttpClient(f"http://{prometheus.address}")
     case = SeriesCase(Prometheus(asks), NOW + 600, 300, seen).read("team", "chat-0")
     assert [(one.topic, one.text) for one in sentences(case)] == [
         (

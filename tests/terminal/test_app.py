@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from exporter.httpclient import NoAnswerError
 from exporter.terminal.app import Top
 from exporter.terminal.draw import Tone
-from exporter.terminal.feeds import FeedError, FeedResult
+from exporter.terminal.feeds import FeedResult
 from exporter.terminal.tree import LineTree
 from exporter.terminal.view import LineKind, SortKey
 from tests.api.nodes import crowded, demo, hostile
@@ -45,7 +46,7 @@ class SetFeed:
 
     def close(self) -> None:
         """Let the read that waits end."""
-        self.say(FeedError("closed"))
+        self.say(NoAnswerError("closed"))
 
 
 def drive(feed: SetFeed, *steps: Step, size: tuple[int, int] = (100, 30)) -> None:
@@ -383,7 +384,7 @@ def test_when_the_feed_fails_the_last_figures_stay_and_it_is_said() -> None:
     feed = SetFeed(sight(demo()))
 
     async def fail(app: Top, pilot: Pilot[None]) -> None:
-        feed.say(FeedError("http://node:1 does not answer"))
+        feed.say(NoAnswerError("http://node:1 does not answer"))
         await until(pilot, lambda: "does not answer" in text(app))
 
     async def recover(app: Top, pilot: Pilot[None]) -> None:
@@ -417,7 +418,7 @@ def test_frozen_figures_stand_until_they_are_let_go() -> None:
     async def freeze(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("z")
         feed.say(of_document(less))
-        feed.say(FeedError("read after it"))
+        feed.say(NoAnswerError("read after it"))
         await until(pilot, lambda: "read after it" in text(app))
         none_missing(app)
         assert "FROZEN" in screen(app)[0]

@@ -9,8 +9,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from exporter.httpclient import HttpClient
 from exporter.terminal.feeds import view_of
-from exporter.terminal.feeds.http import Http, RemoteCredentials, RemoteFeed
+from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 from exporter.terminal.view import Line, LineKind, Overview
 from tests.api.validation import validate
@@ -45,7 +46,7 @@ def snapshot(*flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def remote(exporter: Exporter) -> Overview:
-    feed = RemoteFeed(Http(exporter.url, RemoteCredentials()))
+    feed = RemoteFeed(HttpClient(exporter.url))
     return view_of(feed.read(), feed.name)
 
 
@@ -73,7 +74,7 @@ def test_a_prometheus_shows_a_namespace_as_the_exporter_does(
 ) -> None:
     job = "" if honor else AS_TARGET
     with Prometheus({"node-7": exporter.url}, tmp_path, "1s", job, honor=honor) as prometheus:
-        feed = PrometheusFeed(Http(f"http://{prometheus.address}", RemoteCredentials()), NAMESPACE)
+        feed = PrometheusFeed(HttpClient(f"http://{prometheus.address}"), NAMESPACE)
 
         def there() -> Overview | None:
             view = view_of(feed.read(), feed.name)
@@ -101,7 +102,7 @@ def test_all_nodes_of_a_prometheus_are_shown_and_nothing_is_said_to_be_nothing(
 ) -> None:
     targets = {"node-1": exporter.url, "node-2": exporter.url}
     with Prometheus(targets, tmp_path, "1s") as prometheus:
-        http = Http(f"http://{prometheus.address}", RemoteCredentials())
+        http = HttpClient(f"http://{prometheus.address}")
         everywhere, nowhere = PrometheusFeed(http), PrometheusFeed(http, 'nobody\'s \\ "space"\n')
 
         def both() -> Overview | None:

@@ -1,5 +1,6 @@
 """Requests of the live view, against servers that are wrong in every way."""
 
+import contextlib
 import gzip
 import json
 import socket
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.httpclient import LARGEST, Credentials, HttpClient, NoAnswerError
 from exporter.terminal.access import VARIABLES, far_feed
-from exporter.terminal.feeds import FeedError
-from exporter.terminal.feeds.http import LARGEST, Http, RemoteCredentials, RemoteFeed
+from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 from tests.terminal.flags import arguments, parser
 
@@ -60,6 +61,27 @@ class Server:
         self._thread.join()
 
 
+@contextlib.contextmanager
+def talking(said: bytes, path: str = "") -> Iterator[str]:
+    """A server that answers each request with this and hangs up."""
+
+    def talk(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # until it listens no more
+            while True:
+                with listener.accept()[0] as connection:
+                    connection.recv(4096)
+                    connection.sendall(said)
+
+    with socket.socket(socket.AF_UNIX if path else socket.AF_INET) as listener:
+        listener.bind(path or ("127.0.0.1", 0))
+        listener.listen()
+        thread = threading.Thread(target=talk, args=(listener,), daemon=True)
+        thread.start()
+        yield "" if path else f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     server = Server()
@@ -68,22 +90,22 @@ def server() -> Iterator[Server]:
 
 
 def refusal(server: Server, **credentials: str) -> str:
-    with pytest.raises(FeedError) as caught:
-        Http(server.url, RemoteCredentials(**credentials)).json("/x")
+    with pytest.raises(NoAnswerError) as caught:
+        HttpClient(server.url, Credentials(**credentials)).json("/x")
     return str(caught.value)
 
 
 def test_an_object_is_read(server: Server) -> None:
     server.answer = lambda *_: (200, {}, b'{"a": 1}')
 
-    assert Http(f"{server.url}/", RemoteCredentials()).json("/x", {"q": "a b"}) == {"a": 1}
+    assert HttpClient(f"{server.url}/").json("/x", {"q": "a b"}) == {"a": 1}
     assert server.asked == [("/x?q=a+b", "")]
 
 
 def test_gzip_is_unpacked(server: Server) -> None:
     server.answer = lambda *_: (200, {"Content-Encoding": "gzip"}, gzip.compress(b'{"a": 1}'))
 
-    assert Http(server.url, RemoteCredentials()).json("/x") == {"a": 1}
+    assert HttpClient(server.url).json("/x") == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +131,7 @@ def test_a_refusal_is_a_sentence_with_the_address(status: int, words: str, serve
 
 def test_credentials_are_sent_and_never_said(server: Server) -> None:
     server.answer = lambda *_: (401, {}, b"")
-    who = RemoteCredentials(user="me", password=SECRET)
+    who = Credentials(user="me", password=SECRET)
 
     said = refusal(server, user="me", password=SECRET) + refusal(server, token=SECRET)
 
@@ -145,6 +167,59 @@ def test_a_bomb_is_not_unpacked(server: Server) -> None:
     assert "more than" in refusal(server)
 
 
+def test_an_answer_that_drips_ends_in_time() -> None:
+    """A byte now and then keeps every single read within its time."""
+    ended = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            while not ended.wait(0.02):
+                connection.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=drip, args=(listener,), daemon=True)
+        server.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(NoAnswerError, match=r"no whole answer within 0\.3 s$"):
+            HttpClient(url, timeout_s=0.3).get("/")
+        ended.set()
+        server.join()
+
+
+def test_a_longer_answer_than_allowed_is_none(server: Server) -> None:
+    server.answer = lambda *_: (200, {}, b"x" * 101)
+
+    assert len(HttpClient(server.url, largest=101).get("/")) == 101
+    with pytest.raises(NoAnswerError, match="answers with more than 100 bytes"):
+        HttpClient(server.url, largest=100).get("/")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+        b"220 ready\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x16",
+    ],
+)
+def test_what_is_no_whole_answer_is_none(said: bytes) -> None:
+    with talking(said) as url, pytest.raises(NoAnswerError, match="does not answer: "):
+        HttpClient(url).get("/")
+
+
+def test_a_unix_socket_is_asked_too(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with pytest.raises(NoAnswerError, match="No such file or directory") as gone:
+        HttpClient(socket=path).get("/")
+    with talking(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", path):
+        assert HttpClient(socket=path).json("/x") == {}
+    assert gone.value.absent
+
+
 def test_what_a_server_says_cannot_act_on_the_terminal(server: Server) -> None:
     server.answer = lambda *_: (500, {}, b"\x1b[2Jgone")
 
@@ -153,41 +228,30 @@ def test_what_a_server_says_cannot_act_on_the_terminal(server: Server) -> None:
 
 def test_nobody_there_is_said_in_words() -> None:
     with pytest.raises(
-        FeedError, match=r"^http://127\.0\.0\.1:1 does not answer: Connection refused"
+        NoAnswerError, match=r"^http://127\.0\.0\.1:1 does not answer: Connection refused"
     ):
-        Http("http://127.0.0.1:1", RemoteCredentials()).get("/")
+        HttpClient("http://127.0.0.1:1").get("/")
 
 
 def test_https_to_a_plain_server_says_so(server: Server) -> None:
-    with pytest.raises(FeedError, match=r"does not answer: what is there does not speak TLS"):
-        Http(server.url.replace("http:", "https:"), RemoteCredentials()).get("/")
+    with pytest.raises(NoAnswerError, match=r"does not answer: what is there does not speak TLS"):
+        HttpClient(server.url.replace("http:", "https:")).get("/")
 
 
 def test_a_server_that_hangs_up_may_be_one_of_tls() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        hang_up = threading.Thread(target=_hang_up, args=(listener,), daemon=True)
-        hang_up.start()
-        with pytest.raises(FeedError, match=r"see whether it is https://$"):
-            Http(f"http://127.0.0.1:{listener.getsockname()[1]}", RemoteCredentials()).get("/")
-        hang_up.join()
-
-
-def _hang_up(listener: socket.socket) -> None:
-    """Take one request, and close the connection as a TLS server does for plain HTTP."""
-    connection, _ = listener.accept()
-    with connection:
-        connection.recv(4096)
+    with talking(b"") as url, pytest.raises(NoAnswerError, match=r"see whether it is https://$"):
+        HttpClient(url).get("/")
 
 
 @pytest.mark.parametrize("url", ["node:10045", "ftp://node", "file:///etc/passwd", "http://", "x"])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(FeedError, match="is no address such as"):
-        Http(url, RemoteCredentials())
+    with pytest.raises(NoAnswerError, match="is no address such as"):
+        HttpClient(url)
 
 
 def test_an_address_with_a_password_is_refused_without_saying_it() -> None:
-    with pytest.raises(FeedError) as caught:
-        Http(f"http://me:{SECRET}@node:1", RemoteCredentials())
+    with pytest.raises(NoAnswerError) as caught:
+        HttpClient(f"http://me:{SECRET}@node:1")
 
     assert SECRET not in str(caught.value)
 
@@ -195,8 +259,8 @@ def test_an_address_with_a_password_is_refused_without_saying_it() -> None:
 def test_an_exporter_of_another_version_is_refused(server: Server) -> None:
     server.answer = lambda *_: (200, {}, json.dumps({"api_version": "v9\x1b"}).encode())
 
-    with pytest.raises(FeedError, match=r"speaks v9\\x1b; this version v1"):
-        RemoteFeed(Http(server.url, RemoteCredentials())).read()
+    with pytest.raises(NoAnswerError, match=r"speaks v9\\x1b; this version v1"):
+        RemoteFeed(HttpClient(server.url)).read()
 
 
 def test_without_flags_and_variables_it_is_this_node() -> None:
@@ -220,7 +284,7 @@ def test_a_variable_counts_only_where_its_flag_is() -> None:
 
 
 def test_two_feeds_contradict_one_another() -> None:
-    with pytest.raises(FeedError, match="give one of the two"):
+    with pytest.raises(NoAnswerError, match="give one of the two"):
         far_feed(arguments("--url=http://a", "--prometheus=http://b", prometheus=True), {})
 
 
@@ -243,7 +307,7 @@ def test_secrets_come_from_files_or_variables(server: Server, tmp_path: Path) ->
 
 @pytest.mark.parametrize("flag", ["--password-file", "--token-file", "--ca-file", "--cert-file"])
 def test_a_file_that_cannot_be_read_is_named(flag: str) -> None:
-    with pytest.raises(FeedError) as caught:
+    with pytest.raises(NoAnswerError) as caught:
         far_feed(arguments("--url=https://a:1", f"{flag}=/nonexistent"), {})
 
     assert "No such file or directory" in str(caught.value)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from exporter.httpclient import HttpClient
 from exporter.metrics.text import Format, Renderer
 from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
 from exporter.terminal.feeds import FeedResult, view_of
 from exporter.terminal.feeds.document import node_of_document
-from exporter.terminal.feeds.http import Http, RemoteCredentials
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.report import report
@@ -91,11 +91,11 @@ def test_reasons_and_states_of_another_version_are_left_out() -> None:
     assert found.devices[0].state is DeviceState.FAILED
 
 
-class SetPrometheus(Http):
+class SetPrometheus(HttpClient):
     """Answers queries from a list of series."""
 
     def __init__(self, series: list[Series]) -> None:
-        super().__init__("http://prometheus:9090", RemoteCredentials())
+        super().__init__("http://prometheus:9090")
         self._series = series
 
     def json(self, path: str, query: Any = None) -> dict[str, Any]:

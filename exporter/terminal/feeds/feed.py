@@ -15,10 +15,6 @@ from exporter.terminal.reading import clean
 from exporter.terminal.view import Line, Overview, Past, Totals
 
 
-class FeedError(Exception):
-    """Nothing can be read now. The text has the cause and advice, and no credential."""
-
-
 class ProcessCommand(NamedTuple):
     """The user and command line of a process; "" is unknown."""
 
@@ -66,7 +62,7 @@ class Feed(Protocol):
         """The newest facts. May take some seconds.
 
         Raises:
-            FeedError: nothing can be read.
+            NoAnswerError: nothing can be read.
 
         """
         ...

@@ -18,12 +18,12 @@ from exporter.collector.wiring import make_collector
 from exporter.facts.history import Past
 from exporter.facts.processes import processes_of
 from exporter.facts.tree import Tree, tree_of_snapshot
+from exporter.httpclient import NoAnswerError
 from exporter.model import Clock, Process, Snapshot
 from exporter.settings import Settings
 from exporter.sources.groups.owners import Users
 from exporter.sources.pods.factory import node_name
 from exporter.terminal.feeds.feed import (
-    FeedError,
     FeedResult,
     NodeSight,
     ProcessCommand,
@@ -122,10 +122,10 @@ class LocalFeed:
             self._stop.wait(self._interval_s / 10)
             waited_s += self._interval_s / 10
         if self._collector.fatal is not None:
-            raise FeedError(str(self._collector.fatal))
+            raise NoAnswerError(str(self._collector.fatal))
         snapshot = self.snapshot
         if not snapshot.version:
-            raise FeedError("the first collection cycle does not end; see mgpu-exporter check")
+            raise NoAnswerError("the first collection cycle does not end; see mgpu-exporter check")
         return FeedResult((self._sight(snapshot),))
 
     @property

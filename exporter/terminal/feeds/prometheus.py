@@ -6,38 +6,22 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import isfinite
-from typing import Any
 
 from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Others, tree_of
+from exporter.httpclient import HttpClient
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey
-from exporter.prometheus.client import label, named, node_of, quoted
-from exporter.terminal.feeds.feed import FeedError, FeedResult, NodeSight, troubles_of
-from exporter.terminal.feeds.http import Http
+from exporter.prometheus.client import Grid, Prometheus, label, named, node_of, quoted
+from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.view import Past
 
 _OWN = dict.fromkeys(
     name for family in FAMILIES for name in (*LEVELS[family.level], *family.labels)
 )
-
-
-def series_of(answer: Mapping[str, Any]) -> Iterator[Series]:
-    """Each series of an instant query with its newest value. Malformed ones are left out."""
-    data = answer.get("data")
-    result = data.get("result") if isinstance(data, dict) else None
-    for one in result if isinstance(result, list) else ():
-        try:
-            labels = {str(k): str(v) for k, v in one["metric"].items()}
-            value = float(one["value"][1])
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-            continue
-        if isfinite(value):
-            yield Series(labels.get("__name__", ""), labels, value)
 
 
 def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
@@ -49,7 +33,6 @@ def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
     return nodes
 
 
-QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
 HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
 MOST_UUIDS = 64  # in one selector; for more, all devices are queried
@@ -69,8 +52,8 @@ _CORE = "mgpu_container_core_utilization_ratio"
 class PrometheusFeed:
     """Implements ``Feed``. ``namespace`` "" stands for all namespaces."""
 
-    def __init__(self, http: Http, namespace: str = "", clock: Clock = time) -> None:
-        self._http = http
+    def __init__(self, http: HttpClient, namespace: str = "", clock: Clock = time) -> None:
+        self._prometheus = Prometheus(http, namespace=namespace)
         self._namespace = namespace
         self._clock = clock
         self._label = "namespace"  # or what Prometheus renamed it to
@@ -80,7 +63,7 @@ class PrometheusFeed:
     @property
     def name(self) -> str:
         """The namespace and the address."""
-        return f"{self._namespace or 'all namespaces'} by {self._http.address}"
+        return f"{self._namespace or 'all namespaces'} by {self._prometheus.address}"
 
     def read(self) -> FeedResult:
         """The newest samples, and from time to time the last minutes."""
@@ -140,36 +123,25 @@ class PrometheusFeed:
         return self._ask(f"{{{names}{chosen}}}") + self._ask(f"{{{own}}}") if known else []
 
     def _ask(self, expression: str) -> list[Series]:
-        return list(series_of(self._answer(QUERY, {"query": expression})))
-
-    def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        # Proxies that restrict tenants (prom-label-proxy) need the namespace as a parameter.
-        tenant = {"namespace": self._namespace} if self._namespace else {}
-        answer = self._http.json(path, {**query, **tenant})
-        if answer.get("status") != "success":
-            raise FeedError(f"{self._http.address} does not answer as a Prometheus does")
-        return answer
+        return [
+            Series(one.labels.get("__name__", ""), one.labels, one.samples[-1][1])
+            for one in self._prometheus.at(expression)
+            if one.samples
+        ]
 
     def _past(self) -> dict[str, dict[SeriesKey, Past]]:
         """The core of the last minutes by node and labels."""
         end = self._clock.time_ns() // 10**9
         selector = f"{_CORE}{{{self._selected().removeprefix(',')}}}"
-        window = {"start": str(end - HISTORY_S), "end": str(end), "step": str(STEP_S)}
-        answer = self._answer(RANGE, {"query": selector, **window})
         found: dict[str, dict[SeriesKey, Past]] = defaultdict(dict)
-        data = answer.get("data")
-        result = data.get("result") if isinstance(data, dict) else None
-        for one in result if isinstance(result, list) else ():
-            try:
-                *owner, index, uuid = (label(one["metric"], n) for n in LEVELS["container"])
+        for one in self._prometheus.over(selector, Grid(end - HISTORY_S, end, STEP_S)):
+            *owner, index, uuid = (label(one.labels, name) for name in LEVELS["container"])
+            values = {round(at): value for at, value in one.samples}
+            if index.isdecimal() and values:
                 key = SeriesKey(ContainerKey(*owner), int(index), uuid)
-                values = {round(float(at)): float(value) for at, value in one["values"]}
-                node = node_of(one["metric"])
-            except (KeyError, TypeError, ValueError, AttributeError):
-                continue
-            begin = min(values, default=end)
-            points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
-            found[node][key] = points
+                begin = min(values)
+                points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
+                found[node_of(one.labels)][key] = points
         return found
 
 

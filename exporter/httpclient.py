@@ -1,0 +1,231 @@
+"""The one HTTP client: for exporters and Prometheus servers elsewhere, and for Unix sockets.
+
+Nothing that a server does takes more than the time and the size that were set. Credentials go to
+the given address only, and into no message.
+"""
+
+import asyncio
+import base64
+import errno
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+if TYPE_CHECKING:
+    import aiohttp
+
+TIMEOUT_S = 10.0
+LARGEST = 128 << 20
+LONGEST_MESSAGE = 200
+
+_REFUSALS: dict[int, str] = {
+    HTTPStatus.UNAUTHORIZED: "asks for a user and a password, or a token (see --help)",
+    HTTPStatus.FORBIDDEN: "does not let you see this; its operator may "
+    "(--web.config.file, --web.open-page, rights of Kubernetes; Prometheus: its proxy's rules)",
+    HTTPStatus.NOT_FOUND: "has no such page: is the address right, and its version new enough?",
+    HTTPStatus.TOO_MANY_REQUESTS: "is asked too often",
+}
+_NOBODY = {errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED}
+_LOCAL = "http://localhost"  # of a socket of this host
+
+
+class NoAnswerError(Exception):
+    """There is no answer. The text has the cause and advice, and no credential.
+
+    ``status`` is that of a refusal, 0 where there is none. ``absent``: nobody listens there.
+    """
+
+    def __init__(self, message: str, status: int = 0, *, absent: bool = False) -> None:
+        super().__init__(message)
+        self.status = status
+        self.absent = absent
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Credentials for a server, and its trusted authorities; ``ca_file`` "": the machine's own."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+NO_CREDENTIALS = Credentials()
+
+
+class HttpClient:
+    """Asks one server, a question at a time. ``address`` has no credentials and can be shown.
+
+    ``socket`` is the path of a Unix socket, in place of an address. An answer that is not whole
+    within ``timeout_s``, or is longer than ``largest`` bytes unpacked, is none.
+
+    Raises:
+        NoAnswerError: the address is none, has a password in it, or a certificate cannot be read.
+
+    """
+
+    def __init__(
+        self,
+        url: str = "",
+        credentials: Credentials = NO_CREDENTIALS,
+        *,
+        socket: str = "",
+        timeout_s: float = TIMEOUT_S,
+        largest: int = LARGEST,
+    ) -> None:
+        self.address = _plain(socket) if socket else _checked(url)
+        self._base = _LOCAL if socket else url.rstrip("/")
+        self._socket = socket
+        self._headers = _headers(credentials)
+        self._trust = _context(credentials) if self._base.startswith("https:") else None
+        self._timeout_s, self._largest = timeout_s, largest
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """The body of an answer 200. A redirection is not followed.
+
+        Raises:
+            NoAnswerError: there is no such answer.
+
+        """
+        url = self._base + path + (f"?{urlencode(query)}" if query else "")
+        found: list[bytes] = []
+
+        async def ask() -> None:  # without a result: asyncio may write that of a task as text
+            found.append(await self._get(url))
+
+        asyncio.run(ask())
+        return found[0]
+
+    def json(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The JSON object of an answer 200; raises as ``get`` does."""
+        body = self.get(path, query)
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise NoAnswerError(
+                f"{self.address}{path} answers with something else than a JSON object"
+            )
+        return document
+
+    async def _get(self, url: str) -> bytes:
+        # Half a second that only commands which ask somebody shall take.
+        import aiohttp  # noqa: PLC0415
+        from yarl import URL  # noqa: PLC0415
+
+        connector: aiohttp.BaseConnector
+        if self._socket:
+            connector = aiohttp.UnixConnector(self._socket)
+        else:
+            connector = aiohttp.TCPConnector(ssl=self._trust or True)
+        session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            trust_env=not self._socket,  # proxies
+        )
+        try:
+            async with (
+                session,
+                session.get(URL(url, encoded=True), allow_redirects=False) as answer,
+            ):
+                if answer.status != HTTPStatus.OK:
+                    raise await self._refusal(answer)
+                return await self._body(answer)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            absent = getattr(error, "errno", None) in _NOBODY
+            raise NoAnswerError(
+                f"{self.address} does not answer: {self._why(error)}", absent=absent
+            ) from None
+
+    async def _body(self, answer: "aiohttp.ClientResponse") -> bytes:
+        body = bytearray()
+        async for piece in answer.content.iter_any():
+            body += piece
+            if len(body) > self._largest:
+                raise NoAnswerError(f"{self.address} answers with more than {self._largest} bytes")
+        return bytes(body)
+
+    async def _refusal(self, answer: "aiohttp.ClientResponse") -> NoAnswerError:
+        said = _REFUSALS.get(answer.status)
+        if said is None and 300 <= answer.status < 400:  # noqa: PLR2004 - redirections
+            said = "redirects; give the address that it redirects to"
+        if said is None:
+            begin = (await answer.content.read(2048)).decode("utf-8", "replace").strip()
+            said = _plain(begin)[:LONGEST_MESSAGE] or "no reason given"
+        return NoAnswerError(f"{self.address} answers {answer.status}: {said}", answer.status)
+
+    def _why(self, error: Exception) -> str:
+        """The cause in plain words, not the library's."""
+        import aiohttp  # noqa: PLC0415 - it is imported already
+
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            cause = error.certificate_error
+            said = getattr(cause, "verify_message", cause)
+            return f"its certificate is not trusted ({said}); see --ca-file"
+        for kind, words in (
+            (aiohttp.ClientSSLError, "what is there does not speak TLS; see whether it is http://"),
+            (
+                aiohttp.ServerDisconnectedError,
+                "it closed the connection without an answer; see whether it is https://",
+            ),
+            (TimeoutError, f"no whole answer within {self._timeout_s:g} s"),
+            (aiohttp.ClientPayloadError, "its answer is broken off, or not packed as it says"),
+        ):
+            if isinstance(error, kind):
+                return words
+        number = getattr(error, "errno", None) or 0
+        said = os.strerror(number) if number > 0 else getattr(error, "strerror", str(error))
+        return _plain(said or type(error).__name__)[:LONGEST_MESSAGE]
+
+
+def _checked(url: str) -> str:
+    """The address as it can be shown."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        has_password = bool(parts.username or parts.password)
+    except ValueError:
+        is_address = has_password = False
+    if not is_address:
+        raise NoAnswerError(f"{_plain(url)!r} is no address such as http://node:10045")
+    if has_password:
+        raise NoAnswerError(
+            "an address with a password in it is seen by everybody on this machine: give "
+            "--user and --password-file, or the variables that --help names"
+        )
+    return _plain(url.rstrip("/"))
+
+
+def _headers(credentials: Credentials) -> dict[str, str]:
+    headers = {"Accept-Encoding": "gzip", "User-Agent": "mgpu-exporter"}
+    if credentials.token:
+        headers["Authorization"] = f"Bearer {credentials.token}"
+    elif credentials.user:
+        pair = f"{credentials.user}:{credentials.password}".encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    return headers
+
+
+def _context(credentials: Credentials) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=credentials.ca_file or None)
+        if credentials.cert_file:
+            context.load_cert_chain(credentials.cert_file, credentials.key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise NoAnswerError(f"the certificates cannot be used: {error.strerror}") from None
+    return context
+
+
+def _plain(text: str) -> str:
+    """The text with the characters escaped that a terminal acts on."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
