@@ -25,7 +25,6 @@ class OptionalSource:
     def __init__(self, source: GpuSource, missed: Callable[[], bool]) -> None:
         self._source = source
         self._missed = missed
-        self._down: Reading | None = None  # the newest reading that is reported as absent
 
     @property
     def name(self) -> str:
@@ -37,10 +36,7 @@ class OptionalSource:
         reading = self._source.read()
         if reading.status.up or reading.devices or self._missed():
             return reading
-        if reading is not self._down:
-            self._down = reading
-            self._absent = reading._replace(status=reading.status._replace(absent=True))
-        return self._absent
+        return reading._replace(status=reading.status._replace(absent=True))
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Passes the call on."""

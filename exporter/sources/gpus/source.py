@@ -1,11 +1,10 @@
 """The interface of every GPU source, as the collector uses it."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.metrics.families import groups_without
-from exporter.model import DeviceReading, DeviceState, Reading
+from exporter.model import Reading
 from exporter.settings import Settings
 
 DEADLINE_OF_INTERVAL = 0.8
@@ -81,8 +80,3 @@ class GpuSource(Protocol):
 
 class RestartRequiredError(Exception):
     """The exporter must be restarted; the message says why."""
-
-
-def hangs(devices: Iterable[DeviceReading]) -> bool:
-    """Whether every device is stuck. Lost devices do not count."""
-    return {device.state for device in devices} - {DeviceState.LOST} == {DeviceState.STUCK}

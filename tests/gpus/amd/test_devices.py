@@ -11,7 +11,8 @@ from pyfakefs.helpers import reset_ids, set_uid
 from exporter.model import DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import discover
-from exporter.sources.gpus.amd.source import HANGS, NO_DEVICE
+from exporter.sources.gpus.amd.source import AmdSource
+from exporter.sources.gpus.fleet import HANGS
 from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import DEMAND, Node
@@ -279,7 +280,10 @@ def test_a_driver_that_hangs_is_down_whatever_boards_were_there_before(node: Nod
         gone.uuid: "gpu_lost",
         stuck.uuid: "driver_stuck",
     }
-    assert (reading.status.up, reading.status.detail) == (False, HANGS)
+    assert (reading.status.up, reading.status.detail) == (
+        False,
+        f"{HANGS} for amdgpu",
+    )
 
 
 def test_a_driver_without_a_board_any_more_is_up_and_says_so(node: Node) -> None:
@@ -291,7 +295,7 @@ def test_a_driver_without_a_board_any_more_is_up_and_says_so(node: Node) -> None
     reading = node.read(60)
 
     assert states(reading) == {gone.uuid: (100, "gpu_lost")}
-    assert (reading.status.up, reading.status.detail) == (True, NO_DEVICE)
+    assert (reading.status.up, reading.status.detail) == (True, AmdSource.no_device)
 
 
 def test_kfds_nodes_that_may_not_be_read_are_told(fs: FakeFilesystem) -> None:

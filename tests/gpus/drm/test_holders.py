@@ -12,7 +12,7 @@ import pytest
 
 from exporter.model import DeviceState, Unmeasured
 from exporter.sources.gpus.drm.holders import Handle, HandleScan, HandleScanner, sees_all_processes
-from exporter.sources.gpus.drm.source import UNANSWERED
+from exporter.sources.gpus.fleet import HANGS
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
 from tests.scenario.clock import ManualClock
@@ -212,26 +212,54 @@ def test_the_proc_of_a_container_shows_not_all(
 
 
 class HangingClock(ManualClock):
-    """Whoever reads a device waits here, as in a driver that hangs, until it is let go."""
+    """Threads of this name wait here, as in a call that hangs, until they are let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, hangs: str) -> None:
         super().__init__()
+        self.hangs = hangs
         self.go_on = threading.Event()
         self.go_on.set()
 
     def monotonic_ns(self) -> int:
-        """The time, once the driver comes back."""
-        if threading.current_thread().name.startswith("drm DRM-"):
+        """The time, once the call comes back."""
+        if threading.current_thread().name.startswith(self.hangs):
             self.go_on.wait()
         return self.now_ns
 
 
-def test_a_look_that_hangs_is_not_waited_for_and_then_nobody_is_idle(machine: Machine) -> None:
-    come_back = threading.Event()
-    come_back.set()
+def test_a_scan_that_hangs_is_not_waited_for_and_then_nobody_is_idle(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = machine.clock = HangingClock("drm clients")
     machine.card(0, "i915", PCI)
     machine.process(42)
     machine.open(42, 5, i915(2))
+    source = machine.source()
+    source.read()
+    clock.go_on.clear()
+    source.follow(Demand(deadline_s=0.5, processes_every_ns=0))
+    clock.move(1)
+    late = source.read()
+    clock.move(6)
+    hung = source.read()
+    clock.go_on.set()
+    source.follow(Demand(deadline_s=30, processes_every_ns=0))
+    readings = [hung]
+    while "core" in only(readings[-1]).unmeasured:  # until its worker has come back
+        clock.move(1)
+        readings.append(source.read())
+
+    assert "core" not in only(late).unmeasured
+    assert only(hung).unmeasured["core"] is Unmeasured.READ_FAILED
+    assert "has not come back" in hung.status.detail
+    assert caplog.text.count("has not come back") == 1
+    assert only(readings[-1]).state is DeviceState.UP
+
+
+def test_a_look_for_devices_that_hangs_does_not_stop_them(machine: Machine) -> None:
+    come_back = threading.Event()
+    come_back.set()
+    machine.card(0, "i915", PCI)
 
     def hang() -> tuple[str, ...]:
         come_back.wait()
@@ -240,26 +268,17 @@ def test_a_look_that_hangs_is_not_waited_for_and_then_nobody_is_idle(machine: Ma
     source = machine.source(taken=hang)
     source.read()
     come_back.clear()
-    source.follow(Demand(deadline_s=0.05, processes_every_ns=0))
+    source.follow(Demand(deadline_s=0.5, processes_every_ns=0))
     machine.clock.move(10)
-    late = source.read()
-    machine.clock.move(6)
     hung = source.read()
     come_back.set()
-    source.follow(Demand(deadline_s=30, processes_every_ns=0))
-    readings = [hung]
-    while "core" in only(readings[-1]).unmeasured:  # until its worker has come back
-        machine.clock.move(1)
-        readings.append(source.read())
 
-    assert "core" not in only(late).unmeasured
-    assert only(hung).unmeasured["core"] is Unmeasured.READ_FAILED
-    assert "has not come back" in hung.status.detail
-    assert only(readings[-1]).state is DeviceState.UP
+    assert only(hung).window is not None
+    assert (hung.status.up, hung.status.detail[:27]) == (True, "the driver has not answered")
 
 
 def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
-    clock = machine.clock = HangingClock()
+    clock = machine.clock = HangingClock("drm DRM-")
     machine.card(0, "i915", PCI)
     machine.process(42)
     machine.open(42, 5, i915(7))
@@ -286,7 +305,7 @@ def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
 
 
 def test_a_driver_that_hangs_in_all_that_is_there_is_down(machine: Machine) -> None:
-    clock = machine.clock = HangingClock()
+    clock = machine.clock = HangingClock("drm DRM-")
     folders = [machine.card(0, "i915", PCI), machine.card(1, "i915", "0000:04:00.0")]
     source = machine.source()
     source.read()
@@ -301,4 +320,4 @@ def test_a_driver_that_hangs_in_all_that_is_there_is_down(machine: Machine) -> N
     assert {r.state for r in gone.devices} == {DeviceState.UP, DeviceState.LOST}
     assert gone.status.up
     assert {r.state for r in hung.devices} == {DeviceState.STUCK, DeviceState.LOST}
-    assert (hung.status.up, hung.status.detail) == (False, UNANSWERED)
+    assert (hung.status.up, hung.status.detail) == (False, HANGS)

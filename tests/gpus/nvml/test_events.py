@@ -3,8 +3,8 @@
 import pytest
 
 from exporter.model import DeviceState, XidCount
+from exporter.sources.gpus.fleet import WAITS
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.source import WAITS
 from exporter.sources.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Xid

@@ -27,6 +27,7 @@ from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
 from exporter.sources.gpus.drm.clients import ClientReader
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import EnergyUse, with_energy
+from exporter.sources.gpus.fleet import GONE
 from exporter.sources.gpus.source import Demand
 
 SECOND = 1_000_000_000
@@ -82,13 +83,13 @@ class AmdBoard:
         if isinstance(self._whole, ClientDevice):
             self._whole.use_scan(scan)
         if is_gone(self._folder / "drm"):
-            return self.all(DeviceState.LOST, "its folder in sysfs is gone")
+            return self.unread(DeviceState.LOST, GONE)
         try:
             return self._read(demand)
         except RefusedError as error:
-            return self.all(DeviceState.FAILED, f"{error} may not be read")
+            return self.unread(DeviceState.FAILED, f"{error} may not be read")
 
-    def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+    def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         """Unread readings of the board and its partitions, all in one state."""
         devices = (self._whole.device, *(part.device for part in self._parts))
         return tuple(DeviceReading(device, state, detail) for device in devices)

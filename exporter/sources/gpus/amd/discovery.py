@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain, count
 from os.path import isdir
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +73,46 @@ class BoardList(NamedTuple):
     trouble: str = ""
     unsure: frozenset[Path] = frozenset()
     doubled: frozenset[str] = frozenset()
+
+
+class BoardNumbers:
+    """The numbers of boards, which stay the same while the exporter runs.
+
+    Boards that are gone keep theirs, because they may come back. A new board in the place of one
+    that is gone takes over its number.
+    """
+
+    def __init__(self) -> None:
+        self._seats: dict[str, tuple[int, str]] = {}  # number and PCI address, by UUID
+
+    def assign(self, boards: Iterable[FoundBoard]) -> list[FoundBoard]:
+        """The boards with their numbers; new ones by their place, if that number is free."""
+        found = list(boards)
+        here = {board.whole.device.uuid for board in found}
+        return [_numbered(board, self._of(board, here)) for board in found]
+
+    def _of(self, board: FoundBoard, here: set[str]) -> int:
+        device = board.whole.device
+        before = [u for u, (_, pci) in self._seats.items() if pci == device.pci_bus_id]
+        gone = [uuid for uuid in before if uuid not in here]
+        if device.uuid in self._seats:
+            number = self._seats[device.uuid][0]
+        elif gone:
+            number = self._seats.pop(gone[0])[0]
+        else:
+            taken = {number for number, _ in self._seats.values()}
+            wanted = chain((device.index,), count(FIRST_INDEX[VENDOR]))
+            number = next(number for number in wanted if number not in taken)
+        self._seats[device.uuid] = number, device.pci_bus_id
+        return number
+
+
+def _numbered(board: FoundBoard, number: int) -> FoundBoard:
+    whole, parts = board.whole, board.parts
+    return board._replace(
+        whole=whole._replace(device=replace(whole.device, index=number)),
+        parts=tuple(p._replace(device=replace(p.device, index=number)) for p in parts),
+    )
 
 
 def present(sysfs: Path) -> bool:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from os.path import isdir
 
 from exporter.model import (
     Clock,
     DeviceMemory,
     DeviceReading,
+    DeviceState,
     Engines,
     Methods,
     ProcessActivity,
@@ -29,6 +31,7 @@ from exporter.sources.gpus.drm.fdinfo import DrmClient, held_by
 from exporter.sources.gpus.drm.files import number
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import with_energy
+from exporter.sources.gpus.fleet import GONE
 from exporter.sources.gpus.source import Demand
 
 SECOND_NS = 10**9
@@ -79,8 +82,17 @@ class DrmDevice:
     def _begin_reading(self) -> ClientReader:
         return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
 
-    def read(self, scan: HandleScan, demand: Demand) -> DeviceReading:
-        """Reads what can be read now."""
+    def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        """The reading of a device that was not read, with the reason."""
+        return (DeviceReading(self.found.device, state, detail),)
+
+    def read(self, demand: Demand, scan: HandleScan | None) -> tuple[DeviceReading, ...]:
+        """Reads what can be read now; nothing before the first scan of the processes."""
+        if scan is None:
+            return (DeviceReading(self.found.device),)
+        if not isdir(self.found.card):  # noqa: PTH112 - a string
+            self.restart()
+            return self.unread(DeviceState.LOST, GONE)
         blind, now_ns = scan.blind, self._clock.monotonic_ns()
         state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
         skipped = self._driver.wakes and state is not PowerState.AWAKE
@@ -99,13 +111,14 @@ class DrmDevice:
         if state is PowerState.AWAKE:
             window = self._with_energy(window, now_ns)
             self._sense(demand, now_ns)
-        return DeviceReading(
+        reading = DeviceReading(
             self.found.device,
             window=window,
             memory=self._memory,
             sensors=self._board.sensors,
             unmeasured=self._unmeasured(demand, blind),
         )
+        return (reading,)
 
     def _held(self, clients: Iterable[tuple[int, DrmClient]], scan: HandleScan) -> DeviceMemory:
         memory = held_by(clients, self.found.device, self._board.vram_used(), scan.cut)

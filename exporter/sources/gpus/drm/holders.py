@@ -13,11 +13,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from exporter.model import Clock, Unmeasured
 from exporter.sources.gpus.drm.files import read
+from exporter.sources.gpus.pool import DeviceWorkers
+from exporter.sources.gpus.source import Demand
 
 MOST_HANDLES = 8192  # of all processes together
 MOST_OF_ONE = 512  # of one process; less while all together have too many
@@ -89,6 +92,9 @@ AT_ONCE = 1024  # descriptors, of one process
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
 _NODES = "/dev/dri/"
+SCAN = "clients"  # the worker's key; no UUID
+SHARE_OF_DEADLINE = 0.5  # for a scan
+HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
 _START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
 _REFUSED = {errno.EACCES, errno.EPERM}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
@@ -98,6 +104,7 @@ REFUSED = (
 )
 NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
 CROWDED = "there are too many processes to scan, so that not all clients can be seen"
+HANGS = "looking for processes that have a device open has not come back; see the kernel log"
 CUT = (
     "have more files of /dev/dri open than are looked at: what they and their containers use is "
     "unmeasured; find out why they do"
@@ -161,10 +168,6 @@ class HandleScanner:
             return REFUSED
         return CROWDED if scan.left else CUT if scan.cut else ""
 
-    def forget(self) -> None:
-        """Drops all scans, after a time without any."""
-        self._under_way = self.newest = None
-
     def look(self, every_ns: int, budget_s: float) -> None:
         """Continues a scan, or begins one that is due, for no longer than the budget."""
         now = self._clock.monotonic_ns()
@@ -221,6 +224,41 @@ class HandleScanner:
             before.cut if before else frozenset(),
             self._nested,
         )
+
+
+class WorkerScans:
+    """Scans in a worker, because a file of ``/proc`` may hang. The last scan is then stale."""
+
+    def __init__(self, proc_root: str, clock: Clock, workers: DeviceWorkers) -> None:
+        self._root = proc_root
+        self._clock = clock
+        self._workers = workers
+        self._hung = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Drops all scans, after a time without any. One that hangs ends for nobody."""
+        self._scanner = HandleScanner(self._root, self._clock)
+
+    def newest(self, demand: Demand) -> HandleScan | None:
+        """The newest scan, after a part of the next; None if the first one is not finished."""
+        budget_s = SHARE_OF_DEADLINE * demand.deadline_s
+        job = partial(self._scanner.look, demand.processes_every_ns, budget_s)
+        result = self._workers.run({SCAN: job}, 1.5 * budget_s)[SCAN]
+        if isinstance(result, Exception):
+            raise result
+        before, scan = self._hung, self._scanner.newest
+        self._hung = (
+            result is not None and self._clock.monotonic_ns() - result.since_mono_ns >= HUNG_NS
+        )
+        if self._hung and not before:
+            logger.warning("clients of /dev/dri: %s", HANGS)
+        return replace(scan, stale=True) if scan and self._hung else scan
+
+    @property
+    def trouble(self) -> str:
+        """What is not visible, and what to do; "" if nothing is missing."""
+        return HANGS if self._hung else self._scanner.trouble
 
 
 def _listed(path: str) -> list[str]:

@@ -2,6 +2,6 @@
 
 ``library`` finds and loads it, and is the only importer of pynvml. ``calls`` makes the calls of
 each cycle without pynvml. ``discovery`` lists devices and MIG instances. ``device`` reads a device.
-``device_registry`` opens the driver and keeps the devices. ``source`` is the ``GpuSource``. Process
+``source`` opens the driver and is the ``GpuSource``. Process
 ids are those of the host's pid namespace: without ``hostPID`` the driver hides or renumbers them.
 """

@@ -104,7 +104,7 @@ class NvmlDevice:
         self._phases = ReadPhases(clock, demand)
         self._library = library = library.noted_by(self._phases.note_call)
         self._clock = clock
-        self._demand = self._followed = demand
+        self._demand = demand
         self._watch = xids
         self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
@@ -140,10 +140,6 @@ class NvmlDevice:
     def _new_cursor(self) -> WindowCursor:
         return WindowCursor(self._engines, self._clock, self._energy)
 
-    def follow(self, demand: Demand) -> None:
-        """Applies another demand from the next read on. Thread-safe."""
-        self._demand = demand
-
     def mark_lost(self, detail: str) -> None:
         """Drops the handle. The device is looked for by UUID, with a back-off."""
         if not self._lost:
@@ -156,8 +152,8 @@ class NvmlDevice:
         self._board.close()
         self._activity.close()
 
-    def read(self) -> DeviceReading:
-        """Reads everything that is due.
+    def read(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """Reads everything that is due by this demand.
 
         Raises:
             DriverGoneError: the driver is not there; the handle is void.
@@ -166,9 +162,11 @@ class NvmlDevice:
         failed = ""
         try:
             if not self._lost or self._found_again():
-                reading = self._read()
+                if demand is not self._demand:
+                    self._apply(demand)
+                reading = self._read_instance() if self.device.parent_uuid else self._read()
                 self._retry.reset()
-                return reading
+                return (reading,)
         except DriverGoneError:
             raise
         except DeviceLostError as error:
@@ -181,15 +179,16 @@ class NvmlDevice:
             return self.unread(DeviceState.FAILED, failed)
         return self.unread(DeviceState.LOST, self._lost)
 
-    def unread(self, state: DeviceState, detail: str) -> DeviceReading:
+    def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         """The reading of a device that was not read, with the reason. Thread-safe."""
         xids = self._xids()
-        return DeviceReading(
+        reading = DeviceReading(
             *(self.device, state, detail),
             unmeasured={XID: xids.refusal} if xids.refusal else {},
             xids=xids.counts,
             costs=self._phases.costs,
         )
+        return (reading,)
 
     def _found_again(self) -> bool:
         if not self._retry.due:
@@ -207,17 +206,13 @@ class NvmlDevice:
         return True
 
     def _apply(self, demand: Demand) -> None:
-        self._followed = demand
+        self._demand = demand
         self._phases.follow(demand)
         self._residents.demand = demand
         self._board.follow(demand)
         self._activity.follow(demand)
 
     def _read(self) -> DeviceReading:
-        if self._demand is not self._followed:
-            self._apply(self._demand)
-        if self.device.parent_uuid:  # a MIG instance
-            return self._read_instance()
         window = self._window()
         memory = None
         if not (self._in_mig_mode and self.divided):
@@ -231,7 +226,7 @@ class NvmlDevice:
             memory=memory,
             sensors=sensors,
             unmeasured=self._reasons.of(
-                self.device, self._followed.disabled, xids.refusal, divided=self.divided
+                self.device, self._demand.disabled, xids.refusal, divided=self.divided
             ),
             xids=xids.counts,
             costs=self._phases.costs,
@@ -244,7 +239,7 @@ class NvmlDevice:
         woken = self._activity.read()
         memory = self._residents.read(frozenset(), at_once=woken)
         listed = memory is not None and memory.processes is not None
-        unmeasured = self._reasons.of(self.device, self._followed.disabled)
+        unmeasured = self._reasons.of(self.device, self._demand.disabled)
         # Without its processes the window has no owner: it goes on into the next cycle.
         window = self._activity.take() if listed or "memory" in unmeasured else None
         self._phases.add_up()

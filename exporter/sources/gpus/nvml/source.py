@@ -1,41 +1,116 @@
-"""The NVML source: opens the driver and reads its devices in parallel, under a deadline."""
+"""The NVML source: opens NVIDIA's driver, lists its devices and reads them as a fleet."""
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from ctypes import CDLL
+from functools import partial
 from pathlib import Path
-from threading import Lock
+from typing import NamedTuple
 
-from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
+from exporter.model import Clock, Reading
+from exporter.sources.gpus.fleet import Fleet, Readings
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.device_registry import (
-    UPGRADED,
-    DeviceRegistry,
-    DriverConnection,
-    Enumeration,
-)
+from exporter.sources.gpus.nvml.device import NvmlDevice
+from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, discover
 from exporter.sources.gpus.nvml.events import XID, XidWatch
-from exporter.sources.gpus.nvml.library import ROOTS
-from exporter.sources.gpus.nvml.refusals import SECOND, Backoff
-from exporter.sources.gpus.pool import DeviceWorkers, Stuck
-from exporter.sources.gpus.source import Demand, RestartRequiredError, hangs
+from exporter.sources.gpus.nvml.instance import counted_once
+from exporter.sources.gpus.nvml.library import ROOTS, SONAME, CallTally, Library, load, searched
+from exporter.sources.gpus.source import Demand, RestartRequiredError
 
-LOOK_EVERY_S = 30.0  # devices are enumerated: MIG instances come and go, and handles are reused
-LOOK_AGAIN_S = 5.0  # the same after a device has failed
-DRIVER = "driver"
-NO_DEVICE = "the driver reports no device"
-RELEASED = "released on request, so that the driver can be unloaded"
-WAITS = "a driver call has not come back: the driver is opened again as soon as it has"
+logger = logging.getLogger(__name__)
+
+FATAL_TRIES = 3
+MOST_DEPARTED = 64
+UPGRADED = (
+    "the NVIDIA driver was upgraded while the exporter ran: the kernel module and the library in "
+    "this process are of different versions; a restart loads the one that fits"
+)
 
 
-class NvmlSource:
-    """NVIDIA GPUs, as a ``GpuSource``.
+class Enumeration(NamedTuple):
+    """The devices of an open driver. ``session`` rises each time the driver is opened."""
 
-    Workers open, enumerate and close the driver, and read each device: a call that hangs costs the
-    device that it was for. Devices are remembered, so that lost, stuck and released ones are
-    reported.
-    """
+    library: Library
+    session: int
+    devices: DeviceList
+
+
+class DriverConnection:
+    """The driver's library, opened and closed. ``enumerate`` and ``shut`` never run at once."""
+
+    def __init__(self, path: str | None, roots: Sequence[Path], clock: Clock) -> None:
+        self.tally = CallTally()
+        self.is_open = False
+        self._path = path
+        self._roots = roots
+        self._clock = clock
+        self._library: Library | None = None
+        self._session = 0
+        self._blocked = 0
+        self._logged = False
+
+    def enumerate(self) -> Enumeration:
+        """Opens the driver unless it is open, and lists its devices.
+
+        Raises:
+            NvmlError: the driver is not there, or does not answer; try again later.
+            RestartRequiredError: only a new process can open it.
+
+        """
+        library = self._opened()
+        return Enumeration(library, self._session, discover(library))
+
+    def shut(self) -> None:
+        """Closes the driver and its device files, with no call in progress. Voids all handles."""
+        self.is_open = False
+        if self._library:
+            self._library.shutdown()
+
+    def _opened(self) -> Library:
+        if self._library is None:
+            self._library = Library(self._loaded(), self._clock, self.tally)
+        if not self.is_open:
+            self._initialise(self._library)
+            self.is_open = True
+            self._session += 1
+        return self._library
+
+    def _loaded(self) -> CDLL:
+        try:
+            return load(self._path, self._roots)
+        except errors.LibraryError:
+            if not (self._logged or self._path):
+                self._logged = True
+                logger.info("%s was looked for %s", SONAME, searched(self._roots))
+            raise
+
+    def _initialise(self, library: Library) -> None:
+        try:
+            library.initialise()
+        except errors.NvmlError as error:
+            self._raise_if_fatal(error)
+            raise
+        self._blocked = 0
+
+    def _raise_if_fatal(self, error: errors.NvmlError) -> None:
+        if error.code == errors.VERSION_MISMATCH:
+            raise RestartRequiredError(UPGRADED) from error
+        blocked = error.code in {errors.OPERATING_SYSTEM, errors.UNKNOWN}
+        self._blocked = self._blocked + 1 if blocked else 0
+        if self._blocked >= FATAL_TRIES:
+            raise RestartRequiredError(
+                f"{error}, {self._blocked} times: this container has lost its access to the device "
+                "files (as after systemctl daemon-reload); a restart restores it"
+            ) from error
+
+
+class NvmlSource(Fleet[Enumeration, NvmlDevice]):
+    """NVIDIA GPUs, as a ``GpuSource``: boards and MIG instances by UUID, in NVML's order."""
 
     name = "nvml"
+    no_device = "the driver reports no device"
+    kernel_log = "NVRM and Xid"
 
     def __init__(
         self,
@@ -45,172 +120,97 @@ class NvmlSource:
         clock: Clock = time,
         demand: Demand | None = None,
     ) -> None:
-        self._clock = clock
-        self._demand = demand or Demand()
+        super().__init__(clock, demand)
         self._driver = DriverConnection(library_path, roots, clock)
-        self._workers = DeviceWorkers(clock, self.name)
         self._xids = XidWatch(clock)
-        self._registry = DeviceRegistry(self._workers, clock, self._demand, self._xids)
-        self._lock = Lock()
-        self._retry = Backoff(clock)
-        self._attached = (
-            False  # whether the devices' handles belong to the driver as it is open now
-        )
-        self._released = False
-        self._look_at_ns = 0
-        self._failing = 0
-        self._detail = ""
-        self._last_success: int | None = None
+        self._departed: dict[str, NvmlDevice] = {}  # their counters go on if they come back
+        self._unreadable: Mapping[int, str] = {}  # why a board cannot be opened, by index
+        self._session = 0
 
     def read(self) -> Reading:
         """Reads every device within the deadline; see ``GpuSource.read``."""
-        with self._lock:
-            began_ns = self._clock.monotonic_ns()
-            if self._released:
-                self._let_go()
-                devices = self._registry.all(DeviceState.RELEASED, RELEASED)
-            else:
-                devices = self._cycle(began_ns)
-            status = self._status(devices, self._clock.monotonic_ns() - began_ns)
-            return Reading(status, devices, self._driver.tally.snapshot())
+        status, devices, *_ = super().read()
+        return Reading(status, counted_once(devices), self._driver.tally.snapshot())
 
-    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Closes the driver (True) as soon as no call is in progress, or reopens it (False)."""
-        with self._lock:
-            self._released = released
-            self._retry.reset()
-            if released:
-                self._let_go()
+    def _look(self, *, attached: bool) -> Enumeration:
+        if not attached and self._driver.is_open:
+            self._shut()
+        return self._driver.enumerate()
 
-    def follow(self, demand: Demand) -> None:
-        """Applies a demand from the next read on."""
-        with self._lock:
-            self._demand = demand
-            self._registry.follow(demand)
-            self._look_at_ns = (
-                0  # at once, because that is also when boards are registered for XIDs
-            )
-
-    def close(self) -> None:
-        """Closes the driver, unless a call hangs in it, and ends the workers."""
-        self.release(True)
-        self._workers.close()
-
-    def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
-        jobs = dict(self._registry.jobs) if self._attached else {}
-        if self._look_due():
-            reopen = self._driver.is_open and not self._attached
-            jobs[DRIVER] = self._reopen if reopen else self._driver.enumerate
-        results = self._workers.run(jobs, self._demand.deadline_s)
-        if DRIVER in results and results[DRIVER] is None:  # the late end of a release
-            results = self._workers.run(jobs, self._demand.deadline_s)
-        if DRIVER in results:
-            attached_before = self._attached
-            self._apply(results[DRIVER])
-            if self._attached and not attached_before:
-                spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
-                left_s = max(self._demand.deadline_s - spent_s, 0.0)
-                results = self._workers.run(self._registry.jobs, left_s)
-        return self._readings(results)
-
-    def _look_due(self) -> bool:
-        if self._attached:
-            return self._clock.monotonic_ns() >= self._look_at_ns
-        return self._retry.due and not self._registry.busy
-
-    def _look_in(self, seconds: float) -> None:
-        self._look_at_ns = self._clock.monotonic_ns() + int(seconds * SECOND)
-
-    def _apply(self, result: object) -> None:
-        """Applies the result of opening and enumerating the driver."""
-        if isinstance(result, RestartRequiredError):
-            raise result
-        if isinstance(result, Enumeration):
-            self._registry.sync(result)
-            self._watch(result)
-            self._attached, self._detail = True, ""
-            self._retry.reset()
-            self._look_in(LOOK_EVERY_S)
-        elif isinstance(result, Stuck):
-            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
-            self._detail = f"the driver has not answered for {waited_s:.1f} s"
-        elif isinstance(result, errors.DriverGoneError) or not self._driver.is_open:
-            self._mark_driver_lost(result)
-        else:  # the enumeration failed, reading may go on
-            self._detail = explain(result)
-            self._look_in(LOOK_AGAIN_S)
-
-    def _mark_driver_lost(self, reason: object) -> None:
-        if isinstance(reason, errors.OtherVersionError):
-            raise RestartRequiredError(UPGRADED) from reason
-        self._attached, self._detail = False, explain(reason)
-        self._retry.failed()
-
-    def _readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
-        if self._attached:
-            try:
-                devices = self._registry.readings(results)
-            except errors.DriverGoneError as error:
-                self._mark_driver_lost(error)
-            else:
-                failing = self._registry.failing
-                if failing > self._failing:
-                    self._look_in(LOOK_AGAIN_S)
-                self._failing = failing
-                return devices
-        return self._registry.all(DeviceState.FAILED, self._detail)
-
-    def _watch(self, enumeration: Enumeration) -> None:
-        boards = (f for f in enumeration.devices.found if not f.device.parent_uuid)
-        wanted = None if XID in self._demand.disabled else {f.device.uuid: f.handle for f in boards}
-        self._xids.watch(enumeration.library, wanted)
+    @property
+    def _is_open(self) -> bool:
+        return self._driver.is_open
 
     def _shut(self) -> None:
         """Closes the driver after the thread that waits for events has ended."""
+        for device in self._devices.values():
+            device.close()
         self._xids.stop()
         self._driver.shut()
 
-    def _reopen(self) -> Enumeration:
-        self._shut()
-        return self._driver.enumerate()
-
-    def _let_go(self) -> None:
-        """Closes the driver unless a call is in progress: then the next read tries again."""
-        self._attached = False
-        for _ in range(2):  # the first run may return the late result of an enumeration
-            if self._registry.busy:
-                self._detail = WAITS
-                return
-            if not self._driver.is_open:
-                return
-            self._registry.close()
-            self._workers.run({DRIVER: self._shut}, self._demand.deadline_s)
-
-    def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
-        hung = hangs(devices)
-        detail = self._detail
-        if self._released:
-            detail = RELEASED
-        elif hung:
-            detail = "no device answers: the driver hangs; see the kernel log for NVRM and Xid"
-        elif self._attached:
-            detail = detail or self._registry.trouble or ("" if devices else NO_DEVICE)
-        up = self._attached and not hung
-        if up:
-            self._last_success = self._clock.time_ns()
-        return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
-
-
-def explain(reason: object) -> str:
-    """Why there is no driver, and what to do about it, as text."""
-    if isinstance(reason, errors.LibraryError):
-        return (
-            f"no NVIDIA management library: {reason.detail}; on a machine with NVIDIA GPUs "
-            "install the driver, in a container mount its libraries, or name the file with "
-            "--nvml.library"
+    def _lost(self, error: Exception) -> bool:
+        if isinstance(error, errors.OtherVersionError):
+            raise RestartRequiredError(UPGRADED) from error
+        return isinstance(error, errors.DriverGoneError) or not (
+            self._driver.is_open and self._devices
         )
-    if isinstance(reason, errors.NvmlError) and reason.code == errors.DRIVER_NOT_LOADED:
-        return "the NVIDIA kernel driver is not loaded; it is opened as soon as it is"
-    if isinstance(reason, errors.NvmlError):
-        return str(reason)
-    return repr(reason)
+
+    def _explain(self, error: Exception) -> str:
+        if isinstance(error, errors.LibraryError):
+            return (
+                f"no NVIDIA management library: {error.detail}; on a machine with NVIDIA GPUs "
+                "install the driver, in a container mount its libraries, or name the file with "
+                "--nvml.library"
+            )
+        if isinstance(error, errors.NvmlError) and error.code == errors.DRIVER_NOT_LOADED:
+            return "the NVIDIA kernel driver is not loaded; it is opened as soon as it is"
+        return str(error) if isinstance(error, errors.NvmlError) else super()._explain(error)
+
+    def _trouble(self) -> str:
+        unreadable = sorted(self._unreadable.items())
+        return "; ".join(f"GPU {index} cannot be opened: {why}" for index, why in unreadable)
+
+    def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
+        return {uuid: partial(each.read, self._demand) for uuid, each in self._devices.items()}
+
+    def _sync(self, found: Enumeration, busy: Collection[str]) -> None:
+        """Adds new devices, replaces handles, and drops devices that are no longer there."""
+        library, session, (devices, unreadable) = found
+        reopened, self._session = session != self._session, session
+        if unreadable.keys() - self._unreadable.keys():
+            logger.warning("GPUs that cannot be opened: %s", dict(unreadable))
+        self._unreadable = unreadable
+        before, self._devices = self._devices, {}
+        for each in devices:
+            uuid = each.device.uuid
+            device = before.pop(uuid, None)
+            if device is None:
+                device = self._new(library, each)
+            elif (reopened or device.device != each.device) and uuid not in busy:
+                device.bind(each)
+            device.divided = each.divided
+            self._devices[uuid] = device
+        for uuid, device in before.items():
+            self._miss(device, busy=uuid in busy)
+        boards = {f.device.uuid: f.handle for f in devices if not f.device.parent_uuid}
+        self._xids.watch(library, None if XID in self._demand.disabled else boards)
+
+    def _new(self, library: Library, found: DeviceHandle) -> NvmlDevice:
+        known = self._departed.pop(found.device.uuid, None)
+        if known is not None:
+            known.bind(found)
+            return known
+        return NvmlDevice(library, found, self._clock, self._demand, self._xids)
+
+    def _miss(self, device: NvmlDevice, *, busy: bool) -> None:
+        """Keeps a device whose board did not answer; drops one that is not there any more."""
+        uuid, index = device.device.uuid, device.device.index
+        if index in self._unreadable:
+            self._devices[uuid] = device
+            if not busy:
+                device.mark_lost(self._unreadable[index])
+        elif not busy:
+            device.close()
+            self._departed[uuid] = device
+            if len(self._departed) > MOST_DEPARTED:
+                del self._departed[next(iter(self._departed))]
