@@ -55,7 +55,7 @@ def lines(**fields: Any) -> list[str]:
         (math.inf, 1, "+Inf"),
         (-math.inf, 1, "-Inf"),
         (math.nan, 1, "NaN"),
-        (True, 1, "1.0"),
+        (True, 1, "1"),
     ],
 )
 def test_a_number_is_written_in_its_base_unit(number: Number, divisor: int, text: str) -> None:

@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeVar
 
 from exporter.facts.allocations import allocated_time
 from exporter.facts.device_view import DeviceView, used
-from exporter.facts.limits import PodLimit
+from exporter.facts.limits import NO_POD_LIMIT, PodLimit
 from exporter.facts.view import Part, View
-from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters
+from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
 from exporter.ledger.device_ledger import OwnerKey
 from exporter.model import (
     ContainerKey,
@@ -23,6 +23,7 @@ from exporter.model import (
 
 T = TypeVar("T", int, float)
 Parts = Sequence[Part[ContainerKey]]
+NOTHING_KNOWN: frozenset[str] = frozenset()
 
 
 class Tenant(NamedTuple):
@@ -52,49 +53,42 @@ def pod_facts(view: View) -> Iterator[PodFacts]:
         yield _pod(view, Tenant(name, closed, mine, alive, using, view.limits.of_pod(name)))
 
 
-class Gauges(NamedTuple):
-    """The gauges of a pod, as in ``PodFacts``."""
-
-    core: float | None = None
-    core_limit: float | None = None
-    allocated_gpus: float | None = None
-    core_of_limit: float | None = None
-    memory_bytes: int | None = None
-    memory_limit_bytes: float | None = None
-    memory_of_limit: float | None = None
-    last_active_unix_ns: int | None = None
-
-
-NO_GAUGES = Gauges()
-
-
 def _pod(view: View, tenant: Tenant) -> PodFacts:
+    """The facts of a pod: core over limited containers only, memory on the fullest device."""
     live = bool(tenant.alive) or view.live(tenant.closed)
     stale = _is_stale(view, tenant)
     measured = not (stale or view.ledger.unidentified)
-    known = _known(view, tenant) if measured else frozenset()
-    gauges = _gauges(tenant) if measured and live else NO_GAUGES
-    limited_ns = view.ledger.limited_core_ns.get(tenant.name) if "core" in known else None
+    known = _known(view, tenant) if measured else NOTHING_KNOWN
+    shown = measured and live
+    using, limit = (tenant.using, tenant.limit) if shown else ((), NO_POD_LIMIT)
+    accounts = [tenant.closed, *[part.account for part in tenant.parts]]
+    counters = sum_counters(*[account.counters for account in accounts])
+    active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
+    limited = _held_against(using, limit.containers)
+    core_known = "core" in known
     return PodFacts(
         namespace=tenant.name[0],
         name=tenant.name[1],
         ended=not (live or stale),
         info=_info(view, tenant.name) if live or stale else None,
-        core=gauges.core,
-        core_limit=gauges.core_limit,
-        allocated_gpus=gauges.allocated_gpus,
-        core_of_limit=gauges.core_of_limit,
-        memory_bytes=gauges.memory_bytes,
-        memory_limit_bytes=gauges.memory_limit_bytes,
-        memory_of_limit=gauges.memory_of_limit,
-        last_active_unix_ns=gauges.last_active_unix_ns,
-        used=_used(tenant, known),
-        limited_core_ns=limited_ns,
+        core=whole([part.average.core for part in using]),
+        core_limit=limit.core,
+        allocated_gpus=limit.gpus,
+        core_of_limit=of_limit(whole([part.average.core for part in limited]), limit.core),
+        memory_bytes=whole([part.memory_bytes for part in using]),
+        memory_limit_bytes=limit.memory_bytes,
+        memory_of_limit=max(_fullnesses(using, limit), default=None),
+        last_active_unix_ns=active_unix_ns if shown else None,
+        used=Used(
+            core_ns=counters.core if core_known else None,
+            energy_uj=counters.energy if ENERGY in known else None,
+        ),
+        limited_core_ns=view.ledger.limited_core_ns.get(tenant.name) if core_known else None,
         allocated=allocated_time(
             view,
             tenant.closed if measured else None,
             tenant.limit.core,
-            _held_against_shares(tenant) if "core" in known else None,
+            counters if core_known else None,
         ),
     )
 
@@ -108,28 +102,6 @@ def _info(view: View, name: tuple[str, str]) -> PodInfo | None:
     return PodInfo(pod.uid, pod.qos, pod.owner_kind, pod.owner_name, shown)
 
 
-def _used(tenant: Tenant, known: frozenset[str]) -> Used:
-    """The known core time and energy of a pod, over all of its containers."""
-    counters = _counters(tenant)
-    return Used(
-        core_ns=sum([one.core for one in counters]) if "core" in known else None,
-        energy_uj=sum([one.energy for one in counters]) if ENERGY in known else None,
-    )
-
-
-def _counters(tenant: Tenant) -> list[Counters]:
-    return [tenant.closed.counters, *[part.account.counters for part in tenant.parts]]
-
-
-def _held_against_shares(tenant: Tenant) -> Counters:
-    """What of its containers' allocations was idle, and what they borrowed."""
-    counters = _counters(tenant)
-    return Counters(
-        allocated_idle=sum([one.allocated_idle for one in counters]),
-        borrowed=sum([one.borrowed for one in counters]),
-    )
-
-
 def _known(view: View, tenant: Tenant) -> frozenset[str]:
     """The quantities known of a pod: on all its devices, or on any before it is placed."""
     parts = tenant.alive or tenant.parts
@@ -139,27 +111,10 @@ def _known(view: View, tenant: Tenant) -> frozenset[str]:
     return frozenset().union(*anywhere)
 
 
-def _gauges(tenant: Tenant) -> Gauges:
-    """The gauges of a pod: core over limited containers only, memory on the fullest device."""
-    limit = tenant.limit
-    limited = _held_against(tenant.using, limit.containers)
-    accounts = (tenant.closed, *[part.account for part in tenant.parts])
-    return Gauges(
-        core=whole([part.average.core for part in tenant.using]),
-        core_limit=limit.core,
-        allocated_gpus=limit.gpus,
-        core_of_limit=of_limit(whole([part.average.core for part in limited]), limit.core),
-        memory_bytes=whole([part.memory_bytes for part in tenant.using]),
-        memory_limit_bytes=limit.memory_bytes,
-        memory_of_limit=max(_fullnesses(tenant), default=None),
-        last_active_unix_ns=max([account.active_unix_ns or 0 for account in accounts]) or None,
-    )
-
-
-def _fullnesses(tenant: Tenant) -> Iterator[float]:
-    """The memory of its containers over their limit, on each device."""
-    for device, containers, most in tenant.limit.memory:
-        here = [part for part in tenant.using if part.seen.uuid == device]
+def _fullnesses(using: Parts, limit: PodLimit) -> Iterator[float]:
+    """The memory of a pod's containers over their limit, on each device."""
+    for device, containers, most in limit.memory:
+        here = [part for part in using if part.seen.uuid == device]
         held = whole([part.memory_bytes for part in _held_against(here, containers)])
         if held is not None and most:
             yield held / most
