@@ -157,7 +157,7 @@ $(BIN)/uv:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
 
 $(VENV)/.run: pyproject.toml uv.lock | $(BIN)/uv
-	$(BIN)/uv sync --quiet --locked --no-dev --all-extras --inexact
+	$(BIN)/uv sync --quiet --locked --no-dev --all-extras --no-extra=parquet --inexact
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml uv.lock | $(BIN)/uv

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -51,7 +52,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument("--prices", metavar="FILE", help="prices by model and node label, YAML")
     group.add_argument("--currency", metavar="CODE", help="of --price [default USD]")
     group.add_argument("--format", choices=_FORMATS, default="table", help="[default table]")
-    group.add_argument("--output", metavar="FILE", help="where to write [default standard output]")
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        help="where to write [default standard output]; of FOCUS, x.parquet is Parquet",
+    )
     add_access(parser, prometheus=True)
 
 
@@ -63,8 +68,8 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
         if until_s - since_s < _SHORTEST_S:
             return _refused("--since has to be at least a minute before --until")
         prices = _prices(arguments)
-        if arguments.url or arguments.namespace:
-            return _refused("--url and -n: the bill is of whole cards, as a Prometheus has them")
+        if why := _at_odds(arguments):
+            return _refused(why)
         http = far_client(arguments)
         if http is None:
             return _refused(
@@ -76,6 +81,17 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(_said(error))
     return _write(_formatted(made, arguments, urlsplit(http.address).hostname or ""), arguments)
+
+
+def _at_odds(arguments: Namespace) -> str:
+    """Why these flags make no bill; empty if they do."""
+    if arguments.url or arguments.namespace:
+        return "--url and -n: the bill is of whole cards, as a Prometheus has them"
+    if _is_parquet(arguments) and arguments.format != "focus":
+        return "--output: Parquet is written with --format=focus"
+    if _is_parquet(arguments) and find_spec("pyarrow") is None:
+        return "Parquet needs pyarrow: pip install 'mgpu-exporter[parquet]'"
+    return ""
 
 
 def _made(
@@ -133,7 +149,13 @@ def _say(shown: Progress) -> Callable[[float], None]:
     return say
 
 
-def _formatted(made: Bill, arguments: Namespace, account: str) -> str:
+def _is_parquet(arguments: Namespace) -> bool:
+    return str(arguments.output).endswith(".parquet")
+
+
+def _formatted(made: Bill, arguments: Namespace, account: str) -> str | bytes:
+    if _is_parquet(arguments):
+        return focus.as_parquet(made, "mgpu-exporter", account)
     if arguments.format == "focus":
         return focus.as_csv(made, "mgpu-exporter", account)
     if arguments.format == "json":
@@ -141,10 +163,11 @@ def _formatted(made: Bill, arguments: Namespace, account: str) -> str:
     return report.as_csv(made) if arguments.format == "csv" else report.as_table(made)
 
 
-def _write(text: str, arguments: Namespace) -> int:
+def _write(text: str | bytes, arguments: Namespace) -> int:
     if arguments.output:
+        data = text.encode() if isinstance(text, str) else text
         try:
-            Path(arguments.output).write_text(text, encoding="utf-8")
+            Path(arguments.output).write_bytes(data)
         except OSError as error:
             return _refused(f"--output: {arguments.output}: {error.strerror}")
     else:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 from exporter.prometheus.bill import Bill, BillRow
@@ -23,6 +24,7 @@ _HOUR_MS = Decimal(3_600_000)
 _HOURS = "GPU-Hours"
 _RATIO_DIGITS = 12
 _RATIO = Decimal(1).scaleb(-_RATIO_DIGITS)
+_PRECISION, _SCALE = 38, 17  # of decimals in Parquet
 
 
 def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
@@ -136,3 +138,32 @@ def as_csv(bill: Bill, issuer: str, account: str) -> str:
             writer.writeheader()
         writer.writerow({k: f"{v:f}" if isinstance(v, Decimal) else v for k, v in row.items()})
     return out.getvalue()
+
+
+def as_parquet(bill: Bill, issuer: str, account: str) -> bytes:
+    """The rows as Parquet: numbers are decimals, times are UTC, null is null.
+
+    Raises:
+        ModuleNotFoundError: the extra ``parquet`` is not installed.
+
+    """
+    pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    found = list(rows(bill, issuer, account))
+    number, text = pa.decimal128(_PRECISION, _SCALE), pa.string()
+    time = pa.timestamp("us", tz="UTC")
+    columns = {}
+    for name in found[0] if found else ():
+        values = [row[name] for row in found]
+        if name.endswith(("PeriodStart", "PeriodEnd")):
+            columns[name] = pa.array([datetime.fromisoformat(value) for value in values], time)
+        elif any(isinstance(value, Decimal) for value in values):
+            columns[name] = pa.array([_scaled(value) for value in values], number)
+        else:
+            columns[name] = pa.array(values, text)
+    out = io.BytesIO()
+    parquet.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
+def _scaled(value: Decimal) -> Decimal:
+    return value.quantize(Decimal(1).scaleb(-_SCALE))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from exporter.prometheus import focus
 from exporter.prometheus.bill import Bill, bill_of
@@ -67,6 +68,19 @@ def test_the_split_rows_of_a_card_are_its_charge(steps: list[CardStep], method: 
         assert line["AllocatedMethodId"] == focus.METHOD_IDS[method]
         assert (line["AllocatedResourceId"] == "") == (row.payer == NOBODY)
         assert Decimal(line["BilledCost"]) == Decimal(line["ListCost"]) == row.cost
+
+
+def test_parquet_has_the_same_rows() -> None:
+    bill = made([CardStep({Payer("a"): Had(1080, 720)}, 2520), CardStep(unobserved=3600)], "use")
+    table = parquet.read_table(io.BytesIO(focus.as_parquet(bill, "mgpu-exporter", "cluster")))
+    found = table.to_pylist()
+    expected = list(focus.rows(bill, "mgpu-exporter", "cluster"))
+    times = {name for name in expected[0] if "Period" in name}
+    assert [{**row, **dict.fromkeys(times)} for row in found] == [
+        {**row, **dict.fromkeys(times)} for row in expected
+    ]
+    assert {row["ChargePeriodStart"].timestamp() for row in found} == {BEGIN}
+    assert str(table.schema.field("BilledCost").type) == "decimal128(38, 17)"
 
 
 @pytest.fixture(scope="module")
