@@ -61,6 +61,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "times its share that the neighbour gets",
     ),
     Parameter("MgpuContainerCrowdsOutNeighbour", "busy", "0.95", "rate5m > ", "", "of the GPU"),
+    Parameter(
+        "MgpuContainerStarved", "threshold", "0.9", "< ", " *", "times its share that it gets"
+    ),
+    Parameter("MgpuContainerStarved", "waiting", "0.1", "> ", " and", "of the time, with a share"),
+    Parameter(
+        "MgpuContainerStarved", "pressure", "0.5", "> ", " unless", "of the time, without one"
+    ),
+    Parameter("MgpuContainerStarved", "busy", "0.95", "busy_seconds:rate5m > ", "", "of the GPU"),
     _over("MgpuAllocatedGpuIdle", "0.001", "GPUs' worth of core", "< "),
     Parameter("MgpuAllocatedGpuIdle", "window", "4h", "", "", "time without use", TIME),
     Parameter(

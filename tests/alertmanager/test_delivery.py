@@ -145,10 +145,14 @@ def test_amtool_has_nothing_against_the_example() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+RECEIVERS = {"critical": "gpu-on-call", "warning": "gpu-team", "info": "gpu-owners"}
+OF_OWNERS = {"MgpuContainerStarved": "gpu-owners"}  # the victim's
+
+
 @pytest.mark.parametrize(
     ("name", "receiver"),
     [
-        (name, {"critical": "gpu-on-call", "warning": "gpu-team", "info": "gpu-owners"}[severity])
+        (name, OF_OWNERS.get(name, RECEIVERS[severity]))
         for name, severity in sorted(SEVERITY.items())
     ],
 )
@@ -197,6 +201,20 @@ def test_a_warning_goes_to_discord_and_an_info_by_mail_only(told: Told) -> None:
         "[FIRING: 1] MgpuAllocatedGpuIdle in research"
     ]
     assert told.inbox.pager == []
+
+
+@pytest.mark.slow
+def test_a_victims_namespace_is_told_and_the_gpu_team_of_the_culprit(told: Told) -> None:
+    here = {"instance": "gpu-node-1", "uuid": "GPU-a"}
+    told.send("MgpuContainerStarved", **here, namespace="inference", pod="chat-0")
+    told.send("MgpuContainerCrowdsOutNeighbour", **here, namespace="batch", pod="crawl-0")
+    told.when(lambda inbox: inbox.discord and inbox.mail, "both are told")
+
+    crowds = "[FIRING: 1] MgpuContainerCrowdsOutNeighbour on gpu-node-1"
+    assert told.inbox.discord_titles() == [crowds]
+    assert [subject for _, subject, _ in mail_of(told.inbox)] == [
+        "[FIRING: 1] MgpuContainerStarved in inference"
+    ]
 
 
 @pytest.mark.slow

@@ -35,6 +35,10 @@ def _core(of: str, rate: float, share: float | None) -> dict[str, str]:
     return found
 
 
+def _waits(rate: float) -> dict[str, str]:
+    return {f"mgpu_container_core_waiting_seconds_total{{{MAIN}}}": f"0+{rate * 60}{HOURS}"}
+
+
 def _busy(rate: float) -> dict[str, str]:
     return {f"mgpu_device_busy_seconds_total{{{GPU}}}": f"0+{rate * 60}{HOURS}"}
 
@@ -152,6 +156,16 @@ UNIT_HOLDS = f"mgpu_group_memory_used_bytes{{{UNIT}}}"
 (OWN_USE, OWN_SHARE) = _core(MAIN, 0, 0)
 (NEXT_USE, NEXT_SHARE) = _core(NEXT, 0, 0)
 (BUSY,) = _busy(0)
+SHARE = f"mgpu_container_core_limit_ratio{{{MAIN}}}"
+LATELY = f"mgpu_container_core_utilization_ratio{{{MAIN}}}"
+GROUP = f'mgpu_group_core_seconds_total{{{GPU},kind="user",group="bob"}}'
+
+
+def _waits_on(namespace: str, pod: str, rate: float) -> dict[str, str]:
+    labels = f'{MAIN},by_namespace="{namespace}",by_pod="{pod}"'
+    name = f"mgpu_container_core_waiting_on_seconds_total{{{labels}}}"
+    return {name: f"0+{rate * 60}{HOURS}"}
+
 
 CASES: dict[str, Example] = {
     "MgpuPodNearMemoryLimit": Example(
@@ -188,6 +202,40 @@ CASES: dict[str, Example] = {
             },
             "the neighbour is not measured": {NEXT_USE: None},
         },
+    ),
+    "MgpuContainerStarved": Example(
+        {
+            **_core(MAIN, 0.2, 0.5),
+            **_core(NEXT, 0.8, 0.3),
+            **_busy(1),
+            **_waits(0.8),
+            **_waits_on("n", "neighbour", 0.3),
+            **_waits_on("", "user/bob", 0.5),
+            SHARE: f"0.5{HOURS}",
+            LATELY: f"0.2 0.3{HOURS}",
+        },
+        {
+            "it has its share": _core(MAIN, 0.47, 0.5),
+            "the card has room": _busy(0.9),
+            "it does not work": _waits(0),
+            "it works in bursts, and has its share in them": {
+                LATELY: " ".join(["0x8 0.5 0.2"] * 40)
+            },
+            "it is not measured": {OWN_USE: None},
+            "its waiting is not measured": dict.fromkeys(_waits(0)),
+        },
+    ),
+    "MgpuContainerStarved without a share": Example(
+        {**_core(MAIN, 0.2, None), **_core(NEXT, 0.8, 0.3), **_busy(1), **_waits(0.7)},
+        {
+            "it waits for less than half of the time": _waits(0.4),
+            "the card has room": _busy(0.9),
+        },
+    ),
+    "MgpuContainerStarved by a group": Example(
+        {**_core(MAIN, 0.2, None), **_core(NEXT, 0.1, 0.3), GROUP: f"0+42{HOURS}", **_busy(1)}
+        | _waits(0.7),
+        {"it is on another card": {BUSY: None}},
     ),
     "MgpuAllocatedGpuIdle": Example(
         {POD_CORE: f"9{HOURS}", _allocated(MAIN): f"1{HOURS}"},

@@ -21,6 +21,7 @@ FILES = [RULES / "mgpu-recording.yaml", RULES / "mgpu-alerts.yaml"]
 RUNBOOKS = ROOT / "docs" / "runbooks"
 HEALTHY = Path(__file__).parent / "healthy.yaml"
 HEALTHY_MINUTES = 45
+STARVED = Path(__file__).parent / "starved.yaml"
 
 
 @cache
@@ -95,6 +96,29 @@ def test_an_alert_of_a_node_counts_its_containers_and_names_the_worst(
 
 
 @pytest.mark.program("promtool")
+@pytest.mark.parametrize(
+    ("title", "culprit"),
+    [
+        ("MgpuContainerStarved", "Most of it is for user/bob."),
+        (
+            "MgpuContainerStarved without a share",
+            "Of the others there, n/neighbour uses most: 80% of the GPU.",
+        ),
+        (
+            "MgpuContainerStarved by a group",
+            "Of the others there, user/bob uses most: 70% of the GPU.",
+        ),
+    ],
+)
+def test_an_alert_has_the_victims_labels_and_names_who_ran_instead(
+    found: dict[str, list[Alert]], title: str, culprit: str
+) -> None:
+    (alert,) = found[title]
+    assert alert.labels["pod"] == "p"
+    assert culprit in alert.annotations
+
+
+@pytest.mark.program("promtool")
 @pytest.mark.parametrize(("title", "why"), QUIET)
 def test_an_alert_is_not_raised_where(found: dict[str, list[Alert]], title: str, why: str) -> None:
     assert found[f"{title}: {why}"] == []
@@ -127,6 +151,24 @@ def test_a_healthy_node_raises_nothing(tmp_path: Path) -> None:
     found = raised(FILES, {"healthy": case}, tmp_path)
 
     assert {(alert.title, alert.minute): alert.annotations for alert in found} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.program("promtool")
+def test_who_waits_on_a_full_gpu_is_starved_and_who_has_its_share_in_bursts_is_not(
+    tmp_path: Path,
+) -> None:
+    series = simulated(str(STARVED), 36, cycle_s=5)
+    told = {name: " ".join(values) for name, values in series.items()}
+
+    found = raised(FILES, {"": Case(told, ["MgpuContainerStarved"], [25, 30, 35])}, tmp_path)
+
+    assert {(alert.minute, alert.labels["pod"]) for alert in found} == {
+        (minute, pod) for minute in (25, 30, 35) for pod in ("chat", "requests")
+    }
+    said = {alert.labels["pod"]: alert.annotations for alert in found}
+    assert "Most of it is for batch/crawl-" in said["chat"]
+    assert "Most of it is for batch/train." in said["requests"]
 
 
 @pytest.mark.program("promtool")

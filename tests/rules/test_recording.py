@@ -27,6 +27,9 @@ EXPECTED: dict[
     "namespace_pod_container_uuid:mgpu_allocated_core_seconds:rate5m": {
         f"mgpu_container_allocated_core_seconds_total{{{MAIN}}}": 0.4
     },
+    "namespace_pod_container_uuid:mgpu_core_waiting_seconds:rate5m": {
+        f"mgpu_container_core_waiting_seconds_total{{{MAIN}}}": 0.6
+    },
     "namespace_pod:mgpu_core_seconds:rate5m": {f"mgpu_pod_core_seconds_total{{{POD}}}": 0.2},
     "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": {
         f"mgpu_pod_limited_core_seconds_total{{{POD}}}": 0.2,
@@ -111,7 +114,7 @@ def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -
 
     assert sorted(alert.case for alert in alerts) == sorted(CASES)
     of_pods = [alert for alert in alerts if "exported_pod" in alert.labels]
-    assert len(of_pods) == 6
+    assert len(of_pods) == 9
     assert not any("mgpu-exporter-x7k2p" in alert.annotations for alert in of_pods)
 
 
