@@ -12,7 +12,7 @@ from exporter.model import Reading
 from exporter.settings import Address, Settings, load
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.source import Demand, RestartRequiredError
-from exporter.sources.pods.factory import NoPods
+from exporter.sources.pods.source import NoPods
 
 
 class Hanging:

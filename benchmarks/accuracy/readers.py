@@ -17,7 +17,7 @@ from exporter.simulation.node import Node
 from exporter.simulation.ring import RingSample
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 
 SECOND = 10**9
 REMEMBERED_NS = 40 * SECOND  # longer than any ring

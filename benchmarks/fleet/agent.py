@@ -19,7 +19,7 @@ from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 from exporter.web import Pages
 
 CYCLE_S = 5  # the counters are right at any cadence; this one keeps a hundred nodes in one process

@@ -10,7 +10,7 @@ from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 
 SECOND = 10**9
 DEVICES = 4

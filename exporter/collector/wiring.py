@@ -25,10 +25,10 @@ from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.claims import Claims
-from exporter.sources.pods.factory import NoPods, PodAccess, node_name, open_pod_source
-from exporter.sources.pods.listener import ListenerTimings
+from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
+from exporter.sources.pods.reader import ReaderTimings
 from exporter.sources.pods.reviews import ApiReviewer
-from exporter.sources.pods.source import PodSource
+from exporter.sources.pods.source import NoPods, PodSource
 from exporter.sources.polled import Polled, PollTimings
 
 NS = 1e9  # in a second
@@ -78,9 +78,7 @@ def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = Fals
     """
     if settings.simulate:
         return _simulated(settings, clock)
-    return _real(
-        settings, ListenerTimings(list_spread_s=settings.pods_list_spread_ns / NS * spread)
-    )
+    return _real(settings, ReaderTimings(list_spread_s=settings.pods_list_spread_ns / NS * spread))
 
 
 def open_for_agent(settings: Settings) -> Sources:
@@ -111,7 +109,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     from exporter.simulation.node import Node  # noqa: PLC0415
     from exporter.sources.cgroups.simulated import SimulatedProcesses  # noqa: PLC0415
     from exporter.sources.gpus.simulated import SimulatedGpus  # noqa: PLC0415
-    from exporter.sources.pods.simulated import SimulatedPods  # noqa: PLC0415
+    from exporter.sources.pods.source import SimulatedPods  # noqa: PLC0415
 
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
@@ -146,7 +144,7 @@ def open_reviewer(settings: Settings) -> ApiReviewer | None:
     return ApiReviewer(places.to_api(), settings.web_kubernetes_audiences)
 
 
-def _real(settings: Settings, timings: ListenerTimings) -> Sources:
+def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     places = places_of(settings)
     node = node_name(settings.node_name)
     pods = open_pod_source(settings.pods_source, node, places, keep_of(settings), timings)

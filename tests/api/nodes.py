@@ -27,7 +27,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.collector.sources import ManualClock
 

@@ -7,7 +7,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 from tests.scenario.clock import SECOND, ManualClock
 from tests.scenario.nodes import pod, process
 

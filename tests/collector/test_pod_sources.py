@@ -1,6 +1,7 @@
 """The books while pods are told by one source after another: nothing falls, nothing doubles."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +15,9 @@ from exporter.model import (
     Snapshot,
     SourceStatus,
 )
-from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby
+from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.labels import LabelAllowList
-from exporter.sources.pods.table import indexed
+from exporter.sources.pods.table import VERSIONS, indexed
 from tests.collector.bench import CID, PLACED, POD, SECOND, Bench, row
 from tests.collector.sources import SetPods
 from tests.rows import Row, rows_of
@@ -49,11 +50,14 @@ class StandIn(SetPods):
         """Note it."""
         self.wanted = wanted
 
+    def adopt(self, table: PodTable) -> None:
+        """Keep nothing of another's."""
+
     def turn(self, *, up: bool) -> None:
         """Be up, with all pods, or be down with what was known."""
         self.up = up
         if up and not self.current.version:
-            self.current = replace(indexed({p.uid: p for p in EVERYWHERE[self.name]}), version=1)
+            self.current = indexed({p.uid: p for p in EVERYWHERE[self.name]}, next(VERSIONS))
 
     def status(self) -> SourceStatus:
         """Down while it rests."""
@@ -66,9 +70,8 @@ class Chain(Bench):
     def __init__(self, allowed: LabelAllowList | None = None) -> None:
         super().__init__()
         self.api, self.kubelet, self.files = map(StandIn, EVERYWHERE)
-        chain = ChainedPods(
-            self.api, [Standby(self.kubelet, SWITCH_AFTER_S)], self.files, clock=self.clock
-        )
+        readers: list[Any] = [self.api, self.kubelet]
+        chain = ChainedPods(readers, cast("Any", self.files), clock=self.clock)
         sources = Sources((self.gpus,), self.processes, chain, others=chain.others)
         rules = CycleRules(allowed=allowed or LabelAllowList())
         self.collector = Collector(sources, self.ledger, self.clock, rules)

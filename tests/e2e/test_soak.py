@@ -23,8 +23,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.pods.factory import NoPods
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import NoPods, SimulatedPods
 from tests.rows import Row, rows_of
 from tests.scenario.clock import START, ManualClock
 

@@ -5,23 +5,22 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from exporter.model import Container, NodeFacts, Pod, PodTable
 from exporter.sources.pods.api import ApiPods
-from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby, merged
+from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, merged
 from exporter.sources.pods.client import connect_kubelet
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
 from exporter.sources.pods.table import GRACE_NS, indexed
 from tests.pods.apiserver import ApiServer
-from tests.pods.documents import Document, container_id, pod_document
+from tests.pods.documents import Document, pod_document
 from tests.pods.logs import Logs
-from tests.pods.test_kubelet import OFTEN
+from tests.pods.watching import OFTEN, ManualClock, connector
 from tests.pods.watching import PATIENCE_S as LONG_S
-from tests.pods.watching import ManualClock, connector
 
 LIMITS = {"nvidia.com/gpu": "1"}
 
@@ -36,16 +35,12 @@ class Town:
             server.start()  # now they have ports
         self.clock = ManualClock()
         self._condition = threading.Condition()
-        api = ApiPods(connector(self.api, folder), "node-1", timings=OFTEN, changed=self._changed)
-        kubelet = KubeletPods(
-            partial(connect_kubelet, self.kubelet.url, None),
-            wanted=False,
-            timings=OFTEN,
-            changed=self._changed,
-        )
-        files = FilePods(self.logs.root, alone=False, look_s=0.002, changed=self._changed)
-        standbys = [Standby(kubelet, SWITCH_AFTER_S)]
-        self.chain = ChainedPods(api, standbys, files, node=api.node, clock=self.clock)
+        timed: Any = {"clock": self.clock, "changed": self._changed}
+        api = ApiPods(connector(self.api, folder), "node-1", timings=OFTEN, **timed)
+        to_kubelet = partial(connect_kubelet, self.kubelet.url, None)
+        kubelet = KubeletPods(to_kubelet, timings=OFTEN, **timed)
+        files = FilePods(self.logs.root, alone=False, look_s=0.002, **timed)
+        self.chain = ChainedPods([api, kubelet], files, node=api.node, clock=self.clock)
 
     def __enter__(self) -> Self:
         return self
@@ -276,30 +271,27 @@ def table(*pods: Pod) -> PodTable:
     return indexed({one.uid: one for one in pods})
 
 
-def test_a_pod_in_both_tables_has_the_ids_of_containers_started_since() -> None:
-    [made] = merged(table(pod("u", "a", "old")), table(pod("u", "a", "new", "old")))
-    assert made.containers[0].container_ids == ("new", "old")
-
-
-def test_a_static_pod_is_one_pod_under_both_its_uids() -> None:
-    [made] = merged(table(pod("u", "etcd", static="hash")), table(pod("hash", "etcd", "id")))
-    assert (made.uid, made.containers[0].container_ids) == ("u", ("id",))
-
-
-def test_a_forged_hash_gets_no_ids_of_the_static_pods_containers() -> None:
-    last = table(pod("u", "forger", static="hash"))
-    assert merged(last, table(pod("hash", "etcd", "id"))) == [
-        pod("u", "forger", static="hash"),
-        pod("hash", "etcd", "id"),
-    ]
-
-
-def test_pods_that_only_files_know_come_after_the_others_and_the_gone_do_not() -> None:
-    names = table(pod("v", "b"), pod("w", "c", deleted=True))
-    made = merged(table(pod("u", "a", deleted=True)), names)
-    assert [(one.name, one.deleted) for one in made] == [("a", True), ("b", False)]
-
-
-def test_nothing_is_said_of_containers_that_the_pod_does_not_have() -> None:
-    one = pod("u", "a", container_id("x"))
-    assert merged(table(one), table(one)) == [one]
+@pytest.mark.parametrize(
+    ("last", "names", "expected"),
+    [
+        ([pod("u", "a", "old")], [pod("u", "a", "new", "old")], [pod("u", "a", "new", "old")]),
+        ([pod("u", "a", "old")], [pod("u", "a", "new", deleted=True)], [pod("u", "a", "old")]),
+        # A static pod is one pod under both its uids; a forged hash gets no ids of its containers.
+        (
+            [pod("u", "etcd", static="hash")],
+            [pod("hash", "etcd", "id")],
+            [pod("u", "etcd", "id", static="hash")],
+        ),
+        (
+            [pod("u", "forger", static="hash")],
+            [pod("hash", "etcd", "id")],
+            [pod("u", "forger", static="hash"), pod("hash", "etcd", "id")],
+        ),
+        ([], [pod("w", "c", deleted=True)], [pod("w", "c", deleted=True)]),
+        ([pod("u", "a", deleted=True)], [], [pod("u", "a", deleted=True)]),
+    ],
+)
+def test_pods_have_the_ids_that_files_name_and_files_add_their_own(
+    last: list[Pod], names: list[Pod], expected: list[Pod]
+) -> None:
+    assert merged(table(*last), table(*names)) == {one.uid: one for one in expected}

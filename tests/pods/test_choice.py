@@ -4,17 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.model import Pod, PodTable
+from exporter.model import PodTable
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
-from exporter.sources.pods.factory import NoPods, PodAccess, node_name, open_pod_source
+from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.simulated import SimulatedPods
-from exporter.sources.pods.source import PodSource
+from exporter.sources.pods.source import NoPods, SimulatedPods
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import pod_document
-from tests.pods.watching import ManualClock
 
 POD_ENVIRONMENT = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -120,27 +118,13 @@ def test_the_node_name_is_the_given_one_then_the_environments_then_the_hosts() -
     assert host == host.lower()
 
 
-def test_no_pods_is_up_empty_and_says_that_names_are_off() -> None:
-    source: PodSource = NoPods()
-    assert source.table() is source.table()
-    source.start()
-    assert source.wait(3600)
-    assert source.table() == PodTable()
-    assert source.status().up
-    assert "names of pods are off" in source.status().detail
-    assert source.rejected() == {}
-    source.close()
-
-
-def test_simulated_pods_are_those_that_the_callable_gives_at_the_moment() -> None:
-    tables = iter([PodTable(1), PodTable(2, {"u": Pod("u", "ns", "p")})])
-    clock = ManualClock()
-    source: PodSource = SimulatedPods(lambda: next(tables), clock=clock)
-    source.start()
-    assert source.wait(3600)
-    assert source.table().version == 1
-    assert source.table().pods["u"].name == "p"
-    assert source.status().up
-    assert source.status().last_success_unix_ns == clock.now_ns
-    assert source.rejected() == {}
-    source.close()
+def test_sources_that_read_nothing_are_up_and_say_why_there_are_no_names() -> None:
+    tables = iter([PodTable(1), PodTable(2)])
+    for source, version in ((NoPods(), 0), (SimulatedPods(lambda: next(tables)), 1)):
+        source.start()
+        assert source.wait(3600)
+        assert source.table().version == version
+        assert source.status().up
+        assert source.rejected() == {}
+        source.close()
+    assert "names of pods are off" in NoPods().status().detail

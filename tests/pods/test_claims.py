@@ -198,7 +198,7 @@ def test_an_api_server_that_is_away_is_said(server: ApiServer, tmp_path: Path) -
     connect = connector(server, tmp_path)
     server.stop()
 
-    with pytest.raises(ClaimsError, match="no answer from the API server"):
+    with pytest.raises(ClaimsError, match="no connection to the API server"):
         Claims(connect, "node-1").ask(pods("c"))
 
 

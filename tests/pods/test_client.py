@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from exporter.sources.pods.client import (
+    ApiError,
     KubeClient,
     connect,
+    explanation,
     from_kubeconfig,
     from_service_account,
     in_cluster,
 )
-from exporter.sources.pods.health import ApiError, explanation
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.authority import make_certificate
 from tests.pods.documents import pod_document

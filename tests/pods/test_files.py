@@ -3,52 +3,21 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.sources.pods.files import RELIST_NS, FilePods
+from exporter.sources.pods.files import RELIST_NS
 from exporter.sources.pods.table import GRACE_NS
 from tests.pods.documents import container_id
 from tests.pods.logs import CID, UID, Logs
-from tests.pods.watching import PATIENCE_S, ManualClock
+from tests.pods.watching import PATIENCE_S, Looking
 
 OTHER = "22222222-2222-4333-8444-555555555555"
 HASH = "33d556edd3ae8ef21980288cef77ae8b"
-
-
-class Looking:
-    """``with Looking(root) as files``; each look of the source can be awaited."""
-
-    def __init__(self, root: Path, clock: ManualClock | None = None) -> None:
-        self._condition = threading.Condition()
-        self.clock = clock or ManualClock()
-        self.source = FilePods(root, clock=self.clock, look_s=0.002, changed=self._changed)
-
-    def __enter__(self) -> Self:
-        self.source.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.source.close()
-
-    def _changed(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition`` holds; it is looked at after each look."""
-        with self._condition:
-            assert self._condition.wait_for(condition, PATIENCE_S)
-
-    def names(self, *, deleted: bool = False) -> set[str]:
-        """Names of the pods that are, or are not, gone."""
-        pods = self.source.table().pods.values()
-        return {pod.name for pod in pods if pod.deleted == deleted}
 
 
 @pytest.fixture

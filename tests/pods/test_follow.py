@@ -9,8 +9,8 @@ from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KeyPrefixes
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import pod_document
-from tests.pods.test_kubelet import Polling, at
-from tests.pods.watching import Watching, connector
+from tests.pods.test_kubelet import at
+from tests.pods.watching import Polling, Watching, connector
 
 ANNOTATIONS = {"x/a": "1", "y/a": "2"}
 X, BOTH = KeyPrefixes(("x/",)), KeyPrefixes(("x/", "y/"))
@@ -46,15 +46,6 @@ def test_pods_that_are_known_are_listed_anew_by_the_api_server(
     assert len(peopled.requests("list")) == 2
 
 
-def test_what_is_kept_already_is_not_listed_again(peopled: ApiServer, tmp_path: Path) -> None:
-    with Watching(connector(peopled, tmp_path), keep=X) as pods:
-        pods.wait_until_up()
-        pods.source.follow(KeyPrefixes(("x/",)))
-        peopled.add_pod(pod_document("b"))
-        pods.wait_for_names("a", "b")
-    assert len(peopled.requests("list")) == 1
-
-
 def test_a_change_while_the_list_is_on_its_way_is_heeded(
     peopled: ApiServer, tmp_path: Path
 ) -> None:
@@ -63,16 +54,6 @@ def test_a_change_while_the_list_is_on_its_way_is_heeded(
         peopled.wait_for_requests("list", 1)
         pods.source.follow(BOTH)
         peopled.release()
-        pods.wait_for(
-            lambda: "u" in pods.table.pods and pods.table.pods["u"].annotations == ANNOTATIONS,
-            "both annotations",
-        )
-
-
-def test_a_change_before_the_first_connection_is_heeded(peopled: ApiServer, tmp_path: Path) -> None:
-    pods = Watching(connector(peopled, tmp_path), keep=X)
-    pods.source.follow(BOTH)
-    with pods:
         pods.wait_for(
             lambda: "u" in pods.table.pods and pods.table.pods["u"].annotations == ANNOTATIONS,
             "both annotations",

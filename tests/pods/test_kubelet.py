@@ -6,71 +6,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import pytest
 
-from exporter.sources.pods.client import KubeClient, connect_kubelet, from_service_account
-from exporter.sources.pods.health import ApiError, ServerKind, explanation
-from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.listener import ListenerTimings
+from exporter.sources.pods.client import (
+    KubeClient,
+    connect_kubelet,
+    from_service_account,
+)
 from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.authority import make_certificate
-from tests.pods.documents import container_id, pod_document
-from tests.pods.watching import PATIENCE_S, QUICK, ManualClock
+from tests.pods.documents import pod_document
+from tests.pods.watching import OFTEN, ManualClock, Polling
 
 needs_openssl = pytest.mark.program("openssl")
-OFTEN = replace(QUICK, poll_s=0.005)
 HASH = "33d556edd3ae8ef21980288cef77ae8b"
 FORBIDDEN = (
     "Forbidden (user=system:serviceaccount:gpu-mon:exporter, verb=get, resource=nodes, "
     "subresource(s)=[pods proxy])"
 )
-
-
-class Polling:
-    """``with Polling(connect, …) as pods``; starts and closes the source."""
-
-    def __init__(
-        self,
-        connect: Callable[[], KubeClient],
-        *,
-        wanted: bool = True,
-        timings: ListenerTimings = OFTEN,
-        clock: ManualClock | None = None,
-    ) -> None:
-        self._condition = threading.Condition()
-        self.clock = clock or ManualClock()
-        self.source = KubeletPods(
-            connect, wanted=wanted, clock=self.clock, timings=timings, changed=self._changed
-        )
-
-    def __enter__(self) -> Self:
-        self.source.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.source.close()
-
-    def _changed(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition`` holds; it is looked at after each step."""
-        with self._condition:
-            assert self._condition.wait_for(condition, PATIENCE_S), self.source.status()
-
-    def wait_for_names(self, *names: str) -> None:
-        """Wait until the living pods are exactly these."""
-        self.wait_for(
-            lambda: {p.name for p in self.source.table().pods.values() if not p.deleted} == {*names}
-        )
-
-    def wait_until_down(self, detail: str) -> None:
-        """Wait until it is down for a reason that contains ``detail``."""
-        self.wait_for(lambda: not self.source.status().up and detail in self.source.status().detail)
 
 
 def at(server: ApiServer) -> Callable[[], KubeClient]:
@@ -127,18 +82,6 @@ def test_its_pods_are_listed_again_and_again(server: ApiServer) -> None:
     assert {request.authorization for request in server.requests("list")} == {""}
 
 
-def test_a_static_pod_is_found_by_the_uid_of_its_cgroup(server: ApiServer) -> None:
-    cid = container_id("etcd")
-    annotations = {"kubernetes.io/config.hash": HASH, "kubernetes.io/config.source": "file"}
-    server.add_pod(
-        pod_document("etcd", uid=HASH, annotations=annotations, containers={"etcd": cid})
-    )
-    with Polling(at(server)) as pods:
-        pods.wait_for_names("etcd")
-        assert pods.source.table().by_kubelet_uid == {HASH: HASH}
-        assert pods.source.table().by_container_id == {cid: (HASH, "etcd")}
-
-
 def test_the_time_of_the_last_list_is_told_not_now(server: ApiServer) -> None:
     with Polling(at(server)) as pods:
         pods.wait_for(lambda: pods.source.status().up)
@@ -150,33 +93,6 @@ def test_the_time_of_the_last_list_is_told_not_now(server: ApiServer) -> None:
         assert pods.source.status().last_success_unix_ns == heard
         server.release()
         pods.wait_for(lambda: pods.source.status().last_success_unix_ns == heard + 7)
-
-
-def test_a_refusal_is_told_once_with_who_lacks_what(
-    server: ApiServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.fail("list", 403, FORBIDDEN, times=1000)
-    with Polling(at(server)) as pods:
-        pods.wait_until_down("ServiceAccount gpu-mon/exporter")
-        server.wait_for_requests("list", 4)
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-
-
-def test_where_nobody_listens_it_is_down() -> None:
-    with Polling(partial(connect_kubelet, closed_port(), None)) as pods:
-        pods.wait_until_down("no connection to the kubelet")
-        assert not pods.source.wait(0)
-
-
-@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-def test_it_recovers_from_any_status_and_keeps_the_pods(server: ApiServer, status: int) -> None:
-    server.add_pod(pod_document("a"))
-    with Polling(at(server)) as pods:
-        pods.wait_for_names("a")
-        server.fail("list", status, times=2)
-        pods.wait_until_down("the kubelet")
-        pods.wait_for(lambda: pods.source.status().up)
-        pods.wait_for_names("a")
 
 
 @pytest.mark.parametrize(
@@ -211,14 +127,28 @@ def test_a_list_without_pods_and_one_of_null_are_lists(server: ApiServer) -> Non
         assert pods.source.rejected() == {}
 
 
-def test_pods_that_cannot_be_used_cost_only_themselves(server: ApiServer) -> None:
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [
+        (401, "the kubelet does not accept the credentials"),
+        (403, "give ServiceAccount gpu-mon/exporter a ClusterRole with 'nodes/pods: get'"),
+        (403, "'nodes/proxy: get', which also permits commands"),
+        (500, "the kubelet answers 500"),
+    ],
+)
+def test_a_refusal_is_told_once_with_what_to_do_and_the_pods_stay(
+    server: ApiServer, caplog: pytest.LogCaptureFixture, status: int, detail: str
+) -> None:
     server.add_pod(pod_document("a"))
-    broken = pod_document("b")
-    broken["metadata"]["uid"] = ""
-    server.add_pod(broken)
-    with Polling(at(server), timings=QUICK) as pods:
+    with Polling(at(server)) as pods:
         pods.wait_for_names("a")
-        assert pods.source.rejected() == {"pod_unusable": 1}
+        asked = len(server.requests("list"))
+        server.fail("list", status, FORBIDDEN, times=4)
+        pods.wait_until_down(detail)
+        server.wait_for_requests("list", asked + 4)
+        pods.wait_until_up()
+        pods.wait_for_names("a")
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 def test_a_list_that_does_not_end_is_given_up(server: ApiServer) -> None:
@@ -230,7 +160,9 @@ def test_a_list_that_does_not_end_is_given_up(server: ApiServer) -> None:
 
 def test_one_that_rests_asks_nothing_until_it_is_wanted(server: ApiServer) -> None:
     server.add_pod(pod_document("a"))
-    with Polling(at(server), wanted=False) as pods:
+    resting = Polling(at(server))
+    resting.source.want(False)
+    with resting as pods:
         assert not pods.source.status().up
         assert not server.requests("list")
         pods.source.want(True)
@@ -242,10 +174,11 @@ def test_one_that_rests_asks_nothing_until_it_is_wanted(server: ApiServer) -> No
 
 def test_closing_ends_one_that_rests_and_one_that_waits(server: ApiServer) -> None:
     server.hold("list")
-    with Polling(at(server), wanted=False) as resting, Polling(at(server)) as asking:
+    with Polling(at(server)) as pods, Polling(at(server)) as asking:
+        pods.source.want(False)
         server.wait_for_requests("list", 1)
         server.release()
-        resting.source.close()
+        pods.source.close()
         asking.source.close()
         assert "pods_kubelet" not in {thread.name for thread in threading.enumerate()}
 
@@ -301,23 +234,3 @@ def test_a_proxy_of_the_environment_is_not_asked(
     server.add_pod(pod_document("a"))
     with Polling(at(server)) as pods:
         pods.wait_for_names("a")
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "expected"),
-    [
-        (
-            403,
-            FORBIDDEN,
-            "give ServiceAccount gpu-mon/exporter a ClusterRole with 'nodes/pods: get'",
-        ),
-        (403, FORBIDDEN, "'nodes/proxy: get', which also permits commands"),
-        (401, "Unauthorized", "the kubelet does not accept the credentials"),
-        (None, "refused", "no connection to the kubelet (refused)"),
-        (500, "oops", "the kubelet answers 500 (oops)"),
-    ],
-)
-def test_a_kubelets_refusal_is_explained_with_what_to_do(
-    status: int | None, message: str, expected: str
-) -> None:
-    assert expected in explanation(ApiError(status, message), ServerKind.KUBELET)

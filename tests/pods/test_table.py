@@ -65,7 +65,7 @@ def test_a_change_raises_the_version_and_leaves_older_tables_as_they_were() -> N
     store.upsert(pod("a"), 0)
     before = store.table
     store.upsert(pod("a", "a", "id"), 0)
-    assert store.table.version == before.version + 1
+    assert store.table.version > before.version
     assert before.by_container_id == {}
 
 

@@ -1,21 +1,27 @@
-"""An ApiPods under test whose changes can be awaited."""
+"""Readers of pods under test, whose changes can be awaited."""
 
 import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from exporter.model import Clock, PodTable
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.client import KubeClient, connect, from_kubeconfig
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
-from exporter.sources.pods.listener import ListenerTimings
+from exporter.sources.pods.files import FilePods
+from exporter.sources.pods.kubelet import KubeletPods
+from exporter.sources.pods.reader import PodReader, ReaderTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 
+R = TypeVar("R", bound=PodReader)
+
 PATIENCE_S = 60.0
-QUICK = ListenerTimings(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)
+QUICK = ReaderTimings(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)
+OFTEN = replace(QUICK, poll_s=0.005)
 
 
 class ManualClock:
@@ -33,29 +39,12 @@ class ManualClock:
         return self.now_ns
 
 
-class Watching:
-    """``with Watching(connect) as pods: pods.wait_for(…)``; starts and closes the source."""
+class Reading(Generic[R]):
+    """``with Reading(make) as pods: pods.wait_for(…)``; starts and closes the reader."""
 
-    def __init__(
-        self,
-        connect: Callable[[], KubeClient],
-        *,
-        timings: ListenerTimings = QUICK,
-        keep: KeyPrefixes = KEEP_NOTHING,
-        clock: Clock = time,
-        node: str = "node-1",
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, make: Callable[[Callable[[], None]], R]) -> None:
         self._condition = threading.Condition()
-        self.source = ApiPods(
-            connect,
-            node,
-            keep=keep,
-            clock=clock,
-            timings=timings,
-            jitter=jitter,
-            changed=self._changed,
-        )
+        self.source = make(self._changed)
 
     def __enter__(self) -> Self:
         self.source.start()
@@ -73,17 +62,18 @@ class Watching:
         """Names of the pods that are, or are not, deleted."""
         return {pod.name for pod in self.table.pods.values() if pod.deleted == deleted}
 
-    def wait_for(self, condition: Callable[[], bool], what: str = "condition") -> None:
+    def wait_for(self, condition: Callable[[], object], what: str = "condition") -> None:
         """Wait until ``condition`` holds; it is looked at after each of the source's steps."""
         with self._condition:
-            assert self._condition.wait_for(condition, PATIENCE_S), f"never came: {what}"
+            found = self._condition.wait_for(condition, PATIENCE_S)
+        assert found, f"never came: {what}; {self.source.status()}"
 
     def wait_for_names(self, *names: str) -> None:
         """Wait until the living pods are exactly these."""
         self.wait_for(lambda: self.names() == set(names), f"pods {names}, are {self.names()}")
 
     def wait_until_up(self) -> None:
-        """Wait for an open watch."""
+        """Wait until it is up."""
         self.wait_for(lambda: self.source.status().up, "status up")
 
     def wait_until_down(self, detail: str) -> None:
@@ -96,6 +86,57 @@ class Watching:
     def _changed(self) -> None:
         with self._condition:
             self._condition.notify_all()
+
+
+class Watching(Reading[ApiPods]):
+    """Pods of the API server."""
+
+    def __init__(
+        self,
+        connect: Callable[[], KubeClient],
+        *,
+        timings: ReaderTimings = QUICK,
+        keep: KeyPrefixes = KEEP_NOTHING,
+        clock: Clock = time,
+        node: str = "node-1",
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(
+            lambda changed: ApiPods(
+                *(connect, node),
+                keep=keep,
+                clock=clock,
+                timings=timings,
+                jitter=jitter,
+                changed=changed,
+            )
+        )
+
+
+class Polling(Reading[KubeletPods]):
+    """Pods of the kubelet."""
+
+    def __init__(
+        self,
+        connect: Callable[[], KubeClient],
+        *,
+        timings: ReaderTimings = OFTEN,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.clock = clock or ManualClock()
+        super().__init__(
+            lambda changed: KubeletPods(connect, clock=self.clock, timings=timings, changed=changed)
+        )
+
+
+class Looking(Reading[FilePods]):
+    """Pods of log files; each look of the source can be awaited."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = ManualClock()
+        super().__init__(
+            lambda changed: FilePods(root, clock=self.clock, look_s=0.002, changed=changed)
+        )
 
 
 def connector(

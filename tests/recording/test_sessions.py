@@ -48,7 +48,7 @@ from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 from tests.collector.bench import CID, PLACED, POD, Bench, row
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
 from tests.rows import rows_of

@@ -13,7 +13,7 @@ from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import SimulatedPods
 from tests.e2e.programs import Page
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.truth import Truth, truth_of

@@ -1,8 +1,7 @@
 """Pods and node facts from the API server, by list and watch for one node.
 
-Source: the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". The
-kubernetes package's ``watch.Watch`` is not used: it takes its position from each object, retries
-once on 410, and loses deletions that happened while it was disconnected.
+Source: the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". Why not
+the kubernetes package's ``Watch``: docs/decisions/own-watch-loop.md.
 """
 
 import logging
@@ -13,46 +12,10 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from exporter.model import Clock, NodeFacts, SourceStatus
-from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.client import ApiError, KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, decode_node
-from exporter.sources.pods.health import SECOND_NS, ApiError, SourceHealth
-from exporter.sources.pods.listener import DEFAULT_TIMINGS, Listener, ListenerTimings
+from exporter.sources.pods.reader import DEFAULT_TIMINGS, SECOND_NS, ReaderTimings, ServerPods
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, decode, lines, watch_event
-
-
-class NodeReader:
-    """Reads ``/api/v1/nodes/NAME`` at most every ``period_s`` and holds the last answer."""
-
-    def __init__(
-        self, name: str, period_s: float, health: SourceHealth, keep: KeyPrefixes = KEEP_NOTHING
-    ) -> None:
-        self.facts = NodeFacts()
-        self._keep = keep
-        self._name, self._health = name, health
-        self._period_ns = int(period_s * SECOND_NS)
-        self._due_ns: int | None = None
-
-    def read(self, client: KubeClient, now_ns: int, timeout_s: float) -> None:
-        """Read the node if it is due. Never raises an ApiError.
-
-        A failure is not an error of the source, because the connection is for pods. Without
-        permission, or if the node does not exist, it is read again after the period; after any
-        other failure, with the next connection.
-        """
-        if self._due_ns is not None and now_ns < self._due_ns:
-            return
-        self._due_ns = now_ns + self._period_ns
-        try:
-            with client.get(f"/api/v1/nodes/{quote(self._name, safe='')}", {}, timeout_s) as stream:
-                self.facts = decode_node(decode(stream.read(MAX_OBJECT)), self._keep)
-        except JsonError as error:
-            self._health.reject("node_unusable", f"node {self._name}: {error}")
-        except ApiError as failure:
-            if failure.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
-                self._due_ns = None
-            level = logging.WARNING if failure.status == HTTPStatus.NOT_FOUND else logging.INFO
-            self._health.once(level, f"labels of node {self._name} are not known: {failure}")
-
 
 logger = logging.getLogger(__name__)
 
@@ -61,13 +24,11 @@ SHORT_S = 1.0
 KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
-class ApiPods(Listener):
-    """Implements ``PodSource``; see ``Listener``.
-
-    ``connect`` makes a client from credentials; it is called again after each failure.
-    """
+class ApiPods(ServerPods):
+    """Implements ``PodSource``; see ``PodReader``. It is up while a watch is open."""
 
     name = "pods_api"
+    watches = True
 
     def __init__(
         self,
@@ -76,60 +37,43 @@ class ApiPods(Listener):
         *,
         keep: KeyPrefixes = KEEP_NOTHING,
         clock: Clock = time,
-        timings: ListenerTimings = DEFAULT_TIMINGS,
+        timings: ReaderTimings = DEFAULT_TIMINGS,
         jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed)
-        self._connect, self._node = connect, node
+        super().__init__(
+            connect, keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed
+        )
+        self._node = node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
-        self._missed = False  # an event was skipped: after this watch a list comes next
-        self._node_reader = NodeReader(node, timings.node_s, self._health, keep)
+        self._missed = False  # an event was skipped: there is no position until the next list
+        self._facts = NodeFacts()
+        self._node_due_ns: int | None = None
 
     def status(self) -> SourceStatus:
-        """Up while a watch is open. An empty list most often means a wrong node name."""
-        status = self._health.status()
-        with self._lock:
-            pods = self._store.table.pods
-        if status.up and not pods:
+        """An empty list most often means a wrong node name."""
+        status = super().status()
+        if status.up and not self.table().pods:
             detail = f"no pods on node {self._node!r}; is this the node's name in the cluster?"
             return status._replace(detail=detail)
         return status
 
     def node(self) -> NodeFacts:
         """The node's labels and allocatable quantities; empty until known, or not permitted."""
-        return self._node_reader.facts
+        return self._facts
 
     # --- in its own thread ---
 
-    def _step(self) -> None:
+    def _read(self) -> None:
         """One connection: list if the position is lost, then watch until the watch ends."""
-        if self._has_no_place():
+        if self._position is None:
             self._wait_for_turn()
-        if self._client is None:
-            self._client = self._connect()
-        client = self._client
-        self._restart_if_asked()
-        if self._stop.is_set():
-            return
+        client = self._connected()
         # First the node: a pod's allocation cannot be read without the node's labels.
         self._read_node(client)
-        if self._stop.is_set():
-            return
-        if not self._has_no_place():
-            if self._watch_on(client):
-                return
-            self._wait_for_turn()
-            if self._stop.is_set():
-                return
-        self._list(client)
-        self._watch(client)
-
-    def _read_node(self, client: KubeClient) -> None:
-        self._node_reader.read(client, self._clock.monotonic_ns(), self._timings.node_wait_s)
-
-    def _has_no_place(self) -> bool:
-        return self._position is None or self._missed
+        if self._position is None or not self._watch_on(client):
+            self._relist()
+            self._watch(client)
 
     def _wait_for_turn(self) -> None:
         """Wait before a list, so that the nodes of a fleet do not list at the same moment.
@@ -139,9 +83,33 @@ class ApiPods(Listener):
         """
         wait_s = self._timings.spread(self._jitter())
         if wait_s > SHORT_S:
-            self._health.down(f"the list of pods is delayed by {wait_s:.0f} s, to spread the load")
+            self._down(f"the list of pods is delayed by {wait_s:.0f} s, to spread the load")
             self._changed()
         self._stop.wait(wait_s)
+        self._check_open()
+
+    def _read_node(self, client: KubeClient) -> None:
+        """Read the node if it is due. Never raises an ApiError: the connection is for pods.
+
+        Without permission, or if the node does not exist, it is read again after the period; after
+        any other failure, with the next connection.
+        """
+        now_ns = self._clock.monotonic_ns()
+        if self._node_due_ns is not None and now_ns < self._node_due_ns:
+            return
+        self._node_due_ns = now_ns + int(self._timings.node_s * SECOND_NS)
+        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
+        try:
+            with client.get(path, {}, self._timings.node_wait_s) as stream:
+                self._facts = decode_node(decode(stream.read(MAX_OBJECT)), self._keep)
+        except JsonError as error:
+            self._rejections.reject("node_unusable", f"node {self._node}: {error}")
+        except ApiError as failure:
+            if failure.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
+                self._node_due_ns = None
+            level = logging.WARNING if failure.status == HTTPStatus.NOT_FOUND else logging.INFO
+            line = f"labels of node {self._node} are not known: {failure}"
+            self._rejections.once(level, line)
 
     def _watch_on(self, client: KubeClient) -> bool:
         """Watch from where the last watch ended; False if that position is too old.
@@ -156,6 +124,7 @@ class ApiPods(Listener):
             if failure.status != HTTPStatus.GONE:
                 raise
             logger.debug("the watch's position is too old: %s", failure)
+            self._wait_for_turn()
             return False
         return True
 
@@ -174,13 +143,12 @@ class ApiPods(Listener):
     def _forget_position(self) -> None:
         self._position = None
 
-    def _list(self, client: KubeClient) -> None:
+    def _relist(self) -> None:
         # Version 0: any state in the server's memory is enough, it need not ask etcd.
         query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
         started_ns = self._clock.monotonic_ns()
-        with client.get(PODS, query, self._timings.list_s) as stream:
-            pods, metadata = self._read_list(stream)
-        position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        pods, metadata = self._list(PODS, query)
+        position = metadata.get("resourceVersion")
         if not isinstance(position, str) or not position:
             raise ApiError(None, "the list of pods has no resourceVersion")
         self._enter_list(pods, started_ns)
@@ -197,7 +165,7 @@ class ApiPods(Listener):
             "timeoutSeconds": seconds,
         }
         with client.get(PODS, query, seconds + self._timings.slack_s) as stream:
-            if self._health.up():
+            if self._up():
                 logger.info("watching the pods of node %s", self._node)
             self._changed()
             for line in lines(stream.chunks()):
@@ -208,7 +176,7 @@ class ApiPods(Listener):
                 self._read_node(client)
                 self._event(line)
                 self._changed()
-        self._health.heard()  # the server ended it as asked
+        self._heard()  # the server ended it as asked
 
     def _event(self, line: bytes | Skipped) -> None:
         """Apply one watch event. One that cannot be read is skipped.
@@ -218,7 +186,7 @@ class ApiPods(Listener):
         event = watch_event(line)
         if isinstance(event, Skipped):
             self._skip(event)
-            self._missed = True
+            self._position, self._missed = None, True
             return
         kind, document = event
         if kind == "ERROR":
@@ -226,12 +194,12 @@ class ApiPods(Listener):
             status = code if isinstance(code, int) else int(HTTPStatus.INTERNAL_SERVER_ERROR)
             raise ApiError(status, str(document.get("message", "the watch failed"))[:500])
         self._failures = 0
-        self._health.heard()
+        self._heard()
         if kind in {"ADDED", "MODIFIED", "DELETED"} and (pod := self._pod(document)):
             with self._lock:
                 change = self._store.delete if kind == "DELETED" else self._store.upsert
                 change(pod, self._clock.monotonic_ns())
         metadata = document.get("metadata")
         position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-        if isinstance(position, str) and position:
+        if isinstance(position, str) and position and not self._missed:
             self._position = position

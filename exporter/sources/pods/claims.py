@@ -15,9 +15,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, PodTable
-from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.client import ApiError, KubeClient, explanation
 from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
-from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
 from exporter.sources.polled import Inquiry
 
@@ -158,6 +157,10 @@ VERSIONS = ("v1", "v1beta2", "v1beta1")  # the first that is served is asked
 MAX_CLAIMS = 1024  # of this node's pods
 MAX_SLICES = 1024
 TIMEOUT_S = 10.0
+PERMISSION = (
+    "a ClusterRole for the group resource.k8s.io with 'resourceclaims: get' and "
+    "'resourceslices: list', or set --pods.claims=off"
+)
 KEEP_NS = 600 * 10**9  # how long an allocated claim, and the slices, are not asked for again
 
 Key = tuple[str, str]  # namespace and name
@@ -220,7 +223,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
                 self._offered = self._slices(client)
         except (ApiError, JsonError) as error:
             self._forget_client()
-            raise ClaimsError(_explanation(error)) from error
+            raise ClaimsError(_explained(error)) from error
         self._as_of_ns = self._as_of_ns or now_ns
         return ClaimsAnswer(dict(self._claims), self._offered)
 
@@ -301,17 +304,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         )
 
 
-def _explanation(error: ApiError | JsonError) -> str:
-    """What is wrong and what to do, in one line."""
-    if not isinstance(error, ApiError):
-        return f"the API server's answer cannot be read ({error})"
-    if error.status == HTTPStatus.FORBIDDEN:
-        match = SERVICE_ACCOUNT_USER.search(str(error))
-        who = f"ServiceAccount {match[1]}/{match[2]}" if match else "this user"
-        return (
-            f"missing permission: give {who} a ClusterRole for the group resource.k8s.io with "
-            f"'resourceclaims: get' and 'resourceslices: list', or set --pods.claims=off ({error})"
-        )
-    if error.status is None:
-        return f"no answer from the API server ({error})"
-    return f"the API server answers {error.status} ({error})"
+def _explained(error: ApiError | JsonError) -> str:
+    if isinstance(error, ApiError):
+        return explanation(error, permission=PERMISSION)
+    return f"the API server's answer cannot be read ({error})"

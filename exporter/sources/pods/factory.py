@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from exporter.model import PodTable, SourceStatus
 from exporter.sources.pods.api import ApiPods
-from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby
+from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.client import (
     SERVICE_ACCOUNT,
     KubeClient,
@@ -23,44 +22,8 @@ from exporter.sources.pods.client import (
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.listener import DEFAULT_TIMINGS, ListenerTimings
-from exporter.sources.pods.source import PodSource
-
-
-class NoPods:
-    """Implements ``PodSource`` with an empty table. ``reason`` says why pods have no names."""
-
-    name = "pods_none"
-
-    def __init__(self, reason: str = "names of pods are off (--pods.source=none)") -> None:
-        self._reason = reason
-        self._table = PodTable()
-
-    def start(self) -> None:
-        """Nothing to begin."""
-
-    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
-        """Nothing to wait for."""
-        return True
-
-    def table(self) -> PodTable:
-        """An empty table, always the same object."""
-        return self._table
-
-    def status(self) -> SourceStatus:
-        """Always up."""
-        return SourceStatus(self.name, up=True, detail=self._reason)
-
-    def rejected(self) -> Mapping[str, int]:
-        """Nothing is read, so nothing is rejected."""
-        return {}
-
-    def follow(self, keep: KeyPrefixes) -> None:
-        """There is nothing to keep."""
-
-    def close(self) -> None:
-        """Nothing to end."""
-
+from exporter.sources.pods.reader import DEFAULT_TIMINGS, ReaderTimings
+from exporter.sources.pods.source import NoPods, PodSource
 
 KINDS = ("auto", "api", "kubelet", "files", "none")
 LOGS = Path("/var/log")
@@ -136,7 +99,7 @@ def open_pod_source(
     node: str,
     places: PodAccess = HERE,
     keep: KeyPrefixes = KEEP_NOTHING,
-    timings: ListenerTimings = DEFAULT_TIMINGS,
+    timings: ReaderTimings = DEFAULT_TIMINGS,
 ) -> PodSource:
     """The source for ``--pods.source``, not started. Imports nothing heavy.
 
@@ -159,16 +122,15 @@ def open_pod_source(
     return _auto(node, places, keep, timings)
 
 
-def _auto(node: str, places: PodAccess, keep: KeyPrefixes, timings: ListenerTimings) -> PodSource:
+def _auto(node: str, places: PodAccess, keep: KeyPrefixes, timings: ReaderTimings) -> PodSource:
     """The API server, else the kubelet, else log files. Without credentials, what needs none."""
+    files = FilePods(places.logs, alone=False)
     if places.credentials() is not None:
         api = ApiPods(places.to_api(), node, keep=keep, timings=timings)
-        kubelet = KubeletPods(places.to_kubelet(), wanted=False, keep=keep)
-        files = FilePods(places.logs, alone=False)
-        return ChainedPods(api, [Standby(kubelet, SWITCH_AFTER_S)], files, node=api.node)
-    if places.kubelet:
         kubelet = KubeletPods(places.to_kubelet(), keep=keep)
-        return ChainedPods(kubelet, (), FilePods(places.logs, alone=False))
+        return ChainedPods([api, kubelet], files, node=api.node)
+    if places.kubelet:
+        return ChainedPods([KubeletPods(places.to_kubelet(), keep=keep)], files)
     if (places.logs / "pods").is_dir():
         return FilePods(places.logs)
     return NoPods(

@@ -13,17 +13,15 @@ The kubelet writes ``/var/log/pods/<namespace>_<pod>_<uid>/<container>/<restart>
 import logging
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.model import Clock, Container, Pod, PodTable, SourceStatus
-from exporter.sources.pods.decode import MAX_CONTAINERS, KeyPrefixes
-from exporter.sources.pods.health import SECOND_NS, SourceHealth
-from exporter.sources.pods.table import PodStore
+from exporter.model import Clock, Container, Pod
+from exporter.sources.pods.decode import MAX_CONTAINERS
+from exporter.sources.pods.reader import SECOND_NS, PodReader
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
 
@@ -92,24 +90,19 @@ def pods_of(containers: Mapping[PodDirectory, Iterable[str]], logs: Iterable[Log
     ]
 
 
-logger = logging.getLogger(__name__)
-
-NOT_READ = "not read, because a better source is up"
 MAX_PODS = 5_000
 MAX_LINKS = 20_000
 MAX_REPORTED = 1_000
 LOOK_S = 0.5
 RELIST_NS = 15 * SECOND_NS  # for changes that do not show in the two directories' times
-CLOSE_TIMEOUT_S = 0.9
 
 Stamp = tuple[int | None, int | None]
 
 
-class FilePods:
-    """Implements ``StandbyPods``. Its own thread reads, because a disk may hang.
+class FilePods(PodReader):
+    """Implements ``PodSource``. Its own thread reads, because a disk may hang.
 
-    ``alone``: there is no other pod source, so a failure is logged as a warning. ``changed`` is
-    called in that thread after each look.
+    ``alone``: there is no other pod source, so a failure is logged as a warning.
     """
 
     name = "pods_files"
@@ -123,101 +116,34 @@ class FilePods:
         look_s: float = LOOK_S,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._pods, self._links = root / "pods", root / "containers"
-        self._clock, self._look_s, self._changed = clock, look_s, changed
-        self._level = logging.WARNING if alone else logging.INFO
-        self._health = SourceHealth(self.name, clock, watches=False)
-        self._stop, self._listed, self._wanted = (threading.Event() for _ in range(3))
-        self._wanted.set()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._lock = threading.Lock()  # guards the store
-        self._store = PodStore()
+        super().__init__(clock=clock, changed=changed)
+        self._pods, self._links, self._look_s = root / "pods", root / "containers", look_s
+        self.level = logging.WARNING if alone else logging.INFO
         self._seen: Stamp | None = None
         self._read_ns = 0
         self._reported: set[str] = set()
 
-    # --- for other threads ---
+    def _pause_s(self) -> float:
+        return self._look_s
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def want(self, wanted: bool) -> None:  # noqa: FBT001 - the protocol's
-        """Look, or pause until ``want`` is called again."""
-        if wanted == self._wanted.is_set():  # as nearly always
-            return
-        if wanted:
-            self._wanted.set()
-        else:
-            self._wanted.clear()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the first list, or the close; whether it came."""
-        return self._listed.wait(timeout_s)
-
-    def table(self) -> PodTable:
-        """The newest table; pods that have gone leave it after their grace period."""
-        with self._lock:
-            self._store.expire(self._clock.monotonic_ns())
-            return self._store.table
-
-    def status(self) -> SourceStatus:
-        """Up while the directory of the pods can be read."""
-        status = self._health.status()
-        return status if self._wanted.is_set() else status._replace(up=False, detail=NOT_READ)
-
-    def rejected(self) -> Mapping[str, int]:
-        """Names that are not a pod's, by reason; each is counted once."""
-        return self._health.rejected()
-
-    def follow(self, keep: KeyPrefixes) -> None:
-        """Files have no labels or annotations."""
-
-    def close(self) -> None:
-        """End the thread. If a disk blocks it, it is left behind."""
-        self._stop.set()
-        self._wanted.set()
-        self._listed.set()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_TIMEOUT_S)
-
-    # --- in its own thread ---
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            if not self._wanted.is_set():
-                self._health.down(NOT_READ)
-                self._wanted.wait()
-                continue
-            try:
-                self._look()
-            except Exception:
-                logger.exception("reading the names of log files failed unexpectedly")
-                self._health.down("unexpected error, see the log")
-            self._changed()
-            self._stop.wait(self._look_s)
-
-    def _look(self) -> None:
+    def _step(self) -> None:
         """Read if the directories may have changed."""
         now_ns = self._clock.monotonic_ns()
         stamp = _changed_at(self._pods, follow=True), _changed_at(self._links, follow=True)
-        if stamp == self._seen and now_ns - self._read_ns < RELIST_NS and self._health.status().up:
-            self._health.heard()
+        if stamp == self._seen and now_ns - self._read_ns < RELIST_NS and self._status.up:
+            self._heard()
             return
         try:
             pods = self._read()
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            detail = f"{self._pods} cannot be read ({reason}); mount the node's, or see --path.logs"
-            if self._health.down(detail):
-                logger.log(self._level, "no names of pods from log files: %s", detail)
+            self._down(
+                f"{self._pods} cannot be read ({reason}); mount the node's, or see --path.logs"
+            )
             return
         self._seen, self._read_ns = stamp, now_ns  # what comes while it is read is read again
-        with self._lock:
-            self._store.relist(pods, now_ns)
-        self._listed.set()
-        self._health.heard(self._clock.monotonic_ns() - now_ns)
-        self._health.up()
+        self._enter_list(pods, now_ns)
+        self._up()
 
     def _read(self) -> list[Pod]:
         """All pods with a directory, the newest directory first."""
@@ -253,7 +179,7 @@ class FilePods:
         item = f"{place}/{name[:300]!a}"
         if item not in self._reported and len(self._reported) < MAX_REPORTED:
             self._reported.add(item)
-            self._health.reject("log_name_unusable", item)
+            self._rejections.reject("log_name_unusable", item)
 
 
 def _entries(folder: Path, most: int) -> Iterator["os.DirEntry[str]"]:

@@ -1,19 +1,16 @@
-"""The interface of pod sources."""
+"""The interface of pod sources, and those that read nothing: a scenario's, and none."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from typing import Protocol
 
-from exporter.model import PodTable, SourceStatus
+from exporter.model import Clock, PodTable
 from exporter.sources.pods.decode import KeyPrefixes
+from exporter.sources.source import AlwaysUp, Source
 
 
-class PodSource(Protocol):
+class PodSource(Source, Protocol):
     """A source of the pods on this node."""
-
-    @property
-    def name(self) -> str:
-        """The label value of ``mgpu_exporter_source_up``."""
-        ...
 
     def start(self) -> None:
         """Begin to read in its own thread. Returns at once."""
@@ -27,26 +24,35 @@ class PodSource(Protocol):
         """The newest list; never blocks. The last known one while the source is down."""
         ...
 
-    def status(self) -> SourceStatus:
-        """Whether the list is current; ``last_success`` is when it last was."""
-        ...
-
-    def rejected(self) -> Mapping[str, int]:
-        """Pods and events that could not be used since the start, by reason."""
-        ...
-
     def follow(self, keep: KeyPrefixes) -> None:
         """Keep these annotations and labels from now on, of known pods too. Returns at once."""
         ...
 
-    def close(self) -> None:
-        """Stop reading. Returns within a second."""
-        ...
+
+class SimulatedPods(AlwaysUp):
+    """Implements ``PodSource`` over a callable; its pods have all annotations and labels."""
+
+    def __init__(
+        self,
+        table: Callable[[], PodTable],
+        name: str = "pods_simulated",
+        clock: Clock = time,
+        detail: str = "",
+    ) -> None:
+        super().__init__(name, clock, detail)
+        self._table = table
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - there is nothing to wait for
+        return True
+
+    def table(self) -> PodTable:
+        return self._table()
+
+    def follow(self, keep: KeyPrefixes) -> None: ...
 
 
-class StandbyPods(PodSource, Protocol):
-    """A source that pauses while a better one is up. A paused source is not up."""
+class NoPods(SimulatedPods):
+    """No pods. ``reason`` says why pods have no names."""
 
-    def want(self, wanted: bool) -> None:  # noqa: FBT001 - one word says it
-        """Read from now on, or pause. Returns at once."""
-        ...
+    def __init__(self, reason: str = "names of pods are off (--pods.source=none)") -> None:
+        super().__init__(PodTable, "pods_none", detail=reason)

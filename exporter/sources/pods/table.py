@@ -6,11 +6,13 @@ their labels. Each change makes a new table; the old one never changes.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 
 from exporter.model import Pod, PodTable
 
 GRACE_NS = 60 * 10**9
 MOST_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
+VERSIONS = count(1)  # of tables, whatever their source
 
 
 def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
@@ -50,7 +52,7 @@ class PodStore:
     def table(self) -> PodTable:
         """The newest table; its version rises when a pod changes."""
         if self._is_stale:
-            self._table = indexed(self._pods, self._table.version + 1)
+            self._table = indexed(self._pods, next(VERSIONS))
             self._is_stale = False
         return self._table
 
@@ -83,6 +85,12 @@ class PodStore:
             if not pod.deleted:
                 self._leaves_at.pop(pod.uid, None)
                 self._put(pod)
+
+    def adopt(self, pods: Iterable[Pod], now_ns: int) -> None:
+        """Keep, as deleted, the living pods of another source that this one does not have."""
+        for pod in pods:
+            if not pod.deleted and pod.uid not in self._pods:
+                self.delete(pod, now_ns)
 
     def expire(self, now_ns: int) -> None:
         """Drop the deleted pods whose grace period is over."""

@@ -1,98 +1,27 @@
-"""The API server's answers as they arrive: the body, its errors, and the objects out of its bytes.
+"""The objects out of the API server's bytes, as they arrive: items of a list, lines of a watch.
 
 A list of 250 pods is 3.4 MB of JSON. Decoding it whole takes 18 MiB, one pod at a time nearly none.
+Whoever may write a pod may make it large or odd: that costs the item, not the list.
 """
 
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
-
-from exporter.sources.pods.health import ApiError
-
-if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
-
-T = TypeVar("T")
-
-CHUNK = 64 * 1024
-
-
-class Stream:
-    """The body of an answer, as it arrives. A context manager: leaving it frees the connection."""
-
-    def __init__(self, response: "BaseHTTPResponse") -> None:
-        self._response = response
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._response.close()
-
-    @property
-    def date(self) -> str:
-        """The server's own time as its answer states it (RFC 9110, Date); "" if it does not."""
-        return str(self._response.headers.get("Date", ""))
-
-    def chunks(self) -> Iterator[bytes]:
-        """Bytes as soon as there are some.
-
-        Raises:
-            ApiError: the connection broke, or was silent for longer than its read timeout.
-
-        """
-        while chunk := attempt("reading", lambda: self._response.read1(CHUNK)):
-            yield chunk
-
-    def read(self, limit: int) -> bytes:
-        """The whole body, or its first ``limit`` bytes; raises as ``chunks`` does."""
-        body = bytearray()
-        for chunk in self.chunks():
-            body += chunk
-            if len(body) >= limit:
-                break
-        return bytes(body[:limit])
-
-
-def attempt(doing: str, action: Callable[[], T]) -> T:
-    """Call ``action`` and turn every exception into an ApiError without objects' addresses."""
-    try:
-        return action()
-    except Exception as error:  # broken files make the library raise any type
-        cause = error.__cause__ or error
-        text = re.sub(r"<[^>]*>:? ?|\[Errno -?\d+\] ", "", str(cause)) or type(cause).__name__
-        raise ApiError(None, f"{doing}: {text}") from error
-
-
-def message_of(body: bytes) -> str:
-    """The ``message`` of a metav1.Status, or the text itself; one line."""
-    try:
-        text = str(json.loads(body)["message"])
-    except (ValueError, RecursionError, KeyError, TypeError):
-        text = body.decode("utf-8", "replace")
-    return " ".join(text.split())[:500]
-
+from typing import NamedTuple
 
 # A pod in etcd is at most 1.5 MiB. Go writes each of its <, > and & as six bytes, such as \u003c.
 MAX_OBJECT = 6 * 3 * 1024 * 1024 // 2
 HEAD = 4096  # bytes of an item that are kept to name it
 
-_DECODER = json.JSONDecoder()
-_SPACE = frozenset(" \t\r\n")
-_MARKS = re.compile(r'\\.|["[\]{}]', re.DOTALL)  # an escaped character, a quotation mark, a bracket
 _NAME, _NAMESPACE = (
     re.compile(rf'"{key}":"([a-z0-9.-]{{1,253}})"') for key in ("name", "namespace")
 )
+_DECODER = json.JSONDecoder()
+_SPACE = frozenset(" \t\r\n")
 _AFTER_VALUE = _SPACE | frozenset(",:]}")
+_MARKS = re.compile(r'\\.|["[\]{}]', re.DOTALL)  # an escaped character, a quotation mark, a bracket
 
 
 class JsonError(ValueError):
@@ -130,6 +59,10 @@ def decode(text: str | bytes) -> object:
         raise JsonError(f"not JSON: {error}") from error
 
 
+def _skipped(text: bytes | bytearray, size: int) -> Skipped:
+    return Skipped(text[:HEAD].decode("utf-8", "replace"), size)
+
+
 def watch_event(line: bytes | Skipped) -> tuple[object, dict[str, object]] | Skipped:
     """The type and the object of one line of a watch; or the line, if it cannot be read."""
     if isinstance(line, Skipped):
@@ -139,7 +72,7 @@ def watch_event(line: bytes | Skipped) -> tuple[object, dict[str, object]] | Ski
         document = event.get("object") if isinstance(event, dict) else None
         if isinstance(event, dict) and isinstance(document, dict):
             return event.get("type"), document
-    return Skipped(line[:HEAD].decode("utf-8", "replace"), len(line))
+    return _skipped(line, len(line))
 
 
 def lines(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[bytes | Skipped]:
@@ -154,10 +87,7 @@ def lines(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[bytes | 
         for end in ends:
             rest += end
             size = dropped + len(rest)
-            if size > limit:
-                yield Skipped(rest[:HEAD].decode("utf-8", "replace"), size)
-            else:
-                yield bytes(rest)
+            yield _skipped(rest, size) if size > limit else bytes(rest)
             rest.clear()
             dropped = 0
         rest += tail
