@@ -1,46 +1,46 @@
 """Facts from series, the reverse of the metric table: of a Prometheus, or an exporter's JSON.
 
-A series that is not there stays unknown. What another version of the exporter has beside the
-families of this one is left out. Pure.
+A family's getter says which field of the fact it reads: here its number goes into that field. A
+series that is not there stays unknown. What another version of the exporter has beside the families
+of this one is left out. Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-from exporter.metrics.families import FAMILIES, LEVELS
+from exporter.metrics.families import FAMILIES, LEVELS, Family
 from exporter.model import (
-    AllocatedTime,
-    AllocationFacts,
-    Averages,
     ContainerHolding,
     ContainerKey,
     Device,
-    DeviceAllocation,
     DeviceFacts,
-    DeviceMemoryFacts,
     DeviceState,
     Facts,
     Granted,
     GroupFacts,
     GroupHolding,
     GroupKey,
-    HeldMemory,
     Methods,
+    Owner,
     PodFacts,
     PodInfo,
     Sensors,
     Unattributed,
     Unmeasured,
-    Used,
-    Waiting,
     XidCount,
 )
 
+T = TypeVar("T")
 E = TypeVar("E", Unmeasured, Unattributed)
+
+Path = tuple[str, ...]
+"""A field of a fact, by the names that lead to it: ``("average", "core")``."""
 
 _BY_NAME = {family.full_name: family for family in FAMILIES}
 _BOARD = [f for f in FAMILIES if f.level == "device" and f.group not in {"core", "cost", "xid"}]
+_INFO = _BY_NAME["mgpu_device_info"]
 _COUNTERS = {family.name for family in FAMILIES if family.type == "counter"}
 _LASTING = {"container": _COUNTERS, "group": {*_COUNTERS, "info"}, "pod": _COUNTERS}
 
@@ -53,21 +53,40 @@ class Series(NamedTuple):
     value: float
 
 
+class _Field:
+    """Stands for a fact while a family reads it, and notes which field is read."""
+
+    def __init__(self, *path: str) -> None:
+        self.path = path
+
+    def __getattr__(self, name: str) -> "_Field":
+        return _Field(*self.path, name)
+
+
+def _path(family: Family) -> Path:
+    """The field that a family has its number from; () if it is computed, or has labels."""
+    try:
+        found = family.read(_Field()) if family.read is not None else None
+    except TypeError:
+        return ()
+    return getattr(found, "path", ())
+
+
+_PATHS = {(f.level, f.name): path for f in FAMILIES if (path := _path(f))}
+
+
 class _Values:
     """The values of one device, container, pod or group, by family, in the ledger's units."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: str) -> None:
+        self._level = level
         self._found: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
 
     def add(self, family: str, own: tuple[str, ...], value: float) -> None:
         self._found[family][own] = value
 
     def number(self, family: str) -> float | None:
-        return self._found[family].get(()) if family in self._found else None
-
-    def whole(self, family: str) -> int | None:
-        value = self.number(family)
-        return None if value is None else round(value)
+        return self.labelled(family).get(())
 
     def labelled(self, family: str) -> Mapping[tuple[str, ...], float]:
         return self._found.get(family, {})
@@ -79,20 +98,61 @@ class _Values:
         """The labels of a family with one series."""
         return next(iter(self.labelled(family)), ("",) * count)
 
-    def has_ended(self, level: str) -> bool:
+    @property
+    def has_ended(self) -> bool:
         """Whether only what outlasts an owner is left."""
-        return self._found.keys() <= _LASTING[level]
+        return self._found.keys() <= _LASTING[self._level]
+
+    @property
+    def reasons(self) -> Mapping[str, Unmeasured]:
+        found = (
+            (quantity, _known(Unmeasured, why)) for quantity, why in self.labelled("unmeasured")
+        )
+        return {quantity: why for quantity, why in found if why is not None}
+
+    def fact(self, of: type[T], more: Mapping[Path, object]) -> T:
+        """The fact of these values, and of ``more`` that no getter leads to."""
+        numbers = {
+            path: number
+            for family in self._found
+            if (path := _PATHS.get((self._level, family))) is not None
+            and (number := self.number(family)) is not None
+        }
+        return _made(of, {**numbers, **more})
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+
+
+def _made(of: type[T], found: Mapping[Path, object]) -> T:
+    """A value of this type with these fields. Its parts are made likewise, and numbers rounded."""
+    parts: dict[str, dict[Path, object]] = defaultdict(dict)
+    for (name, *inner), value in found.items():
+        parts[name][tuple(inner)] = value
+    hints = _hints(of)
+    fields: dict[str, Any] = {}
+    for name, own in parts.items():
+        if name not in hints:  # computed by the fact itself
+            continue
+        if () not in own:
+            fields[name] = _made(hints[name], own)
+        elif hints[name] == int | None and isinstance(own[()], float):
+            fields[name] = round(own[()])
+        else:
+            fields[name] = own[()]
+    return of(**fields)
 
 
 def facts_from(found: Iterable[Series]) -> Facts:
     """The facts that these series say. Sums of namespaces and kinds of groups are left out."""
-    levels: dict[str, dict[tuple[str, ...], _Values]] = defaultdict(lambda: defaultdict(_Values))
+    levels: dict[str, dict[tuple[str, ...], _Values]] = defaultdict(dict)
     for series in found:
         family = _BY_NAME.get(series.family)
         if family is not None:
             labels = tuple(series.labels.get(name, "") for name in LEVELS[family.level])
             own = tuple(series.labels.get(name, "") for name in family.labels)
-            levels[family.level][labels].add(family.name, own, series.value * family.divisor)
+            values = levels[family.level].setdefault(labels, _Values(family.level))
+            values.add(family.name, own, float(series.value * family.divisor))
     return Facts(
         devices=tuple(_device(*one) for one in levels["device"].items()),
         containers=tuple(_container(*one) for one in levels["container"].items()),
@@ -102,188 +162,98 @@ def facts_from(found: Iterable[Series]) -> Facts:
 
 
 def _device(labels: tuple[str, ...], values: _Values) -> DeviceFacts:
-    info = values.info("info", 9)
-    reasons = [r for quantity, r in values.labelled("unmeasured") if quantity == "device"]
     methods = values.info("method_info", 5)
-    return DeviceFacts(
-        device=_named(labels, info),
-        state=_state(values.number("up"), reasons),
-        unmeasured=_reasons(values),
-        average=_averages(values, "utilization_ratio"),
-        used=Used(core_ns=values.whole("busy_seconds_total"), **_used(values)),
-        methods=Methods(*methods[:3]) if any(methods) else None,
-        memory=DeviceMemoryFacts(
-            values.whole("memory_total_bytes"),
-            values.whole("memory_used_bytes"),
-            values.whole("memory_reserved_bytes"),
-            {
-                reason: round(value)
-                for name, value in values.by_label("unattributed_memory_bytes").items()
-                if (reason := _known(Unattributed, name)) is not None
-            },
-        ),
-        allocated=DeviceAllocation(
-            values.number("allocated_core_ratio"),
-            values.number("allocated_memory_bytes"),
-            values.whole("sharing_replicas"),
-            values.whole("unallocated_gpu_seconds_total"),
-            values.whole("overcommitted_gpu_seconds_total"),
-        ),
-        sensors=Sensors.of(
-            **{
-                f.name: values.by_label(f.name) if f.labels else values.number(f.name)
-                for f in _BOARD
-            }
-        ),
-        xids={
-            xid: XidCount(
-                round(events), _moment(values.by_label("xid_last_timestamp_seconds").get(xid))
-            )
+    unattributed = {
+        reason: round(value)
+        for name, value in values.by_label("unattributed_memory_bytes").items()
+        if (reason := _known(Unattributed, name)) is not None
+    }
+    last = values.by_label("xid_last_timestamp_seconds")
+    sensors = {
+        f.name: values.by_label(f.name) if f.labels else values.number(f.name) for f in _BOARD
+    }
+    more: dict[Path, object] = {
+        ("device",): _named(values, *labels),
+        ("state",): _state(values),
+        ("unmeasured",): values.reasons,
+        ("methods",): Methods(*methods[:3]) if any(methods) else None,
+        ("memory", "unattributed_bytes"): unattributed,
+        ("sensors",): Sensors.of(**sensors),
+        ("xids",): {
+            xid: XidCount(round(events), None if xid not in last else round(last[xid]))
             for xid, events in values.by_label("xid_errors_total").items()
         },
-    )
+    }
+    return values.fact(DeviceFacts, more)
 
 
-def _named(labels: tuple[str, ...], info: tuple[str, ...]) -> Device:
-    vendor, model, pci, parent, profile, sharing, driver, instance, cuda = info
-    index, uuid = labels
-    return Device(
-        uuid,
-        int(index) if index.isdecimal() else -1,
-        vendor,
-        model,
-        pci_bus_id=pci,
-        parent_uuid=parent,
-        profile=profile,
-        sharing=sharing,
-        driver_version=driver,
-        gpu_instance=int(instance) if instance.isdecimal() else None,
-        cuda_version=cuda,
-    )
+def _named(values: _Values, gpu: str, uuid: str) -> Device:
+    """The device's names: the labels of its information are called as the fields."""
+    info: dict[str, Any] = dict(zip(_INFO.labels, values.info("info", 9), strict=True))
+    index = _index(gpu)
+    instance = _index(info.pop("gpu_instance"))
+    return Device(uuid, -1 if index is None else index, gpu_instance=instance, **info)
 
 
-def _state(up: float | None, reasons: Collection[str]) -> DeviceState:
+def _index(label: str) -> int | None:
+    return int(label) if label.isdecimal() else None
+
+
+def _state(values: _Values) -> DeviceState:
     """Unknown counts as up: with the rights for one namespace there may be no series of devices."""
-    if up == 1 or up is None:
+    if values.number("up") in {None, 1.0}:
         return DeviceState.UP
+    reasons = [why for quantity, why in values.labelled("unmeasured") if quantity == "device"]
     return next((state for state in DeviceState if state in reasons), DeviceState.FAILED)
 
 
-def _held(labels: tuple[str, ...], values: _Values) -> dict[str, object]:
+def _held(values: _Values, owner: Owner, gpu: str, uuid: str) -> dict[Path, object]:
     """The fields that containers and groups share."""
-    index, uuid = labels
     return {
-        "index": int(index) if index.isdecimal() else None,
-        "uuid": uuid,
-        "used": Used(core_ns=values.whole("core_seconds_total"), **_used(values)),
-        "average": _averages(values, "core_utilization_ratio"),
-        "memory": HeldMemory(
-            values.whole("memory_used_bytes"),
-            values.whole("memory_used_peak_bytes"),
-            values.whole("processes"),
-        ),
-        "last_active_unix_ns": values.whole("last_active_timestamp_seconds"),
-        "since_unix_ns": values.whole("observed_since_timestamp_seconds"),
-        "unmeasured": _reasons(values),
+        ("owner",): owner,
+        ("index",): _index(gpu),
+        ("uuid",): uuid,
+        ("ended",): values.has_ended,
+        ("unmeasured",): values.reasons,
     }
 
 
 def _container(labels: tuple[str, ...], values: _Values) -> ContainerHolding:
     misplaced = values.number("placement_mismatch")
-    return ContainerHolding(
-        owner=ContainerKey(*labels[:3]),
-        ended=values.has_ended("container"),
-        allocation=AllocationFacts(
-            tuple(Granted(*one) for one in values.labelled("allocation_info")),
-            values.number("core_limit_ratio"),
-            values.number("memory_limit_bytes"),
-            values.whole("allocated_replicas"),
-            values.number("allocated_gpus"),
+    by_owner: dict[Owner, int] = {}
+    for (namespace, pod), waited_ns in values.labelled("core_waiting_on_seconds_total").items():
+        kind, _, group = pod.partition("/")
+        who = ContainerKey(namespace, pod, "") if namespace else GroupKey(kind, group)
+        by_owner[who] = round(waited_ns)
+    more: dict[Path, object] = {
+        ("allocation", "granted"): tuple(
+            Granted(*one) for one in values.labelled("allocation_info")
         ),
-        allocated=_allocated(values),
-        waiting=Waiting(values.whole("core_waiting_seconds_total")),
-        misplaced=None if misplaced is None else misplaced == 1,
-        **_held(labels[3:], values),  # type: ignore[arg-type] # each has its field's type
-    )
+        ("waiting", "by_owner"): by_owner,
+        ("misplaced",): None if misplaced is None else misplaced == 1,
+    }
+    held = _held(values, ContainerKey(*labels[:3]), *labels[3:])
+    return values.fact(ContainerHolding, held | more)
 
 
 def _group(labels: tuple[str, ...], values: _Values) -> GroupHolding:
-    return GroupHolding(
-        owner=GroupKey(*labels[:2]),
-        ended=values.has_ended("group"),
-        info=GroupFacts(*values.info("info", 5)) if values.labelled("info") else None,
-        **_held(labels[2:], values),  # type: ignore[arg-type] # each has its field's type
-    )
+    info = GroupFacts(*values.info("info", 5)) if values.labelled("info") else None
+    held = _held(values, GroupKey(*labels[:2]), *labels[2:])
+    return values.fact(GroupHolding, {**held, ("info",): info})
 
 
 def _pod(labels: tuple[str, ...], values: _Values) -> PodFacts:
-    namespace, name = labels
     uid, qos, kind, owner = values.info("info", 4)
-    return PodFacts(
-        namespace=namespace,
-        name=name,
-        ended=values.has_ended("pod"),
-        info=PodInfo(uid, qos, kind, owner) if values.labelled("info") else None,
-        core=values.number("core_usage_gpus"),
-        core_limit=values.number("core_limit_gpus"),
-        core_of_limit=values.number("core_limit_utilization_ratio"),
-        memory_bytes=values.whole("memory_used_bytes"),
-        memory_limit_bytes=values.number("memory_limit_bytes"),
-        memory_of_limit=values.number("memory_limit_utilization_ratio"),
-        last_active_unix_ns=values.whole("last_active_timestamp_seconds"),
-        used=Used(
-            core_ns=values.whole("core_seconds_total"),
-            energy_uj=values.whole("energy_joules_total"),
-        ),
-        limited_core_ns=values.whole("limited_core_seconds_total"),
-        allocated=_allocated(values),
-        allocated_gpus=values.number("allocated_gpus"),
-    )
-
-
-def _allocated(values: _Values) -> AllocatedTime:
-    return AllocatedTime(
-        values.whole("allocated_core_seconds_total"),
-        values.whole("allocated_idle_core_seconds_total"),
-        values.whole("borrowed_core_seconds_total"),
-        values.whole("allocated_gpu_seconds_total"),
-    )
-
-
-def _averages(values: _Values, core: str) -> Averages:
-    return Averages(
-        values.number(core),
-        values.number("memory_active_ratio"),
-        values.number("encoder_utilization_ratio"),
-        values.number("decoder_utilization_ratio"),
-        values.number("core_pressure_ratio"),
-    )
-
-
-def _used(values: _Values) -> dict[str, int | None]:
-    """The counters of use beside the core's."""
-    return {
-        "memory_active_ns": values.whole("memory_active_seconds_total"),
-        "encoder_ns": values.whole("encoder_seconds_total"),
-        "decoder_ns": values.whole("decoder_seconds_total"),
-        "energy_uj": values.whole("energy_joules_total"),
-        "copy_ns": values.whole("copy_seconds_total"),
-        "evicted_ns": values.whole("evicted_seconds_total"),
+    info = PodInfo(uid, qos, kind, owner) if values.labelled("info") else None
+    more: dict[Path, object] = {
+        ("namespace",): labels[0],
+        ("name",): labels[1],
+        ("ended",): values.has_ended,
+        ("info",): info,
     }
-
-
-def _reasons(values: _Values) -> Mapping[str, Unmeasured]:
-    return {
-        quantity: known
-        for quantity, reason in values.labelled("unmeasured")
-        if (known := _known(Unmeasured, reason)) is not None
-    }
+    return values.fact(PodFacts, more)
 
 
 def _known(of: type[E], reason: str) -> E | None:
     """The reason of this name; None for one of another version."""
     return next((one for one in of if one == reason), None)
-
-
-def _moment(unix_ns: float | None) -> int | None:
-    return None if unix_ns is None else round(unix_ns)
