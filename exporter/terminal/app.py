@@ -18,10 +18,9 @@ from textual.widgets import Input, Static
 
 from exporter.httpclient import NoAnswerError
 from exporter.terminal.details import joined, marked
-from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.feeds import Feed, view_of
-from exporter.terminal.feeds.earlier import Recollection
+from exporter.terminal.feeds import Feed, Recollection, view_of
 from exporter.terminal.report import names_of, sums, title
+from exporter.terminal.table import Piece, Tone
 from exporter.terminal.tree import CSS, STYLES, LineTree
 from exporter.terminal.view import Key, Line, Overview, SortKey, path
 

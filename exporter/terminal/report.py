@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from exporter.terminal import table
 from exporter.terminal.details import amount
-from exporter.terminal.draw import Piece, Tone
+from exporter.terminal.table import Piece, Tone
 from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 
 WIDE = 120  # used if the output is not a terminal

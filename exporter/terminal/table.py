@@ -1,13 +1,147 @@
-"""Lines as text of a given width, with the columns that fit, by rank. Pure."""
+"""Lines as text of a given width: the columns that fit, by rank, with bars and sparklines. Pure.
+
+Everything can be read without colour: the allocation is marked in its bar, use beyond it has other
+blocks, and unknown values are question marks.
+"""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from enum import StrEnum
+from math import ceil
 from typing import NamedTuple
 
-from exporter.terminal import draw
-from exporter.terminal.draw import Cell, Piece, Tone
+from exporter.facts.marks import BEYOND
+from exporter.terminal.details import amount, percent
 from exporter.terminal.reading import fitted, width
-from exporter.terminal.view import Line, LineKind, ShownLine
+from exporter.terminal.view import Figure, Line, LineKind, Past, ShownLine
+
+NEAR = 0.9  # of a limit
+
+
+class Tone(StrEnum):
+    """The meaning of a piece of text. The caller chooses the colours."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    FAINT = "faint"
+    CALM = "calm"
+    NEAR = "near"
+    OVER = "over"
+    UNKNOWN = "unknown"
+
+
+class Piece(NamedTuple):
+    """A piece of text."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Cell = Sequence[Piece]
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_FULL, _BEYOND, _MARK, _FREE = "█", "▓", "┃", "·"
+_SPARKS = "▁▂▃▄▅▆▇█"
+_GAP = "·"
+
+
+# --- cells ---
+
+
+def tone_of(line: Line, figure: Figure) -> Tone:
+    """The tone of a line's figure by its share of the limit.
+
+    It is calm without one: what is allocated of a device is no limit of its core.
+    """
+    share = None if line.kind is LineKind.DEVICE and figure is line.core else figure.share
+    if share is None or share < NEAR:
+        return Tone.CALM
+    return Tone.OVER if share > BEYOND else Tone.NEAR
+
+
+def core(line: Line, _: int) -> Cell:
+    """The core in use, in percent of a GPU."""
+    return _value(line, line.core, percent)
+
+
+def _value(line: Line, figure: Figure, write: Callable[[float], str]) -> Cell:
+    if figure.value is None:
+        return [Piece("?" if figure.why else "", Tone.UNKNOWN)]
+    return [Piece(write(figure.value), tone_of(line, figure))]
+
+
+def _given(value: float | None, write: Callable[[float], str], tone: Tone = Tone.PLAIN) -> Cell:
+    return [] if value is None else [Piece(write(value), tone)]
+
+
+def _engine(number: int) -> Callable[[Line, int], Cell]:
+    """Memory traffic, encoder or decoder, in percent of its time."""
+
+    def draw(line: Line, _: int) -> Cell:
+        value = line.engines[number]
+        return _given(value, percent, Tone.PLAIN if value else Tone.FAINT)
+
+    return draw
+
+
+def bar(line: Line, cells: int) -> Cell:
+    """Core in use as a bar with a mark at the end of the allocation, or why it is not known."""
+    if line.ended:
+        return [Piece("ended"[:cells], Tone.FAINT)]
+    return _bar_or_why(line, line.core, line.core.value, line.core.limit, cells)
+
+
+def memory_bar(line: Line, cells: int) -> Cell:
+    """Memory held against the allocation as a bar, or why it is not known."""
+    return _bar_or_why(line, line.memory, line.memory.share, 1.0, cells)
+
+
+def _bar_or_why(
+    line: Line, of: Figure, ratio: float | None, mark: float | None, cells: int
+) -> Cell:
+    if of.value is None:
+        return [Piece(of.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
+    return [] if ratio is None else _bar(ratio, mark, cells, tone_of(line, of))
+
+
+def _bar(ratio: float, mark: float | None, cells: int, tone: Tone) -> Cell:
+    eighths = round(8 * cells * min(max(ratio, 0.0), 1.0))
+    if ratio > 0 and not eighths:
+        eighths = 1  # so that little is not shown as nothing
+    full, part = divmod(eighths, 8)
+    drawn = _FULL * full + (_EIGHTHS[part] if part else "")
+    place = None if mark is None or mark >= 1 else min(int(mark * cells), cells - 1)
+    if place is None:
+        return [Piece(drawn, tone), Piece(_FREE * (cells - len(drawn)), Tone.FAINT)]
+    if place >= len(drawn):
+        gap = _FREE * (place - len(drawn))
+        rest = _FREE * (cells - place - 1)
+        return [Piece(drawn, tone), Piece(gap, Tone.FAINT), Piece(_MARK), Piece(rest, Tone.FAINT)]
+    beyond = drawn[place + 1 :].replace(_FULL, _BEYOND)
+    rest = _FREE * (cells - len(drawn))
+    pieces = [Piece(drawn[:place], tone), Piece(_MARK), Piece(beyond, tone)]
+    return [*pieces, Piece(rest, Tone.FAINT)]
+
+
+def spark(past: Past, cells: int) -> Cell:
+    """A sparkline, the newest at the right. A whole GPU is a full cell; a gap is not known."""
+    each = max(ceil(len(past) / cells), 1)
+    ends = range(len(past), 0, -each)
+    means = (_mean(past[max(end - each, 0) : end]) for end in ends)
+    drawn = "".join(_GAP if mean is None else _spark(mean) for mean in means)[::-1]
+    return [Piece(drawn.rjust(cells), Tone.CALM)]
+
+
+def _mean(points: Past) -> float | None:
+    known = [point for point in points if point is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _spark(point: float) -> str:
+    height = round(point * (len(_SPARKS) - 1))
+    return _SPARKS[min(max(height, 0), len(_SPARKS) - 1)]
+
+
+# --- the table ---
 
 NAMES = "GPU / POD / CONTAINER / PROCESS"
 LEAST_NAME = 24
@@ -37,28 +171,20 @@ class TableColumn(NamedTuple):
     left: bool = False
 
 
-def _plain(drawn: Callable[[Line], Cell]) -> Callable[[Line, int], Cell]:
-    return lambda line, _: drawn(line)
-
-
-def _engine(number: int, line: Line, _: int) -> Cell:
-    return draw.engine(line, number)
-
-
-PAST = TableColumn("PAST", 6, 7, lambda line, cells: draw.spark(line.past, cells), grows=54)
+PAST = TableColumn("PAST", 6, 7, lambda line, cells: spark(line.past, cells), grows=54)
 COLUMNS = (
-    TableColumn("TYPE", 4, 8, _plain(draw.letters), left=True),
-    TableColumn("POWER", 5, 5, _plain(draw.watts)),
-    TableColumn("TEMP", 5, 6, _plain(draw.celsius)),
-    TableColumn("CORE", 5, 0, _plain(draw.core)),
-    TableColumn("OF ONE GPU", 10, 2, draw.bar, grows=22, left=True),
-    TableColumn("LIMIT", 5, 3, _plain(draw.core_limit)),
-    TableColumn("MEM", 5, 1, _plain(draw.memory)),
-    TableColumn("LIMIT", 5, 4, _plain(draw.memory_limit)),
-    TableColumn("OF LIMIT", 8, 9, draw.memory_bar, grows=8, left=True),
-    TableColumn("MBW", 4, 10, partial(_engine, 0)),
-    TableColumn("ENC", 4, 11, partial(_engine, 1)),
-    TableColumn("DEC", 4, 12, partial(_engine, 2)),
+    TableColumn("TYPE", 4, 8, lambda line, _: [Piece(line.letters)], left=True),
+    TableColumn("POWER", 5, 5, lambda line, _: _given(line.watts, "{:.0f}W".format)),
+    TableColumn("TEMP", 5, 6, lambda line, _: _given(line.celsius, "{:.0f}°C".format)),
+    TableColumn("CORE", 5, 0, core),
+    TableColumn("OF ONE GPU", 10, 2, bar, grows=22, left=True),
+    TableColumn("LIMIT", 5, 3, lambda line, _: _given(line.core.limit, percent, Tone.FAINT)),
+    TableColumn("MEM", 5, 1, lambda line, _: _value(line, line.memory, amount)),
+    TableColumn("LIMIT", 5, 4, lambda line, _: _given(line.memory.limit, amount, Tone.FAINT)),
+    TableColumn("OF LIMIT", 8, 9, memory_bar, grows=8, left=True),
+    TableColumn("MBW", 4, 10, _engine(0)),
+    TableColumn("ENC", 4, 11, _engine(1)),
+    TableColumn("DEC", 4, 12, _engine(2)),
     PAST,
 )
 

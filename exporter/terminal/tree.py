@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from exporter.terminal import table
-from exporter.terminal.draw import Piece, Tone
+from exporter.terminal.table import Piece, Tone
 from exporter.terminal.view import Key, Line, LineOrder, ShownLine, SortKey, rows
 
 STYLES = {

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 
 from exporter.httpclient import NoAnswerError
 from exporter.terminal.app import Top
-from exporter.terminal.draw import Tone
 from exporter.terminal.feeds import FeedResult
+from exporter.terminal.table import Tone
 from exporter.terminal.tree import LineTree
 from exporter.terminal.view import LineKind, SortKey
 from tests.api.nodes import crowded, demo, hostile

@@ -11,7 +11,7 @@ from exporter.facts.tree import tree_of, tree_of_snapshot
 from exporter.metrics.families import LEVELS
 from exporter.metrics.text import Format, Renderer
 from exporter.model import NO_AVERAGES, DeviceMemoryFacts, DeviceState, Snapshot
-from exporter.terminal import draw
+from exporter.terminal import table
 from exporter.terminal.lines import NodeContext, lines_of
 from exporter.terminal.view import Line, LineKind, LineOrder, path, rows
 from tests.api.nodes import HOSTILE, crowded, demo, hostile
@@ -195,7 +195,7 @@ def test_who_has_ended_is_under_one_line_that_says_so() -> None:
     assert not any(row.line.ended for row in shown)
     opened = rows(lines, LineOrder(opened={one.key for one in folded}))
     assert ended <= {row.line.name for row in opened if row.line.ended}
-    assert draw.bar(find(lines, min(ended)), 10)[0].text == "ended"
+    assert table.bar(find(lines, min(ended)), 10)[0].text == "ended"
 
 
 def test_the_last_minutes_are_those_of_the_line() -> None:

@@ -10,9 +10,9 @@ from exporter.facts.marks import Mark, MarkKind
 from exporter.model import Snapshot, Unattributed
 from exporter.terminal import table
 from exporter.terminal.details import amount, percent
-from exporter.terminal.draw import Tone, bar, core, memory_bar, spark
 from exporter.terminal.reading import width
 from exporter.terminal.report import report
+from exporter.terminal.table import Tone, bar, core, memory_bar, spark
 from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import everything, is_harmless, view
@@ -54,13 +54,13 @@ def test_what_is_not_known_is_its_reason_never_a_bar() -> None:
     unknown = line(None, 0.5, "no_hostpid")
 
     assert drawn(bar(unknown, 12)) == "no hostpid"
-    assert drawn(core(unknown)) == "?"
-    assert core(unknown)[0].tone is Tone.UNKNOWN
+    assert drawn(core(unknown, 5)) == "?"
+    assert core(unknown, 5)[0].tone is Tone.UNKNOWN
     assert drawn(memory_bar(unknown, 12)) == "no hostpid"
 
 
 def test_what_does_not_apply_is_blank() -> None:
-    assert drawn(bar(line(None), 10)) == drawn(core(line(None))) == ""
+    assert drawn(bar(line(None), 10)) == drawn(core(line(None), 5)) == ""
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_does_not_apply_is_blank() -> None:
     ],
 )
 def test_tones_go_by_the_allocation(value: float, limit: float | None, tone: Tone) -> None:
-    assert core(line(value, limit))[0].tone is tone
+    assert core(line(value, limit), 5)[0].tone is tone
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The Protocol of all feeds, and the overview of what a feed brings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from exporter.api.kinds import is_without_pods
@@ -70,6 +70,31 @@ class Feed(Protocol):
     def close(self) -> None:
         """Releases everything. A read in progress ends soon."""
         ...
+
+
+LONG_AGO_NS = 15 * 10**9  # longer than from one read of a board's sensors to the next
+
+
+class Recollection:
+    """Keeps devices as they were some seconds ago, for marks that compare two moments.
+
+    They were read ``LONG_AGO_NS`` to twice as long before.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[int, dict[str, Earlier], dict[str, Earlier]]] = {}
+
+    def add_to(self, result: FeedResult) -> FeedResult:
+        """The same with ``earlier`` devices."""
+        return result._replace(nodes=[self._with_earlier(node) for node in result.nodes])
+
+    def _with_earlier(self, node: NodeSight) -> NodeSight:
+        now = {d.uuid: Earlier(d.facts, node.unix_ns) for d in node.tree.devices if d.facts}
+        kept_ns, before, kept = self._kept.get(node.name, (node.unix_ns, {}, now))
+        if node.unix_ns - kept_ns >= LONG_AGO_NS:
+            kept_ns, before, kept = node.unix_ns, kept, now
+        self._kept[node.name] = kept_ns, before, kept
+        return replace(node, earlier=before)
 
 
 def view_of(result: FeedResult, name: str) -> Overview:
