@@ -99,14 +99,12 @@ def test_keys_are_of_one_line_each() -> None:
         assert len(keys) == len(set(keys))
 
 
-def test_containers_and_rest_come_to_the_device() -> None:
+def test_containers_and_rest_come_to_the_device_and_processes_to_their_container() -> None:
     for device in of(demo())[:2]:  # on the others pods have ended within the window
         assert device.core.value is not None
         parts = [line.core.value for line in device.children if line.core.value is not None]
         assert sum(parts) == pytest.approx(device.core.value, abs=0.02)
 
-
-def test_processes_come_to_their_container() -> None:
     containers = [line for line in everything(of(demo())) if line.kind is LineKind.CONTAINER]
     for container in containers:
         parts = [line.core.value or 0.0 for line in container.children]
@@ -132,9 +130,6 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
 
     assert (pod.core.value, pod.core.why) == (None, "mps")
     assert any("mps: A client of MPS" in words for _, words in pod.details)
-
-
-def test_no_reason_is_said_to_be_none() -> None:
     assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_reported"
 
 

@@ -24,27 +24,24 @@ def names(lines: tuple[Line, ...], order: LineOrder) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("by", "expected"),
+    ("by", "reverse", "expected"),
     [
-        (SortKey.NAME, "a b c"),
-        (SortKey.CORE, "b a c"),
-        (SortKey.MEMORY, "a c b"),
-        (SortKey.PID, "b c a"),
-        (SortKey.SHARE, "a b c"),
+        (SortKey.NAME, False, "a b c"),
+        (SortKey.CORE, False, "b a c"),
+        (SortKey.MEMORY, False, "a c b"),
+        (SortKey.PID, False, "b c a"),
+        (SortKey.SHARE, False, "a b c"),
+        (SortKey.NAME, True, "c b a"),
+        (SortKey.CORE, True, "a b c"),
+        (SortKey.PID, True, "a c b"),
     ],
 )
-def test_lines_are_sorted_within_their_device(by: SortKey, expected: str) -> None:
-    assert names((GPU,), LineOrder(by)) == [*expected.split(), "rest"]
-
-
-@pytest.mark.parametrize(
-    ("by", "expected"),
-    [(SortKey.NAME, "c b a"), (SortKey.CORE, "a b c"), (SortKey.PID, "a c b")],
-)
-def test_the_other_way_round_the_unknown_and_the_rest_are_still_last(
-    by: SortKey, expected: str
+def test_lines_are_sorted_within_their_device_the_unknown_and_the_rest_always_last(
+    by: SortKey,
+    reverse: bool,  # noqa: FBT001 - a case
+    expected: str,
 ) -> None:
-    assert names((GPU,), LineOrder(by, reverse=True)) == [*expected.split(), "rest"]
+    assert names((GPU,), LineOrder(by, reverse)) == [*expected.split(), "rest"]
 
 
 def test_the_share_of_the_limit_counts_not_the_amount() -> None:
@@ -66,16 +63,15 @@ def test_devices_are_sorted_too_and_by_name_in_the_order_of_their_index() -> Non
     assert cores != [line.core.value for line in lines]
 
 
-def test_a_filter_keeps_what_is_above_and_below() -> None:
-    shown = rows(view(demo()).lines, LineOrder(needle="CHAT-7B"))
+def test_a_filter_keeps_what_is_above_and_below_and_knows_containers_by_their_names() -> None:
+    lines = view(demo()).lines
 
-    assert [row.line.kind for row in shown] == [LineKind.DEVICE, LineKind.POD]
-
-
-def test_a_filter_finds_a_container_by_its_own_name() -> None:
-    shown = rows(view(demo()).lines, LineOrder(needle="JUPYTER"))
-
-    assert {"research/notebook-alice-0"} <= {row.line.name for row in shown}
+    assert [row.line.kind for row in rows(lines, LineOrder(needle="CHAT-7B"))] == [
+        *(LineKind.DEVICE, LineKind.POD),
+    ]
+    found = {row.line.name for row in rows(lines, LineOrder(needle="JUPYTER"))}
+    assert "research/notebook-alice-0" in found
+    assert rows(lines, LineOrder(needle="nobody")) == []
 
 
 def test_of_what_does_not_fit_the_least_is_left_out_and_counted() -> None:
@@ -98,10 +94,6 @@ def test_what_is_beyond_its_limit_or_unknown_stays() -> None:
     shown = rows((gpu,), LineOrder(fits=True), 3)
 
     assert {row.line.name for row in shown[1:]} == {"a", "c"}
-
-
-def test_a_filter_that_nothing_matches_shows_nothing() -> None:
-    assert rows(view(demo()).lines, LineOrder(needle="nobody")) == []
 
 
 @pytest.mark.parametrize("deepest", [1, 2, 3, 4])

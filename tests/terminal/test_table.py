@@ -57,10 +57,7 @@ def test_what_is_not_known_is_its_reason_never_a_bar() -> None:
     assert drawn(core(unknown, 5)) == "?"
     assert core(unknown, 5)[0].tone is Tone.UNKNOWN
     assert drawn(memory_bar(unknown, 12)) == "no hostpid"
-
-
-def test_what_does_not_apply_is_blank() -> None:
-    assert drawn(bar(line(None), 10)) == drawn(core(line(None), 5)) == ""
+    assert drawn(bar(line(None), 10)) == drawn(core(line(None), 5)) == ""  # does not apply
 
 
 @pytest.mark.parametrize(
@@ -107,13 +104,9 @@ def test_bytes_take_five_characters(count: float, words: str) -> None:
     assert amount(count) == words
 
 
-@given(st.floats(0, 1 << 50))
-def test_bytes_never_take_more(count: float) -> None:
+@given(st.floats(0, 1 << 50), st.floats(0, 9.9))
+def test_bytes_never_take_more_and_percents_four_at_most(count: float, ratio: float) -> None:
     assert len(amount(count)) <= 5
-
-
-@given(st.floats(0, 9.9))
-def test_percents_never_take_more_than_four(ratio: float) -> None:
     assert len(percent(ratio)) <= 4
 
 
@@ -153,7 +146,7 @@ def test_titles_are_never_cut_within_a_word(cells: int) -> None:
     assert "…" not in names
 
 
-def test_what_is_marked_says_so_before_its_name_and_below_the_table() -> None:
+def test_what_is_marked_or_unknown_says_so_before_its_name_and_below_the_table() -> None:
     mark = Mark(MarkKind.LOST, "it has fallen off the bus")
     lost = Line(("g",), LineKind.DEVICE, "0 A100", Figure(why="gpu_lost"), marks=(mark,))
 
@@ -161,6 +154,9 @@ def test_what_is_marked_says_so_before_its_name_and_below_the_table() -> None:
 
     assert "  ! 0 A100" in text
     assert "\n! 0 A100: lost: it has fallen off the bus\n" in text
+    assert "core of 0 A100: gpu_lost" in text
+    assert "?" in text
+    assert "0%" not in text
 
 
 def test_use_without_an_owner_is_named_in_words() -> None:
@@ -178,17 +174,6 @@ def test_a_click_finds_its_column() -> None:
     assert table.column_at(layout, 79) == len(layout.columns) - 1
     core_ends = layout.name + sum(cells + 1 for _, cells in layout.columns[:3])
     assert layout.columns[table.column_at(layout, core_ends - 1)][0].title == "CORE"
-
-
-def test_a_report_says_what_its_question_marks_mean() -> None:
-    seen = view(demo())
-    unknown = Line(("g",), LineKind.DEVICE, "0 A100", Figure(None, None, "gpu_lost"))
-
-    text = report(type(seen)("n", lines=(unknown,)), 80, coloured=False)
-
-    assert "?" in text
-    assert "core of 0 A100: gpu_lost" in text
-    assert "0%" not in text
 
 
 def test_colours_change_nothing_but_themselves() -> None:
