@@ -9,6 +9,7 @@
 # make e2e     the long end-to-end run: five to ten minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make soak    an hour of a node's life at twenty times its speed: nothing may grow (minutes)
+# make mutations  plant forty faults in the core, one by one: the tests must find them (20 minutes; ARGS=facts: a room)
 # make guard   fail where a cycle, a page or the process leaves its budget
 # make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
 #              ARGS=--quick: a minute, this exporter only)
@@ -35,7 +36,7 @@ BIN := $(VENV)/bin
 # The tests of a file stay together: they share what the file starts.
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
 
-.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard bench fleet clean
+.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard mutations bench fleet clean
 
 # The page of this machine names processes, so it is served to this machine unless ARGS says where.
 run: $(VENV)/.run
@@ -107,6 +108,9 @@ soak: $(VENV)/.dev
 
 guard: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.guard $(ARGS)
+
+mutations: $(VENV)/.dev
+	$(BIN)/python tools/mutations.py $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.cost $(ARGS)
