@@ -39,11 +39,14 @@ def _device(name: str, about: str, figure: Figure, kind: str = "gauge") -> Alias
     return Alias(name, about, "device", _DEVICE, figure, kind)
 
 
+def _count(name: str, about: str, figure: Figure) -> Alias:
+    return _device(name, about, figure, "counter")
+
+
 def _split(name: str, about: str, figure: Figure) -> Alias:
     """A family that is split by container."""
-    return Alias(
-        name, f"{about}; of a shared GPU each container's part.", "holder", _DEVICE, figure
-    )
+    about = f"{about}; of a shared GPU each container's part."
+    return Alias(name, about, "holder", _DEVICE, figure)
 
 
 def _total(device: Subject) -> float | None:
@@ -96,11 +99,10 @@ ALIASES = (
         "DCGM_FI_DEV_MEMORY_TEMP", "Memory temperature (in C).", of("temperature_celsius", "memory")
     ),
     _device("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", of("power_watts")),
-    _device(
+    _count(
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "Total energy consumption since the exporter's start (in mJ).",
         of("energy_joules_total", times=1000),
-        "counter",
     ),
     _split(
         "DCGM_FI_DEV_GPU_UTIL",
@@ -122,54 +124,46 @@ ALIASES = (
         "Decoder utilization (in %)",
         of("decoder_utilization_ratio", times=PERCENT),
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_POWER_VIOLATION",
         "Throttling duration due to power constraints (in ns).",
         of("throttle_seconds_total", "sw_power_cap", times=1e9),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_SYNC_BOOST_VIOLATION",
         "Throttling duration due to sync-boost constraints (in ns).",
         of("throttle_seconds_total", "sync_boost", times=1e9),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
         "Total number of single-bit volatile ECC errors.",
         of("ecc_errors_total", "corrected"),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
         "Total number of double-bit volatile ECC errors.",
         of("ecc_errors_total", "uncorrected"),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_RETIRED_SBE",
         "Total number of retired pages due to single-bit errors.",
         of("retired_pages", "corrected"),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_RETIRED_DBE",
         "Total number of retired pages due to double-bit errors.",
         of("retired_pages", "uncorrected"),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_RETIRED_PENDING",
         "Whether pages are pending retirement.",
         of("retired_pages_pending"),
-        "counter",
     ),
     *(
-        _device(
+        _count(
             f"DCGM_FI_DEV_NVLINK_{dcgm}_ERROR_COUNT_TOTAL",
             f"Total number of NVLink {what}.",
             of("nvlink_errors_total", kind),
-            "counter",
         )
         for dcgm, kind, what in (
             ("CRC_FLIT", "crc_flit", "flow-control CRC errors"),
@@ -178,11 +172,8 @@ ALIASES = (
             ("RECOVERY", "recovery", "recovery errors"),
         )
     ),
-    _device(
-        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
-        "Total number of PCIe retries.",
-        of("pcie_replays_total"),
-        "counter",
+    _count(
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", of("pcie_replays_total")
     ),
     _device("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe link generation.", of("pcie_link_generation")),
     _device("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe link width.", of("pcie_link_width")),
@@ -193,11 +184,7 @@ ALIASES = (
     _split(
         "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)", of("memory_used_bytes", per=MIB)
     ),
-    _device(
-        "DCGM_FI_DEV_FB_TOTAL",
-        "Total framebuffer of the GPU (in MiB).",
-        _total,
-    ),
+    _device("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer of the GPU (in MiB).", _total),
     _device(
         "DCGM_FI_DEV_FB_RESERVED",
         "Framebuffer memory reserved (in MiB).",
@@ -223,17 +210,15 @@ ALIASES = (
         "Whether the vGPU is licensed; 0 where none is needed.",
         of("vgpu_licensed"),
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
         "Number of remapped rows for uncorrectable errors",
         of("remapped_rows", "uncorrected"),
-        "counter",
     ),
-    _device(
+    _count(
         "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
         "Number of remapped rows for correctable errors",
         of("remapped_rows", "corrected"),
-        "counter",
     ),
     _device(
         "DCGM_FI_DEV_ROW_REMAP_FAILURE",

@@ -11,14 +11,14 @@ Left out: the parts of a container's memory (context, module, buffer), which onl
 the container knows, and the scheduler's own metrics.
 """
 
+from functools import partial
+
 from exporter.metrics.compat.subjects import PERCENT, Alias, Subject, of
 
 _HOST = {"zone": "=vGPU", "device_index": "gpu", "device_uuid": "uuid", "device_type": "type"}
 _CONTAINER = {
     "zone": "=vGPU",
-    "namespace": "namespace",
-    "pod": "pod",
-    "container": "container",
+    **{name: name for name in ("namespace", "pod", "container")},
     "vdevice_index": "place",
     "device_uuid": "uuid",
 }
@@ -49,97 +49,60 @@ def _since_last_kernel(container: Subject) -> float | None:
     return None if last is None else max(0.0, container.unix_ns / 1e9 - last)
 
 
+_of_board = partial(Alias, subject="device", labels=_HOST)
+_of_container = partial(Alias, subject="container", labels=_CONTAINER)
+_of_board_once = partial(Alias, subject="device", labels=_OLD_HOST)
+_of_container_once = partial(Alias, subject="container", labels=_OLD_CONTAINER)
+
 ALIASES = (
-    Alias(
+    _of_board(
         "hami_host_gpu_memory_used_bytes",
         "GPU device memory usage in bytes",
-        "device",
-        _HOST,
-        _used_of_board,
+        figure=_used_of_board,
     ),
-    Alias(
-        "hami_host_gpu_utilization_ratio",
-        "GPU core utilization ratio (0-100)",
-        "device",
-        _HOST,
-        _BUSY,
+    _of_board(
+        "hami_host_gpu_utilization_ratio", "GPU core utilization ratio (0-100)", figure=_BUSY
     ),
-    Alias(
+    _of_board(
         "hami_host_gpu_memory_controller_utilization_ratio",
         "GPU memory controller utilization ratio (0-100)",
-        "device",
-        _HOST,
-        of("memory_active_ratio", times=PERCENT),
+        figure=of("memory_active_ratio", times=PERCENT),
     ),
-    Alias(
-        "hami_vgpu_memory_used_bytes",
-        "vGPU device memory usage in bytes",
-        "container",
-        _CONTAINER,
-        _USED,
+    _of_container("hami_vgpu_memory_used_bytes", "vGPU device memory usage in bytes", figure=_USED),
+    _of_container(
+        "hami_vgpu_memory_limit_bytes", "vGPU device memory limit in bytes", figure=_LIMIT
     ),
-    Alias(
-        "hami_vgpu_memory_limit_bytes",
-        "vGPU device memory limit in bytes",
-        "container",
-        _CONTAINER,
-        _LIMIT,
-    ),
-    Alias(
+    _of_container(
         "hami_container_device_memory_bytes",
         "Container device memory usage in bytes",
-        "container",
-        _CONTAINER,
-        _USED,
+        figure=_USED,
     ),
-    Alias(
+    _of_container(
         "hami_container_device_utilization_ratio",
         "Container device SM utilization ratio (0-100)",
-        "container",
-        _CONTAINER,
-        _CORE,
+        figure=_CORE,
     ),
-    Alias(
+    _of_container(
         "hami_container_last_kernel_elapsed_seconds",
         "Seconds since last kernel execution in container",
-        "container",
-        _CONTAINER,
-        _since_last_kernel,
+        figure=_since_last_kernel,
     ),
 )
 
 LEGACY = (
-    Alias("HostGPUMemoryUsage", "GPU device memory usage", "device", _OLD_HOST, _used_of_board),
-    Alias("HostCoreUtilization", "GPU core utilization", "device", _OLD_HOST, _BUSY),
-    Alias(
-        "vGPU_device_memory_usage_in_bytes", "vGPU device usage", "container", _OLD_CONTAINER, _USED
-    ),
-    Alias(
-        "vGPU_device_memory_limit_in_bytes",
-        "vGPU device limit",
-        "container",
-        _OLD_CONTAINER,
-        _LIMIT,
-    ),
-    Alias(
-        "Device_memory_desc_of_container",
-        "Container device memory",
-        "container",
-        _OLD_CONTAINER,
-        _USED,
-    ),
-    Alias(
+    _of_board_once("HostGPUMemoryUsage", "GPU device memory usage", figure=_used_of_board),
+    _of_board_once("HostCoreUtilization", "GPU core utilization", figure=_BUSY),
+    _of_container_once("vGPU_device_memory_usage_in_bytes", "vGPU device usage", figure=_USED),
+    _of_container_once("vGPU_device_memory_limit_in_bytes", "vGPU device limit", figure=_LIMIT),
+    _of_container_once("Device_memory_desc_of_container", "Container device memory", figure=_USED),
+    _of_container_once(
         "Device_utilization_desc_of_container",
         "Container device utilization (0-100)",
-        "container",
-        _OLD_CONTAINER,
-        _CORE,
+        figure=_CORE,
     ),
-    Alias(
+    _of_container_once(
         "Device_last_kernel_of_container",
         "Seconds since last kernel execution in container",
-        "container",
-        _OLD_CONTAINER,
-        _since_last_kernel,
+        figure=_since_last_kernel,
     ),
 )

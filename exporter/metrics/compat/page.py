@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from exporter.metrics.compat import dcgm, hami, opencost, tencent
-from exporter.metrics.compat.subjects import Alias, Subject, Subjects
+from exporter.metrics.compat import dcgm, hami, tencent
+from exporter.metrics.compat.subjects import Alias, Subject, Subjects, of
 from exporter.metrics.text import Format, escaped, head
 from exporter.model import Snapshot
 
@@ -17,9 +17,26 @@ COUNTERS = ("pcie_bytes_total", "nvlink_bytes_total")
 Totals = Mapping[tuple[str, str], float]
 """Bytes by a device's UUID and the counter with its direction, as ``pcie_bytes_transmit``."""
 
+_ITSELF = {name: name for name in ("namespace", "pod", "container", "node", "uid")}
+OPENCOST = (
+    Alias(
+        "container_gpu_allocation",
+        "GPUs allocated to the container, also parts of one",
+        "allocation",
+        _ITSELF,
+        of("allocated_gpus"),
+    ),
+)
+"""What OpenCost and Kubecost charge for (``pkg/costmodel/metrics.go``).
+
+Theirs is what the pod's resources state: whole cards, and 0 for a part of one. From this one they
+charge parts, too. ``instance`` is left to Prometheus, because OpenCost does not ask for it. Left
+out: their prices (``node_gpu_hourly_cost``), which OpenCost knows itself.
+"""
+
 PROGRAMS: dict[str, tuple[Alias, ...]] = {
     "dcgm": dcgm.ALIASES,
-    "opencost": opencost.ALIASES,
+    "opencost": OPENCOST,
     "hami": hami.ALIASES,
     "hami-legacy": hami.LEGACY,
     "elastic-gpu": tencent.ELASTIC_GPU,

@@ -9,6 +9,9 @@ gpu-manager (``pkg/services/display``): usage per card (``gpu0``) and in total, 
 GPU and MiB; requests in GPUs and MiB.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, of, quotient
 
 _CARD = {"node": "node", "card": "gpu"}
@@ -22,180 +25,117 @@ _MANAGED = {
 }
 
 
-def _percentages(
-    name: str, about: str, subject: str, labels: dict[str, str], figure: Figure
+_core, _memory = partial(of, times=PERCENT), partial(of, per=MIB)
+_on_card = partial(Alias, subject="device", labels=_CARD)
+_on_pod = partial(Alias, subject="pod", labels=_POD)
+_on_container = partial(Alias, subject="task", labels=_CONTAINER)
+
+
+def _ratio(
+    make: Callable[..., Alias], name: str, about: str, figure: Figure
 ) -> tuple[Alias, Alias]:
     """A share under both its names."""
-    return (
-        Alias(name, about, subject, labels, figure),
-        Alias(f"{name}_percentage", about, subject, labels, figure),
-    )
+    return make(name, about, figure=figure), make(f"{name}_percentage", about, figure=figure)
 
 
-def _occupied(part: str, whole: str) -> Figure:
+def _quotient(part: str, whole: str) -> Figure:
     return quotient(part, whole, PERCENT)
 
 
-def _pod_share(name: str) -> Figure:
-    return of(f"{name}_limit_utilization_ratio", times=PERCENT)
-
+_CORE, _HELD, _LIMIT = "core_utilization_ratio", "memory_used_bytes", "memory_limit_bytes"
+_BUSY, _HELD_OF_LIMIT = _core("utilization_ratio"), _quotient(_HELD, _LIMIT)
 
 ELASTIC_GPU = (
-    Alias(
-        "gpu_core_usage",
-        "Usage of gpu core per card (in %)",
-        "device",
-        _CARD,
-        of("utilization_ratio", times=PERCENT),
-    ),
-    *_percentages(
-        "gpu_core_utilization",
-        "Utilization of gpu core per card",
-        "device",
-        _CARD,
-        of("utilization_ratio", times=PERCENT),
-    ),
-    Alias(
-        "gpu_mem_usage",
-        "Usage of gpu memory per card (in MiB)",
-        "device",
-        _CARD,
-        of("memory_used_bytes", per=MIB),
-    ),
-    *_percentages(
+    _on_card("gpu_core_usage", "Usage of gpu core per card (in %)", figure=_BUSY),
+    *_ratio(_on_card, "gpu_core_utilization", "Utilization of gpu core per card", _BUSY),
+    _on_card("gpu_mem_usage", "Usage of gpu memory per card (in MiB)", figure=_memory(_HELD)),
+    *_ratio(
+        _on_card,
         "gpu_mem_utilization",
         "Utilization of gpu memory per card",
-        "device",
-        _CARD,
-        quotient("memory_used_bytes", "memory_total_bytes", PERCENT),
+        _quotient(_HELD, "memory_total_bytes"),
     ),
-    Alias(
+    _on_pod(
         "pod_core_usage",
         "Usage of gpu core per pod (in % of one)",
-        "pod",
-        _POD,
-        of("core_usage_gpus", times=PERCENT),
+        figure=_core("core_usage_gpus"),
     ),
-    *_percentages(
+    *_ratio(
+        _on_pod,
         "pod_core_utilization",
         "Usage of gpu core against the request",
-        "pod",
-        _POD,
-        _pod_share("core"),
+        _core("core_limit_utilization_ratio"),
     ),
-    *_percentages(
+    *_ratio(
+        _on_pod,
         "pod_core_occupy_node",
         "Usage of gpu core against the node's",
-        "pod",
-        _POD,
-        _occupied("core_usage_gpus", "node_gpus"),
+        _quotient("core_usage_gpus", "node_gpus"),
     ),
-    Alias(
-        "pod_mem_usage",
-        "Usage of gpu memory per pod (in MiB)",
-        "pod",
-        _POD,
-        of("memory_used_bytes", per=MIB),
+    _on_pod("pod_mem_usage", "Usage of gpu memory per pod (in MiB)", figure=_memory(_HELD)),
+    *_ratio(
+        _on_pod, "pod_mem_utilization", "Usage of gpu memory against the request", _HELD_OF_LIMIT
     ),
-    *_percentages(
-        "pod_mem_utilization",
-        "Usage of gpu memory against the request",
-        "pod",
-        _POD,
-        quotient("memory_used_bytes", "memory_limit_bytes", PERCENT),
-    ),
-    *_percentages(
+    *_ratio(
+        _on_pod,
         "pod_mem_occupy_node",
         "Usage of gpu memory against the node's",
-        "pod",
-        _POD,
-        _occupied("memory_used_bytes", "node_memory_bytes"),
+        _quotient(_HELD, "node_memory_bytes"),
     ),
-    Alias(
-        "pod_core_request",
-        "Request of pod core (in % of one)",
-        "pod",
-        _POD,
-        of("core_limit_gpus", times=PERCENT),
+    _on_pod(
+        "pod_core_request", "Request of pod core (in % of one)", figure=_core("core_limit_gpus")
     ),
-    Alias(
-        "pod_mem_request",
-        "Request of pod memory (in MiB)",
-        "pod",
-        _POD,
-        of("memory_limit_bytes", per=MIB),
-    ),
-    Alias(
+    _on_pod("pod_mem_request", "Request of pod memory (in MiB)", figure=_memory(_LIMIT)),
+    _on_container(
         "container_core_usage",
         "Usage of gpu core per container (in % of one)",
-        "task",
-        _CONTAINER,
-        of("core_utilization_ratio", times=PERCENT),
+        figure=_core(_CORE),
     ),
-    *_percentages(
+    *_ratio(
+        _on_container,
         "container_core_utilization",
         "Usage of gpu core against the request",
-        "task",
-        _CONTAINER,
-        quotient("core_utilization_ratio", "core_limit_ratio", PERCENT),
+        _quotient(_CORE, "core_limit_ratio"),
     ),
-    Alias(
-        "container_mem_usage",
-        "Usage of gpu memory per container (in MiB)",
-        "task",
-        _CONTAINER,
-        of("memory_used_bytes", per=MIB),
+    _on_container(
+        "container_mem_usage", "Usage of gpu memory per container (in MiB)", figure=_memory(_HELD)
     ),
-    *_percentages(
+    *_ratio(
+        _on_container,
         "container_mem_utilization",
         "Usage of gpu memory against the request",
-        "task",
-        _CONTAINER,
-        quotient("memory_used_bytes", "memory_limit_bytes", PERCENT),
+        _HELD_OF_LIMIT,
     ),
 )
 
+
+def _managed(name: str, about: str, figure: Figure, label: str) -> tuple[Alias, Alias]:
+    """A container's series: one for each card, and their total."""
+    return (
+        Alias(name, about, "container", {**_MANAGED, label: "card"}, figure),
+        _requested(name, about, figure, label),
+    )
+
+
+def _requested(name: str, about: str, figure: Figure, label: str) -> Alias:
+    return Alias(name, about, "task", {**_MANAGED, label: "=total"}, figure)
+
+
 GPU_MANAGER = (
-    Alias(
-        "container_gpu_utilization",
-        "gpu utilization",
-        "container",
-        {**_MANAGED, "gpu": "card"},
-        of("core_utilization_ratio", times=PERCENT),
-    ),
-    Alias(
-        "container_gpu_utilization",
-        "gpu utilization",
-        "task",
-        {**_MANAGED, "gpu": "=total"},
-        of("core_utilization_ratio", times=PERCENT),
-    ),
-    Alias(
+    *_managed("container_gpu_utilization", "gpu utilization", _core(_CORE), "gpu"),
+    _requested(
         "container_request_gpu_utilization",
         "request of gpu utilization",
-        "task",
-        {**_MANAGED, "req_of_gpu": "=total"},
         of("core_limit_ratio"),
+        "req_of_gpu",
     ),
-    Alias(
-        "container_gpu_memory_total",
-        "gpu memory usage in MiB",
-        "container",
-        {**_MANAGED, "gpu_memory": "card"},
-        of("memory_used_bytes", per=MIB),
+    *_managed(
+        "container_gpu_memory_total", "gpu memory usage in MiB", _memory(_HELD), "gpu_memory"
     ),
-    Alias(
-        "container_gpu_memory_total",
-        "gpu memory usage in MiB",
-        "task",
-        {**_MANAGED, "gpu_memory": "=total"},
-        of("memory_used_bytes", per=MIB),
-    ),
-    Alias(
+    _requested(
         "container_request_gpu_memory",
         "request of gpu memory in MiB",
-        "task",
-        {**_MANAGED, "req_of_gpu_memory": "=total"},
-        of("memory_limit_bytes", per=MIB),
+        _memory(_LIMIT),
+        "req_of_gpu_memory",
     ),
 )
