@@ -6,9 +6,8 @@ is missing, never the cycle.
 """
 
 from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse
-from exporter.collector.idle import IdlePolicy
 from exporter.collector.polling import Sources
-from exporter.collector.rules import CycleRules
+from exporter.collector.rules import CycleRules, IdlePolicy
 
 __all__ = [
     "FIRST_LIST_S",

@@ -1,16 +1,21 @@
-"""The rules that may change while the cycle runs, made from the settings."""
+"""The rules of the cycle: those that may change while it runs, and who pays for idle energy."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from exporter.allocations import rules
 from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.allocations.rules import Rules
+from exporter.ledger import Allocated
+from exporter.model import Owner, Unattributed
 from exporter.settings import Settings
 from exporter.sources.gpus.source import Demand, demand_of
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
 
 MOST_SERIES = 10_000
+PARTS = 1_000_000  # of idle energy: the whole device's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +82,32 @@ def keep_of(settings: Settings) -> KeyPrefixes:
     followed = rules_of(settings)
     needed = KeyPrefixes(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
     return allowed_of(settings).keep(needed)
+
+
+class IdlePolicy(StrEnum):
+    """Who is charged for the energy that a board uses without work: values of ``--energy.idle``."""
+
+    UNATTRIBUTED = "unattributed"
+    EQUAL = "equal"
+    ALLOCATION = "allocation"
+
+
+def idle_weights(
+    policy: IdlePolicy, uuid: str, residents: Iterable[Owner], allocated: Iterable[Allocated]
+) -> dict[Owner, int]:
+    """How the idle energy of the device ``uuid`` is divided, for ``join.account``.
+
+    Equal: each container and group among the residents, which hold a context on the device now, has
+    the same part. Allocation: each container has its allocated share of the core there, at work or
+    not, and none without one. The part that is not allocated stays unattributed. Where more than
+    the whole is allocated, the parts are in proportion.
+    """
+    weights: dict[Owner, int] = {}
+    if policy is IdlePolicy.EQUAL:
+        weights = {owner: 1 for owner in residents if not isinstance(owner, Unattributed)}
+    elif policy is IdlePolicy.ALLOCATION:
+        for key, allocation in allocated:
+            if allocation.device == uuid:
+                weights[key] = weights.get(key, 0) + round((allocation.core or 0.0) * PARTS)
+        weights[Unattributed.IDLE] = max(PARTS - sum(weights.values()), 0)
+    return weights

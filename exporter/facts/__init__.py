@@ -5,6 +5,6 @@
 """
 
 from exporter.facts.build import at_most, facts_of
-from exporter.facts.device_view import CycleFacts
+from exporter.facts.view import CycleFacts
 
 __all__ = ["CycleFacts", "at_most", "facts_of"]

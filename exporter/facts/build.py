@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from functools import cache
 
-from exporter.facts.device_view import CycleFacts
 from exporter.facts.devices import device_facts
 from exporter.facts.holdings import container_holdings, group_holdings
 from exporter.facts.pods import group_kind_facts, namespace_facts, pod_facts
-from exporter.facts.view import View
+from exporter.facts.view import CycleFacts, View
 from exporter.ledger.ledger import Ledger
 from exporter.model import Facts
 

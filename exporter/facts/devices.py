@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from exporter.facts.device_view import DeviceView, used
-from exporter.facts.view import View
+from exporter.facts.view import DeviceView, View, used
 from exporter.ledger.accounts import ENERGY, NOTHING
 from exporter.ledger.device_ledger import DeviceLedger
 from exporter.ledger.device_status import IDLE_ENERGY
@@ -144,8 +143,8 @@ def _allocated(view: View, device_ledger: DeviceLedger) -> DeviceAllocation:
     some = here.allocations or view.limits.unplaced or parted
     none = 0 if view.facts.pods and not some else None
     return DeviceAllocation(
-        none if here.core is None else here.core,
-        none if here.memory_bytes is None else here.memory_bytes,
+        none if here.sum.core is None else here.sum.core,
+        none if here.sum.memory_bytes is None else here.sum.memory_bytes,
         view.facts.replicas.get(device.uuid),
         None if is_part else device_ledger.unallocated.at(now_ns),
         None if is_part else device_ledger.overcommitted.at(now_ns),

@@ -1,30 +1,27 @@
-"""What containers and groups have of each device.
+"""What containers and groups have of each device, and what containers were allocated.
 
 When an owner ends, its gauges end at once, and its counters stay for a while. Of an owner whose
 figures are withheld, only the reason is shown.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from exporter.facts.allocations import (
-    allocated_time,
-    allocation_of,
-    last_granted,
-    misplaced,
-    unplaced_holdings,
-    unplaced_reasons,
-)
-from exporter.facts.device_view import DeviceView
-from exporter.facts.limits import NO_LIMIT
-from exporter.facts.view import K, Part, View
+from exporter.facts.limits import NO_LIMIT, Limit
+from exporter.facts.view import DeviceView, K, Part, View
+from exporter.ledger.accounts import Account, Counters
 from exporter.ledger.device_status import OWNED
 from exporter.model import (
+    NEVER_ALLOCATED,
+    NO_ALLOCATION,
     NO_AVERAGES,
     NO_HELD_MEMORY,
     NO_WAITING,
+    AllocatedTime,
     AllocationFacts,
     ContainerHolding,
     ContainerKey,
+    Granted,
     GroupHolding,
     MemoryHeld,
     Unmeasured,
@@ -56,7 +53,7 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
     account = part.account if key.container else view.ledger.unplaced.get((key, seen.uuid))
     if seen.withheld or account is None:
         limit, account = NO_LIMIT, None
-    allocation = allocation_of(limit, whole_pod=not key.container)
+    allocation = limit.sum if key.container else without_amounts(limit.sum)
     there, shown = part.there, part.shown
     if shown and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
@@ -73,7 +70,7 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
         unmeasured=_unmeasured(part, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
         allocation=allocation,
         allocated=allocated_time(
-            view, account, limit.core, part.account.counters if "core" in part.known else None
+            view, account, limit.sum.core, part.account.counters if "core" in part.known else None
         ),
         waiting=_waiting(part),
         misplaced=misplaced(view, key, seen) if part.live and not seen.withheld else None,
@@ -140,3 +137,97 @@ def _memory_reason(
         is_unread = unattributable.get("core") is Unmeasured.READ_FAILED
         return {"memory": Unmeasured.READ_FAILED if is_unread else Unmeasured.NOT_SUPPORTED}
     return {"memory": Unmeasured.READ_FAILED} if seen.device_ledger.unlisted else NONE
+
+
+def without_amounts(allocation: AllocationFacts) -> AllocationFacts:
+    """An allocation of a pod as a whole: use is not compared with it."""
+    return replace(allocation, core=None, memory_bytes=None)
+
+
+def last_granted(view: View, key: ContainerKey) -> tuple[Granted, ...]:
+    """What a container of an ended pod had been allocated: itself, or as a part of its pod."""
+    own, whole = (view.ended.of(k, "").sum for k in (key, key._replace(container="")))
+    return own.granted or whole.granted
+
+
+def allocated_time(
+    view: View,
+    account: Account | None,
+    core: float | None,
+    counters: Counters | None = None,
+) -> AllocatedTime:
+    """The time allocated until now; None if there never was an allocation, or none of core.
+
+    ``counters`` have what of it was idle and borrowed; None where use is not known.
+    """
+    if account is None:
+        return NEVER_ALLOCATED
+    now_ns = view.facts.now.mono_ns
+    core_ns, gpu_ns = account.allocated_core_ns(now_ns), account.gpus.at(now_ns)
+    is_promised = bool(core_ns) or core is not None
+    used = counters if is_promised else None
+    return AllocatedTime(
+        core_ns if is_promised else None,
+        used.allocated_idle if used else None,
+        used.borrowed if used else None,
+        gpu_ns if gpu_ns or any(account.gpus.shares) else None,
+    )
+
+
+def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
+    """Whether a container is on a device that its allocation leaves out; None without any.
+
+    An allocation of a card includes the instances that it is divided into.
+    """
+    allocated = view.limits.devices_of(key)
+    if not allocated:
+        return None
+    device = seen.device_ledger.device
+    return device.uuid not in allocated and (device.parent_uuid or device.uuid) not in allocated
+
+
+def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
+    """The limits of a container's pod that cannot be shown, where it has none of its own."""
+    if not key.container or view.limits.of(key, uuid).allocations:
+        return {}
+    return _unplaced(view, view.limits.of(key._replace(container=""), uuid))
+
+
+def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
+    """Each allocation whose container or device is unknown, where no use was seen."""
+    unidentified = view.ledger.unidentified
+    for (key, uuid), account in view.ledger.unplaced.items():
+        seen, limit = view.devices.get(uuid), view.limits.of(key, uuid)
+        if uuid and (seen is None or key in seen.device_ledger.owners or seen.withheld):
+            continue
+        is_withheld = not uuid and unidentified is not None
+        allocation = NO_ALLOCATION if is_withheld else without_amounts(limit.sum)
+        allocated = allocated_time(view, None if is_withheld else account, limit.sum.core)
+        reasons: dict[str, Unmeasured] = {}
+        if not uuid and key.container and limit.allocations:
+            reasons |= _unplaced(view, limit)
+            reasons |= dict.fromkeys(("core", "memory"), unidentified) if unidentified else {}
+        if uuid or allocation.granted or allocated != NEVER_ALLOCATED or reasons:
+            yield ContainerHolding(
+                owner=key,
+                index=seen.index if seen else None,
+                uuid=uuid,
+                ended=not (allocation.granted or reasons),
+                allocation=allocation,
+                allocated=allocated,
+                unmeasured=reasons,
+            )
+
+
+def _unplaced(view: View, limit: Limit) -> dict[str, Unmeasured]:
+    """The limits that exist and cannot be shown; what was not promised is not one of them."""
+    allocations, instances = limit.allocations, view.has_instances
+    has = {
+        # a whole MIG instance is known to promise its share once it is known
+        "core_limit": any(
+            a.core is not None or (instances and a.replicas is None) for a in allocations
+        ),
+        "memory_limit": any(a.memory_bytes is not None or a.core == 1 for a in allocations),
+        "allocated_replicas": any(a.replicas is not None for a in allocations),
+    }
+    return {name: Unmeasured.PLACEMENT for name, there in has.items() if there}

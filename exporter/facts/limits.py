@@ -5,23 +5,16 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from exporter.ledger import Allocated
-from exporter.model import Allocation, ContainerKey, Granted
+from exporter.model import NO_ALLOCATION, Allocation, AllocationFacts, ContainerKey, Granted
 
 T = TypeVar("T", int, float)
 
 
 class Limit(NamedTuple):
-    """The sum of some allocations; None where none of them states an amount.
-
-    ``granted`` are the sharing systems with their policies, each once.
-    """
+    """Some allocations, and their sum: None where none of them states an amount."""
 
     allocations: Sequence[Allocation] = ()
-    core: float | None = None
-    memory_bytes: float | None = None
-    replicas: int | None = None
-    gpus: float | None = None
-    granted: tuple[Granted, ...] = ()
+    sum: AllocationFacts = NO_ALLOCATION
 
 
 class MemoryLimit(NamedTuple):
@@ -94,14 +87,16 @@ class Limits:
 
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
-    return Limit(
-        allocations,
+    granted = (Granted(a.scheme, a.policy, a.priority) for a in allocations)
+    is_placed = any(a.device for a in allocations)
+    summed = AllocationFacts(
+        tuple(dict.fromkeys(granted)),
         total([a.core for a in allocations]),
         total([a.memory_bytes for a in allocations]),
-        total([a.replicas for a in allocations]) if any(a.device for a in allocations) else None,
+        total([a.replicas for a in allocations]) if is_placed else None,
         total([a.gpus for a in allocations]),
-        tuple(dict.fromkeys(Granted(a.scheme, a.policy, a.priority) for a in allocations)),
     )
+    return Limit(allocations, summed)
 
 
 def _pod(allocated: Sequence[Allocated]) -> PodLimit:

@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from exporter.facts.allocations import allocated_time
-from exporter.facts.device_view import DeviceView, used
+from exporter.facts.holdings import allocated_time
 from exporter.facts.limits import NO_POD_LIMIT, PodLimit
-from exporter.facts.view import Part, View
+from exporter.facts.view import DeviceView, Part, View, used
 from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
 from exporter.ledger.device_ledger import OwnerKey
 from exporter.model import (

@@ -1,25 +1,163 @@
 """The view that facts are built from: the ledger at the end of one cycle, and the cycle's facts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
-from exporter.facts.device_view import CycleFacts, DeviceView, used
 from exporter.facts.limits import Limits
-from exporter.ledger.accounts import Account
-from exporter.ledger.ledger import Ledger
+from exporter.ledger.accounts import ENERGY, Account, Counters, Moment
+from exporter.ledger.device_ledger import DeviceLedger, OwnerKey
+from exporter.ledger.ledger import Allocated, Ledger
 from exporter.model import (
+    COUNTED,
     NO_AVERAGES,
     NOTHING_USED,
+    QUANTITIES,
     Averages,
     ContainerKey,
+    DeviceReading,
+    GroupFacts,
     GroupKey,
     HeldMemory,
+    Pod,
     Unmeasured,
     Used,
 )
 
 K = TypeVar("K", ContainerKey, GroupKey)
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFacts:
+    """The facts of one cycle beside the ledger.
+
+    ``limits`` are ``allocated`` summed up for the ledger's devices; None: not done yet.
+    """
+
+    now: Moment
+    readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
+    allocated: Sequence[Allocated] = ()
+    ended: Sequence[Allocated] = ()  # the last allocations of pods that have ended
+    pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
+    replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
+    shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
+    groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
+    limits: Limits | None = None
+
+
+BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
+
+OF_USE = (*QUANTITIES, ENERGY, *COUNTED)  # as in Counters and in Used
+BY_CLIENT = (*QUANTITIES, *COUNTED, ENERGY)  # measured for each client of an owner
+
+
+class DeviceView:
+    """A device's accounts at the end of one cycle, with what all its owners have in common.
+
+    ``withheld`` is the reason why the series of its owners are withheld. ``unattributable`` are the
+    quantities that cannot be attributed to any owner, with reasons; ``attributable`` are the
+    others, except for uncertain owners. ``known`` are the quantities known of the device itself.
+    ``newcomers`` have no averages yet: no window has ended since they came or were identified.
+    """
+
+    def __init__(self, device_ledger: DeviceLedger, ledger: Ledger, facts: CycleFacts) -> None:
+        self.device_ledger = device_ledger
+        self.uuid, self.index = device_ledger.device.uuid, device_ledger.device.index
+        self.stale = device_ledger.stale
+        self.withheld = self.stale or ledger.unidentified
+        self.known = device_ledger.known
+        self.unattributable = device_ledger.unattributable
+        self.attributable = device_ledger.measured.difference(self.unattributable)
+        self._since = facts.now.mono_ns - ledger.window_ns
+        self._lately = device_ledger.since(self._since)
+        self.observed_ns = self._lately.observed_ns
+        self.newcomers = device_ledger.newcomers
+        self._facts = facts
+        self._uncertain = device_ledger.uncertain or None
+        # The pods, by namespace and name, in whose accounts use stands under no container.
+        self._whole_pods = {
+            k[:2] for k in device_ledger.owners if isinstance(k, ContainerKey) and not k.container
+        }
+
+    def live(self, account: Account) -> bool:
+        """Whether the owner was there in this cycle; otherwise only its counters are shown.
+
+        Without a process list, an owner that was active lately is there: a window does not name
+        all.
+        """
+        if account.is_live(self._facts.now.mono_ns):
+            return True
+        return self.device_ledger.held is None and account.live_mono_ns > self._since
+
+    def pending(self, key: OwnerKey) -> bool:
+        """Whether a container's use may be under "" for now, because the pod's status lacks its id.
+
+        Where all containers have their ids, a restarted one has a new id: any without a process.
+        """
+        if not self._whole_pods or not isinstance(key, ContainerKey):
+            return False
+        if not key.container or key[:2] not in self._whole_pods:
+            return False
+        whole_pod = self.device_ledger.owners.get(key._replace(container=""))
+        if whole_pod is None or not self.live(whole_pod):
+            return False
+        pod = self._facts.pods.get(key[:2])
+        if pod is None:
+            return False
+        waiting = {c.name for c in pod.containers if not c.container_ids}
+        held = self.device_ledger.owners[key].held
+        return key.container in waiting if waiting else not (held and held.processes)
+
+    def unattributable_of(self, owner: OwnerKey) -> Mapping[str, Unmeasured]:
+        """The quantities that are unknown of an owner of the device, with reasons."""
+        uncertainty = (
+            self._uncertain.reason(owner, self._since) if self._uncertain is not None else None
+        )
+        if uncertainty is None:
+            return self.unattributable
+        by_client = uncertainty is Unmeasured.READ_FAILED
+        lost = [q for q in BY_CLIENT if q in self.device_ledger.measured] if by_client else BY_CORE
+        return {**dict.fromkeys(lost, uncertainty), **self.unattributable}
+
+    def known_of(self, owner: OwnerKey | None) -> frozenset[str]:
+        """The quantities known of an owner of the device, or of the device itself (None)."""
+        if owner is None:
+            return self.known
+        if self._uncertain is None:
+            return self.attributable
+        return self.device_ledger.measured.difference(self.unattributable_of(owner))
+
+    def average_of(
+        self, owner: OwnerKey | None, account: Account, known: frozenset[str]
+    ) -> Averages:
+        """The averages of an owner, or of the device itself (None); None of what is not known."""
+        if not self.observed_ns or not known:
+            return NO_AVERAGES
+        then = self._lately.before(owner, account)
+        observed_ns = self.observed_ns
+        now, known_now = account.counters, known.__contains__
+        return Averages(
+            (now.core - then.core) / observed_ns if known_now("core") else None,
+            (now.memory_active - then.memory_active) / observed_ns
+            if known_now("memory_active")
+            else None,
+            (now.encoder - then.encoder) / observed_ns if known_now("encoder") else None,
+            (now.decoder - then.decoder) / observed_ns if known_now("decoder") else None,
+            (now.waiting - then.waiting) / observed_ns
+            if known_now("core") and isinstance(owner, ContainerKey)
+            else None,
+        )
+
+
+def used(counters: Counters, known: frozenset[str]) -> Used:
+    """The counters of these quantities; None of the others."""
+    return Used(
+        *[
+            amount if quantity in known else None
+            for quantity, amount in zip(OF_USE, counters[: len(OF_USE)], strict=True)
+        ]
+    )
 
 
 class Part(NamedTuple, Generic[K]):

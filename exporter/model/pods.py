@@ -1,4 +1,4 @@
-"""Pods, containers, allocations, the node's facts, and described sharing systems."""
+"""What the API server and the kubelet say: pods, allocations, the node's facts, and clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -200,3 +200,30 @@ class SchemeDescription:
     def amount_keys(self) -> tuple[str, ...]:
         """The annotations or labels that state amounts."""
         return tuple(key for key in (self.core_key, self.memory_key, self.count_key) if key)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A user or ServiceAccount, as a TokenReview names it."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a non-resource URL (``path``), or on a resource in a namespace.
+
+    With a resource, the namespace "" stands for all namespaces.
+    """
+
+    verb: str
+    path: str = ""
+    resource: str = ""
+    namespace: str = ""
+
+
+class ReviewError(Exception):
+    """The API server gave no answer that can be used; the message says why."""

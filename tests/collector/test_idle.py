@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.collector.idle import PARTS, IdlePolicy, idle_weights
+from exporter.collector.rules import PARTS, IdlePolicy, idle_weights
 from exporter.ledger import Allocated
 from exporter.model import (
     Allocation,

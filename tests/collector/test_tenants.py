@@ -1,6 +1,6 @@
 import pytest
 
-from exporter.collector.tenants import MOST_WINDOWS, Residency
+from exporter.collector.owners import MOST_WINDOWS, Residency
 from exporter.facts.history import Past
 from exporter.facts.processes import processes_of
 from exporter.model import (
