@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
+from tests.scenario.pods import gpu_uuid, shared
+
 Mapped = dict[str, Any]  # what a scenario file holds
 
 GPUS, PODS = 8, 30  # of a standard node, which the extrapolation stands on
@@ -64,7 +66,7 @@ def kinds(count: int) -> Counter[str]:
 def scenario(number: int) -> Mapped:
     """The content of this node's scenario file."""
     chance = Random(number)  # noqa: S311 - the same fleet each time
-    made = KINDS[kind(number)].make(chance)
+    made = KINDS[kind(number)].make(chance, number)
     faults = [{"device": 0, "state": "lost", "from": "50s", "to": "110s"}]
     return {
         **made,
@@ -77,7 +79,7 @@ def scenario(number: int) -> Mapped:
 
 def standard() -> Mapped:
     """A standard node on which no pod comes or goes: what the table of series counts."""
-    made = _shared(Random(0), lasting=PODS, jobs=0)  # noqa: S311 - the same node each time
+    made = _shared(Random(0), 0, lasting=PODS, jobs=0)  # noqa: S311 - the same node each time
     return {**made, "node": {"name": "gpu-node"}, "sample_rule": "random"}
 
 
@@ -90,27 +92,31 @@ def _place(number: int) -> int:
     return number * STEP % TURN
 
 
-def _shared(chance: Random, lasting: int = PODS - 2, jobs: int = 2) -> Mapped:
+def _cards(node: int, count: int = GPUS) -> list[Mapped]:
+    return [{**CARD, "uuid": gpu_uuid(card, node)} for card in range(count)]
+
+
+def _shared(chance: Random, node: int, lasting: int = PODS - 2, jobs: int = 2) -> Mapped:
     """Eight cards, each shared by a few pods, under one of the sharing systems."""
     scheme = chance.choice(SCHEMES)
-    pods = [_pod(chance, scheme, [n % GPUS], number=n) for n in range(lasting)]
-    pods += [_job(chance, scheme, n) for n in range(jobs)]
-    return {"devices": [CARD] * GPUS, "pods": pods}
+    pods = [_pod(chance, scheme, n % GPUS, number=n, node=node) for n in range(lasting)]
+    pods += [_job(chance, scheme, n, node) for n in range(jobs)]
+    return {"devices": _cards(node), "pods": pods}
 
 
-def _whole(chance: Random) -> Mapped:
+def _whole(chance: Random, node: int) -> Mapped:
     """Eight cards, given whole: one training pod on all of them."""
     process = {"duty": 0.9, "period": "400ms", "memory": "70GiB", "memory_active": 0.6}
     workers = [{"device": gpu, **process} for gpu in range(GPUS)]
-    container = {"name": "trainer", "devices": list(range(GPUS)), "processes": workers}
-    named = _named(chance, "pretrain", "Job")
+    container = {"name": "trainer", "processes": workers}
+    pod = {**_named(chance, "pretrain", "Job"), "containers": [container]}
     return {
-        "devices": [CARD] * GPUS,
-        "pods": [{**named, "scheme": "nvidia", "containers": [container]}],
+        "devices": _cards(node),
+        "pods": [shared(pod, "nvidia", range(GPUS), node=node)],
     }
 
 
-def _mig(chance: Random) -> Mapped:
+def _mig(chance: Random, node: int) -> Mapped:
     """Four cards in four instances each, a pod on every instance."""
     devices: list[Mapped] = []
     pods = []
@@ -118,20 +124,22 @@ def _mig(chance: Random) -> Mapped:
         card = len(devices)
         devices.append({**CARD})
         for _ in range(4):
-            devices.append({"parent": card, "profile": "1g.20gb", "memory": "19GiB"})
-            instance = len(devices) - 1
-            pods.append(_pod(chance, "nvidia", [instance], number=instance, memory=None))
+            instance = len(devices)
+            own = {"uuid": gpu_uuid(instance, node), "memory": "19GiB"}
+            devices.append({"parent": card, "profile": "1g.20gb", **own})
+            pod = _pod(chance, "", instance, number=instance, node=node)
+            pods.append(shared(pod, "nvidia", [instance], node=node))
     return {"devices": devices, "pods": pods}
 
 
-def _crowded(chance: Random) -> Mapped:
+def _crowded(chance: Random, node: int) -> Mapped:
     """Eight cards and as many small pods as fit."""
-    return _shared(chance, lasting=64, jobs=4)
+    return _shared(chance, node, lasting=64, jobs=4)
 
 
-def _small(chance: Random) -> Mapped:
+def _small(chance: Random, node: int) -> Mapped:
     """One card at the edge."""
-    pods = [_pod(chance, "qgpu", [0], number=n) for n in range(4)]
+    pods = [_pod(chance, "qgpu", 0, number=n, node=node) for n in range(4)]
     return {"devices": [{**CARD, "model": "NVIDIA L4", "memory": "24GiB"}], "pods": pods}
 
 
@@ -140,7 +148,7 @@ class Kind(NamedTuple):
 
     places: range
     about: str
-    make: Callable[[Random], Mapped]
+    make: Callable[[Random, int], Mapped]
 
 
 KINDS = {
@@ -152,19 +160,15 @@ KINDS = {
 }
 
 
-def _pod(
-    chance: Random,
-    scheme: str,
-    gpus: list[int],
-    *,
-    number: int,
-    memory: int | None = 4,
-) -> Mapped:
-    """A server of a Deployment; every third has a container beside it that needs no GPU."""
+def _pod(chance: Random, scheme: str, gpu: int, *, number: int, node: int) -> Mapped:
+    """A server of a Deployment; every third has a container beside it that needs no GPU.
+
+    ``scheme`` "": it is not written yet what it asks for.
+    """
     count = 1 + number % 2
     processes = [
         {
-            "device": gpus,
+            "device": gpu,
             "duty": round(chance.uniform(0.02, 0.2), 2),
             "period": f"{chance.randrange(80, 400)}ms",
             "jitter": 0.5,
@@ -173,16 +177,17 @@ def _pod(
         }
         for _ in range(count)
     ]
-    asked = {} if memory is None else {"core": chance.choice((5, 8, 10)), "memory": f"{memory}GiB"}
-    server = {"name": "server", "devices": gpus, "processes": processes, **asked}
+    core = chance.choice((5, 8, 10)) if scheme else None
+    server = {"name": "server", "processes": processes}
     beside = [{"name": "proxy"}] if number % 3 == 0 else []
     named = _named(chance, chance.choice(("chat", "rerank", "embed", "speech")), "ReplicaSet")
-    return {**named, "scheme": scheme, "containers": [server, *beside]}
+    pod = {**named, "containers": [server, *beside]}
+    return shared(pod, scheme, [gpu], core, 4, node) if scheme else pod
 
 
-def _job(chance: Random, scheme: str, number: int) -> Mapped:
+def _job(chance: Random, scheme: str, number: int, node: int) -> Mapped:
     """A pod that comes again and again under a new name: what makes series come and go."""
-    pod = _pod(chance, scheme, [number % GPUS], number=number)
+    pod = _pod(chance, scheme, number % GPUS, number=number, node=node)
     begin = chance.randrange(JOB_EVERY_S)
     owner = f"Job/batch-{number}"
     life = {"start": begin, "for": JOB_LIVES_S, "every": JOB_EVERY_S}

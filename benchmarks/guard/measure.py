@@ -30,6 +30,7 @@ from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.source import SimulatedPods
 from tests.scenario.clock import START, ManualClock
+from tests.scenario.pods import shared
 
 GPUS = 8
 PODS = 110
@@ -63,20 +64,16 @@ def scenario() -> dict[str, Any]:
     return {
         "devices": [{"model": "NVIDIA H100 80GB HBM3", "memory": "80GiB"}] * GPUS,
         "pods": [
-            {
-                "name": f"pod-{n}",
-                "namespace": f"team-{n % 7}",
-                "scheme": "mgpu",
-                "containers": [
-                    {
-                        "name": "main",
-                        "core": 5,
-                        "memory": "4GiB",
-                        "devices": [n % GPUS],
-                        "processes": [{"device": n % GPUS, **process}] * PROCESSES,
-                    }
-                ],
-            }
+            shared(
+                {
+                    "name": f"pod-{n}",
+                    "namespace": f"team-{n % 7}",
+                    "containers": [
+                        {"name": "main", "processes": [{"device": n % GPUS, **process}] * PROCESSES}
+                    ],
+                },
+                *("mgpu", [n % GPUS], 5, 4),
+            )
             for n in range(PODS)
         ],
     }

@@ -11,6 +11,7 @@ from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.source import SimulatedPods
+from tests.scenario.pods import gpu_uuid, shared
 
 SECOND = 10**9
 DEVICES = 4
@@ -23,24 +24,18 @@ def job(number: int) -> dict[str, Any]:
     """A pod that comes again every quarter of a minute or so, with two containers."""
     device = number % DEVICES
     work = {"device": device, "duty": 0.3, "memory": "1GiB", "memory_active": 0.4}
-    return {
+    pod = {
         "name": f"job-{number}",
         "namespace": f"team-{number % 3}",
-        "scheme": SCHEMES[number % len(SCHEMES)],
         "for": ["2s", "40s"],
         "every": f"{11_000 + 700 * number}ms",
         "start": f"{170 * number}ms",
         "containers": [
-            {
-                "name": "main",
-                "core": 10,
-                "memory": "2GiB",
-                "devices": [device],
-                "processes": [{**work, "jitter": 0.5}],
-            },
+            {"name": "main", "processes": [{**work, "jitter": 0.5}]},
             {"name": "side", "processes": [{**work, "duty": 0.1}]},
         ],
     }
+    return shared(pod, SCHEMES[number % len(SCHEMES)], [device], 10, 2)
 
 
 def scenario() -> dict[str, Any]:
@@ -53,7 +48,10 @@ def scenario() -> dict[str, Any]:
         for at in [60 + 360 * turn]
     ]
     return {
-        "devices": [{"model": "NVIDIA A10", "memory": "24GiB"}] * DEVICES,
+        "devices": [
+            {"model": "NVIDIA A10", "memory": "24GiB", "uuid": gpu_uuid(card)}
+            for card in range(DEVICES)
+        ],
         "status_delay": "700ms",
         "pods": [
             *map(job, range(JOBS)),

@@ -21,12 +21,11 @@ devices:
 pods:
   - name: chat-0
     namespace: inference
-    scheme: qgpu                 # the sharing system: its resources, annotations and units
+    annotations:                 # as the sharing system writes them
+      tke.cloud.tencent.com/qgpu-pgpu-server: "0"
     containers:
       - name: server
-        devices: [0]
-        core: 40                 # per cent of each of its devices
-        memory: 8GiB             # of each of its devices
+        limits: {{tke.cloud.tencent.com/qgpu-core: "40", tke.cloud.tencent.com/qgpu-memory: "8"}}
         processes:
           - {{device: 0, duty: 0.3, memory: 6GiB}}
 ```
@@ -37,18 +36,12 @@ shipped scenarios (`exporter/simulation/shipped`) are examples to copy.
 Times are written as `500ms`, `7.5s`, `2m`, `1h`, or in seconds; sizes as `512MiB`, `16GiB`, or in
 bytes. What changes with age is a list of `[time, value]`, joined by straight lines.
 
-A container states what it may use of each of its devices. The simulator writes that as the sharing
-system's own scheduler and device plugin would:
-
-| scheme | written to |
-|---|---|
-| `mgpu`, `qgpu`, `hami` | the pod |
-| `nvidia`, `amd`, `intel` | what the kubelet granted |
-| `dra` | claims |
-
-A pod of another sharing system states its `limits`, `annotations` and `labels` itself, as the
-system writes them, and has no `scheme`. Its processes name their devices. `eight-schemes` has such
-pods of Volcano, ACK, Koordinator and KAI.
+Pods stand as they are in a cluster: copy `limits`, `annotations` and `labels` from
+`kubectl get pod`, and the node's labels, annotations and allocatable resources from
+`kubectl get node`. What the kubelet granted a container by a device plugin (PodResources) is its
+`granted`: device ids by resource, such as `{{nvidia.com/gpu: [GPU-…]}}`. Systems that name a card
+by its UUID need the `uuid` of that device. `eight-schemes` has pods of eight sharing systems to
+copy from. ResourceClaims (DRA) are not simulated.
 """
 
 KEYS_PREFACE = """\
@@ -67,8 +60,9 @@ IN_SHORT = {  # of what is allowed: the preface explains these once
     r"^a text on one line": "text",
     r"^a name of .*": "name",
     r"^a (time|size|number of watts|MIG profile|list|mapping of texts)\b": r"\1",
-    r"^a whole number from |^a number from |^one of |^true or false$|^a mapping of keys$": "",
-    r"^a device's number, or a list of them, none twice": "number, or list of them",
+    r"^a number from |^one of |^true or false$|^a mapping of keys$": "",
+    r"^a number from 0 to 1023; several separated by commas": "number, or list of them",
+    r"^a mapping of resources to lists of ids": "mapping of lists",
     r"list of at least one \w+": "list",
 }
 

@@ -121,12 +121,15 @@ def of_kind(kind: ValueKind[object]) -> Reader:
 
     def read(node: yaml.Node) -> object:
         parts = node.value if kind.many and isinstance(node, yaml.SequenceNode) else [node]
-        if not all(isinstance(part, yaml.ScalarNode) for part in parts):
+        if not kind.read_node and not all(isinstance(part, yaml.ScalarNode) for part in parts):
             raise InvalidValue(f"this is not {kind.allowed}")
         try:
+            if kind.read_node:
+                return kind.read_node(node)
             return kind.read(",".join(part.value for part in parts))
         except (ValueError, KeyError):
-            given = repr(node.value)[:MAX_VALUE] if parts == [node] else "this"
+            plain = isinstance(node, yaml.ScalarNode)
+            given = repr(node.value)[:MAX_VALUE] if plain else "this"
             raise InvalidValue(f"{given} is not {kind.allowed}") from None
 
     return read

@@ -94,7 +94,7 @@ def count(low: int, high: int) -> ValueKind[int]:
     """A whole number."""
 
     def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,12}", text):
+        if not re.fullmatch(r"[0-9]{1,20}", text):
             raise ValueError(text)
         return _within(int(text), low, high)
 

@@ -27,22 +27,6 @@ class SampleRule(StrEnum):
 SAMPLE_PERIOD_NS = 166_666_667  # of most boards seen so far; Turing has 0.5 s
 
 
-class Scheme(StrEnum):
-    """The sharing systems that a pod can leave its limits and annotations to.
-
-    They write more than a pod's own YAML: what the kubelet granted, claims, or numbers that many
-    test nodes need. A pod of another system has its limits and annotations in the file.
-    """
-
-    MGPU = "mgpu"
-    QGPU = "qgpu"
-    HAMI = "hami"
-    NVIDIA = "nvidia"
-    DRA = "dra"
-    AMD = "amd"
-    INTEL = "intel"
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
     """A GPU, or a part of one: a MIG instance, an AMD partition. Bytes, watts, hertz.
@@ -50,8 +34,7 @@ class DeviceSpec:
     ``number`` is its place among all devices, ``index`` what the source numbers it by; a part has
     its card's index, minor and address, and in ``parent`` its card's number. A card with parts is
     ``divided``. ``instance_id`` is the driver's for a part. ``memory_bytes`` 0: nothing reports it.
-    ``replicas`` is the number of parts that a device plugin makes of it, ``resource`` the plugin's
-    name for it if it is unusual. ``policy`` is the one in the node's ``/proc/qgpu/N/policy``.
+    ``policy`` is the one in the node's ``/proc/qgpu/N/policy``.
     """
 
     number: int
@@ -68,8 +51,6 @@ class DeviceSpec:
     driver_version: str
     sharing: str = ""
     vendor: str = "nvidia"
-    replicas: int = 1
-    resource: str = ""
     policy: str = ""
     parent: int | None = None
     parent_uuid: str = ""
@@ -123,54 +104,27 @@ class ProcessSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationSpec:
-    """A container's request per device: percent of the cores, and bytes of memory.
-
-    ``placed`` False: the scheduler does not publish the devices that it chose. ``replicas`` is the
-    number of replicas of each device, ``slots`` are their numbers, device by device.
-    """
-
-    devices: tuple[int, ...]
-    core_percent: int | None = None
-    memory_bytes: int | None = None
-    placed: bool = True
-    replicas: int = 1
-    slots: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerSpec:
     """A container of a pod. ``kind`` is one of app, init, sidecar.
 
-    ``resource`` names the resource it asks for in place of the devices' own, ``claim`` its
-    ResourceClaim, which it ``shares_claim`` with another container or not; ``limits`` are written
-    as they stand, beside or in place of the system's own.
+    ``granted``: the ids of devices that the kubelet gave it, by resource.
     """
 
     name: str
-    allocation: AllocationSpec | None = None
     processes: tuple[ProcessSpec, ...] = ()
     kind: str = "app"
-    resource: str = ""
-    claim: str = ""
-    shares_claim: bool = False
     limits: Mapping[str, str] = field(default_factory=dict)
+    granted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """A pod, or with a recurring ``span`` the pods of a job that comes again and again.
-
-    ``annotations`` are written as they stand, beside or in place of the system's own.
-    """
+    """A pod, or with a recurring ``span`` the pods of a job that comes again and again."""
 
     namespace: str
     name: str
     containers: tuple[ContainerSpec, ...]
     span: Span
-    scheme: Scheme | None = None
-    policy: str = ""
-    app_class: str = ""
     owner_kind: str = ""
     owner_name: str = ""
     qos: str = "Burstable"
@@ -214,6 +168,7 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_annotations: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, str] = field(default_factory=dict)
     sample_rule: SampleRule = SampleRule.LAST
     sample_period_ns: int = SAMPLE_PERIOD_NS
     status_delay_ns: int = 0

@@ -5,37 +5,25 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import yaml
 
 from exporter.settings import Place, Problem
-from exporter.settings.mapping import (
-    Given,
-    InvalidValue,
-    ListOf,
-    Required,
-    below,
-    read_mapping,
-)
-from exporter.settings.values import StructureProblem
+from exporter.settings.mapping import Given, ListOf, Required, below, of_kind, read_mapping
+from exporter.settings.values import StructureProblem, ValueKind, choice, count
 from exporter.settings.yamldocument import line_of, merge, value_of
-from exporter.simulation import ScenarioError, identity, values
+from exporter.simulation import ScenarioError, identity
 from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
 from exporter.simulation.values import (
     DURATION,
     NAME,
     PROFILE,
+    SAMPLE_LENGTH,
     SIZE,
     TEXT,
     TEXTS,
     WATTS,
-    Kind,
-    choice,
-    integer,
-    listed,
-    mapping,
 )
 from exporter.simulation.work import FOREVER
 
@@ -47,32 +35,41 @@ GIB = 1 << 30
 MOST_DEVICES = 64
 PARTITIONS = {"dpx": 2, "qpx": 4, "cpx": 8}  # into how many, by AMD's name of the mode
 WORST_MINOR = 1023
-HUNDRED = 100
-MOST_REPLICAS = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T_co]):
-    """A key. ``default`` is what it means if missing, ``usual`` says so; else it must be there."""
+    """A key. ``default`` is what it means if missing, ``usual`` says so; else it must be there.
+
+    ``section``: the value is a mapping with the keys of this section, or ``several`` in a list.
+    """
 
     name: str
-    kind: Kind[T_co]
+    kind: ValueKind[T_co]
     about: str
     default: T_co | None = None
     usual: str | None = None
+    section: str = ""
+    several: bool = True
 
 
 TABLE: dict[str, dict[str, Key[Any]]] = {}  # by section, in the order in which they are explained
 
 
-def must(section: str, name: str, kind: Kind[T], about: str) -> Key[T]:
+def must(section: str, name: str, kind: ValueKind[T], about: str) -> Key[T]:
     """Enter a key that must be given."""
     return _entered(section, Key(name, kind, about))
 
 
-def may(section: str, name: str, kind: Kind[T], default: T, usual: str, about: str) -> Key[T]:
+def may(section: str, name: str, kind: ValueKind[T], default: T, usual: str, about: str) -> Key[T]:
     """Enter a key that may be missing."""
     return _entered(section, Key(name, kind, about, default, usual))
+
+
+def sections(section: str, name: str, of: str, about: str, *, what: str = "") -> Key[str]:
+    """Enter a list of mappings with the keys of ``of``; ``what`` if there must be one."""
+    kind = ValueKind(str, f"a list of at least one {what}" if what else "a list")
+    return _entered(section, Key(name, kind, about, None, None if what else "none", of))
 
 
 def _entered(section: str, key: Key[T]) -> Key[T]:
@@ -81,17 +78,21 @@ def _entered(section: str, key: Key[T]) -> Key[T]:
 
 
 F, N, D, X, P, C, R = "file", "node", "devices", "faults", "pods", "containers", "processes"
-DEVICES = must(
+DEVICES = sections(
     F,
     "devices",
-    listed(D, "device"),
+    D,
     "The GPUs and MIG instances, numbered from 0; a board's partitions follow it.",
+    what="device",
 )
-PODS = may(F, "pods", listed(P), [], "none", "The pods of the node.")
-HOST_PROCESSES = may(F, "processes", listed(R), [], "none", "Processes outside all pods.")
-FAULTS = may(F, "faults", listed(X), [], "none", "Devices that cannot be read for a while.")
-NODE = may(F, "node", mapping(N), {}, "empty", "The node itself.")
-SEED = may(F, "seed", integer(0, identity.WORD), 0, "0", "What all chances are drawn from.")
+PODS = sections(F, "pods", P, "The pods of the node.")
+HOST_PROCESSES = sections(F, "processes", R, "Processes outside all pods.")
+FAULTS = sections(F, "faults", X, "Devices that cannot be read for a while.")
+NODE = _entered(
+    F,
+    Key("node", ValueKind(str, "a mapping"), "The node itself.", None, "empty", N, several=False),
+)
+SEED = may(F, "seed", count(0, identity.WORD), 0, "0", "What all chances are drawn from.")
 SAMPLE_RULE = may(
     F,
     "sample_rule",
@@ -104,7 +105,7 @@ SAMPLE_RULE = may(
 SAMPLE_PERIOD = may(
     F,
     "sample_period",
-    values.SAMPLE_PERIOD,
+    SAMPLE_LENGTH,
     SAMPLE_PERIOD_NS,
     "1/6 s",
     "Between two of the driver's samples. Turing boards have 500 ms.",
@@ -119,15 +120,9 @@ STATUS_DELAY = may(
 )
 
 NODE_NAME = may(N, "name", NAME, "gpu-node", "gpu-node", "Name of the node.")
-NODE_LABELS = may(
-    N,
-    "labels",
-    TEXTS,
-    {},
-    "none",
-    "Labels, added to or replacing those of the sharing systems.",
-)
-NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations, likewise.")
+NODE_LABELS = may(N, "labels", TEXTS, {}, "none", "Labels.")
+NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations.")
+ALLOCATABLE = may(N, "allocatable", TEXTS, {}, "none", "Resources that its device plugins offer.")
 
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
 DEVICE_MEMORY = may(
@@ -137,7 +132,7 @@ RESERVED = may(D, "reserved", SIZE, GIB // 2, "512MiB", "What the driver keeps f
 PARENT = may(
     D,
     "parent",
-    integer(0, MOST_DEVICES),
+    count(0, MOST_DEVICES),
     None,
     "a card",
     "Number of the NVIDIA card that this is a MIG instance of. The card comes first.",
@@ -160,7 +155,7 @@ PARTITION = may(
     "Compute partitions of an AMD board: 2, 4 or 8 equal devices.",
 )
 UUID = may(D, "uuid", TEXT, "", "drawn from the seed", "UUID.")
-MINOR = may(D, "minor", integer(0, WORST_MINOR), None, "in order", "The number of its device file.")
+MINOR = may(D, "minor", count(0, WORST_MINOR), None, "in order", "The number of its device file.")
 PCI_BUS_ID = may(
     D, "pci_bus_id", TEXT, "", "by its index", "PCI address. Some systems number by it."
 )
@@ -173,24 +168,12 @@ SHARING = may(
     "not shared",
     "How the device plugin shares it.",
 )
-DEVICE_REPLICAS = may(
-    D, "replicas", integer(1, MOST_REPLICAS), 1, "1", "Into how many the plugin divides it."
-)
-DEVICE_RESOURCE = may(
-    D,
-    "resource",
-    TEXT,
-    "",
-    "the plugin's usual name",
-    "What its device plugin calls it: `nvidia.com/gpu.shared`, `gpu.intel.com/xe`, "
-    "`amd.com/cpx_nps1`.",
-)
 CARD_POLICY = may(D, "policy", TEXT, "", "none", "Its `/proc/qgpu/<index>/policy`.")
 IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Of an idle board.")
 MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Of a busy board.")
-CLOCK_MHZ = may(D, "clock_mhz", integer(1, 10_000), 1500, "1500", "Of a busy board.")
+CLOCK_MHZ = may(D, "clock_mhz", count(1, 10_000), 1500, "1500", "Of a busy board.")
 
-FAULTY = must(X, "device", integer(0, MOST_DEVICES), "Number of the device.")
+FAULTY = must(X, "device", count(0, MOST_DEVICES), "Number of the device.")
 STATE = must(
     X,
     "state",
@@ -224,20 +207,12 @@ def _section(name: str) -> dict[str, Any]:
 
 
 def _reader(key: Key[Any]) -> Any:  # noqa: ANN401 - a reader, or a table of readers
-    kind = key.kind
-    reader: Any = partial(_read, kind)
-    if kind.section:
-        below = _section(kind.section)
-        reader = ListOf(below, kind.allowed, key.usual is not None) if kind.several else below
-    return reader if key.usual is not None else Required(reader, f"missing; write {kind.allowed}")
-
-
-def _read(kind: Kind[Any], node: yaml.Node) -> object:
-    value = value_of(node)
-    try:
-        return kind.read(value)
-    except (KeyError, ValueError):
-        raise InvalidValue(f"{_shown(value)} is not allowed; write {kind.allowed}") from None
+    reader: Any = of_kind(key.kind)
+    if key.section:
+        table = _section(key.section)
+        reader = ListOf(table, key.kind.allowed, key.usual is not None) if key.several else table
+    wanted = f"missing; write {key.kind.allowed}"
+    return reader if key.usual is not None else Required(reader, wanted)
 
 
 class Section:

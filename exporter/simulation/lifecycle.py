@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.model import ClaimedDevice, Container, Grant, Pod, PodTable
+from exporter.model import Container, Grant, Pod, PodTable
 from exporter.simulation.description import PodSpec, Scenario
 from exporter.simulation.population import (
     Life,
@@ -12,13 +12,6 @@ from exporter.simulation.population import (
     container_id,
     pod_key,
     pod_name,
-)
-from exporter.simulation.schemes import (
-    PlacedPod,
-    SchemeOutput,
-    Site,
-    texts,
-    written,
 )
 from exporter.simulation.work import Occurrence
 
@@ -42,12 +35,11 @@ class Moments(NamedTuple):
 class Cluster(NamedTuple):
     """The node's pods as the API server lists them, and their devices as the kubelet does.
 
-    ``grants`` are by the pod's uid, ``claims`` by namespace and name.
+    ``grants`` are by the pod's uid.
     """
 
     table: PodTable
     grants: Mapping[str, tuple[Grant, ...]]
-    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]
 
 
 class Lifecycle:
@@ -56,8 +48,7 @@ class Lifecycle:
     def __init__(self, scenario: Scenario, population: Population) -> None:
         self._scenario = scenario
         self._population = population
-        self._site = Site.of_scenario(scenario)
-        self._newest = Cluster(PodTable(version=-1), {}, {})
+        self._newest = Cluster(PodTable(version=-1), {})
 
     def cluster(self, now_ns: int) -> Cluster:
         """The pods and devices at a moment. The table's version is that of the last change.
@@ -73,27 +64,16 @@ class Lifecycle:
         version = max(passed, default=-BOUND_BEFORE_NS) + BOUND_BEFORE_NS
         if version != self._newest.table.version:
             present = [
-                (self._pod(spec, number, moments, now_ns), self._output(spec, number))
+                (spec, self._pod(spec, number, moments, now_ns))
                 for spec, (number, *_), moments in here
                 if moments.bound <= now_ns < moments.removed
             ]
+            grants = {pod.uid: _grants(spec) for spec, pod in present if not pod.terminal}
             self._newest = Cluster(
-                _indexed(version, [pod for pod, _ in present]),
-                {pod.uid: m.grants for pod, m in present if m.grants and not pod.terminal},
-                {
-                    (pod.namespace, name): devices
-                    for pod, output in present
-                    for name, devices in output.claims.items()
-                },
+                _indexed(version, [pod for _, pod in present]),
+                {uid: held for uid, held in grants.items() if held},
             )
         return self._newest
-
-    def placed_pod(self, spec: PodSpec, number: int) -> PlacedPod:
-        """The n-th occurrence of a pod, with its name and its node."""
-        return PlacedPod(spec, pod_name(self._scenario.seed, spec, number).name, self._site)
-
-    def _output(self, spec: PodSpec, number: int) -> SchemeOutput:
-        return written(self.placed_pod(spec, number))
 
     def cgroup_path(self, life: Life) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
@@ -126,7 +106,6 @@ class Lifecycle:
     def _pod(self, spec: PodSpec, number: int, moments: Moments, now_ns: int) -> Pod:
         scenario = self._scenario
         names = pod_name(scenario.seed, spec, number)
-        output = self._output(spec, number)
         known = now_ns >= min(moments.known, moments.ended)
         return Pod(
             uid=names.uid,
@@ -144,14 +123,21 @@ class Lifecycle:
                     container_ids=(
                         (container_id(scenario.seed, spec, container, number),) if known else ()
                     ),
-                    limits=texts(output.limits[container.name]),
-                    claims=output.refs.get(container.name, ()),
+                    limits=container.limits,
                 )
                 for container in sorted(spec.containers, key=lambda c: c.kind == "app")
             ),
-            annotations={**output.annotations, **(_static_marks(names) if spec.static else {})},
-            labels=output.labels,
+            annotations={**spec.annotations, **(_static_marks(names) if spec.static else {})},
+            labels=spec.labels,
         )
+
+
+def _grants(spec: PodSpec) -> tuple[Grant, ...]:
+    return tuple(
+        Grant(container.name, resource, ids)
+        for container in spec.containers
+        for resource, ids in container.granted.items()
+    )
 
 
 def cgroup_path(pod: PodSpec, kubelet_uid: str, cid: str) -> str:

@@ -12,7 +12,6 @@ from exporter.simulation.description import Fault, SampleRule, Scenario
 from exporter.simulation.keys import Section
 from exporter.simulation.load_devices import read_devices
 from exporter.simulation.load_pods import below, read_pods, read_process
-from exporter.simulation.schemes import Site
 
 LARGEST_FILE = 1 << 20
 FAULTS = {
@@ -67,18 +66,14 @@ def _described(root: yaml.Node, origin: str) -> Scenario:
     top = keys.read(root, origin)
     node = top.section(keys.NODE)
     devices = read_devices(top, (top.get(keys.SEED), node.get(keys.NODE_NAME)))
-    site = Site(
-        node=node.get(keys.NODE_NAME),
-        devices=devices,
-        labels=node.get(keys.NODE_LABELS),
-    )
     return Scenario(
-        node_name=site.node,
-        node_labels=site.labels,
+        node_name=node.get(keys.NODE_NAME),
+        node_labels=node.get(keys.NODE_LABELS),
         node_annotations=node.get(keys.NODE_ANNOTATIONS),
+        allocatable=node.get(keys.ALLOCATABLE),
         seed=top.get(keys.SEED),
         devices=devices,
-        pods=read_pods(top, site),
+        pods=read_pods(top, devices),
         processes=tuple(read_process(s, devices) for s in top.sections(keys.HOST_PROCESSES)),
         faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS)),
         sample_rule=SampleRule(top.get(keys.SAMPLE_RULE)),

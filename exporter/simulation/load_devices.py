@@ -72,13 +72,11 @@ def _card(section: Section, before: Sequence[DeviceSpec], of: tuple[int, str]) -
         driver_version=DRIVER[vendor] if driver is None else driver,
         sharing=section.get(keys.SHARING),
         vendor=vendor,
-        replicas=section.get(keys.DEVICE_REPLICAS),
-        resource=section.get(keys.DEVICE_RESOURCE),
         policy=section.get(keys.CARD_POLICY),
     )
     if device.max_watts < device.idle_watts:
         raise section.wrong(keys.MAX_POWER, "no less than idle_power")
-    return _shared(section, device)
+    return device
 
 
 def _uuid(vendor: str, pci_bus_id: str, of: tuple[int, str], number: int) -> str:
@@ -129,14 +127,12 @@ def _instance(
     slices, mig, _ = profile.partition("g.")
     if not mig:
         raise section.wrong(keys.DEVICE_PROFILE, "a MIG profile such as 1g.10gb")
-    instance = replace(
+    return replace(
         card,
         number=number,
         uuid=section.get(keys.UUID) or f"MIG-{identity.uuid(*of, 'device', number)}",
         memory_bytes=_memory(section, card.vendor),
         sharing=section.get(keys.SHARING),
-        replicas=section.get(keys.DEVICE_REPLICAS),
-        resource=section.get(keys.DEVICE_RESOURCE),
         parent=card.number,
         parent_uuid=card.uuid,
         profile=profile,
@@ -144,10 +140,3 @@ def _instance(
         core_share=int(slices) / SLICES,
         divided=False,
     )
-    return _shared(section, instance)
-
-
-def _shared(section: Section, device: DeviceSpec) -> DeviceSpec:
-    if device.sharing and device.replicas == 1:
-        raise section.wrong(keys.DEVICE_REPLICAS, "2 or more: the device is shared")
-    return device

@@ -1,34 +1,15 @@
 """The pods of a scenario file: keys and readers of pods, containers, requests and processes."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exporter.settings.values import SWITCH, choice
 from exporter.simulation import keys as file_keys
-from exporter.simulation.description import (
-    AllocationSpec,
-    ContainerSpec,
-    DeviceSpec,
-    PodSpec,
-    ProcessSpec,
-    Scheme,
-)
-from exporter.simulation.keys import (
-    HUNDRED,
-    MOST_REPLICAS,
-    SECOND,
-    C,
-    Key,
-    P,
-    R,
-    Section,
-    may,
-    must,
-)
-from exporter.simulation.schemes import Site, memory_unit
+from exporter.simulation.description import ContainerSpec, DeviceSpec, PodSpec, ProcessSpec
+from exporter.simulation.keys import SECOND, C, Key, P, R, Section, may, must, sections
 from exporter.simulation.values import (
     DURATION,
-    FLAG,
+    GRANTED,
     LENGTHS,
     NAME,
     NUMBERS,
@@ -36,10 +17,7 @@ from exporter.simulation.values import (
     SIZE,
     TEXT,
     TEXTS,
-    choice,
     curve,
-    integer,
-    listed,
 )
 from exporter.simulation.work import FOREVER, Curve, Span, Work
 
@@ -69,33 +47,11 @@ EVERY = (
 
 POD_NAME = must(P, "name", NAME, "Name, or its first part if the pod comes again.")
 NAMESPACE = must(P, "namespace", NAME, "Namespace.")
-CONTAINERS = must(P, "containers", listed(C, "container"), "Its containers.")
-SCHEME = may(
-    P,
-    "scheme",
-    choice(*Scheme),
-    "",
-    "none",
-    "The sharing system that gives its containers devices.",
-)
-POLICY = may(
-    P,
-    "policy",
-    TEXT,
-    "",
-    "none",
-    "mGPU's compute policy, HAMi's vGPU mode.",
-)
-APP_CLASS = may(P, "app_class", choice("online", "offline"), "", "neither", "qGPU's class.")
+CONTAINERS = sections(P, "containers", C, "Its containers.", what="container")
 OWNER = may(P, "owner", TEXT, "", "none", "Kind and name of its owner: `Job/train`.")
-LABELS = may(P, "labels", TEXTS, {}, "none", "Labels, added to the sharing system's.")
+LABELS = may(P, "labels", TEXTS, {}, "none", "Labels.")
 ANNOTATIONS = may(
-    P,
-    "annotations",
-    TEXTS,
-    {},
-    "none",
-    "Annotations, added to or replacing the sharing system's.",
+    P, "annotations", TEXTS, {}, "none", "Annotations, as its sharing system writes them."
 )
 QOS = may(
     P,
@@ -122,7 +78,7 @@ CGROUP_DRIVER = may(
     "How the kubelet makes the cgroup.",
 )
 STATIC = may(
-    P, "static", FLAG, False, "false", "A static pod: the kubelet knows it by its file's hash."
+    P, "static", SWITCH, False, "false", "A static pod: the kubelet knows it by its file's hash."
 )
 POD_START = may(P, *START)
 POD_FOR = may(P, *FOR)
@@ -130,52 +86,16 @@ POD_EVERY = may(P, *EVERY)
 
 CONTAINER_NAME = must(C, "name", NAME, "Name.")
 KIND = may(C, "kind", choice("app", "init", "sidecar"), "app", "app", "In which list it stands.")
-PROCESSES = may(C, "processes", listed(R), [], "none", "What runs in it.")
-ASKED = may(C, "devices", NUMBERS, (), "none", "Numbers of the devices that it was given.")
-CORE = may(
+PROCESSES = sections(C, "processes", R, "What runs in it.")
+LIMITS = may(C, "limits", TEXTS, {}, "none", "Its resources' limits.")
+GRANTED_IDS = may(
     C,
-    "core",
-    integer(1, HUNDRED),
-    None,
-    "none asked",
-    "Per cent of each of them.",
+    "granted",
+    GRANTED,
+    {},
+    "none",
+    "Resource → ids of devices that the kubelet gave it, as PodResources lists them.",
 )
-MEMORY = may(
-    C,
-    "memory",
-    SIZE,
-    None,
-    "none asked",
-    "Memory of each of them.",
-)
-PLACED = may(
-    C, "placed", FLAG, True, "true", "Whether the sharing system says which devices they are."
-)
-REPLICAS = may(
-    C,
-    "replicas",
-    integer(1, MOST_REPLICAS),
-    1,
-    "1",
-    "How many of each device's replicas it was given.",
-)
-RESOURCE = may(
-    C,
-    "resource",
-    TEXT,
-    "",
-    "the devices'",
-    "DRA: the extended resource in place of a claim. Intel: such as `gpu.intel.com/monitoring`.",
-)
-CLAIM = may(
-    C,
-    "claim",
-    NAME,
-    "",
-    "one of its own",
-    "Its ResourceClaim; containers with the same one share its devices.",
-)
-LIMITS = may(C, "limits", TEXTS, {}, "none", "Limits, added to or replacing the sharing system's.")
 
 DEVICE = must(R, "device", NUMBERS, "The device that it works on.")
 DUTY = may(
@@ -219,35 +139,28 @@ PROCESS_EVERY = may(R, *EVERY)
 
 MILLISECOND = 10**6
 MOST_AT_ONCE = 64  # occurrences of one recurring pod or process that may overlap
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-Slots = Counter[int]  # replicas of each device that are given out
 
 
-def read_pods(top: Section, site: Site) -> tuple[PodSpec, ...]:
+def read_pods(top: Section, devices: Sequence[DeviceSpec]) -> tuple[PodSpec, ...]:
     """The pods in their order.
 
     Raises:
         ScenarioError: one is not valid, or two have the same name.
 
     """
-    slots: Slots = Counter()
-    pods = [_pod(section, site, slots) for section in top.sections(file_keys.PODS)]
+    pods = tuple(_pod(section, devices) for section in top.sections(file_keys.PODS))
     if len({(pod.namespace, pod.name) for pod in pods}) < len(pods):
         raise top.refused(file_keys.PODS, "two pods have the same name; write each once")
-    return tuple(_with_shared_claims(pods))
+    return pods
 
 
-def _pod(section: Section, site: Site, slots: Slots) -> PodSpec:
-    scheme = section.get(SCHEME)
+def _pod(section: Section, devices: Sequence[DeviceSpec]) -> PodSpec:
     owner_kind, _, owner_name = section.get(OWNER).partition("/")
-    pod = PodSpec(
+    span = _span(section, POD_START, POD_FOR, POD_EVERY)
+    return PodSpec(
         namespace=section.get(NAMESPACE),
         name=section.get(POD_NAME),
-        span=_span(section, POD_START, POD_FOR, POD_EVERY),
-        scheme=Scheme(scheme) if scheme else None,
-        policy=section.get(POLICY),
-        app_class=section.get(APP_CLASS),
+        span=span,
         owner_kind=owner_kind,
         owner_name=owner_name,
         qos=section.get(QOS),
@@ -256,49 +169,17 @@ def _pod(section: Section, site: Site, slots: Slots) -> PodSpec:
         static=section.get(STATIC),
         labels=section.get(LABELS),
         annotations=section.get(ANNOTATIONS),
-        containers=(),
+        containers=tuple(_container(s, devices, span) for s in section.sections(CONTAINERS)),
     )
-    containers = tuple(_container(s, pod, site, slots) for s in section.sections(CONTAINERS))
-    if pod.scheme is None and any(container.allocation for container in containers):
-        one_of = "one of " + ", ".join(Scheme)
-        raise section.wrong(SCHEME, f"{one_of}: a container has devices")
-    return replace(pod, containers=containers)
 
 
-def _container(section: Section, pod: PodSpec, site: Site, slots: Slots) -> ContainerSpec:
+def _container(section: Section, devices: Sequence[DeviceSpec], span: Span) -> ContainerSpec:
     return ContainerSpec(
         name=section.get(CONTAINER_NAME),
         kind=section.get(KIND),
-        resource=section.get(RESOURCE),
-        claim=section.get(CLAIM),
         limits=section.get(LIMITS),
-        allocation=_allocation(section, pod, site, slots) if section.has(ASKED) else None,
-        processes=tuple(
-            read_process(s, site.devices, pod.span) for s in section.sections(PROCESSES)
-        ),
-    )
-
-
-def _allocation(section: Section, pod: PodSpec, site: Site, slots: Slots) -> AllocationSpec:
-    numbers = _numbers(section, ASKED, len(site.devices))
-    memory, unit = section.get(MEMORY), memory_unit(pod.scheme)
-    if memory is not None and memory % unit and not section.has(LIMITS):
-        size, name = next((s, n) for s, n in UNITS if unit % s == 0)
-        raise section.wrong(MEMORY, f"a multiple of {unit // size}{name}, {pod.scheme}'s unit")
-    replicas = section.get(REPLICAS)
-    given = []
-    for number in numbers:
-        given.append(tuple(range(slots[number], slots[number] + replicas)))
-        slots[number] += replicas if site.devices[number].replicas > 1 else 0
-        if slots[number] > site.devices[number].replicas > 1:
-            raise section.wrong(ASKED, f"a device with replicas left: {number} has none")
-    return AllocationSpec(
-        devices=numbers,
-        core_percent=section.get(CORE),
-        memory_bytes=memory,
-        placed=section.get(PLACED),
-        replicas=replicas,
-        slots=tuple(given),
+        granted=section.get(GRANTED_IDS),
+        processes=tuple(read_process(s, devices, span) for s in section.sections(PROCESSES)),
     )
 
 
@@ -371,17 +252,3 @@ def below(section: Section, key: Key[object], number: int, count: int) -> int:
     if number >= count:
         raise section.wrong(key, f"device numbers from 0 to {count - 1}, none twice")
     return number
-
-
-def _with_shared_claims(pods: Sequence[PodSpec]) -> list[PodSpec]:
-    """Mark the containers whose ResourceClaim another one has as well."""
-    users = Counter((pod.namespace, c.claim) for pod in pods for c in pod.containers if c.claim)
-    return [
-        replace(
-            pod,
-            containers=tuple(
-                replace(c, shares_claim=users[pod.namespace, c.claim] > 1) for c in pod.containers
-            ),
-        )
-        for pod in pods
-    ]

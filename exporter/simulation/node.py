@@ -25,7 +25,6 @@ from exporter.simulation.description import DeviceSpec, Scenario
 from exporter.simulation.lifecycle import Lifecycle
 from exporter.simulation.population import Life, Population, busy_ns, segments
 from exporter.simulation.ring import SECOND_US, Ring
-from exporter.simulation.schemes import Offer, Site, offered, texts
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
 ENGINES = (*QUANTITIES, "copy")
@@ -51,8 +50,6 @@ class Node:
         self.lifecycle = Lifecycle(scenario, self.population)
         self._meters = [self._meter(device) for device in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
-        self._offer = _offer(scenario)
-        self._facts = (-1, NodeFacts())
 
     def _meter(self, device: DeviceSpec) -> BoardMeter:
         instances = [d for d in self.scenario.devices if d.parent == device.number]
@@ -69,21 +66,15 @@ class Node:
 
     def facts(self) -> NodeFacts:
         """What the node's API object, its kubelet and its own files say now, with the devices."""
-        table, grants, claims = self.lifecycle.cluster(self._now_ns())
-        if self._facts[0] != table.version:
-            scenario, offer = self.scenario, self._offer
-            facts = NodeFacts(
-                devices=self.devices(),
-                labels={**offer.labels, **scenario.node_labels},
-                annotations={**offer.annotations, **scenario.node_annotations},
-                allocatable=texts(offer.allocatable),
-                grants=grants,
-                claims=claims,
-                offered=offer.devices,
-                card_policies={d.index: d.policy for d in scenario.devices if d.policy},
-            )
-            self._facts = (table.version, facts)
-        return self._facts[1]
+        scenario = self.scenario
+        return NodeFacts(
+            devices=self.devices(),
+            labels=scenario.node_labels,
+            annotations=scenario.node_annotations,
+            allocatable=scenario.allocatable,
+            grants=self.lifecycle.cluster(self._now_ns()).grants,
+            card_policies={d.index: d.policy for d in scenario.devices if d.policy},
+        )
 
     def state(self, device: int) -> DeviceState:
         """Whether a device can be read now, or what is wrong with it."""
@@ -236,8 +227,3 @@ class Node:
 
     def _now_us(self) -> int:
         return self._now_ns() // 1000
-
-
-def _offer(scenario: Scenario) -> Offer:
-    schemes = {pod.scheme for pod in scenario.pods if pod.scheme}
-    return offered(schemes, Site.of_scenario(scenario))

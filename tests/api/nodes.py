@@ -30,6 +30,7 @@ from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import SimulatedPods
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.collector.sources import ManualClock
+from tests.scenario.pods import shared
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -59,23 +60,16 @@ def demo(seconds: int = 60, scenario: str = "demo") -> Snapshot:
 def crowded(gpus: int = 64, containers: int = 500) -> Snapshot:
     """A node with many GPUs and containers, each with a process of its own."""
     device = {"model": "NVIDIA A100-SXM4-80GB", "memory": "80GiB"}
+    work = {"duty": 0.1, "period": "200ms", "memory": "4GiB"}
     pods = [
-        {
-            "name": f"worker-{number:03}",
-            "namespace": f"team-{number % 7}",
-            "scheme": "mgpu",
-            "containers": [
-                {
-                    "name": "main",
-                    "devices": [number % gpus],
-                    "core": 10,
-                    "memory": "8GiB",
-                    "processes": [
-                        {"device": number % gpus, "duty": 0.1, "period": "200ms", "memory": "4GiB"}
-                    ],
-                }
-            ],
-        }
+        shared(
+            {
+                "name": f"worker-{number:03}",
+                "namespace": f"team-{number % 7}",
+                "containers": [{"name": "main", "processes": [{**work, "device": number % gpus}]}],
+            },
+            *("mgpu", [number % gpus], 10, 8),
+        )
         for number in range(containers)
     ]
     clock = ManualClock()

@@ -111,23 +111,23 @@ MIG = """
 node: {name: mig-node}
 devices:
   - {model: NVIDIA H100 80GB HBM3, memory: 80GiB, reserved: 500MiB}
-  - {parent: 0, profile: 3g.40gb, memory: 40GiB}
-  - {parent: 0, profile: 1g.10gb, memory: 10GiB}
+  - {parent: 0, profile: 3g.40gb, memory: 40GiB, uuid: MIG-a}
+  - {parent: 0, profile: 1g.10gb, memory: 10GiB, uuid: MIG-b}
   - {parent: 0, profile: 1g.10gb, memory: 10GiB}
 pods:
   - name: a
     namespace: ml
-    scheme: nvidia
     containers:
       - name: main
-        devices: 1
+        limits: {nvidia.com/mig-3g.40gb: "1"}
+        granted: {nvidia.com/mig-3g.40gb: [MIG-a]}
         processes: [{device: 1, duty: 0.5, memory: 8GiB}]
   - name: b
     namespace: ml
-    scheme: nvidia
     containers:
       - name: main
-        devices: 2
+        limits: {nvidia.com/mig-1g.10gb: "1"}
+        granted: {nvidia.com/mig-1g.10gb: [MIG-b]}
         processes: [{device: 2, duty: 0.5, memory: 4GiB}]
 """
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.e2e.programs import Exporter, Page
+from tests.scenario.pods import shared
 
 pytestmark = pytest.mark.slow
 
@@ -59,21 +60,16 @@ BAD_REQUESTS = (
 
 def scenario(folder: Path) -> Path:
     """A node whose page is larger than the buffers of its slow readers."""
+    idle = {"duty": 0, "memory": "512MiB"}
     pods = [
-        {
-            "name": f"pod-{number}-{'x' * 40}",
-            "namespace": f"team-{number % 8}",
-            "scheme": "mgpu",
-            "containers": [
-                {
-                    "name": "main",
-                    "core": 5,
-                    "memory": "1GiB",
-                    "devices": [number % 8],
-                    "processes": [{"device": number % 8, "duty": 0, "memory": "512MiB"}],
-                }
-            ],
-        }
+        shared(
+            {
+                "name": f"pod-{number}-{'x' * 40}",
+                "namespace": f"team-{number % 8}",
+                "containers": [{"name": "main", "processes": [{**idle, "device": number % 8}]}],
+            },
+            *("mgpu", [number % 8], 5, 1),
+        )
         for number in range(PODS)
     ]
     device = {"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "max_power": 150}

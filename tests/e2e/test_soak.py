@@ -26,6 +26,7 @@ from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import NoPods, SimulatedPods
 from tests.rows import Row, rows_of
 from tests.scenario.clock import START, ManualClock
+from tests.scenario.pods import gpu_uuid, shared
 
 pytestmark = pytest.mark.slow
 
@@ -39,25 +40,26 @@ def jobs(number: int, scheme: str, **keys: Any) -> dict[str, Any]:
     """A pod that comes again every two to three seconds, with two containers."""
     device = number % DEVICES
     work = {"device": device, "duty": 0.3, "memory": "1GiB", "memory_active": 0.4, "encoder": 0.2}
-    container = {"core": 10, "memory": "2GiB", "devices": [device]}
-    return {
+    pod = {
         "name": f"job-{number}",
         "namespace": f"team-{number % 3}",
-        "scheme": scheme,
         "for": ["400ms", "9s"],
         "every": f"{2000 + 130 * number}ms",
         "start": f"{17 * number}ms",
         "containers": [
-            {"name": "main", **container, "processes": [{**work, "jitter": 0.5}]},
+            {"name": "main", "processes": [{**work, "jitter": 0.5}]},
             {"name": "side", "processes": [{**work, "duty": 0.1, "decoder": 0.7}]},
         ],
         **keys,
     }
+    return shared(pod, scheme, [device], 10, 2)
 
 
 SCENARIO: dict[str, Any] = {
-    "devices": [{"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "max_power": 150}]
-    * DEVICES,
+    "devices": [
+        {"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "uuid": gpu_uuid(card)}
+        for card in range(DEVICES)
+    ],
     "status_delay": "700ms",  # so that every container is a group first
     "pods": [
         *(jobs(n, ("mgpu", "qgpu", "hami", "nvidia")[n % 4]) for n in range(8)),

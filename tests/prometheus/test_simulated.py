@@ -24,32 +24,40 @@ node: {name: node-1}
 seed: 1
 devices:
   - {model: NVIDIA H100 80GB HBM3, memory: 80GiB}
-  - {parent: 0, profile: 3g.40gb, memory: 40GiB}
-  - {parent: 0, profile: 1g.10gb, memory: 10GiB}
+  - {parent: 0, profile: 3g.40gb, memory: 40GiB, uuid: MIG-a}
+  - {parent: 0, profile: 1g.10gb, memory: 10GiB, uuid: MIG-b}
   - {parent: 0, profile: 1g.10gb, memory: 10GiB}
 pods:
   - name: a
     namespace: mig
-    scheme: nvidia
     containers:
-      - {name: main, devices: 1, processes: [{device: 1, duty: 0.5, memory: 8GiB}]}
+      - name: main
+        limits: {nvidia.com/mig-3g.40gb: "1"}
+        granted: {nvidia.com/mig-3g.40gb: [MIG-a]}
+        processes: [{device: 1, duty: 0.5, memory: 8GiB}]
   - name: b
     namespace: mig
-    scheme: nvidia
     containers:
-      - {name: main, devices: 2, processes: [{device: 2, duty: 0.5, memory: 4GiB}]}
+      - name: main
+        limits: {nvidia.com/mig-1g.10gb: "1"}
+        granted: {nvidia.com/mig-1g.10gb: [MIG-b]}
+        processes: [{device: 2, duty: 0.5, memory: 4GiB}]
 """,
     "node-2": """
-node: {name: node-2}
+node:
+  name: node-2
+  labels: {nvidia.com/gpu.replicas: "4", nvidia.com/gpu.sharing-strategy: time-slicing}
 seed: 2
 devices:
-  - {model: NVIDIA A10, memory: 24GiB, sharing: time-slicing, replicas: 4}
+  - {model: NVIDIA A10, memory: 24GiB, sharing: time-slicing, uuid: GPU-a}
 pods:
   - name: c
     namespace: slice
-    scheme: nvidia
     containers:
-      - {name: main, devices: [0], processes: [{device: 0, duty: 0.2, memory: 4GiB}]}
+      - name: main
+        limits: {nvidia.com/gpu: "1"}
+        granted: {nvidia.com/gpu: ["GPU-a::0"]}
+        processes: [{device: 0, duty: 0.2, memory: 4GiB}]
 """,
     "node-3": """
 node: {name: node-3}
@@ -60,18 +68,17 @@ devices:
 pods:
   - name: d
     namespace: over
-    scheme: mgpu
+    annotations: {vke.volcengine.com/gpu-index-container-main: "0"}
     containers:
       - name: main
-        devices: [0]
-        core: 60
-        memory: 8GiB
+        limits: {vke.volcengine.com/mgpu-core: "60", vke.volcengine.com/mgpu-memory: "8192"}
         processes: [{device: 0, duty: 0.3, memory: 4GiB}]
   - name: e
     namespace: commit
-    scheme: mgpu
+    annotations: {vke.volcengine.com/gpu-index-container-main: "0"}
     containers:
-      - {name: main, devices: [0], core: 60, memory: 8GiB}
+      - name: main
+        limits: {vke.volcengine.com/mgpu-core: "60", vke.volcengine.com/mgpu-memory: "8192"}
 processes:
   - cgroup: /system.slice/slurmstepd.scope/job_7/step_0/user/task_0
     device: 1

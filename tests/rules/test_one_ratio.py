@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import pytest
@@ -11,7 +11,7 @@ import yaml
 from exporter import api
 from exporter.collector.wiring import make_collector, open_sources
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Snapshot
+from exporter.model import ContainerKey, Owner, Snapshot
 from exporter.settings import load
 from exporter.simulation.load import load as load_scenario
 from exporter.simulation.node import Node
@@ -38,16 +38,19 @@ PROCESS = {"device": 0, "period": "70ms", "jitter": 0.5, "memory": "1GiB"}
 
 
 def pod(name: str, containers: dict[str, tuple[int | None, float]]) -> dict[str, object]:
+    segments = (f"GPU-a,NVIDIA,2048,{core or 0}:;" for core, _ in containers.values())
     return {
         "name": name,
         "namespace": "inference",
-        "scheme": "hami",
+        "annotations": {"hami.io/vgpu-devices-allocated": "".join(segments)},
         "containers": [
             {
                 "name": container,
-                "devices": [0],
-                "memory": "2GiB",
-                **({} if core is None else {"core": core}),
+                "limits": {
+                    "nvidia.com/gpu": "1",
+                    "nvidia.com/gpumem": "2048",
+                    **({} if core is None else {"nvidia.com/gpucores": str(core)}),
+                },
                 "processes": [PROCESS | {"duty": duty}],
             }
             for container, (core, duty) in containers.items()
@@ -55,12 +58,26 @@ def pod(name: str, containers: dict[str, tuple[int | None, float]]) -> dict[str,
     }
 
 
+def ratios(core_ns: Mapping[tuple[Owner, str], int]) -> dict[str, float]:
+    """Use of each pod's limited containers against their share, over 300 s."""
+    found = {}
+    for name, containers in PODS.items():
+        limited = {container: core for container, (core, _) in containers.items() if core}
+        used = sum(
+            ns
+            for (owner, _), ns in core_ns.items()
+            if isinstance(owner, ContainerKey) and owner.pod == name and owner.container in limited
+        )
+        found[name] = used / (3 * SECOND) / sum(limited.values())
+    return found
+
+
 class World(NamedTuple):
     """A Prometheus after some minutes of the node, its newest Snapshot, and the truth by pod."""
 
     store: Store
     snapshot: Snapshot
-    truth: dict[str, float | None]
+    truth: dict[str, float]
 
     def values(self, expression: str) -> dict[str, float]:
         """By pod, at the end."""
@@ -71,7 +88,7 @@ class World(NamedTuple):
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("world")
     scenario = folder / "node.yaml"
-    device = {"model": "NVIDIA A10", "memory": "24GiB"}
+    device = {"model": "NVIDIA A10", "memory": "24GiB", "uuid": "GPU-a"}
     pods = [pod(name, containers) for name, containers in PODS.items()]
     scenario.write_text(json.dumps({"sample_rule": "random", "devices": [device], "pods": pods}))
     clock, renderer = ManualClock(), Renderer()
@@ -86,9 +103,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 store.scrape(target, page, clock.time_ns() / SECOND)
             clock.move(1)
         node = Node(load_scenario(str(scenario)), clock, START)
-        truth = truth_of(node, round(END - 300) * SECOND, round(END) * SECOND).pods()
-        ratios = {name: pod.core_ratio for (_, name), pod in truth.items()}
-        yield World(store, collector.snapshot, ratios)
+        truth = truth_of(node, round(END - 300) * SECOND, round(END) * SECOND)
+        yield World(store, collector.snapshot, ratios(truth.core_ns))
 
 
 def recorded(name: str) -> str:

@@ -3,9 +3,12 @@ from typing import Any
 
 import pytest
 
+from exporter.model import Grant
 from exporter.simulation import ScenarioError
-from exporter.simulation.description import SampleRule, Scheme
+from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe, load, shipped
+from exporter.simulation.node import Node
+from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import A10, pod, process
 
 SECOND = 10**9
@@ -44,16 +47,24 @@ def test_two_readings_of_a_file_are_equal() -> None:
     assert load("demo") == load("demo")
 
 
-def test_an_allocation_is_read_with_its_scheme() -> None:
-    container = {"name": "c", "devices": [1, 0], "core": 40, "memory": "4GiB", "placed": False}
-    mgpu = {"name": "p", "namespace": "n", "scheme": "mgpu", "containers": [container]}
-    read = describe({"devices": [A10, A10], "pods": [mgpu]}, "f").pods[0]
-    assert read.scheme is Scheme.MGPU
-    allocation = read.containers[0].allocation
-    assert allocation is not None
-    assert allocation.devices == (1, 0)
-    assert (allocation.core_percent, allocation.memory_bytes) == (40, 4 << 30)
-    assert not allocation.placed
+def test_a_pod_stands_as_its_sharing_system_and_the_kubelet_write_it() -> None:
+    asking = {"name": "c", "limits": {"a.b/gpu": 1}, "granted": {"a.b/gpu": ["GPU-a::0"]}}
+    written = {"annotations": {"a.b/policy": "first\nsecond"}, "labels": {"app": "x"}}
+    node = {"labels": {"a.b/n": "1"}, "annotations": {"a.b/m": "2"}, "allocatable": {"a.b/gpu": 4}}
+    cards = [A10, {**A10, "policy": "fixed-share"}]
+    job = {**pod(**{"for": "5s"}), "containers": [asking], **written}
+    clock = ManualClock()
+    asked = Node(describe({"devices": cards, "pods": [job], "node": node}, "f"), clock)
+
+    [found] = asked.pod_table().pods.values()
+    assert (found.annotations, found.labels) == (written["annotations"], written["labels"])
+    assert found.containers[0].limits == {"a.b/gpu": "1"}
+    facts = asked.facts()
+    assert facts.grants == {found.uid: (Grant("c", "a.b/gpu", ("GPU-a::0",)),)}
+    assert (facts.labels, facts.annotations) == (node["labels"], node["annotations"])
+    assert (facts.allocatable, facts.card_policies) == ({"a.b/gpu": "4"}, {1: "fixed-share"})
+    clock.move(6)
+    assert asked.facts().grants == {}  # it has ended
 
 
 def test_an_instance_is_its_card_s_part() -> None:
@@ -102,13 +113,6 @@ AMD = {**A10, "vendor": "amd"}
 PART = {"parent": 0, "profile": "1g.6gb", "memory": "6GiB"}
 
 
-def _allocated(scheme: str, **keys: Any) -> dict[str, Any]:
-    container = {"name": "c", "devices": 0, **keys}
-    return _with(
-        pods=[{"name": "p", "namespace": "n", "scheme": scheme, "containers": [container]}]
-    )
-
-
 BAD: list[tuple[object, str, str]] = [
     ([], "f", "keys are expected"),
     ({}, "f.devices", "at least one device"),
@@ -118,12 +122,19 @@ BAD: list[tuple[object, str, str]] = [
     ({"devices": [{**A10, "max_power": 1}]}, "f.devices[0].max_power", "no less than idle_power"),
     ({"devices": [{**A10, "uuid": "u"}] * 2}, "f.devices", "same uuid"),
     (_with(sample_rule="first"), "f.sample_rule: 'first'", "last, end, longest, random"),
-    (_with(seed=-1), "f.seed: -1", "a whole number from 0"),
+    (_with(seed=-1), "f.seed: '-1'", "a number from 0"),
     (_with(node={"name": "Bad Name"}), "f.node.name", "a-z"),
     (_with(pods="none"), "f.pods: 'none'", "a list"),
     (_with(pods=[pod(), pod()]), "f.pods", "same name"),
     (_with(pods=[{"name": "p", "namespace": "n"}]), "f.pods[0].containers", "at least one"),
-    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme", "mgpu, qgpu, hami, nvidia"),
+    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme: no such key", "annotations"),
+    (_with(pods=[pod(labels=["a"])]), "f.pods[0].labels: this", "a mapping of texts"),
+    (_with(pods=[pod(qos="Fast")]), "f.pods[0].qos", "Guaranteed, Burstable, BestEffort"),
+    (
+        _with(pods=[{**pod(), "containers": [{"name": "c", "granted": {"a": "b"}}]}]),
+        "f.pods[0].containers[0].granted",
+        "resources to lists of ids",
+    ),
     (_with(pods=[pod(static="yes")]), "f.pods[0].static", "true or false"),
     (_with(pods=[pod(every="1s")]), "f.pods[0].every", "'for'"),
     (_with(pods=[pod(**{"for": "0s", "every": "1s"})]), "f.pods[0].for", "above zero"),
@@ -133,19 +144,10 @@ BAD: list[tuple[object, str, str]] = [
         "not for both",
     ),
     (
-        _with(pods=[{**pod(), "containers": [{"name": "c", "devices": [0]}]}]),
-        "f.pods[0].scheme",
-        "a container has devices",
+        _with(pods=[{**pod(), "containers": [{"name": "c", "kind": "job"}]}]),
+        "f.pods[0].containers[0].kind",
+        "app, init, sidecar",
     ),
-    (_allocated("qgpu", memory="1536MiB"), "containers[0].memory", "multiple of 1GiB, qgpu's unit"),
-    (_allocated("nvidia", devices=1), "containers[0].devices: 1", "from 0 to 0"),
-    (
-        {**_allocated("nvidia", replicas=3), "devices": [{**A10, "replicas": 2}]},
-        "containers[0].devices",
-        "a device with replicas left: 0 has none",
-    ),
-    (_allocated("nvidia", kind="job"), "containers[0].kind", "app, init, sidecar"),
-    ({"devices": [{**A10, "sharing": "mps"}]}, "f.devices[0].replicas", "2 or more"),
     ({"devices": [{"memory": "1GiB"}]}, "f.devices[0].model", "name of a card"),
     ({"devices": [A10, {**PART, "parent": 1}]}, "f.devices[1].parent", "stands before it"),
     ({"devices": [A10, PART, {**PART, "parent": 1}]}, "f.devices[2].parent", "of a card"),
@@ -172,7 +174,7 @@ BAD: list[tuple[object, str, str]] = [
         "f.faults[0].device",
         "from 0 to 0",
     ),
-    (_with(processes=[process(duty=1.5)]), "f.processes[0].duty: 1.5", "from 0 to 1"),
+    (_with(processes=[process(duty=1.5)]), "f.processes[0].duty: '1.5'", "from 0 to 1"),
     (_with(processes=[process(duty=[[9, 0], [1, 1]])]), "f.processes[0].duty", "times rising"),
     (_with(processes=[process(device=1)]), "f.processes[0].device: 1", "from 0 to 0"),
     (_with(processes=[process(period="1us")]), "f.processes[0].period", "1h"),
@@ -196,7 +198,7 @@ def test_all_problems_of_a_file_are_told_at_once_with_their_lines(tmp_path: Path
     file = tmp_path / "node.yaml"
     file.write_text(
         "devices:\n- {model: NVIDIA T4, memory: 16GB}\nseed: 1\nseed: 2\npods:\n- name: p\n"
-        "  containers: [{name: c, core: 101}]\n"
+        "  containers: [{name: c, kind: job}]\n"
     )
     with pytest.raises(ScenarioError) as refusal:
         load(str(file))
@@ -205,7 +207,7 @@ def test_all_problems_of_a_file_are_told_at_once_with_their_lines(tmp_path: Path
     assert places == [
         f"{file}, line 2, devices[0].memory",
         f"{file}, line 4, seed",
-        f"{file}, line 7, pods[0].containers[0].core",
+        f"{file}, line 7, pods[0].containers[0].kind",
         f"{file}, line 6, pods[0].namespace",
     ]
 

@@ -13,10 +13,41 @@ from exporter.simulation.node import Node
 from exporter.sources.cgroups.layout import parse_path
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.truth import truth_of
+from tests.scenario.watched import Watched
 
-VERBATIM = {  # pods of eight-schemes whose limits and annotations stand in the file
-    *("simulate-0", "detect-0", "summarize-0"),
-    *("notebook-carol-0", "evaluate-0", "notebook-dave-0"),
+MIB, GIB = 1 << 20, 1 << 30
+Limit = tuple[float | None, int | None]  # of the cores and of the memory of one device
+LIMITS: dict[str, dict[tuple[str, str, int], Limit]] = {  # by pod, container, number of the device
+    "eight-schemes": {
+        ("crawl-0", "main", 0): (0.2, 10 * GIB),
+        ("chat-0", "server", 0): (0.6, 30 * GIB),
+        ("rerank-0", "wide", 0): (0.1, 4 * GIB),
+        ("rerank-0", "wide", 1): (0.1, 4 * GIB),
+        ("rerank-0", "narrow", 1): (0.3, 8 * GIB),
+        ("search-0", "embed", 2): (0.5, 16 * GIB),
+        ("search-0", "rank", 2): (0.15, 6 * GIB),
+        ("scoring-0", "score", 2): (0.3, 12 * GIB),
+        ("speech-0", "recognise", 3): (0.25, 8 * GIB),
+        ("transcode-0", "ffmpeg", 4): (0.4, 12 * GIB),
+        ("transcode-0", "thumbs", 4): (None, 4000 * MIB),
+        ("simulate-0", "solver", 5): (0.5, 20 * GIB),
+        ("simulate-0", "viewer", 5): (0.1, 2 * GIB),
+        ("detect-0", "camera", 6): (0.3, 6 * GIB),
+        ("detect-0", "model", 6): (0.4, 24 * GIB),
+        ("notebook-carol-0", "jupyter", 7): (0.25, 12 * GIB),
+        ("evaluate-0", "eval", 8): (0.5, 24 * GIB),
+        ("notebook-dave-0", "jupyter", 8): (None, 8000 * MIB),
+        ("finetune-0", "trainer", 9): (1, 48 * GIB),
+    },
+    "mixed": {
+        ("chat-6f7d9c5b8d-x2k4p", "server", 0): (1, 80 * GIB),
+        ("llama-0", "vllm", 3): (1 / 8, 24 * GIB),
+        ("finetune-0", "trainer", 4): (1 / 8, 24 * GIB),
+        ("finetune-0", "trainer", 5): (1 / 8, 24 * GIB),
+        ("notebook-eve-0", "jupyter", 12): (1 / 8, 24 * GIB),
+        ("transcode-7c9d8b6f5-8wq2n", "ffmpeg", 20): (1, None),
+    },
+    "turing": {},  # time-slicing promises nothing
 }
 
 
@@ -36,19 +67,26 @@ def test_the_decoders_read_every_pod_without_a_problem(name: str) -> None:
     node, clock = _node(name)
     for _ in range(60):
         pods = node.pod_table().pods
-        promises = truth_of(node, clock.now_ns, clock.now_ns + 1).promised
         for pod in pods.values():
-            if pod.terminal or pod.phase == "Pending":
-                continue  # what it is promised begins with its start
             decoded = decode(pod, replace(node.facts(), pods=pods))
             # HAMi's ids name any card, as the real kubelet's choice: that is no problem by itself.
             assert not [problem for problem in decoded.problems if not problem.devices]
-            promised = {
-                c for (ns, name, c), _ in promises if (ns, name) == (pod.namespace, pod.name)
-            }
-            allocated = {a.container for a in decoded.allocations}
-            assert allocated == promised or pod.name in VERBATIM
         clock.move(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_on_the_page_are_what_each_system_s_own_text_says(name: str) -> None:
+    node = Watched(load(name), 5)
+    numbers = {device.uuid: device.number for device in node.node.scenario.devices}
+    for place, family in enumerate(("core_limit_ratio", "memory_limit_bytes")):
+        found = node.read(f"mgpu_container_{family}", ("pod", "container", "uuid"))
+        limits = {(pod, own, numbers[uuid]): limit for (pod, own, uuid), limit in found.items()}
+        assert limits == {key: own[place] for key, own in LIMITS[name].items() if own[place]}
+    rejected = node.page.all("mgpu_exporter_rejected_samples_total")
+    assert [labels for labels, count in rejected if count] == []
+    divided = node.read("mgpu_container_allocated_replicas", ("pod",))
+    assert divided == ({("stream-hevc-0",): 1, ("stream-h264-0",): 1} if name == "turing" else {})
 
 
 @pytest.mark.parametrize("name", shipped())

@@ -174,45 +174,6 @@ def test_memory_is_what_its_processes_hold() -> None:
     assert asked.memory(0).used_bytes == 3 << 30
 
 
-ASKED = {"devices": 0, "core": 25, "memory": "8GiB"}
-
-
-def test_a_promise_is_what_the_container_states_per_card() -> None:
-    containers = [{"name": "c", **ASKED, "devices": [0, 1]}, {"name": "log"}]
-    asked = node(devices=2, pods=[pod(scheme="mgpu", containers=containers)])
-    promised = truth_of(asked, START, START + SECOND).promised
-    first, second = asked.devices()
-    assert promised.keys() == {(ContainerKey("n", "p", "c"), d.uuid) for d in (first, second)}
-    assert {(p.core, p.memory_bytes) for p in promised.values()} == {(0.25, 8 << 30)}
-
-
-def test_ratios_are_use_against_the_promise() -> None:
-    busy = process(duty=0.5, period="100ms", memory="6GiB")
-    containers = [
-        {"name": "c", **ASKED, "processes": [busy]},
-        {"name": "free", "devices": 0, "memory": "4GiB", "processes": [process(memory="1GiB")]},
-    ]
-    asked = node(pods=[pod(scheme="hami", containers=containers)])
-    truth = truth_of(asked, START, START + 10 * SECOND)
-    (device,) = asked.devices()
-    key = ContainerKey("n", "p", "c")
-    used = truth.core_ns[key, device.uuid] / (10 * SECOND)
-    assert truth.core_ratio(key, device.uuid) == used / 0.25
-    assert truth.memory_ratio(key, device.uuid) == 0.75
-    assert truth.core_ratio(key._replace(container="free"), device.uuid) is None
-    whole = truth.pods()["n", "p"]
-    assert (whole.core_gpus, whole.memory_bytes) == (0.25, 12 << 30)
-    assert whole.core_ratio == pytest.approx(used / 0.25)  # of the one with a share of the cores
-    assert whole.memory_ratio == 7 / 12
-
-
-def test_a_pod_s_memory_ratio_is_that_of_its_fullest_device() -> None:
-    work = [process(device=0, memory="2GiB"), process(device=1, memory="4GiB")]
-    container = {"name": "c", **ASKED, "devices": [0, 1], "processes": work}
-    asked = node(devices=2, pods=[pod(scheme="mgpu", containers=[container])])
-    assert truth_of(asked, START, START + SECOND).pods()["n", "p"].memory_ratio == 0.5
-
-
 def test_an_instance_counts_for_its_share_and_its_board_has_the_energy() -> None:
     devices = [
         {"model": "NVIDIA H100", "memory": "80GiB", "idle_power": 70, "max_power": 700},

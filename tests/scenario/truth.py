@@ -1,18 +1,14 @@
 """What really happened: the exact sums that a measurement is to be compared with."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from exporter.model import ContainerKey, Owner
 from exporter.simulation.board import energy_uj
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.node import Node
 from exporter.simulation.population import Population, segments
-from tests.scenario.promises import Promise, promises
-
-T = TypeVar("T", int, float)
 
 CHUNK_NS = 10 * 10**9
 
@@ -25,7 +21,7 @@ class Truth:
     an owner is that of its core time: ``active_energy_uj`` adds up to what the board used above
     its idle power, but for less than a microjoule for each owner. A board that is divided has the
     energy of its instances, who use no core time of its own. ``memory_bytes`` is what is held at
-    the end. ``promised`` is what containers may use, by their sharing system's own arithmetic.
+    the end.
     """
 
     length_ns: int
@@ -36,84 +32,12 @@ class Truth:
     device_energy_uj: Mapping[str, int]
     idle_energy_uj: Mapping[str, int]
     memory_bytes: Mapping[tuple[Owner, str], int]
-    promised: Mapping[tuple[ContainerKey, str], Promise] = field(default_factory=dict)
-
-    def core_ratio(self, key: ContainerKey, uuid: str) -> float | None:
-        """Core time against the share that was promised; None without a promise."""
-        promise = self.promised.get((key, uuid))
-        if promise is None or promise.core is None:
-            return None
-        return self.core_ns.get((key, uuid), 0) / (self.length_ns * promise.core)
-
-    def memory_ratio(self, key: ContainerKey, uuid: str) -> float | None:
-        """Memory held at the end against the bytes that were promised; None without a promise."""
-        promise = self.promised.get((key, uuid))
-        if promise is None or promise.memory_bytes is None:
-            return None
-        return self.memory_bytes.get((key, uuid), 0) / promise.memory_bytes
-
-    def pods(self) -> Mapping[tuple[str, str], "PodTruth"]:
-        """Limits and ratios of the pods that were promised anything."""
-        parts: dict[tuple[str, str], list[tuple[ContainerKey, str]]] = {}
-        for key, uuid in self.promised:
-            parts.setdefault((key.namespace, key.pod), []).append((key, uuid))
-        return {name: self._pod(those) for name, those in parts.items()}
-
-    def _pod(self, parts: Sequence[tuple[ContainerKey, str]]) -> "PodTruth":
-        cores = {part: self.promised[part].core for part in parts}
-        sizes = {part: self.promised[part].memory_bytes for part in parts}
-        core = _total(cores.values())
-        limited = {key for (key, _), share in cores.items() if share is not None}
-        used = sum(n for (o, _), n in self.core_ns.items() if _among(o, limited))
-        return PodTruth(
-            core_gpus=core,
-            memory_bytes=_total(sizes.values()),
-            core_ratio=used / self.length_ns / core if core else None,
-            memory_ratio=max(self._fullness(sizes), default=None),
-        )
-
-    def _fullness(self, sizes: Mapping[tuple[ContainerKey, str], int | None]) -> Iterator[float]:
-        """Memory held by containers with a limit against their limits, on each device."""
-        for device in {uuid for _, uuid in sizes}:
-            here = {k: size for (k, uuid), size in sizes.items() if uuid == device and size}
-            held = (
-                size
-                for (owner, uuid), size in self.memory_bytes.items()
-                if uuid == device and _among(owner, here)
-            )
-            if here:
-                yield sum(held) / sum(here.values())
-
-
-class PodTruth(NamedTuple):
-    """What a pod may use, and what it used of it.
-
-    The core's ratio counts limited containers only; the memory's is that of the fullest device.
-    """
-
-    core_gpus: float | None
-    memory_bytes: int | None
-    core_ratio: float | None
-    memory_ratio: float | None
-
-
-def _among(owner: Owner, keys: Collection[ContainerKey]) -> bool:
-    """Whether it is one of these containers, or one of a pod that has a limit as a whole."""
-    return isinstance(owner, ContainerKey) and (
-        owner in keys or owner._replace(container="") in keys
-    )
-
-
-def _total(parts: Iterable[T | None]) -> T | None:
-    known = [part for part in parts if part is not None]
-    return sum(known[1:], start=known[0]) if known else None
 
 
 def truth_of(node: Node, start_unix_ns: int, end_unix_ns: int) -> Truth:
     """The exact use of a simulated node in a range of time, past or to come."""
     begin_ns, end_ns = start_unix_ns - node.start_unix_ns, end_unix_ns - node.start_unix_ns
-    truth = truth_between(node.population, node.scenario.devices, begin_ns, end_ns)
-    return replace(truth, promised=promises(node, begin_ns, end_ns))
+    return truth_between(node.population, node.scenario.devices, begin_ns, end_ns)
 
 
 def truth_between(

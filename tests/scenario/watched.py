@@ -1,14 +1,12 @@
 """A described node, watched for some time, as fast as the cycle can: its page, and the truth."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from exporter.collector import Sources
 from exporter.collector.wiring import make_collector
 from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
 from exporter.simulation.description import Scenario
-from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
@@ -47,8 +45,3 @@ class Watched:
         return {
             tuple(labels[label] for label in by): value for labels, value in self.page.all(name)
         }
-
-
-def watched(data: dict[str, Any], seconds: int) -> Watched:
-    """Watch the node of a scenario file's mapping."""
-    return Watched(describe(data, "watched"), seconds)
