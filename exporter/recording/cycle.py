@@ -22,7 +22,7 @@ from exporter.model import (
     Unattributed,
 )
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Failure(NamedTuple):
@@ -39,7 +39,6 @@ Identities = Mapping[int, CgroupIdentity | Unattributed | None]
 class Head:
     """The first line, with the names of the sources of each kind.
 
-    ``nodes`` is None in recordings of versions that had only one source of facts about the node.
     ``settings`` holds the settings that affect the result, by name; texts that name something are
     left out. ``schemes``, ``index_bases`` and ``hami`` are the user's settings of sharing systems.
     """
@@ -52,7 +51,7 @@ class Head:
     pods: str
     settings: Mapping[str, bool | int | str | tuple[str, ...]] = field(default_factory=dict)
     disguised: bool = False
-    nodes: tuple[str, ...] | None = None
+    nodes: tuple[str, ...] = ()
     schemes: tuple[SchemeDescription, ...] = ()
     index_bases: Mapping[str, str] = field(default_factory=dict)
     hami: Mapping[str, str] = field(default_factory=dict)
@@ -90,15 +89,13 @@ class Cycle:
     answer). ``pod_table``, ``group_kinds`` and each entry of ``node_facts`` and ``group_facts`` are
     None if they did not change. ``node_facts`` has one entry per source of facts about the node,
     ``group_facts`` one per source of group names. ``others`` has the status of further sources.
-    ``page`` is the digest of the page that was rendered, "" if there was none. ``node`` stands in
-    files of versions that had only one source of facts about the node.
+    ``page`` is the digest of the page that was rendered, "" if there was none.
     """
 
     moments: tuple[Moment, ...]
     gpus: tuple[Reading | Failure, ...] = ()
     identities: Identities | Failure = field(default_factory=dict)
     pod_table: PodTable | Failure | None = None
-    node: NodeFacts | Failure | None = None
     processes: SourceReport = field(default_factory=SourceReport)
     pods: SourceReport = field(default_factory=SourceReport)
     others: tuple[SourceStatus, ...] = ()

@@ -27,7 +27,6 @@ from exporter.recording.cycle import (
     SourceReport,
 )
 from exporter.sources.gpus.source import Demand, RestartRequiredError
-from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.decode import KeyPrefixes
 
 T = TypeVar("T")
@@ -48,22 +47,17 @@ class Player:
         self.cycle = Cycle(())
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
         self.pod_table: PodTable | Failure | None = None
-        self.group_kinds: GroupKinds | Failure = GroupKinds()  # older recordings have none
-        self.node_facts: list[NodeFacts | Failure | None] = [None] * len(head.nodes or [""])
+        self.group_kinds: GroupKinds | Failure = GroupKinds()
+        self.node_facts: list[NodeFacts | Failure | None] = [None] * len(head.nodes)
         self.group_facts: list[GroupAnswer | Failure | None] = [None] * len(head.groups)
         self.sources = Sources(
             gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
             processes=_Processes(head.processes, self),
             pods=_Pods(head.pods, self),
-            nodes=self._nodes(head),
+            nodes=tuple(_Node(name, self, n) for n, name in enumerate(head.nodes)),
             others=lambda: self.cycle.others,
             groups=tuple(_Groups(name, self, n) for n, name in enumerate(head.groups)),
         )
-
-    def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
-        if head.nodes is None:
-            return (StaticNodeSource("node", lambda: answer_of(self.node_facts[0]), self.clock),)
-        return tuple(_Node(name, self, n) for n, name in enumerate(head.nodes))
 
     def turn_to(self, cycle: Cycle) -> None:
         """Makes the sources answer as in this cycle."""
@@ -74,8 +68,8 @@ class Player:
         self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
         if cycle.group_kinds is not None:
             self.group_kinds = cycle.group_kinds
-        for position, facts in enumerate(cycle.node_facts or (cycle.node,)):
-            if facts is not None and position < len(self.node_facts):
+        for position, facts in enumerate(cycle.node_facts[: len(self.node_facts)]):
+            if facts is not None:
                 self.node_facts[position] = facts
         for position, answer in enumerate(cycle.group_facts[: len(self.group_facts)]):
             if answer is not None:

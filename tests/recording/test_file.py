@@ -14,6 +14,7 @@ from exporter.recording.cycle import FORMAT, Cycle, Head
 from exporter.recording.file import LONGEST_LINE, RecordingError, RecordingReader, RecordingWriter
 
 HEAD = Head(FORMAT, "1.2.3", "3.11.7", ("nvml",), "cgroups", "pods_api")
+MOMENT = {"mono_ns": 1, "unix_ns": 2}
 HEAD_LINE = {
     "mgpu_recording": FORMAT,
     "version": "1",
@@ -136,7 +137,9 @@ def packed(content: bytes) -> bytes:
             "line 2: a moment for the beginning and each GPU source expected",
         ),
         (
-            packed(line(HEAD_LINE) + line({"moments": [[1, 2]]}) * 2 + line([])),
+            packed(
+                line(HEAD_LINE) + line({"moments": [{"mono_ns": 1, "unix_ns": 2}]}) * 2 + line([])
+            ),
             "line 4: object expected",
         ),
     ],

@@ -28,7 +28,7 @@ def test_a_shared_board_is_masked_and_replayed_byte_for_byte(tmp_path: Path) -> 
     assert b"A board for the atlas" in done.stderr
     assert not [word for word in PRIVATE if word in content]
     assert b'"raw":' in content
-    pids = {int(pid) for pid in re.findall(rb'\[(\d+),\d+,\["', content)}
+    pids = {int(pid) for pid in re.findall(rb'"pid":(\d+)', content)}
     assert len(pids) > 5
     assert pids <= set(range(1001, 1100))
     replayed = subprocess.run([*COMMAND, "replay", str(file)], capture_output=True, check=True)
