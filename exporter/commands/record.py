@@ -231,9 +231,6 @@ class Session:
             nodes=tuple(source.name for source in sources.nodes),
             settings=recordable(settings),
             disguised=names is not None,
-            schemes=settings.allocations_schemes,
-            index_bases=dict(settings.allocations_index_basis),
-            hami=dict(settings.allocations_hami),
             groups=tuple(source.name for source in sources.groups),
         )
 

@@ -106,9 +106,8 @@ class Replay:
         self._reader = reader
         self._head = reader.head
         self._player = Player(reader.head)
-        head = reader.head
         try:
-            self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
+            self._settings = restored(reader.head.settings)
         except ValueError as error:
             raise RecordingError(f"its settings do not fit this version: {error}") from error
         try:

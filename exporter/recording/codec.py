@@ -41,10 +41,11 @@ def to_json(value: object) -> Json:
         if any(isinstance(key, tuple) for key in value):
             return [[to_json(key), to_json(own)] for key, own in value.items()]
         return {str(key): to_json(own) for key, own in value.items()}
-    if _has_fields(type(value)):
+    kind: Any = type(value)
+    if _has_fields(kind):
         return {
             name: to_json(own)
-            for name, default in _defaults(type(value)).items()
+            for name, default in _defaults(kind).items()
             if not _same(own := getattr(value, name), default)
         }
     if isinstance(value, tuple | frozenset):
@@ -59,7 +60,7 @@ def from_json(kind: type[T], data: Json) -> T:
         CodecError: the data has another type.
 
     """
-    value: T = _reader(kind)(data)
+    value: T = _reader(kind)(data)  # type: ignore[arg-type] # types are hashable
     return value
 
 

@@ -17,7 +17,6 @@ from exporter.model import (
     NodeFacts,
     PodTable,
     Reading,
-    SchemeDescription,
     SourceStatus,
     Unattributed,
 )
@@ -39,8 +38,7 @@ Identities = Mapping[int, CgroupIdentity | Unattributed | None]
 class Head:
     """The first line, with the names of the sources of each kind.
 
-    ``settings`` holds the settings that affect the result, by name; texts that name something are
-    left out. ``schemes``, ``index_bases`` and ``hami`` are the user's settings of sharing systems.
+    ``settings`` holds the texts of the settings that affect the result, by name.
     """
 
     mgpu_recording: int
@@ -49,12 +47,9 @@ class Head:
     gpus: tuple[str, ...]
     processes: str
     pods: str
-    settings: Mapping[str, bool | int | str | tuple[str, ...]] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     disguised: bool = False
     nodes: tuple[str, ...] = ()
-    schemes: tuple[SchemeDescription, ...] = ()
-    index_bases: Mapping[str, str] = field(default_factory=dict)
-    hami: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
 
 

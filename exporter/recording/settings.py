@@ -1,26 +1,32 @@
 """The settings that a recording holds: those that affect the result and name nothing of the node.
 
-They are numbers, switches, choices, and the keys of the labels of pods that are shown.
+They are numbers, switches, choices, sharing systems, and the keys of labels of pods that are shown.
+Each stands as its text, as in a flag, and is read by its setting's own kind.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from exporter.allocations.registry import ANNOTATION_PREFIXES
-from exporter.model import SchemeDescription
 from exporter.recording.names import PUBLIC_LABEL
-from exporter.settings import TABLE, Settings, load
-from exporter.settings.values import KEY, ValueKind
+from exporter.settings import TABLE, Setting, Settings, load
+from exporter.settings.schemes import SCHEMES, text_of
+from exporter.settings.values import KEY, StructureError
 
-Value = bool | int | str | tuple[str, ...]
-Values = Mapping[str, Value]
+Texts = Mapping[str, str]
+
+_OF_SYSTEMS = ("allocations.schemes", "allocations.index-basis", "allocations.hami")
+_HARMLESS = ("one of ", "a group (", "a number ", "a duration ", "true or false", KEY.allowed)
 
 
-def recordable(settings: Settings) -> Values:
-    """Returns the recorded values by field. Texts are left out: they name places on one machine."""
-    values = {field: getattr(settings, field) for field in TABLE}
-    return {field: value for field, value in values.items() if _is_recordable(field, value)}
+def recordable(settings: Settings) -> Texts:
+    """Returns the texts by setting. Other texts are left out: they name places on one machine."""
+    return {
+        setting.name: _text(field, getattr(settings, field))
+        for field, setting in TABLE.items()
+        if _is_recordable(setting)
+    }
 
 
 def disguised(settings: Settings) -> Settings:
@@ -43,68 +49,39 @@ def disguised(settings: Settings) -> Settings:
     )
 
 
-def restored(
-    values: Values,
-    schemes: tuple[SchemeDescription, ...] = (),
-    index_bases: Mapping[str, str] | None = None,
-    hami: Mapping[str, str] | None = None,
-) -> Settings:
-    """Returns the defaults with the recorded values. Unknown settings and words are left out.
+def restored(texts: Texts) -> Settings:
+    """Returns the defaults with the recorded values. Settings of other versions are left out.
 
     Raises:
-        ValueError: a number is out of its setting's bounds.
+        ValueError: a text is none of its setting; the message names both.
 
     """
-    known: dict[str, Any] = {
-        field: value
-        for field, value in values.items()
-        if field in TABLE and _is_recordable(field, value) and _is_allowed(field, value)
-    }
-    return replace(
-        load({}, {}),
-        **known,
-        allocations_schemes=schemes,
-        allocations_index_basis=tuple((index_bases or {}).items()),
-        allocations_hami=tuple((hami or {}).items()),
-    )
+    values: dict[str, Any] = {}
+    for field, setting in TABLE.items():
+        text = texts.get(setting.name)
+        if text and _is_recordable(setting):
+            try:
+                values[field] = setting.kind.read(text)
+            except StructureError as error:
+                raise ValueError(f"{setting.name}: {error}") from None
+            except (ValueError, KeyError):
+                allowed = setting.kind.allowed
+                raise ValueError(f"{setting.name}={text[:99]!r}: {allowed} expected") from None
+    return replace(load({}, {}), **values)
 
 
-def _is_recordable(field: str, value: object) -> bool:
-    harmless = TABLE[field].kind.allowed.startswith(("one of ", "a group (", KEY.allowed))
-    return isinstance(value, int) or (harmless and isinstance(value, str | tuple))
+def _is_recordable(setting: Setting) -> bool:
+    return setting.name in _OF_SYSTEMS or setting.kind.allowed.startswith(_HARMLESS)
 
 
-def _is_allowed(field: str, value: Value) -> bool:
-    kind = TABLE[field].kind
-    if isinstance(value, int):
-        if type(value) is not type(getattr(load({}, {}), field)):
-            return False
-        if not isinstance(value, bool) and not any(
-            _reads(kind, text, value) for text in _texts(value)
-        ):
-            raise ValueError(f"{field}={value}: {kind.allowed} expected")
-        return True
-    try:
-        return (
-            bool(value) and kind.many == isinstance(value, tuple) and bool(kind.read(_text(value)))
-        )
-    except (ValueError, KeyError):
-        return False
-
-
-def _texts(value: int) -> Iterator[str]:
-    """Yields the ways to write a number: as it is, and as a time of so many nanoseconds."""
-    seconds, rest = divmod(value, 10**9)
-    yield str(value)[:99]
-    yield f"{seconds}.{rest:09}s"
-
-
-def _reads(kind: ValueKind[object], text: str, value: int) -> bool:
-    try:
-        return kind.read(text) == value
-    except (ValueError, KeyError):
-        return False
-
-
-def _text(value: str | tuple[str, ...]) -> str:
-    return value if isinstance(value, str) else ",".join(value)
+def _text(field: str, value: Any) -> str:  # noqa: ANN401 - of the setting's kind
+    """A value as it stands in a flag; "" if it is not set."""
+    if TABLE[field].kind is SCHEMES:
+        return text_of(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and field.endswith("_ns"):
+        return "{}.{:09}s".format(*divmod(value, 10**9))
+    if isinstance(value, tuple):
+        return ",".join("=".join(own) if isinstance(own, tuple) else own for own in value)
+    return str(value)

@@ -1,6 +1,7 @@
 """Sharing systems that a user describes: the table of their keys, and the reader of their YAML."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -193,6 +194,20 @@ def _read_text(text: str) -> tuple[SchemeDescription, ...]:
     except YamlError as error:
         raise StructureError([StructureProblem(1, "", str(error))]) from error
     return () if root is None or root.tag == NULL else read(root)
+
+
+def text_of(schemes: Iterable[SchemeDescription]) -> str:
+    """The schemes as a text that is read as the same; "" for none."""
+    usual = SchemeDescription(name="")
+    said = [
+        {
+            key.name: ",".join(value) if isinstance(value, tuple) else str(value)
+            for key in KEYS.values()
+            if (value := getattr(scheme, key.field)) != getattr(usual, key.field)
+        }
+        for scheme in schemes
+    ]
+    return json.dumps(said) if said else ""
 
 
 SCHEMES = ValueKind(

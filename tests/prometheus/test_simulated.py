@@ -49,14 +49,15 @@ node:
   labels: {nvidia.com/gpu.replicas: "4", nvidia.com/gpu.sharing-strategy: time-slicing}
 seed: 2
 devices:
-  - {model: NVIDIA A10, memory: 24GiB, sharing: time-slicing, uuid: GPU-a}
+  - {model: NVIDIA A10, memory: 24GiB, sharing: time-slicing,
+     uuid: GPU-2673131d-0ceb-47ba-9be3-62d3140ca543}
 pods:
   - name: c
     namespace: slice
     containers:
       - name: main
         limits: {nvidia.com/gpu: "1"}
-        granted: {nvidia.com/gpu: ["GPU-a::0"]}
+        granted: {nvidia.com/gpu: ["GPU-2673131d-0ceb-47ba-9be3-62d3140ca543::0"]}
         processes: [{device: 0, duty: 0.2, memory: 4GiB}]
 """,
     "node-3": """

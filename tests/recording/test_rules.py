@@ -72,24 +72,24 @@ def test_an_anonymised_recording_does_not_hold_it(tmp_path: Path) -> None:
     with RecordingReader(str(file)) as tape:
         head = tape.head
     assert "acme" not in repr(head)
-    assert head.index_bases == {"vke-mgpu": "minor"}
+    assert head.settings["allocations.index-basis"] == "vke-mgpu=minor"
     assert "mgpu_container_core_limit_ratio{" not in page
 
 
 @pytest.mark.parametrize(
-    "head",
+    "said",
     [
-        {"schemes": (SchemeDescription(name="hami", core_resource="a.b/c"),)},
-        {"schemes": (replace(ACME, index_basis="moon"),)},
-        {"index_bases": {"none": "pci"}},
+        {"allocations.schemes": "[{name: hami, core-resource: a.b/c}]"},
+        {"allocations.schemes": "[{name: acme, core-resource: a.b/c, index-basis: moon}]"},
+        {"allocations.index-basis": "none=pci"},
     ],
 )
 def test_what_cannot_be_said_in_this_version_is_refused(
-    tmp_path: Path, head: dict[str, object]
+    tmp_path: Path, said: dict[str, str]
 ) -> None:
     file = tmp_path / "x.rec.gz"
     recorded(file, SETTINGS)
     with RecordingReader(str(file)) as tape:
-        tape.head = replace(tape.head, **head)  # type: ignore[arg-type] # of these fields
-        with pytest.raises(RecordingError, match="its sharing systems do not fit this version"):
+        tape.head = replace(tape.head, settings={**tape.head.settings, **said})
+        with pytest.raises(RecordingError, match="do not fit this version"):
             Replay(tape)
