@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from exporter.settings.mapping import MAX_PROBLEMS
+from exporter.settings.mapping import MAX_PROBLEMS, InvalidValue, below, text_of
 from exporter.settings.table import BY_NAME, TABLE, Settings, known_alike
 from exporter.settings.values import Setting, StructureError
 from exporter.settings.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
@@ -224,15 +224,6 @@ def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenVa
     return {}
 
 
-class _Entry(NamedTuple):
-    """The text of a setting; None if it is not set. ``node`` if its kind has several lines."""
-
-    name: str
-    text: str | None
-    place: Place
-    node: yaml.Node | None = None
-
-
 class _FileReader:
     """Reads one settings file. ``web: {max-requests: 1}`` is the same as ``web.max-requests: 1``.
 
@@ -246,85 +237,51 @@ class _FileReader:
         self._given: dict[str, _GivenValue] = {}
 
     def read(self, root: yaml.Node) -> dict[str, _GivenValue]:
-        for entry in self._entries("", root):
-            self._accept(entry)
-            if len(self._problems) >= MAX_PROBLEMS:
-                break
+        if isinstance(root, yaml.MappingNode):
+            self._section("", root)
+        else:
+            self._refuse(root, "", "settings by name are expected, such as log.level: info")
         return self._given
 
-    def _accept(self, entry: _Entry) -> None:
-        name = entry.name
-        if name not in BY_NAME:
-            self._refuse(entry.place, f"no such setting; {known_alike(name)}")
-        elif name == "config.file":
-            self._refuse(entry.place, "a settings file cannot name another one")
-        elif name in self._given:
-            before = self._given[name].place
-            self._refuse(entry.place, f"given twice; see line {before.line}")
-        elif entry.text is not None:
-            self._given[name] = _GivenValue(entry.text, entry.place, entry.node)
-
-    def _refuse(self, place: Place, text: str) -> None:
-        if len(self._problems) < MAX_PROBLEMS:
-            self._problems.append(Problem(place, text))
-
-    def _place(self, node: yaml.Node, key: str) -> Place:
-        return Place(self._path, key[:80], line_of(node))
-
-    def _entries(self, name: str, node: yaml.Node) -> Iterator[_Entry]:
-        """The settings in a node that stands under this name, "" for the root."""
-        place = self._place(node, name)
-        setting = BY_NAME.get(name)
-        if isinstance(node, yaml.MappingNode) and _is_section(name):
-            yield from self._section(name, node)
-        elif setting and setting.kind.read_node and not isinstance(node, yaml.ScalarNode):
-            yield _Entry(name, "", place, node)
-        elif isinstance(node, yaml.ScalarNode) and name:
-            yield _Entry(name, None if node.tag == NULL else node.value, place)
-        elif setting and setting.kind.many and isinstance(node, yaml.SequenceNode):
-            if self._are_plain(node.value, place):
-                yield _Entry(name, ",".join(item.value for item in node.value), place)
-        elif setting and setting.kind.pairs and isinstance(node, yaml.MappingNode):
-            parts = [part for pair in node.value for part in pair]
-            if self._are_plain(parts, place) and self._are_different(node, name):
-                pairs = (f"{key.value}={value.value}" for key, value in node.value)
-                yield _Entry(name, ",".join(pairs), place)
-        elif setting:
-            self._refuse(place, f"a plain value is expected: {setting.kind.allowed}")
-        elif not name:
-            self._refuse(place, "settings by name are expected, such as log.level: info")
-        else:
-            yield _Entry(name, "", place)
-
-    def _section(self, prefix: str, node: yaml.MappingNode) -> Iterator[_Entry]:
-        for item in items(node):
+    def _section(self, prefix: str, node: yaml.MappingNode) -> None:
+        for part, key, value, first_line in items(node):
             if len(self._problems) >= MAX_PROBLEMS:
                 return
-            if item.name is None:
-                place = self._place(item.key, prefix)
-                self._refuse(place, "a name is expected, not a list or mapping")
-                continue
-            name = f"{prefix}.{item.name}" if prefix else item.name
-            if item.first_line and name not in BY_NAME:  # ``_accept`` reports a setting itself
-                self._refuse_again(item.key, name, item.first_line)
+            name = f"{prefix}.{part}" if prefix else part or ""
+            if part is None:
+                self._refuse(key, prefix, "a name is expected, not a list or mapping")
+            elif first_line and name not in BY_NAME:  # ``_setting`` reports a setting itself
+                self._refuse(key, name, f"given twice; see line {first_line}")
+            elif isinstance(value, yaml.MappingNode) and _is_section(name):
+                self._section(name, value)
             else:
-                yield from self._entries(name, item.value)
+                self._setting(name, value)
 
-    def _are_different(self, node: yaml.MappingNode, name: str) -> bool:
-        again = [item for item in items(node) if item.first_line]
-        for item in again:
-            self._refuse_again(item.key, f"{name}.{item.name}", item.first_line)
-        return not again
+    def _setting(self, name: str, node: yaml.Node) -> None:
+        setting = BY_NAME.get(name)
+        if setting is None:
+            self._refuse(node, name, f"no such setting; {known_alike(name)}")
+        elif name == "config.file":
+            self._refuse(node, name, "a settings file cannot name another one")
+        elif name in self._given:
+            before = self._given[name].place
+            self._refuse(node, name, f"given twice; see line {before.line}")
+        elif setting.kind.read_node and not isinstance(node, yaml.ScalarNode):
+            self._given[name] = _GivenValue("", self._place(node, name), node)
+        elif node.tag != NULL:
+            try:
+                text = text_of(setting.kind, node)
+            except InvalidValue as invalid:
+                self._refuse(invalid.node or node, below(name, invalid.key), str(invalid))
+            else:
+                self._given[name] = _GivenValue(text, self._place(node, name))
 
-    def _refuse_again(self, key: yaml.Node, name: str, first_line: int) -> None:
-        self._refuse(self._place(key, name), f"given twice; see line {first_line}")
+    def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
+        self._problems.append(Problem(self._place(node, name), text))
 
-    def _are_plain(self, nodes: Iterable[yaml.Node], place: Place) -> bool:
-        plain = all(isinstance(node, yaml.ScalarNode) for node in nodes)
-        if not plain:
-            self._refuse(place, "a list of plain values is expected")
-        return plain
+    def _place(self, node: yaml.Node, name: str) -> Place:
+        return Place(self._path, name[:80], line_of(node))
 
 
 def _is_section(name: str) -> bool:
-    return not name or any(known.startswith(f"{name}.") for known in BY_NAME)
+    return any(known.startswith(f"{name}.") for known in BY_NAME)

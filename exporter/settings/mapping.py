@@ -1,6 +1,6 @@
 """Reads YAML mappings by tables of their keys, and collects all problems, each with line and key.
 
-Described sharing systems, the web configuration and scenarios are read by it.
+The settings file, described sharing systems, the web configuration and scenarios are read by it.
 """
 
 from collections.abc import Callable, Mapping
@@ -116,17 +116,35 @@ def _value(
         return None
 
 
+def text_of(kind: ValueKind[object], node: yaml.Node) -> str:
+    """The text of a plain value, or of a list or mapping of them as it stands in a flag.
+
+    Raises:
+        InvalidValue: the value has another form, or a mapping has a key twice.
+
+    """
+    parts = [node]
+    if kind.many and isinstance(node, yaml.SequenceNode):
+        parts = node.value
+    elif kind.pairs and isinstance(node, yaml.MappingNode):
+        for name, key, _, first_line in items(node):
+            if first_line:
+                raise InvalidValue(f"given twice; see line {first_line}", key, name or "")
+        parts = [part for pair in node.value for part in pair]
+    if not all(isinstance(part, yaml.ScalarNode) for part in parts):
+        raise InvalidValue(f"this is not {kind.allowed}")
+    if isinstance(node, yaml.MappingNode):
+        return ",".join(f"{key.value}={value.value}" for key, value in node.value)
+    return ",".join(part.value for part in parts)
+
+
 def of_kind(kind: ValueKind[object]) -> Reader:
-    """A reader of a plain value of this kind, or of a list of them if several are allowed."""
+    """A reader of values of this kind."""
 
     def read(node: yaml.Node) -> object:
-        parts = node.value if kind.many and isinstance(node, yaml.SequenceNode) else [node]
-        if not kind.read_node and not all(isinstance(part, yaml.ScalarNode) for part in parts):
-            raise InvalidValue(f"this is not {kind.allowed}")
+        text = "" if kind.read_node else text_of(kind, node)
         try:
-            if kind.read_node:
-                return kind.read_node(node)
-            return kind.read(",".join(part.value for part in parts))
+            return kind.read_node(node) if kind.read_node else kind.read(text)
         except (ValueError, KeyError):
             plain = isinstance(node, yaml.ScalarNode)
             given = repr(node.value)[:MAX_VALUE] if plain else "this"

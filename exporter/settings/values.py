@@ -11,14 +11,12 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
+_PATH = r"/[^\0]*"
 _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
-_ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
-_KEY = re.compile(r"(?=.)(?:[A-Za-z0-9][A-Za-z0-9._/-]{0,316})?\*?", re.ASCII)
 _SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
 _POWERS: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T"))}
 _POWERS |= {f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGT", 1)}
-_URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 class StructureProblem(NamedTuple):
@@ -63,7 +61,7 @@ class Address(NamedTuple):
 
 def _address(text: str) -> Address:
     if text.startswith("unix:"):
-        return Address("", 0, _path(text.removeprefix("unix://").removeprefix("unix:")))
+        return Address("", 0, PATH.read(text.removeprefix("unix://").removeprefix("unix:")))
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -171,36 +169,8 @@ def _within(number: int, low: int, high: int) -> int:
     return number
 
 
-def _switch(text: str) -> bool:
-    return {"true": True, "false": False}[text]
-
-
 def _text(text: str) -> str:
     if not text.isprintable():
-        raise ValueError(text)
-    return text
-
-
-def _path(text: str) -> str:
-    if not text.startswith("/") or "\0" in text:
-        raise ValueError(text)
-    return text
-
-
-def _origin(text: str) -> str:
-    if text and not _ORIGIN.fullmatch(text):
-        raise ValueError(text)
-    return text
-
-
-def _key(text: str) -> str:
-    if not _KEY.fullmatch(text):
-        raise ValueError(text)
-    return text
-
-
-def _url_path(text: str) -> str:
-    if not _URL_PATH.fullmatch(text) or text.startswith("/-/"):
         raise ValueError(text)
     return text
 
@@ -210,19 +180,20 @@ ADDRESS = ValueKind(
     "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
     "unix:/run/mgpu.sock",
 )
-SWITCH = ValueKind(_switch, "true or false")
+SWITCH = ValueKind({"true": True, "false": False}.__getitem__, "true or false")
 TEXT = ValueKind(_text, "a text without control characters")
-PATH = ValueKind(_path, "an absolute path")
-SOCKET = ValueKind(
-    lambda text: text if text in {"auto", "none"} else _path(text), "auto, none or an absolute path"
+PATH = matching(_PATH, "an absolute path")
+OPTIONAL_PATH = matching(rf"({_PATH})?", "an absolute path")
+SOCKET = matching(rf"auto|none|{_PATH}", "auto, none or an absolute path")
+ORIGIN = matching(
+    r"(https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5})?",
+    "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255",
 )
-LIBRARY = ValueKind(
-    lambda text: text if text in {"auto", "off"} else _path(text), "auto, off or an absolute path"
+KEY = matching(
+    r"(?=.)(?:[A-Za-z0-9][A-Za-z0-9._/-]{0,316})?\*?",
+    "the key of a label, the beginning of a key followed by *, or *",
 )
-OPTIONAL_PATH = ValueKind(lambda text: _path(text) if text else text, "an absolute path")
-ORIGIN = ValueKind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
-KEY = ValueKind(_key, "the key of a label, the beginning of a key followed by *, or *")
-URL_PATH = ValueKind(_url_path, "a path such as /metrics, outside /-/")
+URL_PATH = matching(r"(?!/-/)(/[A-Za-z0-9._~-]+)+", "a path such as /metrics, outside /-/")
 
 
 @dataclass(frozen=True, slots=True)
