@@ -4,6 +4,7 @@ The exporter runs unmodified. The tree is rewritten while it runs; what stands o
 arithmetic of what was written, and the books of every device balance on each of them.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -198,6 +199,20 @@ def test_a_partition_has_its_activity_and_the_board_keeps_the_energy(place: Plac
         begin.value(CORE, pod="first", uuid=part) or 0
     )
     assert used == pytest.approx(passed / 8, abs=0.01)
+
+
+def test_a_board_that_vanishes_costs_its_own_devices_only(place: Place) -> None:
+    board, away = place.parted, place.proc.parent / "away"
+    shutil.move(board.folder, away)
+    gone = place.pages.when(
+        lambda p: p.value(BUSY, uuid=f"{board.uuid}-3") is None, "its partitions are lost"
+    )
+    shutil.move(away, board.folder)
+    back = place.pages.when(lambda p: p.value("mgpu_device_up", uuid=board.uuid) == 1, "it is back")
+
+    for uuid in ("GPU-0", place.whole.uuid):
+        assert back.value(BUSY, uuid=uuid) >= gone.value(BUSY, uuid=uuid)  # type: ignore[operator]
+    place.works("nvidia", "GPU-0")
 
 
 def test_a_radeon_shows_what_it_has_and_says_why_the_rest_is_not_there(place: Place) -> None:

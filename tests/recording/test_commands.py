@@ -59,6 +59,8 @@ def test_a_recording_can_go_to_standard_output(tmp_path: Path) -> None:
     assert b"every page is as it was recorded" in replayed.stderr
     assert b'mgpu_container_core_seconds_total{namespace="x' in replayed.stdout
     assert b"chat-7b" not in replayed.stdout
+    said = b"recording GPUs by simulated, processes by cgroups, pods by pods_simulated, "
+    assert said + b"with pseudonyms, for 2 s into standard output" in recorded.stderr
 
 
 @pytest.mark.slow
@@ -102,16 +104,6 @@ def test_a_command_whose_output_is_not_read_to_the_end_shows_no_traceback() -> N
 
 
 @pytest.mark.slow
-def test_it_says_what_it_records_and_where(tmp_path: Path) -> None:
-    file = tmp_path / "node.rec.gz"
-
-    done = run(*RECORD, HASTE, f"--output={file}", "--anonymise")
-
-    said = "recording GPUs by simulated, processes by cgroups, pods by pods_simulated, "
-    assert f"{said}with pseudonyms, for 2 s into {file}" in done.stderr.decode()
-
-
-@pytest.mark.slow
 def test_force_replaces_a_file(tmp_path: Path) -> None:
     file = tmp_path / "node.rec.gz"
     file.write_text("something dear")
@@ -141,11 +133,6 @@ def test_the_page_after_the_last_cycle_is_printed(form: Format) -> None:
     end = b"# EOF\n" if form is Format.OPENMETRICS else b""
     assert done.stdout == pages(form)[-1] + end
     assert done.returncode == 0
-
-
-@pytest.mark.slow
-def test_the_page_after_any_cycle_is_printed() -> None:
-    assert run(*REPLAY, str(SINGLE), "--cycle=7").stdout == pages(Format.TEXT)[6]
 
 
 @pytest.mark.slow

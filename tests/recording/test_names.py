@@ -101,10 +101,6 @@ def test_an_id_is_the_same_wherever_it_stands(names: Pseudonyms) -> None:
     assert names.name(UID.replace("-", "")) == bare.replace("-", "")
 
 
-def test_what_is_empty_stays_empty(names: Pseudonyms) -> None:
-    assert names.name("") == ""
-
-
 @given(st.lists(st.text(min_size=1), unique=True, min_size=2))
 def test_names_have_pseudonyms_of_their_own_under_each_key(texts: list[str]) -> None:
     ours, theirs = Pseudonyms(KEY), Pseudonyms(b"other")

@@ -49,7 +49,7 @@ from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.source import SimulatedPods
-from tests.collector.bench import CID, PLACED, POD, Bench, row
+from tests.collector.bench import CID, PLACED, POD, Bench
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
 from tests.rows import rows_of
 from tests.scenario.nodes import A10, SCENARIOS
@@ -259,20 +259,6 @@ def test_a_node_source_that_fails_is_replayed_as_such(path: Path) -> None:
     assert told.replayed() == told.pages
 
 
-def test_what_node_sources_know_and_how_they_fare_is_replayed(path: Path) -> None:
-    told, told_again = Told(path), NodeFacts(card_policies={0: "fixed-share"})
-    told.node_facts = held("uid-1")
-    told.bench.name_pod(WHOLE)
-    told.cycle()
-    told.node_facts = told_again
-    told.cycle()
-    told.node_facts = held("uid-1")
-    snapshot = told.cycle()
-
-    assert row(snapshot, "container", *MAIN).values["core_limit_ratio"] == 1.0
-    assert told.replayed() == told.pages
-
-
 def test_what_node_sources_know_is_anonymised_alike(path: Path) -> None:
     """The grants still find their pods and devices, and give no name away."""
     plain, disguised = Told(path), Told(path, anonymise=True)
@@ -347,18 +333,11 @@ def test_a_device_in_every_state_is_replayed(path: Path) -> None:
         )
         for _ in range(4):
             told.cycle()
-
-    assert told.replayed() == told.pages
-
-
-def test_odd_figures_are_replayed(path: Path) -> None:
-    told = Told(path)
-    device = Device("GPU-0", 0, "nvidia", parent_uuid="GPU-p", profile="1g.5gb")
-    busy = Engines(core=SECOND, encoder=0)
+    busy = Engines(core=SECOND, encoder=0)  # and with odd figures
     window = Window(5, 6, SECOND, 7, busy, (ProcessActivity(7, busy),), {"pid": 2}, 2**62, 2**61)
     memory = DeviceMemory(9, 8, None, (ProcessMemory(7, None, frozenset({"mps", "compute"})),))
-    told.bench.gpus.devices = (DeviceReading(device, window=window, memory=memory),)
-    told.cycle()
+    part = Device("GPU-0", 0, "nvidia", parent_uuid="GPU-p", profile="1g.5gb")
+    told.bench.gpus.devices = (DeviceReading(part, window=window, memory=memory),)
     told.cycle()
 
     assert told.replayed() == told.pages

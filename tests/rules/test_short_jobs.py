@@ -1,7 +1,7 @@
 """The alert about the books on a node of jobs that live for some seconds.
 
 Ten minutes of the exporter's pages, in steps of a clock that the test moves, under Prometheus's own
-engine. tests/e2e/test_short_jobs.py has the same with real programs.
+engine.
 """
 
 import json

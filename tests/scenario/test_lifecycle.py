@@ -69,15 +69,6 @@ def test_the_version_rises_with_each_change_and_only_then() -> None:
         assert (tables[i] == tables[i - 1]) == (versions[i] == versions[i - 1])
 
 
-def test_a_table_asked_for_step_by_step_is_the_one_asked_for_once() -> None:
-    clock = ManualClock()
-    pods = [pod("a", **JOB), pod("b", every="7s", **{"for": "2s"})]
-    asked = node(clock, pods=pods)
-    for _ in range(400):
-        assert asked.pod_table() == node(clock, pods=pods).pod_table()
-        clock.move(0.1)
-
-
 def test_a_recurring_pod_is_a_new_one_each_time() -> None:
     clock = ManualClock()
     asked = node(clock, pods=[pod("job", process(), every="60s", **{"for": "5s"})])
@@ -101,14 +92,6 @@ def test_pids_are_unique_among_all_that_live() -> None:
         clock.move(1)
         pids = [p.pid for p in asked.memory(0).processes or ()]
         assert len(set(pids)) == len(pids) > 5
-
-
-def test_the_indexes_lead_to_the_pod() -> None:
-    table = _at(12, pod("p", process(), **JOB))
-    found = _only(table)
-    assert table.by_kubelet_uid == {found.uid: found.uid}
-    (container_id,) = found.containers[0].container_ids
-    assert table.by_container_id == {container_id: (found.uid, "c")}
 
 
 def _path(**keys: Any) -> str:
@@ -158,13 +141,6 @@ def test_a_static_pod_is_found_by_its_hash_and_its_uid() -> None:
     assert found.annotations["kubernetes.io/config.mirror"] == found.static_hash
     assert table.by_kubelet_uid == {found.uid: found.uid, found.static_hash: found.uid}
     assert f"pod{found.static_hash}.slice" in _path(static=True)
-
-
-def test_the_path_of_a_process_holds_the_container_id_of_the_table() -> None:
-    asked = node(pods=[pod("p", process())])
-    (path,) = asked.cgroup_paths().values()
-    (container_id,) = asked.pod_table().by_container_id
-    assert container_id in path
 
 
 def test_an_ended_process_is_told_of_for_fifteen_seconds() -> None:

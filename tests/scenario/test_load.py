@@ -6,7 +6,7 @@ import pytest
 from exporter.model import Grant
 from exporter.simulation import ScenarioError
 from exporter.simulation.description import SampleRule
-from exporter.simulation.load import describe, load, shipped
+from exporter.simulation.load import describe, load
 from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import A10, pod, process
@@ -22,12 +22,6 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert scenario.sample_rule is SampleRule.LONGEST
 
 
-@pytest.mark.parametrize("name", ["single", "demo", "eight-schemes"])
-def test_a_shipped_scenario_is_read_by_its_name(name: str) -> None:
-    assert name in shipped()
-    assert load(name).pods
-
-
 @pytest.mark.parametrize(
     ("written", "ns"),
     [("250ms", SECOND // 4), ("1.5s", 3 * SECOND // 2), ("2m", 120 * SECOND), (3, 3 * SECOND)],
@@ -41,10 +35,6 @@ def test_a_duty_may_be_points_over_time() -> None:
     rising = process(duty=[["0s", 0], ["10s", 1]], repeat="20s")
     duty = describe({"devices": [A10], "processes": [rising]}, "f").processes[0].work.duty
     assert [duty.at(s * SECOND) for s in (0, 5, 10, 15, 25)] == [0, 0.5, 1, 1, 0.5]
-
-
-def test_two_readings_of_a_file_are_equal() -> None:
-    assert load("demo") == load("demo")
 
 
 def test_a_pod_stands_as_its_sharing_system_and_the_kubelet_write_it() -> None:

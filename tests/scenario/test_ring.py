@@ -44,11 +44,6 @@ def test_an_idle_device_has_samples_and_no_rows() -> None:
     assert not ring.process_samples(0, 0)
 
 
-def test_before_the_start_the_device_was_idle() -> None:
-    ring = node(processes=[process()])
-    assert {s.percent for s in ring.busy_samples(0, "core", 0)} == {0}
-
-
 def test_a_row_is_an_average_over_all_samples_asked_for() -> None:
     clock = ManualClock()
     ring = node(clock, processes=[process(**{"for": "2s"})])  # 12 samples, and then idle
@@ -103,15 +98,6 @@ def test_the_sample_rule_decides_which_process_is_named(rule: str, pids: set[int
         (row,) = ring.process_samples(0, end_us - 100_000)
         named.add(row.pid)
     assert named == pids
-
-
-@pytest.mark.parametrize("rule", ["last", "longest", "random"])
-def test_a_burst_that_ends_within_the_sample_is_named_by_all_rules_but_end(rule: str) -> None:
-    clock = ManualClock()
-    ring = node(clock, processes=[process(**{"for": "20ms"})], sample_rule=rule)
-    clock.move(1)
-    (row,) = ring.process_samples(0, START_US)
-    assert row.pid == 2001
 
 
 def test_of_two_that_ran_the_last_is_named_though_the_device_is_idle_at_the_end() -> None:

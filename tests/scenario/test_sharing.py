@@ -1,10 +1,9 @@
-from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
 
 from exporter.simulation.load import describe
-from exporter.simulation.population import SLICE_NS, Population, busy_ns, cut, running, segments
+from exporter.simulation.population import Population, busy_ns, cut, segments
 from tests.scenario.nodes import A10, SCENARIOS, process
 
 SECOND = 10**9
@@ -47,20 +46,3 @@ def test_cutting_changes_no_length() -> None:
     pieces = list(cut(whole, bounds))
     assert sum(s.end_ns - s.start_ns for s in pieces) == sum(s.end_ns - s.start_ns for s in whole)
     assert all(not any(s.start_ns < b < s.end_ns for b in bounds) for s in pieces)
-
-
-def test_processes_that_share_are_seen_alike_at_the_ends_of_samples() -> None:
-    population = _population(processes=[process(), process(), process()])
-    seen = Counter(
-        running(next(segments(population.bursts(0, 0, SECOND * number // 6)))).pid
-        for number in range(1, 1201)
-    )
-    assert all(abs(count - 400) < 60 for count in seen.values())
-
-
-def test_within_one_slice_one_process_runs() -> None:
-    population = _population(processes=[process(), process()])
-    for turn in range(20):
-        inside = range(turn * SLICE_NS + 1, (turn + 1) * SLICE_NS + 1, SLICE_NS // 4)
-        seen = {running(next(segments(population.bursts(0, 0, at)))).pid for at in inside}
-        assert len(seen) == 1

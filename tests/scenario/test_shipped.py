@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.registry import decode
-from exporter.attribution.ownership import owner_of
-from exporter.model import ContainerKey, GroupKey, Pod, PodTable, Unattributed
+from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
 from exporter.simulation.load import load, shipped
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.layout import parse_path
@@ -100,16 +99,6 @@ def test_every_process_of_a_pod_is_found_by_its_cgroup(name: str) -> None:
             assert table.by_container_id[identity.container_id or ""]
 
 
-def test_the_demo_shows_every_kind_of_owner_and_scheme() -> None:
-    node, _ = _node("demo", 60)
-    truth = truth_of(node, START, START + 90 * SECOND)
-    owners = {owner for owner, _ in truth.core_ns}
-    assert GroupKey("systemd", "nvidia-dcgm.service") in owners
-    assert len({o for o in owners if isinstance(o, ContainerKey)}) > 12
-    assert {a.scheme for pod in _pods(node).values() for a in decode(pod, node.facts()).allocations}
-    assert all(truth.device_core_ns.values())
-
-
 def test_the_hpc_node_shows_every_kind_of_group_and_no_pod() -> None:
     node, _ = _node("hpc", 60)
     truth = truth_of(node, START, START + 90 * SECOND)
@@ -118,13 +107,6 @@ def test_the_hpc_node_shows_every_kind_of_group_and_no_pod() -> None:
     assert kinds == {"slurm", "docker", "podman", "user", "systemd", "lxc"}
     assert Unattributed.HOST_PROCESS in owners
     assert not any(isinstance(owner, ContainerKey) for owner in owners)
-
-
-def test_the_parser_of_paths_finds_the_owners_that_the_scenario_tells() -> None:
-    node, clock = _node("hpc", 60)
-    found = {owner_of(parse_path(path), PodTable()) for path in node.cgroup_paths().values()}
-    living = truth_of(node, clock.now_ns - 15 * SECOND, clock.now_ns + 1).core_ns
-    assert {owner for owner, _ in living} <= found
 
 
 def test_a_job_that_comes_again_has_a_new_number_and_the_same_user() -> None:

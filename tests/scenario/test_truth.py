@@ -92,17 +92,6 @@ def test_the_energy_counter_follows_the_truth_in_millijoules() -> None:
         before = counter
 
 
-def test_the_energy_counter_can_be_asked_for_an_earlier_moment() -> None:
-    clock = ManualClock()
-    asked = node(clock, processes=[process(duty=0.5, jitter=1)])
-    clock.move(3)
-    early = asked.energy_uj(0)
-    clock.move(3000)
-    late = asked.energy_uj(0)
-    clock.now_ns = START + 3 * SECOND
-    assert asked.energy_uj(0) == early < late
-
-
 @pytest.mark.parametrize(
     ("duty", "watts", "hertz"), [(1, 150, 1_500_000_000), (0, 20, 210_000_000)]
 )
