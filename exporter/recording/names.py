@@ -91,10 +91,16 @@ ALLOWED_TERMS = frozenset(  # in annotations: fixed terms of sharing systems
         *("fixed-share", "guaranteed-burst-share", "native-burst-share"),
         *("best-effort", "burst-share", "be", "fs", "bs"),
         *("online", "offline", "true", "false", "null"),
+        *("MPS", "TimeSlicing"),  # strategies of claims
         *("hami-core", "mig", "mps", "containerIndex", "deviceIndex", "gpuUUID", "migUUID"),
         *("gpu", "id", "devmem", "minor", "resources", "koordinator.sh"),
         *("gpu-core", "gpu-memory", "gpu-memory-ratio"),
     }
+)
+
+OFFERED_WORDS = re.compile(  # types of devices, and their places on the bus
+    r"gpu|mig|vfio|amdgpu(-partition)?|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]",
+    re.IGNORECASE | re.ASCII,
 )
 
 # Ids of devices by their place in the node. They give nothing away.
@@ -122,10 +128,14 @@ def _resource(key: str, name: Pseudonymise) -> str:
 def _amounts(amounts: Mapping[str, str], name: Pseudonymise) -> dict[str, str]:
     """Returns the amounts of the resources of sharing systems."""
     return {
-        _resource(key, name): text if AMOUNT.fullmatch(text) else name(text)
+        _resource(key, name): _amount(text, name)
         for key, text in amounts.items()
         if key in RESOURCES or key.startswith(RESOURCE_PREFIXES)
     }
+
+
+def _amount(text: str, name: Pseudonymise) -> str:
+    return text if AMOUNT.fullmatch(text) else name(text)
 
 
 def disguised_grants(
@@ -166,8 +176,16 @@ def disguised_claims(
                 share_id=name(device.share_id),
                 driver=_driver(device.driver, name),
                 device=_offered_name(device.driver, device.device, name),
+                consumed={
+                    bare
+                    if (bare := key.removeprefix(f"{device.driver}/")) in CAPACITIES
+                    else name(key): _amount(text, name)
+                    for key, text in device.consumed.items()
+                },
                 sharing={
-                    "/".join((part, *(one if one.isdecimal() else name(one) for one in rest))): text
+                    "/".join((part, *(one if one.isdecimal() else name(one) for one in rest))): (
+                        text if text in ALLOWED_TERMS else _amount(text, name)
+                    )
                     for key, text in _by_uuid(device, devices, offered).items()
                     for part, *rest in (key.split("/", 1),)
                 },
@@ -202,12 +220,12 @@ def disguised_offers(
     return {
         (_driver(driver, name), name(pool), _offered_name(driver, device, name)): OfferedDevice(
             attributes={
-                key: name(text) if key.lower().endswith("uuid") else text
+                key: text if OFFERED_WORDS.fullmatch(text) else name(text)
                 for whole, text in own.attributes.items()
                 if (key := whole.removeprefix(f"{driver}/")) in ATTRIBUTES
             },
             capacity={
-                key: text
+                key: _amount(text, name)
                 for whole, text in own.capacity.items()
                 if (key := whole.removeprefix(f"{driver}/")) in CAPACITIES
             },

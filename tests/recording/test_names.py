@@ -137,18 +137,25 @@ def test_labels_of_a_sharing_system_stay_and_lose_their_names(names: Pseudonyms)
 
 def test_nothing_of_the_names_in_grants_and_claims_is_left(names: Pseudonyms) -> None:
     offered = OfferedDevice({"uuid": GPU, "secret": "secret", "type": "gpu"}, {"memory": "1Gi"})
+    strange = OfferedDevice({"uuid": GPU, "type": "secret", "pciBusID": "secret"}, {"cores": "s3"})
+    consumed = {"secret": "1", "gpu.nvidia.com/memory": "1Gi", "cores": "secret"}
+    sharing = {"strategy": "secret", "memory": "1Gi"}
     facts = NodeFacts(
         annotations={"secret": "secret"},
         grants={UID: (Grant("secret-c", "nvidia.com/gpu", (f"{GPU}::3", "secret-id")),)},
         claims={
             ("secret-ns", "secret-claim"): (
-                ClaimedDevice("secret-r/secret-s", "gpu.nvidia.com", "secret-pool", "gpu-0", UID),
+                ClaimedDevice(
+                    *("secret-r/secret-s", "gpu.nvidia.com", "secret-pool", "gpu-0", UID),
+                    consumed=consumed,
+                    sharing=sharing,
+                ),
                 ClaimedDevice("secret-r", "secret.example.com", "secret-pool", "secret-nic"),
             )
         },
         offered={
             ("gpu.nvidia.com", "secret-pool", "gpu-0"): offered,
-            ("secret.example.com", "secret-pool", "secret-nic"): offered,
+            ("secret.example.com", "secret-pool", "secret-nic"): strange,
         },
         pods={UID: POD},
     )
@@ -160,6 +167,8 @@ def test_nothing_of_the_names_in_grants_and_claims_is_left(names: Pseudonyms) ->
     [grant] = made.grants[names.name(UID)]
     assert grant.device_ids[0] == f"{names.name(GPU)}::3"
     assert len(made.offered) == 2
+    first, _ = made.claims[names.name("secret-ns"), names.name("secret-claim")]
+    assert first.consumed["memory"] == first.sharing["memory"] == "1Gi"
 
 
 def test_a_nodes_annotations_keep_what_sharing_systems_read_of_them(names: Pseudonyms) -> None:
