@@ -3,7 +3,7 @@
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -67,21 +67,19 @@ def gather(
         for listening in sources.listening:
             listening.start()
         sources.pods.wait(FIRST_LIST_S)
-        gpus = _read(sources.gpus, every_s)
-        memories = [device.memory for reading in gpus.readings for device in reading.devices]
+        found = _read(sources.gpus, every_s, ProbeResults(settings, begun, begun))
+        memories = [device.memory for reading in found.readings for device in reading.devices]
         pids = {p.pid for memory in memories if memory for p in memory.processes or ()}
         table = sources.pods.table()
         for node in sources.nodes:
             node.facts(table)
-        return ProbeResults(
-            settings=settings,
-            begun=begun,
+        return replace(
+            found,
             ended=ClockReading(clock.monotonic_ns(), clock.time_ns()),
-            **gpus._asdict(),
             identities=sources.processes.resolve(pids),
             table=table,
             sources=tuple(
-                [reading.status for reading in gpus.readings]
+                [reading.status for reading in found.readings]
                 + [source.status() for source in sources.reporting]
             ),
         )
@@ -90,34 +88,24 @@ def gather(
             source.close()
 
 
-class _Gpus(NamedTuple):
-    """What was read from the GPUs. The names are those of ``ProbeResults``."""
-
-    readings: tuple[Reading, ...]
-    windows: Mapping[str, int]
-    costs: Mapping[str, Sequence[Mapping[str, PartCost]]]
-    sampling: Mapping[str, Sampling]
-    fatal: str = ""
-
-
-def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
-    """Read the GPUs ``READS`` times."""
-    readings: tuple[Reading, ...] = ()
+def _read(gpus: tuple[GpuSource, ...], every_s: float, found: ProbeResults) -> ProbeResults:
+    """The results with what ``READS`` reads of the GPUs bring."""
     windows: dict[str, int] = {}
     costs: dict[str, list[Mapping[str, PartCost]]] = defaultdict(list)
     sampling: dict[str, Sampling] = {}
+    found = replace(found, windows=windows, costs=costs, sampling=sampling)
     try:
         for _ in range(READS):
-            readings = tuple(source.read() for source in gpus)
-            for one in (device for reading in readings for device in reading.devices):
+            found = replace(found, readings=tuple(source.read() for source in gpus))
+            for one in (device for reading in found.readings for device in reading.devices):
                 costs[one.device.uuid].append(one.costs)
                 if one.window:
                     windows[one.device.uuid] = one.window.end_unix_ns
                     sampling[one.device.uuid] = one.window.sampling
             threading.Event().wait(every_s)
     except RestartRequiredError as error:
-        return _Gpus(readings, windows, costs, sampling, str(error))
-    return _Gpus(readings, windows, costs, sampling)
+        return replace(found, fatal=str(error))
+    return found
 
 
 class CheckVerdict(StrEnum):

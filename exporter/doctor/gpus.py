@@ -3,7 +3,7 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import CDLL
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ import psutil
 
 from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
-from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
+from exporter.doctor.vendors import OTHERS, Said, devices_found, quantities
 from exporter.metrics.families import groups_without
 from exporter.model import (
     QUANTITIES,
@@ -143,11 +143,6 @@ GROUPS = {  # groups of metric families by quantity, if the names differ
 }
 NEEDED = ("core", "memory")  # without these no container has a value
 
-OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult]]] = {
-    AMD: amd,
-    DRM: drm,
-}
-
 _DEV = Path("/dev")
 _VERSION = re.compile(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _REMEDIES = {
@@ -197,8 +192,8 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
     devices = [device for reading in readings for device in reading.devices]
     yield from devices_found(devices, evidence.windows, "see the kernel log for NVRM and Xid")
     off = groups_without(evidence.settings.metrics_left_out)
-    asked = [name for name in CALLS if GROUPS.get(name, name) not in off]
-    yield from _quantities([d for d in devices if d.state is DeviceState.UP], asked)
+    asked = {name: calls for name, calls in CALLS.items() if GROUPS.get(name, name) not in off}
+    yield from quantities([d for d in devices if d.state is DeviceState.UP], asked, _judged)
     yield from sampling(devices, evidence.sampling)
 
 
@@ -310,22 +305,9 @@ def _driver(fatal: str, readings: list[Reading]) -> Iterator[CheckResult]:
             yield problem("devices", status.detail, "see the kernel log for NVRM and Xid", DEVICES)
 
 
-def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[CheckResult]:
-    """One result for each quantity and reason, over all devices."""
-    for quantity in asked:
-        calls = CALLS[quantity]
-        refusals: dict[Unmeasured, list[str]] = defaultdict(list)
-        for reading in devices:
-            if quantity in reading.unmeasured:
-                refusals[reading.unmeasured[quantity]].append(str(reading.device.index))
-        measured = len(devices) - sum(map(len, refusals.values()))
-        if measured and not refusals:
-            yield ok(quantity, f"measured ({calls})")
-        for reason, indexes in refusals.items():
-            found = f"not measured on GPU {', '.join(indexes)}: {reason} ({calls})"
-            remedy = _REMEDIES.get(reason, "see this reason in docs/troubleshooting.md")
-            refused = reason is Unmeasured.NO_PERMISSION
-            privilege = f"{ROOT}, or {MIG_MONITOR}" if refused else ""
-            needed = quantity in NEEDED and reason is not Unmeasured.MIG
-            make = problem if refused or needed else note
-            yield make(quantity, found, remedy, privilege)
+def _judged(quantity: str, reason: Unmeasured) -> Said:
+    refused = reason is Unmeasured.NO_PERMISSION
+    needed = quantity in NEEDED and reason is not Unmeasured.MIG
+    remedy = _REMEDIES.get(reason, "see this reason in docs/troubleshooting.md")
+    privilege = f"{ROOT}, or {MIG_MONITOR}" if refused else ""
+    return problem if refused or needed else note, remedy, privilege

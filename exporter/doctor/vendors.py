@@ -1,25 +1,21 @@
-"""Checks of AMD's driver, of the kernel's DRM drivers, and of AMD's library."""
+"""Checks that all GPU drivers share, and those of AMD's driver and of the kernel's DRM drivers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from exporter.doctor.evidence import CheckResult, note, ok, problem
 from exporter.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.drm.holders import NESTED, REFUSED
 
-DRM = "drm"  # the source
-_SEES = "clients of DRM"
-_READ_FROM: Mapping[str, str] = {
-    "core": "fdinfo: drm-engine-*, drm-cycles-*",
-    "memory": "fdinfo: drm-resident-*",
-    "energy": "hwmon: energy1_input, power1_average",
-}
-_NOT_REPORTED = "nothing to do: this driver does not report it"
-_PROFILING = (
-    "for panfrost and panthor write 1 or 3 to the device's profiling file in sysfs; other drivers "
-    "do not report it"
-)
-INVISIBLE = {
+Said = tuple[Callable[..., CheckResult], str, str]
+"""How bad something is (``note`` or ``problem``), the remedy and the privilege."""
+
+Judge = Callable[[str, Unmeasured], Said | None]
+"""What to say of a quantity that is not measured for a reason; None: that is as it should be."""
+
+_INVISIBLE = {
     Unmeasured.NO_HOSTPID: ("set hostPID: true", HOST_PID),
     Unmeasured.NO_PERMISSION: (
         "run as root with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE (docs/installation.md, fdinfo)",
@@ -28,56 +24,22 @@ INVISIBLE = {
 }
 
 
-def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
-    """Checks of the DRM drivers."""
-    status = reading.status
-    if not status.up:
-        remedy = "load the device's driver on this node; in a container mount the host's /sys"
-        yield problem("DRM", status.detail or "it does not answer", remedy, SYSFS)
-        return
-    drivers = sorted({d.device.driver_version for d in reading.devices})
-    yield note("DRM", f"{', '.join(drivers)}: experimental, not yet tested on hardware")
-    devices = [device for device in reading.devices if device.state is DeviceState.UP]
-    yield from clients_seen(devices, "core", status.detail)
-    for each in reading.devices:
-        yield _device(each, windows)
-    for quantity in _READ_FROM:
-        yield from _drm_quantity(quantity, devices)
-
-
-def clients_seen(
-    devices: list[DeviceReading], quantity: str, detail: str = ""
+def quantities(
+    devices: Sequence[DeviceReading], asked: Mapping[str, str], judge: Judge, prefix: str = ""
 ) -> Iterator[CheckResult]:
-    """Whether every client is visible. ``quantity`` is one that only clients report."""
-    reasons = {device.unmeasured.get(quantity) for device in devices}
-    blind = next((reason for reason in INVISIBLE if reason in reasons), None)
-    if blind is not None:
-        remedy, privilege = INVISIBLE[blind]
-        yield problem(_SEES, detail or str(blind), remedy, privilege)
-    elif devices:
-        yield ok(_SEES, "the file descriptors of all processes can be read")
-
-
-def _device(reading: DeviceReading, windows: Mapping[str, int]) -> CheckResult:
-    device = reading.device
-    subject, name = f"DRM card{device.minor}", f"{device.model or device.vendor}, {device.uuid}"
-    if reading.state is not DeviceState.UP:
-        return problem(subject, f"{name}: {reading.state}: {reading.detail}", "see the kernel log")
-    if device.uuid not in windows and "core" not in reading.unmeasured:
-        return note(subject, f"{name}: not read twice yet", "ask again")
-    return ok(subject, name)
-
-
-def _drm_quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResult]:
-    """Whether each device reports the quantity."""
-    missing = [d for d in devices if d.unmeasured.get(quantity) is Unmeasured.NOT_SUPPORTED]
-    subject, by = f"DRM {quantity}", _READ_FROM[quantity]
-    if missing:
-        cards = ", ".join(f"card{d.device.minor}" for d in missing)
-        remedy = _PROFILING if quantity == "core" else _NOT_REPORTED
-        yield note(subject, f"not reported by {cards} ({by})", remedy)
-    elif any(quantity not in d.unmeasured for d in devices):
-        yield ok(subject, f"reported ({by})")
+    """One result for each quantity and reason, over all devices. ``asked``: how each is read."""
+    for quantity, how in asked.items():
+        refusals: dict[Unmeasured, list[str]] = defaultdict(list)
+        for reading in devices:
+            if quantity in reading.unmeasured:
+                refusals[reading.unmeasured[quantity]].append(str(reading.device.index))
+        said = {why: words for why in refusals if (words := judge(quantity, why)) is not None}
+        if devices and not said:
+            yield ok(prefix + quantity, f"measured ({how})")
+        for reason, (make, remedy, privilege) in said.items():
+            where = ", ".join(dict.fromkeys(refusals[reason]))
+            found = f"not measured on GPU {where}: {reason} ({how})"
+            yield make(prefix + quantity, found, remedy, privilege)
 
 
 def devices_found(
@@ -98,61 +60,109 @@ def devices_found(
             yield note(subject, f"{name}, {device.uuid}: no new samples yet", later)
 
 
-AMD = "amd"  # the source
-FILES: Mapping[str, str] = {  # quantities of processes, and the files that report them
-    "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
-    "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
-    "energy": "gpu_metrics, hwmon power1_average",
-}
-_OF_CLIENTS = "decoder"  # reported by fdinfo of boards without cu_occupancy only
-_CLIENTS = {None, *INVISIBLE}  # its reasons on these boards
-_KERNEL_LOG = "see the kernel log for amdgpu"
-_REFUSED = (
-    "KFD shows a GPU only to processes whose device cgroup allows its /dev/dri/renderD*: let a "
-    "device plugin or an NRI plugin add it to the pod (docs/installation.md, AMD), or run it "
-    "privileged"
-)
+class _Vendor(NamedTuple):
+    """The checks of a driver that is read by files.
 
+    ``of_clients`` is a quantity that only clients of DRM report; ``reports`` are the files by
+    quantity.
+    """
 
-def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
-    """Checks of AMD's driver."""
-    status = reading.status
-    if not status.up:
-        remedy = "load amdgpu on this node; in a container mount the host's /sys"
-        yield problem("amdgpu", status.detail or "it does not answer", remedy, SYSFS)
-        return
-    versions = {d.device.driver_version for d in reading.devices} - {""}
-    yield ok("amdgpu", f"version {', '.join(sorted(versions)) or 'of the kernel'}")
-    if status.detail and status.detail not in {NESTED, REFUSED}:
-        yield problem("amdgpu devices", status.detail, _KERNEL_LOG, AMD_DEVICES)
-    yield from devices_found(reading.devices, windows, _KERNEL_LOG)
-    up = [device for device in reading.devices if device.state is DeviceState.UP]
-    yield from clients_seen(
-        [d for d in up if d.unmeasured.get(_OF_CLIENTS) in _CLIENTS], _OF_CLIENTS
-    )
-    for quantity in FILES:
-        yield from _quantity(quantity, [d for d in up if not _is_invisible(quantity, d)])
+    name: str
+    remedy: str
+    kernel_log: str
+    reports: Mapping[str, str]
+    of_clients: str
+    judge: Judge
+    experimental: bool = False
 
-
-def _is_invisible(quantity: str, reading: DeviceReading) -> bool:
-    """Whether the device's clients are not visible, which is reported already."""
-    reason = reading.unmeasured.get(quantity)
-    return reason in INVISIBLE and reason is reading.unmeasured.get(_OF_CLIENTS)
-
-
-def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResult]:
-    """Whether each device reports the quantity. A partitioned board reports it by partition."""
-    subject, by = f"amdgpu {quantity}", FILES[quantity]
-    reasons: dict[Unmeasured, list[str]] = {}
-    for reading in devices:
-        reason = reading.unmeasured.get(quantity)
-        if reason and reason is not Unmeasured.PARTITIONED:
-            reasons.setdefault(reason, []).append(str(reading.device.index))
-    if devices and not reasons:
-        yield ok(subject, f"reported ({by})")
-    for reason, indexes in reasons.items():
-        found = f"not reported by GPU {', '.join(dict.fromkeys(indexes))}: {reason} ({by})"
-        if reason is Unmeasured.NO_PERMISSION:
-            yield problem(subject, found, _REFUSED, AMD_DEVICES)
+    def look(self, reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
+        """The results of this driver."""
+        status = reading.status
+        if not status.up:
+            remedy = f"{self.remedy}; in a container mount the host's /sys"
+            yield problem(self.name, status.detail or "it does not answer", remedy, SYSFS)
+            return
+        versions = {d.device.driver_version for d in reading.devices} - {""}
+        found = f"version {', '.join(sorted(versions)) or 'of the kernel'}"
+        if self.experimental:
+            yield note(self.name, f"{found}: experimental, not yet tested on hardware")
         else:
-            yield note(subject, found, "nothing to do: this kind of GPU does not report it")
+            yield ok(self.name, found)
+        if status.detail and status.detail not in {NESTED, REFUSED}:
+            yield problem(f"{self.name} devices", status.detail, self.kernel_log, AMD_DEVICES)
+        yield from devices_found(reading.devices, windows, self.kernel_log)
+        up = [device for device in reading.devices if device.state is DeviceState.UP]
+        yield from self._clients(up, status.detail)
+        for quantity, files in self.reports.items():
+            seen = [device for device in up if not self._is_blind(quantity, device)]
+            yield from quantities(seen, {quantity: files}, self.judge, f"{self.name} ")
+
+    def _clients(self, devices: Sequence[DeviceReading], detail: str) -> Iterator[CheckResult]:
+        """Whether every client of DRM is visible, on the boards whose figures are theirs."""
+        reasons = {device.unmeasured.get(self.of_clients) for device in devices}
+        blind = next((reason for reason in _INVISIBLE if reason in reasons), None)
+        if blind is not None:
+            remedy, privilege = _INVISIBLE[blind]
+            yield problem("clients of DRM", detail or str(blind), remedy, privilege)
+        elif None in reasons:
+            yield ok("clients of DRM", "the file descriptors of all processes can be read")
+
+    def _is_blind(self, quantity: str, reading: DeviceReading) -> bool:
+        """Whether the device's clients are not visible, which is reported already."""
+        reason = reading.unmeasured.get(quantity)
+        return reason in _INVISIBLE and reason is reading.unmeasured.get(self.of_clients)
+
+
+def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
+    if reason is not Unmeasured.NOT_SUPPORTED:
+        return None
+    profiling = (
+        "for panfrost and panthor write 1 or 3 to the device's profiling file in sysfs; other "
+        "drivers do not report it"
+    )
+    never = "nothing to do: this driver does not report it"
+    return note, profiling if quantity == "core" else never, ""
+
+
+def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
+    """A partitioned board is read by partition."""
+    if reason is Unmeasured.PARTITIONED:
+        return None
+    if reason is not Unmeasured.NO_PERMISSION:
+        return note, "nothing to do: this kind of GPU does not report it", ""
+    refused = (
+        "KFD shows a GPU only to processes whose device cgroup allows its /dev/dri/renderD*: let a "
+        "device plugin or an NRI plugin add it to the pod (docs/installation.md, AMD), or run it "
+        "privileged"
+    )
+    return problem, refused, AMD_DEVICES
+
+
+OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult]]] = {
+    "amd": _Vendor(
+        "amdgpu",
+        "load amdgpu on this node",
+        "see the kernel log for amdgpu",
+        {
+            "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
+            "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
+            "energy": "gpu_metrics, hwmon power1_average",
+        },
+        "decoder",
+        _judge_amd,
+    ).look,
+    "drm": _Vendor(
+        "DRM",
+        "load the device's driver on this node",
+        "see the kernel log",
+        {
+            "core": "fdinfo: drm-engine-*, drm-cycles-*",
+            "memory": "fdinfo: drm-resident-*",
+            "energy": "hwmon: energy1_input, power1_average",
+        },
+        "core",
+        _judge_drm,
+        experimental=True,
+    ).look,
+}
+"""The checks of drivers other than NVIDIA's, by the source's name."""

@@ -141,12 +141,3 @@ def test_people_read_it_as_text() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "simulated (demo): no value is measured" in done.stdout
     assert done.stdout.endswith("no problems, 1 note\n")
-
-
-def test_a_scenario_that_is_not_there_is_one_line() -> None:
-    command = [sys.executable, "-m", "exporter", "check", "--simulate=/nonexistent.yaml"]
-
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "/nonexistent.yaml" in done.stderr

@@ -1,13 +1,25 @@
-"""How often devices are read: parts that are slow to answer."""
+"""How often devices are read, parts that are slow to answer, and what samples show."""
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from exporter.doctor import CheckResult, CheckVerdict
-from exporter.doctor.gpus import pace
-from exporter.model import Device, DeviceReading, PartCost, Reading, SourceStatus
+from exporter.doctor.gpus import pace, sampling
+from exporter.model import (
+    Device,
+    DeviceReading,
+    Naming,
+    PartCost,
+    Reading,
+    Sampling,
+    SourceStatus,
+)
 from tests.doctor.looking import by_subject, evidence, settings
 
 MS = 1_000_000
+ALWAYS, PARTLY, NEVER, UNKNOWN = Naming
+DEVICES = [DeviceReading(Device("GPU-0", 0, "nvidia", "A100"))]
 EVERY = {"samples": None, "processes": 5_000 * MS}
 
 
@@ -40,13 +52,6 @@ def test_what_one_read_costs_is_told_by_part_from_the_cheapest_device_to_the_dea
     )
 
 
-def test_one_read_alone_which_may_be_a_cold_one_is_told_and_not_judged() -> None:
-    found = paces(told({"processes": 300}, {"processes": 300}))
-
-    assert found["driver's pace"].found == "processes 300 ms (one read) every 5 s"
-    assert "slow to answer" not in found
-
-
 def test_a_part_that_is_slow_is_named_with_how_often_it_is_read_then() -> None:
     quick, slow = told({"processes": 2}), told({"processes": 130}, {"processes": 250})
 
@@ -58,13 +63,53 @@ def test_a_part_that_is_slow_is_named_with_how_often_it_is_read_then() -> None:
     assert finding.remedy
 
 
-def test_one_slow_turn_before_a_quick_one_is_no_slow_part() -> None:
-    assert "slow to answer" not in paces(told({"processes": 300}, {"processes": 301}))
-
-
-def test_what_each_cycle_reads_is_never_read_more_seldom() -> None:
-    assert "slow to answer" not in paces(told({"samples": 900}, {"samples": 1800}))
+@pytest.mark.parametrize(
+    "spent",
+    [
+        [{"processes": 300}, {"processes": 300}],  # one read, which may be a cold one
+        [{"processes": 300}, {"processes": 301}],  # one slow read before a quick one
+        [{"samples": 900}, {"samples": 1800}],  # what each cycle reads
+    ],
+)
+def test_what_is_not_read_less_often_is_not_called_slow(spent: list[dict[str, float]]) -> None:
+    assert set(paces(told(*spent))) == {"driver's pace"}
 
 
 def test_nothing_is_said_where_no_source_tells() -> None:
     assert paces([{}, {}]) == {}
+    assert not list(sampling(DEVICES, {}))
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "said"),
+    [
+        (
+            Sampling(166_700, (ALWAYS, ALWAYS, UNKNOWN, UNKNOWN)),
+            CheckVerdict.OK,
+            (
+                "one every 0.17 s; each busy sample names a process (core, memory_active); "
+                "not known yet: encoder, decoder"
+            ),
+        ),
+        (
+            Sampling(500_000, (PARTLY, ALWAYS, ALWAYS, ALWAYS)),
+            CheckVerdict.NOTE,
+            (
+                "one every 0.5 s; some busy samples name no process (core); "
+                "each busy sample names a process (memory_active, encoder, decoder)"
+            ),
+        ),
+        (
+            Sampling(None, (NEVER, NEVER, NEVER, NEVER)),
+            CheckVerdict.NOTE,
+            "no busy sample names a process (core, memory_active, encoder, decoder)",
+        ),
+    ],
+)
+def test_the_check_says_how_a_board_samples(
+    seen: Sampling, verdict: CheckVerdict, said: str
+) -> None:
+    (result,) = sampling(DEVICES, {"GPU-0": seen})
+
+    assert (result.subject, result.verdict, result.found) == ("GPU 0 samples", verdict, said)
+    assert bool(result.remedy) is (verdict is CheckVerdict.NOTE)

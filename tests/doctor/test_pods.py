@@ -93,53 +93,37 @@ def test_no_pods_on_the_node_says_what_the_source_says(flags: dict[str, str]) ->
     assert (finding.subject, finding.verdict) == ("node name", CheckVerdict.PROBLEM)
 
 
-def test_credentials_that_are_not_accepted_are_said_once(
-    api: ApiServer, flags: dict[str, str]
-) -> None:
+def test_a_server_that_cannot_be_asked_is_said_once(api: ApiServer, flags: dict[str, str]) -> None:
+    nowhere = found(flags | {"kubeconfig": "/nonexistent"})
     api.require_tokens("another")
-
-    finding = found(flags)["API server"]
-
-    assert finding.verdict is CheckVerdict.PROBLEM
-    assert "does not accept the credentials" in finding.found
-
-
-def test_a_server_that_is_away_is_said_once(api: ApiServer, flags: dict[str, str]) -> None:
+    refused = found(flags)
     api.stop()
+    away = found(flags)
 
-    findings = found(flags)
-
-    assert findings["API server"].verdict is CheckVerdict.PROBLEM
-    assert "no connection to the API server" in findings["API server"].found
-    assert set(findings) == {"node name", "API server"}
-
-
-def test_a_kubeconfig_that_cannot_be_read_is_a_problem(flags: dict[str, str]) -> None:
-    finding = found(flags | {"kubeconfig": "/nonexistent"})["API server"]
-
-    assert finding.verdict is CheckVerdict.PROBLEM
-    assert "[Errno" not in finding.found
+    for findings, words in (
+        (nowhere, "no such file"),
+        (refused, "does not accept the credentials"),
+        (away, "no connection to the API server"),
+    ):
+        assert set(findings) == {"node name", "API server"}
+        assert findings["API server"].verdict is CheckVerdict.PROBLEM
+        assert words in findings["API server"].found
+        assert "[Errno" not in findings["API server"].found
 
 
 def test_pods_that_are_off_are_a_note(flags: dict[str, str]) -> None:
     assert found(flags | {"pods_source": "none"})["pods"].verdict is CheckVerdict.NOTE
 
 
-@pytest.mark.parametrize(
-    ("kind", "verdict"), [("auto", CheckVerdict.NOTE), ("kubelet", CheckVerdict.PROBLEM)]
-)
 def test_a_kubelet_counts_for_as_much_as_it_is_asked_for(
-    kind: str, verdict: CheckVerdict, flags: dict[str, str]
+    api: ApiServer, flags: dict[str, str]
 ) -> None:
-    wrong = {"pods_source": kind, "kubelet_address": "http://127.0.0.1:1"}
+    wrong = flags | {"kubelet_address": "http://127.0.0.1:1"}
+    asked = {"pods_source": "kubelet"}
 
-    assert found(flags | wrong)["kubelet"].verdict is verdict
-
-
-def test_a_kubelet_that_answers_is_ok(api: ApiServer, flags: dict[str, str]) -> None:
-    finding = found(flags | {"pods_source": "kubelet", "kubelet_address": api.url})["kubelet"]
-
-    assert finding.verdict is CheckVerdict.OK
+    assert found(wrong | {"pods_source": "auto"})["kubelet"].verdict is CheckVerdict.NOTE
+    assert found(wrong | asked)["kubelet"].verdict is CheckVerdict.PROBLEM
+    assert found(wrong | asked | {"kubelet_address": api.url})["kubelet"].verdict is CheckVerdict.OK
 
 
 def test_folders_of_logs_are_counted_or_missed(flags: dict[str, str], tmp_path: Path) -> None:

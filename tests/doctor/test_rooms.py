@@ -80,16 +80,19 @@ def test_driver_and_runtime_are_told_by_the_tree(
     assert f"({runtime})" in found["containers"].found
 
 
-def test_no_containers_is_a_note(tree: Path) -> None:
-    finding = in_cgroups(tree)["containers"]
-
-    assert (finding.verdict, finding.privilege) == (CheckVerdict.NOTE, privileges.CGROUPS)
-
-
 @pytest.mark.parametrize("there", [True, False])
-def test_no_hierarchy_is_a_problem(there: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
-    finding = in_cgroups(tmp_path if there else tmp_path / "none")["hierarchy"]
+def test_no_hierarchy_is_a_problem_and_no_containers_a_note(
+    there: bool,  # noqa: FBT001 - a case
+    tmp_path: Path,
+    tree: Path,
+) -> None:
+    empty = in_cgroups(tree)["containers"]
+    root = tmp_path / "another"
+    if there:
+        root.mkdir()
+    finding = in_cgroups(root)["hierarchy"]
 
+    assert (empty.verdict, empty.privilege) == (CheckVerdict.NOTE, privileges.CGROUPS)
     assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.CGROUPS)
     assert "Errno" not in finding.found
 
@@ -283,23 +286,21 @@ def test_other_sources_say_how_they_fare() -> None:
     }
 
 
-def test_a_clock_that_is_set_meanwhile_is_a_problem() -> None:
-    begun = ClockReading(0, 1_800_000_000 * SECOND)
-    steady = evidence(settings(), begun=begun, ended=ClockReading(SECOND, begun.unix_ns + SECOND))
-    jumped = evidence(
-        settings(), begun=begun, ended=ClockReading(SECOND, begun.unix_ns + 60 * SECOND)
-    )
+@pytest.mark.parametrize(
+    ("begun_s", "later_s", "verdict"),
+    [
+        (1_800_000_000, 1, CheckVerdict.OK),
+        (1_800_000_000, 60, CheckVerdict.PROBLEM),  # it is set meanwhile
+        (1, 1, CheckVerdict.PROBLEM),  # of long ago
+    ],
+)
+def test_a_clock_is_plausible_and_steady(begun_s: int, later_s: int, verdict: CheckVerdict) -> None:
+    begun = ClockReading(0, begun_s * SECOND)
+    ended = ClockReading(SECOND, (begun_s + later_s) * SECOND)
 
-    assert by_subject(clock(steady))["time"].verdict is CheckVerdict.OK
-    assert by_subject(clock(jumped))["time"].verdict is CheckVerdict.PROBLEM
+    found = by_subject(clock(evidence(settings(), begun=begun, ended=ended)))
 
-
-def test_a_clock_of_long_ago_is_a_problem() -> None:
-    past = ClockReading(0, SECOND)
-
-    [finding] = clock(evidence(settings(), begun=past, ended=past))
-
-    assert finding.verdict is CheckVerdict.PROBLEM
+    assert found["time"].verdict is verdict
 
 
 @pytest.mark.parametrize(("age_s", "verdict"), [(0.2, CheckVerdict.OK), (-60, CheckVerdict.NOTE)])
@@ -350,21 +351,16 @@ REPORT = [
 
 
 @pytest.mark.parametrize("width", [20, 80, 200])
-def test_the_report_keeps_to_the_terminal(width: int) -> None:
-    text = as_text(REPORT, width, coloured=False)
+def test_the_report_keeps_to_the_terminal_and_colours_change_nothing(width: int) -> None:
+    text, coloured = (as_text(REPORT, width, coloured=c) for c in (False, True))
 
     assert max(map(len, text.splitlines())) <= max(width, 60)
     assert "\x1b" not in text
     assert text.endswith("\n1 problem, 1 note\n")
-
-
-def test_colours_change_nothing_but_themselves() -> None:
-    plain, coloured = (as_text(REPORT, 80, coloured=c) for c in (False, True))
-
     for code in ("\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"):
         assert code in coloured
         coloured = coloured.replace(code, "")
-    assert coloured == plain
+    assert coloured == text
 
 
 def test_programs_read_the_same() -> None:
