@@ -10,7 +10,7 @@ from exporter.collector import Sources
 from exporter.commands import logs, serve
 from exporter.model import Reading
 from exporter.settings import Address, Settings, load
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.source import Demand, RestartRequiredError
 from exporter.sources.pods.source import NoPods
 

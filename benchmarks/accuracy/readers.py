@@ -15,7 +15,7 @@ from exporter.ledger import Ledger
 from exporter.model import ContainerKey, Owner, ProcessSample
 from exporter.simulation.node import Node
 from exporter.simulation.ring import RingSample
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import SimulatedPods
 

@@ -107,7 +107,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     # Imported here: what a node in memory takes is not for those that run on a real one.
     from exporter.simulation.load import load as load_scenario  # noqa: PLC0415
     from exporter.simulation.node import Node  # noqa: PLC0415
-    from exporter.sources.cgroups.simulated import SimulatedProcesses  # noqa: PLC0415
+    from exporter.sources.cgroups.source import SimulatedProcesses  # noqa: PLC0415
     from exporter.sources.gpus.simulated import SimulatedGpus  # noqa: PLC0415
     from exporter.sources.pods.source import SimulatedPods  # noqa: PLC0415
 

@@ -1,15 +1,14 @@
 """Checks of the cgroup file system and of ``/proc``."""
 
-import os
-from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from exporter.collector.wiring import cgroup_root
 from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
 from exporter.doctor.privileges import CGROUPS, HOST_PID
 from exporter.model import Unmeasured
-from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
 from exporter.sources.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
+from exporter.sources.cgroups.tree import Hierarchy, find_hierarchy
 from exporter.sources.cgroups.walk import walk
 
 _NO_CONTAINERS = (
@@ -44,14 +43,8 @@ def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:
 
 def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
     """Containers found by one walk, and the cgroup driver by the kubelet's directory names."""
-    drivers: Counter[str] = Counter()
-
-    def enter(path: str) -> None:
-        name = os.path.basename(path)  # noqa: PTH119 - a string, as the walk gives it
-        if name.startswith("kubepods"):
-            drivers["systemd" if name.endswith(".slice") else "cgroupfs"] += 1
-
-    walked = walk(hierarchy.root, enter)
+    walked = walk(hierarchy.root)
+    drivers = _drivers(hierarchy.root)
     pods = {one.pod_uid for one in walked.identities if one.pod_uid}
     found = [identity for identity in walked.by_container.values() if identity.pod_uid]
     outside = {o.container_id for o in walked.identities if o.container_id and not o.pod_uid}
@@ -71,6 +64,12 @@ def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
     if unreadable:
         remedy = "read them as root, or give the pod the node's /sys/fs/cgroup"
         yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
+
+
+def _drivers(root: str) -> set[str]:
+    """The kubelet's cgroup drivers, by its directories, which a node in a container has deeper."""
+    found = (path for above in range(6) for path in Path(root).glob(f"{'*/' * above}kubepods*"))
+    return {"systemd" if path.suffix == ".slice" else "cgroupfs" for path in found if path.is_dir()}
 
 
 def _host_pid(evidence: ProbeResults) -> CheckResult:

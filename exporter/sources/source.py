@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
@@ -51,16 +50,16 @@ class FactSource(Source, Protocol[G_contra, F_co]):
 
 
 class AlwaysUp:
-    """A source that has nothing to begin, reject or end."""
+    """A source that has nothing to begin, reject or end. By ``clock`` it succeeds each time."""
 
-    def __init__(self, name: str, clock: Clock = time, detail: str = "") -> None:
+    def __init__(self, name: str, clock: Clock | None = None, detail: str = "") -> None:
         self.name = name
         self._clock, self._detail = clock, detail
 
     def start(self) -> None: ...
 
     def status(self) -> SourceStatus:
-        now_ns = self._clock.time_ns()
+        now_ns = self._clock.time_ns() if self._clock else None
         return SourceStatus(self.name, True, self._detail, last_success_unix_ns=now_ns)
 
     def rejected(self) -> Mapping[str, int]:

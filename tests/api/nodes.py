@@ -25,7 +25,7 @@ from exporter.model import (
 from exporter.settings import load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import SimulatedPods
 from tests.collector.bench import CID, DEVICE, SECOND, Bench

@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from exporter.attribution.ownership import owner_of
-from exporter.model import GroupKey, PodTable
-from exporter.sources.cgroups.containers import ContainerTree
+from exporter.model import (
+    CgroupIdentity,
+    GroupKey,
+    PodTable,
+    ProcessInfo,
+    Unattributed,
+    Unit,
+)
 from exporter.sources.cgroups.layout import kind_of, kinds_of, parse_path
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import ProcessSource, SimulatedProcesses
+from exporter.sources.cgroups.tree import ContainerTree
 from tests.scenario.clock import ManualClock
 
 ID = "0123456789abcdef" * 4
@@ -81,3 +88,18 @@ def test_a_described_node_has_the_kinds_of_its_places_from_the_start() -> None:
 
     assert SimulatedProcesses(dict, places=[job]).group_kinds() == {"slurm", "systemd", "user"}
     assert SimulatedProcesses(dict, places=PATHS).group_kinds() == {*PATHS.values()}
+
+
+def test_a_described_node_answers_from_the_paths_of_the_moment() -> None:
+    paths = {1: "/system.slice/sshd.service", 10: f"/docker/{ID}", 11: f"/docker/{ID}"}
+    infos = {10: ProcessInfo("server", 5), 11: ProcessInfo("worker")}
+    source: ProcessSource = SimulatedProcesses(lambda: paths, lambda: infos)
+    assert source.resolve([1, 10, 99]) == {
+        1: CgroupIdentity(unit=Unit("systemd", "sshd.service")),
+        10: CgroupIdentity(None, ID, "docker"),
+        99: Unattributed.EXITED,
+    }
+    del paths[10]
+    assert source.resolve([10])[10] is Unattributed.EXITED
+    assert source.describe([10, 99]) == {10: ProcessInfo("server", 5)}
+    assert source.status().up

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from exporter.sources.cgroups.lifetimes import Hold, Lifetimes
+from exporter.sources.cgroups.proc import Hold, Lifetimes
 
 
 @pytest.fixture
@@ -30,53 +30,27 @@ def become_zombie(pid: int) -> None:
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_a_living_process_has_not_ended(
-    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
-) -> None:
-    assert lifetimes.hold(sleeper.pid) is Hold.HELD
-    assert lifetimes.ended() == []
-
-
 def test_the_end_of_a_process_is_told_once_and_before_it_is_reaped(
     lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    lifetimes.hold(sleeper.pid)
+    for _ in range(2):
+        assert lifetimes.hold(sleeper.pid) is Hold.HELD
+    assert lifetimes.ended() == []
     become_zombie(sleeper.pid)
     assert lifetimes.ended() == [sleeper.pid]
     assert lifetimes.ended() == []
 
 
-def test_a_process_held_twice_ends_once(
-    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
-) -> None:
-    lifetimes.hold(sleeper.pid)
-    lifetimes.hold(sleeper.pid)
-    become_zombie(sleeper.pid)
-    assert lifetimes.ended() == [sleeper.pid]
-
-
-def test_a_released_process_is_not_told_of(
-    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
-) -> None:
-    lifetimes.hold(sleeper.pid)
-    lifetimes.release(sleeper.pid)
-    become_zombie(sleeper.pid)
-    assert lifetimes.ended() == []
-
-
-def test_a_pid_without_process_is_gone(lifetimes: Lifetimes) -> None:
-    with subprocess.Popen(["true"]) as process:
-        process.wait()
-    assert lifetimes.hold(process.pid) is Hold.GONE
-
-
-def test_all_ends_at_once_are_told(lifetimes: Lifetimes) -> None:
-    sleepers = [subprocess.Popen(["sleep", "infinity"]) for _ in range(30)]
+def test_all_ends_at_once_are_told_but_of_those_released(lifetimes: Lifetimes) -> None:
+    sleepers = [subprocess.Popen(["sleep", "infinity"]) for _ in range(9)]
     for process in sleepers:
         lifetimes.hold(process.pid)
+    lifetimes.release(sleepers[0].pid)
+    for process in sleepers:
         process.kill()
         process.wait()
-    assert sorted(lifetimes.ended()) == sorted(process.pid for process in sleepers)
+    assert sorted(lifetimes.ended()) == sorted(process.pid for process in sleepers[1:])
+    assert lifetimes.hold(sleepers[0].pid) is Hold.GONE
 
 
 def test_nothing_is_held_where_pids_are_not_the_kernels_own() -> None:
@@ -106,11 +80,3 @@ def test_a_process_that_the_kernel_does_not_watch_is_not_held_and_costs_no_descr
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - counted, not used
     assert lifetimes.ended() == []
     lifetimes.close()
-
-
-def test_closing_gives_all_descriptors_back(sleeper: subprocess.Popen[bytes]) -> None:
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not used
-    lifetimes = Lifetimes()
-    lifetimes.hold(sleeper.pid)
-    lifetimes.close()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - counted, not used

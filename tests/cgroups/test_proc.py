@@ -74,19 +74,15 @@ def test_a_pid_without_process_is_none(proc: FakeProc) -> None:
 def test_a_process_whose_cgroups_cannot_be_read_is_seen_without(proc: FakeProc) -> None:
     proc.put(7, "/a")
     (proc.root / "7" / "cgroup").unlink()
+    seen = ProcessState(1000, exiting=False, paths=(), name="python")
+    assert look_at(str(proc.root), 7) == seen
     (proc.root / "7" / "cgroup").mkdir()  # EISDIR
-    assert look_at(str(proc.root), 7) == ProcessState(1000, exiting=False, paths=(), name="python")
+    assert look_at(str(proc.root), 7) == seen
 
 
 def test_a_copy_of_the_cgroup_files_alone_is_enough(proc: FakeProc) -> None:
     proc.put_text(7, "0::/a\n")
     assert look_at(str(proc.root), 7) == ProcessState(None, exiting=False, paths=("/a",))
-
-
-def test_a_process_without_a_cgroup_file_is_seen_all_the_same(proc: FakeProc) -> None:
-    proc.put(7, "/a")
-    (proc.root / "7" / "cgroup").unlink()
-    assert look_at(str(proc.root), 7) == ProcessState(1000, exiting=False, paths=(), name="python")
 
 
 def test_what_is_seen_is_never_of_two_processes(proc: FakeProc) -> None:
@@ -144,16 +140,12 @@ def test_the_depth_of_pid_namespaces_is_read_from_own_status(
     assert pid_namespace_depth(str(proc.root)) == depth
 
 
-def test_a_directory_without_own_status_does_not_tell(proc: FakeProc) -> None:
-    root = str(proc.root)
-    assert pid_namespace_depth(root) == 0
-    assert not shows_own_pids(root)
-    assert not in_nested_pid_namespace(root)
-
-
 def test_only_the_live_procfs_of_own_pids_shows_own_pids(proc: FakeProc) -> None:
     proc.put_self(str(os.getpid() + 1))
     assert not shows_own_pids(str(proc.root))
+    assert not shows_own_pids(str(proc.root / "none"))
+    assert not in_nested_pid_namespace(str(proc.root / "none"))
+    assert pid_namespace_depth(str(proc.root / "none")) == 0
     assert shows_own_pids("/proc")
 
 
@@ -163,15 +155,6 @@ def test_the_machines_first_pid_namespace_is_told_from_others(
 ) -> None:
     proc.put_self("7", pid_namespace=f"pid:[{inode}]")
     assert in_nested_pid_namespace(str(proc.root)) is bool(is_nested)
-
-
-def test_this_process_sees_itself() -> None:
-    seen = look_at("/proc", os.getpid())
-    assert seen is not None
-    assert seen.start == start_time("/proc", os.getpid())
-    assert not seen.exiting
-    assert seen.paths
-    assert pid_namespace_depth("/proc") == 1
 
 
 @pytest.mark.root

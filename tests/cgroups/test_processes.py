@@ -70,6 +70,11 @@ UNREADABLE = None
 LOOKS = {
     "a container": (f"0::{CONTAINER}", "", IDENTITY),
     "a service": (f"0::{SERVICE}", "", SSHD),
+    "a pod's own": (
+        f"0::/{pod_path('systemd', UID)}/crio-conmon-{ID}.scope",
+        "",
+        CgroupIdentity(UID, None, None, "burstable"),
+    ),
     "no unit": ("0::/", "", CgroupIdentity(unit=Unit("host", "1000", uid=1000))),
     "hidden, a unit in the tree": (UNREADABLE, JOB, CgroupIdentity(unit=Unit("slurm", "7", "0"))),
     "hidden, a container in the tree": (UNREADABLE, CONTAINER, IDENTITY),
@@ -94,27 +99,11 @@ def test_a_process_is_what_proc_says_and_else_what_the_tree_says(node: Node, loo
     assert node.resolve(7) == expected
 
 
-def test_a_host_process_whose_user_cannot_be_read_is_not_unknown(node: Node) -> None:
-    node.proc.put(7, "/")
-    assert node.resolve(7) == HOST
-
-
-def test_a_container_of_the_tree_is_known_by_its_id_whatever_it_lists(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER)
-    node.proc.put(7, SIBLING)
-    assert node.resolve(7) == IDENTITY
-
-
-def test_all_pids_asked_for_are_answered(node: Node) -> None:
-    node.proc.put(7, CONTAINER)
-    node.proc.put(8, SERVICE)
-    answers = node.processes.resolve([7, 8, 9])
-    assert answers == {7: IDENTITY, 8: SSHD, 9: Unattributed.EXITED}
-
-
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**32 - 1, 2**70])
 def test_a_number_that_is_no_pid_is_unknown(node: Node, pid: int) -> None:
-    assert node.resolve(pid) is Unattributed.UNKNOWN_CGROUP
+    node.proc.put(8, "/")  # its user cannot be read
+    answers = node.processes.resolve([pid, 8, 9])
+    assert answers == {pid: Unattributed.UNKNOWN_CGROUP, 8: HOST, 9: Unattributed.EXITED}
 
 
 def test_a_living_process_that_cannot_be_read_for_now_keeps_its_identity(tmp_path: Path) -> None:
@@ -145,13 +134,6 @@ def test_a_known_process_that_ended_is_remembered_for_15_seconds(node: Node) -> 
     assert node.resolve(7) == IDENTITY
     node.clock.advance(0.1)
     assert node.resolve(7) is Unattributed.EXITED
-
-
-def test_a_new_process_under_the_same_pid_has_its_own_identity(node: Node) -> None:
-    node.proc.put(7, CONTAINER, start=1000)
-    node.resolve(7)
-    node.proc.put(7, OTHER_CONTAINER, start=1001)
-    assert node.resolve(7) == OTHER_IDENTITY
 
 
 def test_a_new_process_under_a_remembered_pid_has_its_own_identity(node: Node) -> None:
@@ -220,15 +202,6 @@ def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
     assert max(steps) <= 2
 
 
-def test_a_process_is_read_again_once_a_minute(node: Node) -> None:
-    answers = set()
-    for _ in range(600):
-        node.proc.put(7, "/" + container_path("systemd", UID, new_container_id()))
-        answers.add(node.resolve(7))
-        node.clock.advance(1)
-    assert len(answers) == 11
-
-
 def test_a_young_process_outside_containers_is_read_again_each_time(node: Node) -> None:
     node.proc.put(7, SERVICE)
     assert node.resolve(7) == SSHD
@@ -262,15 +235,9 @@ def test_a_sibling_container_too_young_for_the_newest_walk_gets_its_pod_from_the
     assert node.resolve(7) == IDENTITY
 
 
-def test_an_unknown_process_that_ended_has_exited(node: Node) -> None:
-    node.proc.put(7, SERVICE)
-    hide_cgroup(node, 7)
-    node.resolve(7)
-    node.proc.remove(7)
-    assert node.resolve(7) is Unattributed.EXITED
-
-
-def test_an_unknown_process_costs_one_walk_in_ten_seconds(node: Node) -> None:
+def test_unknown_processes_cost_one_walk_in_ten_seconds_and_new_ones_one_a_second(
+    node: Node,
+) -> None:
     for pid in range(1, 50):
         node.proc.put(pid, SERVICE)
         hide_cgroup(node, pid)
@@ -278,16 +245,12 @@ def test_an_unknown_process_costs_one_walk_in_ten_seconds(node: Node) -> None:
         node.processes.resolve(range(1, 50))
         node.clock.advance(1)
     assert node.processes.walks <= 4
-
-
-def test_an_unknown_process_is_found_once_the_tree_lists_it(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER)
-    node.proc.put(7, SERVICE)
-    hide_cgroup(node, 7)
-    node.resolve(7)
-    node.list_in_cgroup(CONTAINER, 7)
-    node.clock.advance(11)
-    assert node.resolve(7) == IDENTITY
+    for pid in range(50, 80):
+        node.proc.put(pid, SERVICE)
+        hide_cgroup(node, pid)
+        node.resolve(pid)
+        node.clock.advance(0.1)
+    assert node.processes.walks <= 8
 
 
 def test_a_pid_in_a_walk_older_than_its_process_is_not_believed(node: Node) -> None:
@@ -312,15 +275,6 @@ def test_a_process_too_young_for_the_newest_walk_is_found_by_the_next(node: Node
     assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
     node.clock.advance(0.5)
     assert node.resolve(7) == IDENTITY
-
-
-def test_unknown_processes_cause_no_more_than_one_walk_a_second(node: Node) -> None:
-    for step in range(40):
-        node.proc.put(step + 1, SERVICE)
-        hide_cgroup(node, step + 1)
-        node.resolve(step + 1)
-        node.clock.advance(0.1)
-    assert node.processes.walks <= 4
 
 
 # --- the tree -------------------------------------------------------------------------------------
@@ -377,20 +331,7 @@ def test_the_memory_of_processes_is_bounded(tmp_path: Path) -> None:
     processes.close()
 
 
-def test_what_walks_could_not_use_is_counted(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 0, 7)
-    node.processes.status()
-    assert node.processes.rejected()["foreign_pid"] == 1
-
-
 # --- status ---------------------------------------------------------------------------------------
-
-
-def test_a_sound_node_is_up_and_says_since_when(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    status = node.processes.status()
-    assert (status.up, status.detail) == (True, "")
-    assert status.last_success_unix_ns == node.clock.now_ns
 
 
 def test_a_missing_root_is_down_and_names_the_cure_once(
@@ -409,6 +350,8 @@ def test_a_missing_root_is_down_and_names_the_cure_once(
     assert status.last_success_unix_ns is None
     assert len(caplog.records) == 1
     processes.close()
+    (tmp_path / "empty").mkdir()
+    assert "no cgroup hierarchy" in CgroupProcesses(str(tmp_path / "empty")).status().detail
 
 
 def test_where_containers_are_looked_for_is_said_once(
@@ -436,39 +379,25 @@ def test_a_root_that_goes_away_is_down_within_a_minute_until_it_is_there_again(n
     assert node.processes.status().up
 
 
-def test_a_root_without_cgroups_is_down(tmp_path: Path) -> None:
-    processes = CgroupProcesses(str(tmp_path), str(tmp_path), ManualClock())
-    status = processes.status()
-    assert not status.up
-    assert "no cgroup hierarchy" in status.detail
-    processes.close()
-
-
-def test_a_missing_root_does_not_hinder_reading_proc(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc")
-    proc.put(7, CONTAINER)
-    processes = CgroupProcesses(str(tmp_path / "missing"), str(proc.root), ManualClock())
-    assert processes.resolve([7]) == {7: IDENTITY}
-    processes.close()
-
-
-def test_containers_that_list_only_zeros_mean_that_hostpid_is_missing(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 0, 0)
+@pytest.mark.parametrize(
+    ("listed", "other", "foreign", "up"),
+    [
+        ([7], [], 0, True),
+        ([7], [0], 1, True),
+        ([0, 0], [], 2, False),
+        ([os.getpid()], [0], 1, False),  # our own container
+    ],
+)
+def test_containers_that_list_only_zeros_mean_that_hostpid_is_missing(
+    node: Node, listed: list[int], other: list[int], foreign: int, *, up: bool
+) -> None:
+    node.list_in_cgroup(CONTAINER, *listed)
+    node.list_in_cgroup(OTHER_CONTAINER, *other)
     status = node.processes.status()
-    assert not status.up
-    assert "hostPID: true" in status.detail
-
-
-def test_own_container_among_zeros_does_not_hide_that_hostpid_is_missing(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, os.getpid())
-    node.list_in_cgroup(OTHER_CONTAINER, 0)
-    assert not node.processes.status().up
-
-
-def test_some_zeros_among_processes_that_we_see_are_no_problem(node: Node) -> None:
-    node.list_in_cgroup(CONTAINER, 7)
-    node.list_in_cgroup(OTHER_CONTAINER, 0)
-    assert node.processes.status().up
+    assert status.up == up
+    assert ("hostPID: true" in status.detail) is not up
+    assert status.last_success_unix_ns == (node.clock.now_ns if up else None)
+    assert node.processes.rejected().get("foreign_pid", 0) == foreign
 
 
 def test_without_hostpid_no_pid_of_the_node_is_looked_up_among_ours(node: Node) -> None:
@@ -507,30 +436,22 @@ def test_with_the_nodes_proc_mounted_identities_are_found_without_hostpid(tmp_pa
     processes.close()
 
 
-def test_a_pods_own_process_is_the_pods(node: Node) -> None:
-    node.proc.put(7, f"/{pod_path('systemd', UID)}/crio-conmon-{ID}.scope")
-    assert node.resolve(7) == CgroupIdentity(UID, None, None, "burstable")
-
-
-def test_a_process_is_described_by_its_name_and_its_start(node: Node) -> None:
+def test_a_process_is_described_by_its_name_and_its_own_start(node: Node) -> None:
     node.proc.put(7, CONTAINER, start=250, command="python3")
-    (node.proc.root / "uptime").write_text("100.00 1.00\n")
-    node.resolve(7)
-    started = node.clock.time_ns() - 100 * 10**9 + 250 * 10**9 // os.sysconf("SC_CLK_TCK")
-    assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3", started)}
-
-
-def test_a_new_process_under_the_same_pid_is_described_as_itself(node: Node) -> None:
-    (node.proc.root / "uptime").write_text("100.00 1.00\n")
-    node.proc.put(7, CONTAINER, start=250, command="python3")
-    node.resolve(7)
-    (before,) = node.processes.describe([7]).values()
-    node.proc.put(7, CONTAINER, start=350, command="python3")
-    node.resolve(7)
-    (after,) = node.processes.describe([7]).values()
-    assert before.start_unix_ns is not None
-    assert after.start_unix_ns is not None
-    assert after.start_unix_ns > before.start_unix_ns
+    assert node.resolve(7) == IDENTITY
+    assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3")}  # there is no uptime
+    uptime = node.proc.root / "uptime"
+    uptime.write_text("100.00 1.00\n")
+    booted = node.clock.time_ns() - 100 * 10**9
+    started = booted + 250 * 10**9 // os.sysconf("SC_CLK_TCK")
+    assert node.processes.describe([7]) == {7: ProcessInfo("python3", started)}
+    node.clock.advance(1)
+    uptime.write_text("101.30 1.00\n")  # uptime and clock drift
+    assert node.processes.describe([7]) == {7: ProcessInfo("python3", started)}
+    node.proc.put(7, OTHER_CONTAINER, start=350, command="python3")  # another process
+    assert node.resolve(7) == OTHER_IDENTITY
+    later = booted + 350 * 10**9 // os.sysconf("SC_CLK_TCK")
+    assert node.processes.describe([7]) == {7: ProcessInfo("python3", later)}
 
 
 def test_a_process_that_takes_another_name_is_described_by_it(node: Node) -> None:
@@ -541,23 +462,6 @@ def test_a_process_that_takes_another_name_is_described_by_it(node: Node) -> Non
     node.clock.advance(60)
     node.resolve(7)
     assert node.processes.describe([7]) == {7: ProcessInfo("train")}
-
-
-def test_the_start_stays_the_same_while_uptime_and_clock_drift(node: Node) -> None:
-    node.proc.put(7, CONTAINER)
-    uptime = node.proc.root / "uptime"
-    uptime.write_text("100.00 1.00\n")
-    node.resolve(7)
-    before = node.processes.describe([7])
-    node.clock.advance(60)
-    uptime.write_text("160.30 1.00\n")
-    assert node.processes.describe([7]) == before
-
-
-def test_without_an_uptime_the_name_alone_is_told(node: Node) -> None:
-    node.proc.put(7, CONTAINER)
-    node.resolve(7)
-    assert node.processes.describe([7]) == {7: ProcessInfo("python")}
 
 
 def test_a_process_without_a_stat_file_is_not_described(node: Node) -> None:

@@ -5,7 +5,7 @@ from exporter.ledger import Ledger
 from exporter.model import ContainerKey, ProcessSample, Unattributed
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import SimulatedPods
 from tests.scenario.clock import SECOND, ManualClock

@@ -44,7 +44,7 @@ from exporter.recording.file import RecordingReader, RecordingWriter
 from exporter.settings import Settings, load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.node.source import StaticNodeSource

@@ -8,7 +8,7 @@ from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
 from exporter.simulation.description import Scenario
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.source import SimulatedPods

@@ -1,18 +1,16 @@
-"""The interface of process sources."""
+"""The interface of process sources, and the source of a described node."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import PurePosixPath
 from typing import Protocol
 
-from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
+from exporter.sources.cgroups.layout import kinds_of, parse_path
+from exporter.sources.source import AlwaysUp, Source
 
 
-class ProcessSource(Protocol):
+class ProcessSource(Source, Protocol):
     """Returns the container that a process belongs to."""
-
-    @property
-    def name(self) -> str:
-        """The label value of ``mgpu_exporter_source_up``."""
-        ...
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         """Identity of each pid, or the reason why there is none (EXITED, UNKNOWN_CGROUP).
@@ -33,14 +31,35 @@ class ProcessSource(Protocol):
         """
         ...
 
-    def status(self) -> SourceStatus:
-        """Whether identities can be found; the detail says what is missing (hostPID, mounts)."""
-        ...
 
-    def rejected(self) -> Mapping[str, int]:
-        """Directories and lines that could not be used since the start, by reason."""
-        ...
+class SimulatedProcesses(AlwaysUp):
+    """Answers from a mapping of pid → cgroup path as ``/proc/PID/cgroup`` would print it.
 
-    def close(self) -> None:
-        """Close the descriptors held."""
-        ...
+    The real parser reads the paths. ``paths`` and ``infos`` are called each time. The first lists
+    the live processes and, as long as a real source would remember them, those that ended; a pid
+    that it lacks has exited. ``places`` are the paths by which the node's kinds of groups are known
+    from the start on.
+    """
+
+    def __init__(
+        self,
+        paths: Callable[[], Mapping[int, str]],
+        infos: Callable[[], Mapping[int, ProcessInfo]] = dict,
+        places: Iterable[str] = (),
+    ) -> None:
+        super().__init__("cgroups")
+        self._paths, self._infos = paths, infos
+        above = ((PurePosixPath(path), *PurePosixPath(path).parents) for path in places)
+        self._group_kinds = kinds_of({parse_path(str(at)) for each in above for at in each})
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        paths = self._paths()
+        return {
+            pid: parse_path(paths[pid]) if pid in paths else Unattributed.EXITED for pid in pids
+        }
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        return {pid: info for pid, info in self._infos().items() if pid in pids}
+
+    def group_kinds(self) -> frozenset[str]:
+        return self._group_kinds

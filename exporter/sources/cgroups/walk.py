@@ -19,7 +19,7 @@ of containers is walked last and counted for each, so that it hides no other pod
 import errno
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,7 +31,6 @@ LARGEST_LIST = 4 * 1024 * 1024
 _CHUNK = 64 * 1024
 # Non-blocking, for where a plain directory stands in and holds a pipe instead of a list.
 _TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-_NO_SUBDIRECTORIES = 2  # links of an empty directory: its name and its "."
 
 _REASONS = {
     errno.ENOENT: "vanished",
@@ -81,26 +80,20 @@ class _Directory(NamedTuple):
 DEFAULT_LIMITS = WalkLimits()
 
 
-def walk(
-    root: str,
-    enter: Callable[[str], None] = lambda _: None,
-    limits: WalkLimits = DEFAULT_LIMITS,
-) -> Walk:
+def walk(root: str, limits: WalkLimits = DEFAULT_LIMITS) -> Walk:
     """Walk a hierarchy from its root. Never raises for what it finds there.
 
-    ``enter`` is called with each directory that is not part of a container, before it is listed.
     Symbolic links are not followed.
     """
-    walker = _Walker(enter, limits)
+    walker = _Walker(limits)
     walker.descend_from(root)
     return walker.result()
 
 
 class _Walker:
-    def __init__(self, enter: Callable[[str], None], limits: WalkLimits) -> None:
-        self._enter = enter
+    def __init__(self, limits: WalkLimits) -> None:
         self._limits = limits
-        self._left = limits.directories
+        self._left = limits.directories - 1  # but for the root
         self._inside: Counter[str] = Counter()  # directories by the container that they are in
         self._identities: set[CgroupIdentity] = set()
         self._by_pid: dict[int, CgroupIdentity] = {}
@@ -112,65 +105,36 @@ class _Walker:
         return Walk(identities, self._by_pid, self._by_container, skipped)
 
     def descend_from(self, root: str) -> None:
-        self._enter(root)
-        self._left -= 1
         waiting = deque([_Directory(root, ROOT)])
         while waiting and self._left > 0:
             for child in self._children(waiting.pop()):
                 (waiting.appendleft if child.container else waiting.append)(child)
         self._skipped["too_many"] += len(waiting)
 
-    def _children(self, parent: _Directory) -> list[_Directory]:
-        """List a directory and collect those in it; those that have some in turn."""
-        try:
-            folder = os.open(parent.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            self._skip(error)
-            return []
-        try:
-            names = _subdirectories(folder)
-            # Listing a directory is the costly part: a cgroup's holds some 70 files. Where the file
-            # system counts subdirectories as links, as cgroup's does, those with none are not
-            # listed (kernfs_refresh_inode in the kernel's fs/kernfs/inode.c).
-            counted = os.fstat(folder).st_nlink == len(names) + _NO_SUBDIRECTORIES
-            deepest = self._limits.depth_inside if parent.container else self._limits.depth
-            if parent.depth < deepest:
-                found = [self._child(parent, folder, name, counted=counted) for name in names]
-                return [child for child in found if child is not None]
-            self._skipped["too_deep"] += len(names)
-        except OSError as error:
-            self._skip(error)
-        finally:
-            os.close(folder)
-        return []
+    def _children(self, parent: _Directory) -> Iterator[_Directory]:
+        """The directories in a directory, after their own lists were read.
 
-    def _child(
-        self, parent: _Directory, folder: int, name: str, *, counted: bool
-    ) -> _Directory | None:
-        """Collect one directory; give it back if it may have subdirectories.
-
-        Its own list is read before its children's: processes are moved downward (crun's
-        /container), so one on its way is seen twice rather than missed.
+        They are read before their children's: processes are moved downward (crun's /container), so
+        one on its way is seen twice rather than missed.
         """
-        if not self._has_room(parent.container):
-            return None
-        place = descend(parent.place, name)
-        path = f"{parent.path}/{name}"
-        if place.identity.container_id is None:
-            self._enter(path)
-        links = 0
-        if counted and not place.is_pod:  # which is most often with containers: it is listed
-            try:
-                links = os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink
-            except OSError as error:
-                self._skip(error)
-                return None
-        self._collect(folder, name, place.identity)
-        if links == _NO_SUBDIRECTORIES:
-            return None
-        if parent.container or place.identity.container_id is None:
-            return _Directory(path, place, parent.depth + 1, parent.container)
-        return _Directory(path, place, 0, path)
+        try:
+            with os.scandir(parent.path) as listing:
+                names = [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            self._skip(error)
+            return
+        deepest = self._limits.depth_inside if parent.container else self._limits.depth
+        if parent.depth >= deepest:
+            self._skipped["too_deep"] += len(names)
+            return
+        for name in names:
+            if self._has_room(parent.container):
+                path, place = f"{parent.path}/{name}", descend(parent.place, name)
+                self._collect(path, place.identity)
+                if parent.container or place.identity.container_id is None:
+                    yield _Directory(path, place, parent.depth + 1, parent.container)
+                else:
+                    yield _Directory(path, place, 0, path)
 
     def _has_room(self, container: str) -> bool:
         """Count one more directory, inside of this container if any; whether it is to be walked."""
@@ -184,13 +148,13 @@ class _Walker:
         self._left -= 1
         return True
 
-    def _collect(self, folder: int, name: str, identity: CgroupIdentity) -> None:
+    def _collect(self, path: str, identity: CgroupIdentity) -> None:
         unit = identity.unit
         if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
             return
         pids: Iterable[int] = ()
         try:
-            pids = self._processes(self._read(folder, name + "/cgroup.procs"))
+            pids = self._processes(self._read(f"{path}/cgroup.procs"))
         except OSError as error:
             if self._skip(error) == "vanished":
                 return
@@ -208,8 +172,8 @@ class _Walker:
         self._skipped["foreign_pid"] += len(good) - len(ours)
         return ours
 
-    def _read(self, folder: int, path: str) -> bytes:
-        descriptor = os.open(path, _TO_READ, dir_fd=folder)
+    def _read(self, path: str) -> bytes:
+        descriptor = os.open(path, _TO_READ)
         try:
             content = chunk = os.read(descriptor, _CHUNK)
             while chunk and len(content) < LARGEST_LIST:
@@ -226,8 +190,3 @@ class _Walker:
         reason = _REASONS.get(error.errno or 0, "unreadable")
         self._skipped[reason] += 1
         return reason
-
-
-def _subdirectories(folder: int) -> list[str]:
-    with os.scandir(folder) as listing:
-        return [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]

@@ -36,7 +36,7 @@ class SimulatedPods(AlwaysUp):
         self,
         table: Callable[[], PodTable],
         name: str = "pods_simulated",
-        clock: Clock = time,
+        clock: Clock | None = time,
         detail: str = "",
     ) -> None:
         super().__init__(name, clock, detail)
@@ -55,4 +55,4 @@ class NoPods(SimulatedPods):
     """No pods. ``reason`` says why pods have no names."""
 
     def __init__(self, reason: str = "names of pods are off (--pods.source=none)") -> None:
-        super().__init__(PodTable, "pods_none", detail=reason)
+        super().__init__(PodTable, "pods_none", None, reason)

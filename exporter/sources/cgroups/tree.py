@@ -1,26 +1,137 @@
-"""The newest walk of the cgroup tree, and when the next one is due.
+"""The cgroup tree of the node: which hierarchy holds its containers, its newest walk, the next one.
 
 A walk costs ten milliseconds and more on a full node. There is at most one a second, and only for
 a process that ``/proc`` hides and that is younger than the last walk. Pods that come and go cost
 none.
+
+The hierarchy is found by the layouts that systemd and the container runtimes mount (systemd's
+CGROUP_DELEGATION document): unified (v2), one directory per controller (v1), or both side by side
+(hybrid). Nothing but names and files is looked at - no mount table, no file system type - so that a
+copy of the tree in a plain directory works the same way.
 """
 
 import logging
 import os
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import dataclass
 
 from exporter.model import CgroupIdentity, Clock
-from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
-from exporter.sources.cgroups.layout import kinds_of
+from exporter.sources.cgroups.layout import ROOT, PathState, descend, kinds_of
 from exporter.sources.cgroups.walk import Walk, walk
 
 logger = logging.getLogger(__name__)
+
+# Every container has a directory in each controller of cgroup v1 - in most setups. The first of
+# these that holds containers is walked; the named hierarchy is systemd's own.
+_PREFERRED = ("pids", "memory", "cpuset", "systemd")
+_CONTROLLERS = frozenset({*_PREFERRED, "blkio", "cpu", "cpuacct", "devices", "freezer", "hugetlb"})
+_UNIFIED = "unified"
+_MOST_DIRECTORIES = 2000
+_POD_CONTAINER, _SOMETHING, _NOTHING = 2, 1, 0
 
 BETWEEN_WALKS_NS = 10**9
 BETWEEN_REVIEWS_NS = 60 * 10**9  # while the tree can be read and is good for identities
 BETWEEN_RETRIES_NS = 10 * 10**9  # while it is not
 _NEVER = -(2**63)
 _MOUNT = "mount the node's /sys/fs/cgroup read-only into the pod (hostPath) or set --path.cgroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Where to walk. ``version`` is v1, v2 or hybrid."""
+
+    version: str
+    root: str
+
+
+def find_hierarchy(root: str) -> Hierarchy | None:
+    """The hierarchy to walk below ``root``, None if there is none.
+
+    Raises OSError where ``root`` cannot be listed. ``root`` may also be one hierarchy itself (a
+    single controller's directory, or a subtree).
+    """
+    files, directories = _list(root)
+    if "cgroup.controllers" in files:
+        return Hierarchy("v2", root)
+    if "cgroup.procs" in files:
+        return Hierarchy("v1" if "tasks" in files else "v2", root)
+    mounts = [f"{root}/{name}" for name in directories if _is_mount(root, name)]
+    if not mounts:
+        holds = _search(root) is not _NOTHING
+        return Hierarchy("v2", root) if holds else None
+    mounts.sort(key=_preference)
+    return Hierarchy(_version(mounts), _fullest(mounts))
+
+
+def _list(path: str) -> tuple[set[str], list[str]]:
+    files, directories = set(), []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(entry.name)
+            else:
+                files.add(entry.name)
+    return files, directories
+
+
+def _is_mount(root: str, name: str) -> bool:
+    if name == _UNIFIED or not _CONTROLLERS.isdisjoint(name.split(",")):
+        return True
+    return os.path.exists(f"{root}/{name}/cgroup.procs")  # noqa: PTH110 - strings all through: a path object each costs more than the call
+
+
+def _preference(mount: str) -> tuple[int, str]:
+    name = mount.rpartition("/")[2]
+    if _is_unified(mount):
+        return len(_PREFERRED) + 1, name
+    return (_PREFERRED.index(name) if name in _PREFERRED else len(_PREFERRED)), name
+
+
+def _version(mounts: list[str]) -> str:
+    unified = sum(_is_unified(mount) for mount in mounts)
+    if not unified:
+        return "v1"
+    return "hybrid" if len(mounts) > unified else "v2"
+
+
+def _is_unified(mount: str) -> bool:
+    return mount.endswith("/" + _UNIFIED) or os.path.exists(f"{mount}/cgroup.controllers")  # noqa: PTH110 - as above
+
+
+def _fullest(mounts: list[str]) -> str:
+    """The first mount with a pod's container, else with any container, else the first."""
+    best, found = mounts[0], _NOTHING
+    for mount in mounts:
+        holds = _search(mount)
+        if holds == _POD_CONTAINER:
+            return mount
+        if holds > found:
+            best, found = mount, holds
+    return best
+
+
+def _search(root: str) -> int:
+    """What the first directories contain: breadth first, at most ``_MOST_DIRECTORIES``."""
+    found = _NOTHING
+    queue: deque[tuple[str, PathState]] = deque([(root, ROOT)])
+    for _ in range(_MOST_DIRECTORIES):
+        if not queue:
+            break
+        path, place = queue.popleft()
+        try:
+            names = _list(path)[1]
+        except OSError:
+            continue
+        for name in names:
+            child = descend(place, name)
+            if child.identity.container_id is not None:
+                if child.identity.pod_uid is not None:
+                    return _POD_CONTAINER
+                found = _SOMETHING
+            else:
+                found = max(found, _SOMETHING if child.is_pod else _NOTHING)
+            queue.append((f"{path}/{name}", child))
+    return found
 
 
 class ContainerTree:
@@ -109,7 +220,7 @@ class ContainerTree:
         self._has_others = any(identity != own for identity in found.by_container.values())
         has_containers = any(one.pod_uid or one.container_id for one in found.identities)
         blind = found.skipped.get("unreadable", 0) and not has_containers
-        self._report(f"cgroups below {hierarchy.root!r} are unreadable: {_MOUNT}" * bool(blind))
+        self._report(f"cgroups below {hierarchy.root!r} are unreadable: {_MOUNT}" if blind else "")
 
     def _report(self, problem: str) -> None:
         if problem and problem != self.problem:
