@@ -18,6 +18,7 @@ from exporter.simulation.ring import RingSample
 from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import SimulatedPods
+from tests.scenario.truth import owner_of
 
 SECOND = 10**9
 REMEMBERED_NS = 40 * SECOND  # longer than any ring
@@ -55,7 +56,7 @@ class BenchNode(Node):
         now = self._now_ns()
         if self._labels[0] != now:
             lives = self.population.lives(now - REMEMBERED_NS, now + 1)
-            self._labels = now, {life.pid: label(self.population.owner(life)) for life in lives}
+            self._labels = now, {life.pid: label(owner_of(self.population, life)) for life in lives}
         return self._labels[1]
 
     def samples_since(self, newer_than_us: int) -> Sequence[RingSample]:

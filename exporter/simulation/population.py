@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 from exporter.simulation import identity
 from exporter.simulation.description import ContainerSpec, PodSpec, ProcessSpec, Resident, Scenario
 from exporter.simulation.identity import mix
@@ -21,14 +20,6 @@ from exporter.simulation.identity import mix
 FIRST_PID = 2001
 PIDS = 4_000_000  # below the kernel's largest pid_max, 2^22
 NUMBERED = re.compile(r"\{([0-9]{1,9})\}", re.ASCII)
-GROUPS = (  # what the paths outside pods are of; the first that is found
-    ("slurm", re.compile(r"slurm.*/job_([0-9]+)(?:/|$)", re.ASCII)),
-    ("docker", re.compile(r"/docker-([0-9a-f]{64})\.scope(?:/|$)")),
-    ("podman", re.compile(r"/libpod-([0-9a-f]{64})\.scope(?:/|$)")),
-    ("user", re.compile(r"^/user\.slice/user-([0-9]+)\.slice(?:/|$)", re.ASCII)),
-    ("lxc", re.compile(r"^/lxc\.payload\.([^/]+)(?:/|$)")),
-    ("systemd", re.compile(r"^(?:/[^/]+\.slice)*/([^/]+\.service)(?:/|$)")),
-)
 
 
 class PodName(NamedTuple):
@@ -113,7 +104,7 @@ class Population:
     """The processes of a scenario. Stateless: any range of time may be asked for."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self._seed = scenario.seed
+        self.seed = scenario.seed
         self._all = tuple(
             Inhabitant(
                 order,
@@ -146,20 +137,10 @@ class Population:
             )
         ]
 
-    def owner(self, life: Life) -> Owner:
-        """Who a process belongs to, as the exporter is to find out."""
-        _, pod, container = life.resident.resident
-        if pod is None or container is None:
-            path = self.cgroup(life)
-            named = (GroupKey(kind, m[1]) for kind, shape in GROUPS if (m := shape.search(path)))
-            return next(named, Unattributed.HOST_PROCESS)
-        name = pod_name(self._seed, pod, life.number).name
-        return ContainerKey(pod.namespace, name, container.name)
-
     def cgroup(self, life: Life) -> str:
         """The cgroup of a process outside pods: of each occurrence, under a new id or number."""
         process, number = life.resident.process, life.number
-        parts_of_id = (self._seed, "cgroup", process.cgroup, process.called, number)
+        parts_of_id = (self.seed, "cgroup", process.cgroup, process.called, number)
         path = process.cgroup.replace("{id}", identity.digest(*parts_of_id))
         return NUMBERED.sub(lambda found: str(int(found[1]) + number), path)
 

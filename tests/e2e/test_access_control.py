@@ -88,20 +88,3 @@ def test_without_an_api_server_to_ask_it_does_not_start(tmp_path: Path) -> None:
     done = run("--web.listen-address=127.0.0.1:0", home=tmp_path)
     assert done.returncode == 1
     assert "--web.kubernetes-access needs an API server to ask" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("flag", "words"),
-    [
-        ("--web.open-page", "contradicts --web.kubernetes-access"),
-        ("--web.config.file={users}", "basic_auth_users: contradicts --web.kubernetes-access"),
-    ],
-)
-def test_what_contradicts_it_is_refused(
-    kubeconfig: str, tmp_path: Path, flag: str, words: str
-) -> None:
-    users = tmp_path / "web.yml"
-    users.write_text(f"basic_auth_users: {{alice: $2y$10${'a' * 53}}}\n")
-    done = run(f"--kubeconfig={kubeconfig}", flag.format(users=users), home=tmp_path)
-    assert done.returncode == 2
-    assert words in done.stderr

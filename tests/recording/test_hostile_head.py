@@ -9,7 +9,8 @@ import pytest
 from exporter.commands.replay import Replay
 from exporter.recording.cycle import Head
 from exporter.recording.file import RecordingError, RecordingReader
-from exporter.settings import TABLE
+from exporter.recording.settings import restored
+from exporter.settings import TABLE, load
 from tests.recording.test_rules import SETTINGS, recorded
 
 BOUNDED = [
@@ -46,6 +47,11 @@ def test_a_number_out_of_its_bounds_is_named(
         head = json.loads(lines[0])
         head["settings"][field] = text
         assert f"{field}={text!r}" in outcome(tmp_path / "y.rec.gz", lines, head)
+
+
+def test_a_head_sets_nothing_that_names_a_place() -> None:
+    said = {"node.name": "x", "kubeconfig": "/x", "simulate": "demo", "no.such": "1"}
+    assert restored(said) == load({}, {})
 
 
 def test_an_interval_of_0_is_named_with_its_bounds(tmp_path: Path, lines: list[bytes]) -> None:

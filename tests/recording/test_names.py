@@ -121,6 +121,7 @@ def test_nothing_of_a_pods_names_is_left(names: Pseudonyms) -> None:
     assert not [word for word in ("secret", UID, CID, "cd" * 16, GPU.lower()) if word in text]
     assert made.version == 3
     [pod] = made.pods.values()
+    assert len(pod.containers[0].limits) == 2
     assert (pod.phase, pod.qos, pod.owner_kind) == ("Running", "Burstable", "Deployment")
     assert set(pod.labels) == {"app", "app.kubernetes.io/name"}
 

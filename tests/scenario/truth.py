@@ -1,16 +1,25 @@
 """What really happened: the exact sums that a measurement is to be compared with."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from exporter.model import ContainerKey, Owner
+from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 from exporter.simulation.board import energy_uj
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.node import Node
-from exporter.simulation.population import Population, segments
+from exporter.simulation.population import Life, Population, pod_name, segments
 
 CHUNK_NS = 10 * 10**9
+GROUPS = (  # what the paths outside pods are of; the first that is found
+    ("slurm", re.compile(r"slurm.*/job_([0-9]+)(?:/|$)", re.ASCII)),
+    ("docker", re.compile(r"/docker-([0-9a-f]{64})\.scope(?:/|$)")),
+    ("podman", re.compile(r"/libpod-([0-9a-f]{64})\.scope(?:/|$)")),
+    ("user", re.compile(r"^/user\.slice/user-([0-9]+)\.slice(?:/|$)", re.ASCII)),
+    ("lxc", re.compile(r"^/lxc\.payload\.([^/]+)(?:/|$)")),
+    ("systemd", re.compile(r"^(?:/[^/]+\.slice)*/([^/]+\.service)(?:/|$)")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,17 @@ class Truth:
     device_energy_uj: Mapping[str, int]
     idle_energy_uj: Mapping[str, int]
     memory_bytes: Mapping[tuple[Owner, str], int]
+
+
+def owner_of(population: Population, life: Life) -> Owner:
+    """Who a process belongs to, as the exporter is to find out."""
+    _, pod, container = life.resident.resident
+    if pod is None or container is None:
+        path = population.cgroup(life)
+        named = (GroupKey(kind, m[1]) for kind, shape in GROUPS if (m := shape.search(path)))
+        return next(named, Unattributed.HOST_PROCESS)
+    name = pod_name(population.seed, pod, life.number).name
+    return ContainerKey(pod.namespace, name, container.name)
 
 
 def truth_of(node: Node, start_unix_ns: int, end_unix_ns: int) -> Truth:
@@ -85,7 +105,7 @@ def _held(
     for device in devices:
         for life in population.lives(at_ns, at_ns + 1, device.number):
             size = int(life.resident.process.memory.at(at_ns - life.start_ns))
-            held[population.owner(life), device.uuid] += size
+            held[owner_of(population, life), device.uuid] += size
     return held
 
 
@@ -97,5 +117,5 @@ def _core_ns(
         bursts = population.bursts(device, chunk, min(chunk + CHUNK_NS, end_ns))
         for segment in segments(bursts):
             for life, ns in segment.parts():
-                spent[population.owner(life)] += ns
+                spent[owner_of(population, life)] += ns
     return spent
