@@ -12,12 +12,13 @@ from itertools import chain
 from exporter.api.document import Document
 from exporter.api.figures import Json
 from exporter.metrics.families import FAMILIES
-from exporter.model import ContainerKey, History
+from exporter.model import OTHERS, ContainerKey, History
 
 _HEAD = ("api_version", "node", "simulated", "snapshot")
 _DEVICE = frozenset({"index", "uuid", *(f.name for f in FAMILIES if f.level == "device")})
 _SOURCE = ("name", "up", "duration_seconds", "last_success_timestamp_seconds")
 _UNATTRIBUTED = ("reason", "core_utilization_ratio", "memory_used_bytes")
+_WAITED = "core_waiting_on_seconds_total"
 _SUMMED = ("core_utilization_ratio", "memory_used_bytes")
 
 
@@ -28,7 +29,7 @@ def restricted(document: Document, namespaces: Collection[str]) -> Document:
         **_head(document, namespaces),
         "exporter": {"version": document["exporter"]["version"]},
         "devices": [_device(each, hidden.get(each["uuid"], ())) for each in document["devices"]],
-        "pods": [pod for pod in document["pods"] if pod["namespace"] in namespaces],
+        "pods": [_pod(p, namespaces) for p in document["pods"] if p["namespace"] in namespaces],
         "groups": [],
         "words": document["words"],
         "namespaces": [n for n in document["namespaces"] if n["namespace"] in namespaces],
@@ -65,7 +66,7 @@ def restricted_past(past: History, namespaces: Collection[str]) -> History:
 
 def restricted_pod(document: Document, namespaces: Collection[str]) -> Document:
     """``pod`` of one of these namespaces."""
-    return {**_head(document, namespaces), "pod": document["pod"]}
+    return {**_head(document, namespaces), "pod": _pod(document["pod"], namespaces)}
 
 
 def _head(document: Document, namespaces: Collection[str]) -> Document:
@@ -76,6 +77,24 @@ def _head(document: Document, namespaces: Collection[str]) -> Document:
     ]
     head = {name: document[name] for name in _HEAD}
     return {**head, "sources": sources, "namespaces_shown": sorted(namespaces)}
+
+
+def _pod(pod: Json, namespaces: Collection[str]) -> Json:
+    """The pod, without the names of those for whom its containers waited."""
+
+    def seen(device: Json) -> Json:
+        waited = device.get(_WAITED)
+        return {**device, _WAITED: _seen(waited, namespaces)} if waited else device
+
+    containers = [{**c, "devices": list(map(seen, c["devices"]))} for c in pod["containers"]]
+    return {**pod, "containers": containers}
+
+
+def _seen(waited: Collection[Json], namespaces: Collection[str]) -> list[Json]:
+    shown = [each for each in waited if each["by_namespace"] in namespaces]
+    hidden = [each["value"] for each in waited if each["by_namespace"] not in namespaces]
+    others = {"by_namespace": "", "by_pod": OTHERS.kind, "value": sum(hidden)}
+    return [*shown, others] if hidden else shown
 
 
 def _device(device: Json, others: Collection[Json]) -> Json:

@@ -235,5 +235,5 @@ def _about(settings: Settings) -> About:
     """The node's name and settings for the JSON documents and the page."""
     unnamed = settings.simulate and not settings.node_name
     name = "" if unnamed else node_name(settings.node_name)
-    families = families_without(settings.metrics_left_out)
+    families = families_without(settings.documents_left_out)
     return About(name, settings.collection_window_ns, families=families)

@@ -341,8 +341,21 @@ def _visible_device(device: DeviceEntry, namespaces: Collection[str]) -> DeviceE
     )
     return replace(
         device,
-        pods=tuple(pod for pod in device.pods if pod.namespace in namespaces),
+        pods=tuple(_visible_pod(p, namespaces) for p in device.pods if p.namespace in namespaces),
         groups=(),
         unattributed=tuple(replace(each, processes=()) for each in device.unattributed),
         others=others if device.facts is not None and device.facts.is_up else None,
+    )
+
+
+def _visible_pod(pod: PodEntry, namespaces: Collection[str]) -> PodEntry:
+    """The pod, without the names of those for whom it waited."""
+
+    def seen(held: ContainerHolding) -> ContainerHolding:
+        return replace(held, waiting=held.waiting.visible_to(namespaces))
+
+    return replace(
+        pod,
+        containers=tuple(replace(one, holding=seen(one.holding)) for one in pod.containers),
+        unplaced=tuple(map(seen, pod.unplaced)),
     )

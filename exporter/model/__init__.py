@@ -43,6 +43,7 @@ from exporter.model.facts import (
     NO_HELD_MEMORY,
     NO_WAITING,
     NOTHING_USED,
+    OTHERS,
     AllocatedTime,
     AllocationFacts,
     Averages,

@@ -6,7 +6,7 @@ one whole GPU. Counters rise from the exporter's start on. Averages are over the
 ``--collection.window``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -68,6 +68,10 @@ class AllocatedTime(NamedTuple):
     gpu_ns: int | None = None
 
 
+OTHERS = GroupKey("others", "")
+"""All owners that a reader may not see."""
+
+
 class Waiting(NamedTuple):
     """How long an owner may have waited for others: an upper bound.
 
@@ -85,8 +89,17 @@ class Waiting(NamedTuple):
             if isinstance(owner, ContainerKey):
                 found[owner[:2]] = found.get(owner[:2], 0) + waited_ns
             elif isinstance(owner, GroupKey):
-                found["", "/".join(owner)] = waited_ns
+                found["", "/".join(filter(None, owner))] = waited_ns
         return found
+
+    def visible_to(self, namespaces: Collection[str]) -> "Waiting":
+        """The same for somebody who may see these namespaces: all other owners are ``OTHERS``."""
+        found: dict[Owner, int] = {}
+        for owner, waited_ns in self.by_owner.items():
+            is_shown = isinstance(owner, ContainerKey) and owner.namespace in namespaces
+            shown = owner if is_shown else OTHERS
+            found[shown] = found.get(shown, 0) + waited_ns
+        return Waiting(self.waited_ns, found)
 
 
 NOTHING_USED, NO_AVERAGES, NEVER_ALLOCATED = Used(), Averages(), AllocatedTime()

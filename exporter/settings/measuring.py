@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
+from exporter.metrics.families import FAMILIES, OFF_BY_DEFAULT, OPTIONAL_GROUPS, OWN_LEVEL
 from exporter.metrics.profiles import PROFILES, left_out
 from exporter.settings.values import (
     SWITCH,
@@ -138,6 +138,12 @@ class MetricsSettings:
     def metrics_left_out(self) -> frozenset[str]:
         """Full names of the families that are not served."""
         return left_out(self.metrics_profile, self.metrics_enable, self.metrics_disable)
+
+    @property
+    def documents_left_out(self) -> frozenset[str]:
+        """As ``metrics_left_out`` for JSON, which costs no Prometheus its series."""
+        wanted = (*self.metrics_enable, *OFF_BY_DEFAULT)
+        return left_out(self.metrics_profile, wanted, self.metrics_disable)
 
     metrics_profile: str = setting(
         "metrics.profile",
