@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from exporter import __doc__ as about
 from exporter import __version__
 from exporter.commands import logs
-from exporter.commands.commandline import USAGE_ERROR, Parser
+from exporter.commands.commandline import USAGE_ERROR, Parser, without_traceback
 from exporter.settings import TABLE, SettingsError, add_arguments, unknown_variables
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,6 @@ _FIRST_LOOK = (
     "For a first look without a GPU: mgpu-exporter serve --simulate=demo --web.open-page, then "
     "http://localhost:10045. For problems on this machine: mgpu-exporter check."
 )
-
-INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
 
 
 class _Command(NamedTuple):
@@ -97,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = _COMMANDS[arguments.command or _SERVE]
     function = command.function
     if command.name == _CHECK_CONFIG:
-        return _without_traceback(
+        return without_traceback(
             lambda: function(_flags(arguments), arguments.format, refused=arguments.refused)
         )
     from exporter.collector.wiring import read_settings  # noqa: PLC0415 - see above
@@ -116,23 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
         status: int = function(settings, reread=lambda: read_settings(_flags(arguments)))
         return status
-    return _without_traceback(lambda: function(settings, arguments))
-
-
-def _without_traceback(run: Callable[[], int]) -> int:
-    """Run a command. An interrupt or a closed output shows no traceback."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        try:
-            status = run()
-        except KeyboardInterrupt:
-            status = INTERRUPTED
-        print(end="", flush=True)  # also if there is no standard output
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
-        return NOT_READ
-    return status
+    return without_traceback(lambda: function(settings, arguments))
 
 
 def _read(argv: Sequence[str]) -> Namespace:

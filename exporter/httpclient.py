@@ -64,7 +64,9 @@ NO_CREDENTIALS = Credentials()
 class HttpClient:
     """Asks one server, a question at a time. ``address`` has no credentials and can be shown.
 
-    ``socket`` is the path of a Unix socket, in place of an address. An answer that is not whole
+    ``socket`` is the path of a Unix socket, in place of an address. ``name`` is that of a server at
+    the other end of a tunnel, whose address says nothing; the tunnel leads to this very server, so
+    that any certificate is taken and no proxy is asked. An answer that is not whole
     within ``timeout_s``, or is longer than ``largest`` bytes unpacked, is none.
 
     Raises:
@@ -78,14 +80,18 @@ class HttpClient:
         credentials: Credentials = NO_CREDENTIALS,
         *,
         socket: str = "",
+        name: str = "",
         timeout_s: float = TIMEOUT_S,
         largest: int = LARGEST,
     ) -> None:
-        self.address = _plain(socket) if socket else _checked(url)
+        self.address = _plain(name) or (_plain(socket) if socket else _checked(url))
+        self._is_tunnel = bool(name)
         self._base = _LOCAL if socket else url.rstrip("/")
         self._socket = socket
         self._headers = _headers(credentials)
         self._trust = _context(credentials) if self._base.startswith("https:") else None
+        if self._trust is not None and self._is_tunnel:
+            self._trust.check_hostname, self._trust.verify_mode = False, ssl.CERT_NONE
         self._timeout_s, self._largest = timeout_s, largest
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
@@ -131,7 +137,7 @@ class HttpClient:
             connector=connector,
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            trust_env=not self._socket,  # proxies
+            trust_env=not (self._socket or self._is_tunnel),  # proxies
         )
         try:
             async with (

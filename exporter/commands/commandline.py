@@ -1,13 +1,17 @@
-"""The command-line parser: one-line errors with suggestions."""
+"""The command-line parser: one-line errors with suggestions. How commands end."""
 
+import os
 import re
+import signal
+import sys
 from argparse import ArgumentParser, HelpFormatter, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from exporter.settings import meant, nearest
 
 USAGE_ERROR = 2
+INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
 _COMMON = dict.fromkeys(("--port", "--listen", "--listen-address"), "--web.listen-address")
 """Flags that other exporters have, and ours."""
 
@@ -89,3 +93,19 @@ class _HelpFormat(HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=8, width=100)
+
+
+def without_traceback(run: Callable[[], int]) -> int:
+    """Run a command. An interrupt or a closed output shows no traceback."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        try:
+            status = run()
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        print(end="", flush=True)  # also if there is no standard output
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
+        return NOT_READ
+    return status

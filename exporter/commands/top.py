@@ -41,8 +41,7 @@ def top(settings: Settings, arguments: Namespace) -> int:
 
     The exit status is 0, or as of ``snapshot`` without a terminal; 2 if nothing can be shown.
     """
-    is_live = sys.stdin.isatty() and sys.stdout.isatty()
-    if is_live and find_spec("textual") is None:
+    if _is_live() and find_spec("textual") is None:
         logger.error(
             "top needs the package textual: pip install textual (if pipx installed the exporter: "
             "pipx inject mgpu-exporter textual); mgpu-exporter snapshot works without it"
@@ -55,17 +54,26 @@ def top(settings: Settings, arguments: Namespace) -> int:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
     feed = far or _near(settings, sources or open_sources(settings))
-    if not is_live:
-        return _once(feed, wait_ns=0 if far else USUAL_NS)
+    return show(feed, arguments.every, wait_ns=0 if far else USUAL_NS)
+
+
+def show(feed: Feed, every_ns: int | None, wait_ns: int = 0) -> int:
+    """Show a feed until the user quits; without a terminal, print a table once."""
+    if not _is_live():
+        return _once(feed, wait_ns)
     from exporter.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
 
     # The log would overwrite the screen, which shows problems itself.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
     try:
-        Top(feed, (arguments.every or _usual(feed)) / SECOND_NS).run()
+        Top(feed, (every_ns or _usual(feed)) / SECOND_NS).run()
     finally:
         feed.close()
     return 0
+
+
+def _is_live() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _once(feed: Feed, wait_ns: int) -> int:

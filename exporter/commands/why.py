@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
@@ -20,13 +21,16 @@ from exporter.prometheus.why import Case, sentences
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.access import far_client, far_namespace
+from exporter.terminal.access import far_client, far_feed, far_namespace
+from exporter.terminal.feeds.document import moment_of_document
+from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
 from exporter.terminal.reading import clean
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
 _OF_A_PROMETHEUS_NS = 300 * SECOND_NS
+_OF_AN_EXPORTER_NS = 5 * SECOND_NS  # its averages are there already
 _MOST_NEAR = 5
 
 
@@ -43,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="TIME",
         type=argument(duration("1s", "24h")),
         help="how long to look back in a Prometheus [default 5m], or to watch this node [default "
-        "--collection.window]",
+        "--collection.window] or another exporter [default 5s]",
     )
     group.add_argument("--format", choices=("text", "json"), default="text", help="[default text]")
     add_access(parser, prometheus=True)
@@ -51,15 +55,20 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def why(settings: Settings, arguments: Namespace) -> int:
     """Print sentences on a pod. The exit status is 0; 1 if there is no such pod; 2 on trouble."""
+    return answer(lambda: _case(settings, arguments), arguments.format)
+
+
+def answer(asked: Callable[[], Case], form: str) -> int:
+    """Print the sentences of a case; the exit status as of ``why``."""
     try:
-        case = _case(settings, arguments)
+        case = asked()
     except _NoSuchPodError as error:
         print(f"mgpu-exporter why: {error}", file=sys.stderr)
         return _UNKNOWN
     except (NoAnswerError, ScenarioError) as error:
         print(f"mgpu-exporter why: {error}", file=sys.stderr)
         return _NOTHING
-    if arguments.format == "json":
+    if form == "json":
         print(json.dumps(_document(case), indent=1))
     else:
         print("\n".join(clean(one.text) for one in sentences(case)))
@@ -78,14 +87,15 @@ def _document(case: Case) -> dict[str, Any]:
 
 
 def _case(settings: Settings, arguments: Namespace) -> Case:
-    if arguments.url:
-        raise NoAnswerError("--url: why reads this node, or a Prometheus (--prometheus)")
-    http = far_client(arguments)
     seen = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
     namespace = namespace or seen
     if not (namespace and pod):
         raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
+    far = far_feed(arguments)
+    if isinstance(far, RemoteFeed):
+        return case_of_exporter(far, namespace, pod, arguments.over)
+    http = far_client(arguments)
     if http is None:
         return _near(settings, arguments, namespace, pod)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
@@ -96,6 +106,27 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     return case
 
 
+def case_of_exporter(
+    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None
+) -> Case:
+    """The case of a pod on the node of another exporter, which is looked at for some seconds.
+
+    Raises:
+        NoAnswerError: the exporter does not answer, or does not measure now.
+
+    """
+    before = moment_of_document(feed.document)
+    _wait(over_ns or _OF_AN_EXPORTER_NS, feed.name)
+    document = feed.document
+    now = moment_of_document(document)
+    if now.is_stale:
+        raise NoAnswerError(f"{feed.name} has measured nothing for a while; its log says why")
+    case = case_of(before, now, namespace, pod, now.window_s)
+    if not case.parts:
+        raise _NoSuchPodError(_missing(namespace, pod, pods_of(now.facts), feed.name))
+    return case
+
+
 def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) -> Case:
     logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
     feed = LocalFeed(settings, open_sources(settings))
@@ -103,11 +134,11 @@ def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) ->
         feed.read()  # the first cycle has been done
         before = _moment(feed.snapshot)
         window_ns = settings.collection_window_ns
-        _wait(arguments.over or window_ns)
+        _wait(arguments.over or window_ns, "this node")
         now = _moment(feed.snapshot)
     finally:
         feed.close()
-    window_s = min(window_ns, max(now.mono_ns - before.mono_ns, SECOND_NS)) / SECOND_NS
+    window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
     case = case_of(before, now, namespace, pod, window_s)
     if not case.parts:
         raise _NoSuchPodError(_missing(namespace, pod, pods_of(now.facts), "this node"))
@@ -118,12 +149,12 @@ def _moment(snapshot: Snapshot) -> Moment:
     return Moment(snapshot.facts, snapshot.unix_ns, snapshot.mono_ns)
 
 
-def _wait(length_ns: int) -> None:
+def _wait(length_ns: int, where: str) -> None:
     """Wait for ``length_ns`` while the cycle runs."""
     begun_ns = time.monotonic_ns()
     with progress() as shown:
         while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
-            shown.say(f"looking at this node for {left_ns / SECOND_NS:.0f} s more ...")
+            shown.say(f"looking at {where} for {left_ns / SECOND_NS:.0f} s more ...")
             time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
 
 

@@ -1,10 +1,10 @@
 """A pod's case by the typed facts of one node, at two moments."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from exporter.model import ContainerHolding, DeviceFacts, Facts
+from exporter.model import OTHERS, ContainerHolding, DeviceFacts, Facts
 from exporter.model.usage import ContainerKey
 from exporter.prometheus.why import Card, Case, Part
 
@@ -13,11 +13,18 @@ _NS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was known at a time: a Snapshot's facts."""
+    """What was known at a time: a Snapshot's facts. Moments are compared by ``at_ns`` of one clock.
+
+    ``hidden``: the UUIDs of devices that others use whom the reader may not see. ``window_s``: the
+    time of the averages. ``is_stale``: nothing is measured now.
+    """
 
     facts: Facts
     unix_ns: int
-    mono_ns: int
+    at_ns: int
+    hidden: Collection[str] = ()
+    window_s: float = 0.0
+    is_stale: bool = False
 
 
 def pods_of(facts: Facts) -> list[str]:
@@ -61,8 +68,15 @@ def _is_of(one: ContainerHolding, namespace: str, pod: str) -> bool:
     return (one.owner.namespace, one.owner.pod) == (namespace, pod) and not one.ended
 
 
-def _waiting_on(now: ContainerHolding, before: ContainerHolding | None) -> Mapping[str, float]:
-    """Its waiting by who ran: the pressure, divided by what was counted between the moments."""
+def _waiting_on(
+    now: ContainerHolding, before: ContainerHolding | None
+) -> Mapping[str, float] | None:
+    """Its waiting by who ran: the pressure, divided by what was counted between the moments.
+
+    None if somebody does not say who ran.
+    """
+    if now.waiting.waited_ns and not now.waiting.by_owner:
+        return None
     old = before.waiting if before is not None else None
     old_by_pod = old.by_pod if old else {}
     grown: dict[str, int] = {}
@@ -78,13 +92,15 @@ class _Cards:
     """The devices between two moments."""
 
     def __init__(self, before: Moment, now: Moment) -> None:
-        self._length_ns = now.mono_ns - before.mono_ns
+        self._length_ns = now.at_ns - before.at_ns
         self._now = {device.uuid: device for device in now.facts.devices}
         self._before = {device.uuid: device for device in before.facts.devices}
         self._on: dict[str, set[str]] = defaultdict(set)
         for held in now.facts.holdings:
             if not held.ended:
                 self._on[held.uuid].add(_name(held.owner))
+        for uuid in now.hidden:
+            self._on[uuid].add(OTHERS.kind)
 
     def of(self, held: ContainerHolding, pod: str) -> Card:
         """The card of a holding, with the others that are on it."""

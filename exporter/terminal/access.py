@@ -69,7 +69,10 @@ def far_client(arguments: Namespace, environ: Mapping[str, str] = os.environ) ->
 
     """
     prometheus = _given("prometheus", arguments, environ)
-    return HttpClient(prometheus, _credentials(arguments, environ)) if prometheus else None
+    if not prometheus:
+        return None
+    name = getattr(arguments, "prometheus_name", "")  # of one that was found
+    return HttpClient(prometheus, _credentials(arguments, environ), name=name)
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
@@ -97,6 +100,11 @@ def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credential
         cert_file=_given("cert-file", arguments, environ),
         key_file=_given("key-file", arguments, environ),
     )
+
+
+def secret_of(name: str, arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
+    """The token or password that a flag or a variable names; "" if there is none."""
+    return _secret(name, TOKEN if name == "token-file" else PASSWORD, arguments, environ)
 
 
 def _secret(name: str, variable: str, arguments: Namespace, environ: Mapping[str, str]) -> str:

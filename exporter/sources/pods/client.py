@@ -10,13 +10,14 @@ import json
 import os
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 from exporter.settings import YamlError, read_bytes, yamldocument
@@ -212,7 +213,7 @@ class KubeClient:
                 method,
                 f"{self._configuration.host}{path}",
                 body=body,
-                headers=self._headers() | ({"Content-Type": "application/json"} if body else {}),
+                headers=self.headers() | ({"Content-Type": "application/json"} if body else {}),
                 timeout=urllib3.Timeout(connect=connect_s, read=read_timeout_s),
                 preload_content=False,
                 retries=False,
@@ -244,8 +245,8 @@ class KubeClient:
         """Close the idle connections."""
         self._pool.clear()
 
-    def _headers(self) -> dict[str, str]:
-        """The library's hook reads a ServiceAccount's token again once a minute."""
+    def headers(self) -> dict[str, str]:
+        """Those of each request. The library reads a ServiceAccount's token again each minute."""
         headers = {"Accept": "application/json", "User-Agent": "mgpu-exporter"}
         bearer = self._configuration.auth_settings().get("BearerToken")
         if bearer is not None:
@@ -278,8 +279,8 @@ def from_service_account(
     return load
 
 
-def from_kubeconfig(path: str) -> Load:
-    """The credentials of a kubeconfig's current context, or of several joined by ":"."""
+def from_kubeconfig(path: str, context: str = "") -> Load:
+    """The credentials of a kubeconfig, or of several joined by ":"; "": the current context."""
 
     def load(configuration: "Configuration") -> None:
         from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
@@ -287,12 +288,79 @@ def from_kubeconfig(path: str) -> Load:
         try:
             _check_bounds(path)
             kube_config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=path, client_configuration=configuration, persist_config=False
+                config_file=path,
+                context=context or None,
+                client_configuration=configuration,
+                persist_config=False,
             )
         except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
             raise KubeconfigError(path, _words(error, path)) from None
 
     return load
+
+
+def namespace_of(path: str, context: str = "") -> str:
+    """The namespace of a kubeconfig's context.
+
+    Raises:
+        KubeconfigError: it cannot be used, or has no such context.
+
+    """
+    from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
+
+    try:
+        _check_bounds(path)
+        contexts, current = kube_config.list_kube_config_contexts(config_file=path)  # type: ignore[no-untyped-call]
+    except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
+        raise KubeconfigError(path, _words(error, path)) from None
+    chosen = [one for one in contexts if one["name"] == context] if context else [current]
+    if not chosen:
+        known = ", ".join(str(one["name"]) for one in contexts)
+        raise KubeconfigError(path, f"no context {context}; known: {known}")
+    return str(chosen[0]["context"].get("namespace") or "default")
+
+
+class Door(NamedTuple):
+    """What a client of another library needs to reach the API server. ``token`` "": none."""
+
+    host: str
+    tls: ssl.SSLContext | None
+    headers: Mapping[str, str]
+    token: str
+    server_name: str
+    proxy: str
+
+
+def door_of(load: Load) -> Door:
+    """The way to the API server of these credentials; raises as ``connect``."""
+
+    def opened() -> Door:
+        from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
+
+        configuration = Configuration()
+        load(configuration)
+        headers = KubeClient(configuration).headers()
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return Door(
+            configuration.host,
+            _tls(configuration) if configuration.host.startswith("https:") else None,
+            headers,
+            token if scheme.lower() == "bearer" else "",
+            configuration.tls_server_name or "",
+            configuration.proxy or "",
+        )
+
+    return attempt("loading credentials", opened)
+
+
+def _tls(configuration: "Configuration") -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
+    return context
 
 
 def _check_bounds(path: str) -> None:

@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 from exporter.facts.tree import Others, tree_of
 from exporter.metrics.families import FAMILIES
-from exporter.model import ContainerKey, GroupKey, Owner, Process, SeriesKey, Unattributed
+from exporter.model import (
+    ContainerKey,
+    Facts,
+    GroupKey,
+    Owner,
+    Process,
+    SeriesKey,
+    Unattributed,
+)
+from exporter.prometheus.node_case import Moment
 from exporter.terminal.feeds.feed import NodeSight, troubles_of
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.reading import Json, flag, inner, items, number, text
@@ -43,13 +52,33 @@ def node_of_document(document: Json, history: Json) -> NodeSight:
     ]
     age_s = number(head, "age_seconds") or 0.0
     return NodeSight(
-        tree_of(facts_from(_series(document)), processes, nobody, _others(document)),
+        tree_of(facts_of_document(document), processes, nobody, _others(document)),
         text(document, "node"),
         round((number(head, "timestamp_seconds") or 0.0) * 1e9),
         flag(document, "simulated"),
         tuple(name for name, _, _ in sources),
         tuple(troubles_of(sources, age_s if flag(head, "stale") else None)),
         _past(history),
+    )
+
+
+def facts_of_document(document: Json) -> Facts:
+    """The facts of the answer to ``/api/v1/snapshot``."""
+    return facts_from(_series(document))
+
+
+def moment_of_document(document: Json) -> Moment:
+    """The moment of the answer to ``/api/v1/snapshot``."""
+    head = inner(document, "snapshot")
+    unix_ns = round((number(head, "timestamp_seconds") or 0.0) * 1e9)
+    others = _others(document).items()
+    return Moment(
+        facts_of_document(document),
+        unix_ns,
+        unix_ns,
+        hidden=[uuid for uuid, others in others if others.core or others.memory_bytes],
+        window_s=number(head, "window_seconds") or 0.0,
+        is_stale=flag(head, "stale"),
     )
 
 

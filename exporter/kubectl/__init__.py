@@ -1,0 +1,1 @@
+"""``kubectl mgpu``: the commands for people, from a user's machine with his kubeconfig."""

@@ -1,0 +1,259 @@
+"""Where exporters and Prometheus are in a cluster, and the ways to them, with a user's rights."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+from exporter.kubectl.forward import Forwarder, ForwardError
+from exporter.prometheus.client import Prometheus
+from exporter.sources.pods.client import Load, connect
+from exporter.sources.pods.health import ApiError
+
+Json = Mapping[str, Any]
+
+EXPORTERS = "app.kubernetes.io/name=mgpu-exporter"
+STORES = (  # labels of services that answer Prometheus' queries, the likeliest first
+    "operated-prometheus=true",
+    "app.kubernetes.io/name=prometheus",
+    "app.kubernetes.io/name=thanos-query",
+    "app.kubernetes.io/name=vmsingle",
+)
+_PORT = "metrics"  # the name of the exporter's port
+_TIMEOUT_S = 15.0
+_LARGEST = 64 << 20
+_MOST = 5000  # pods and services that are looked at
+_USUAL = ("mgpu-exporter", "monitoring", "gpu-operator", "kube-system")
+_MOST_NEAR = 5
+_OURS = "count(mgpu_exporter_build_info)"
+_DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """An exporter's pod. ``why_not`` is why it cannot be asked; "" if it can."""
+
+    namespace: str
+    pod: str
+    node: str
+    port: int
+    is_tls: bool
+    why_not: str = ""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"the exporter on {self.node or 'no node'} ({self.namespace}/{self.pod})"
+
+
+class Cluster:
+    """A cluster as one user sees it. ``token`` is shown to exporters; "" if there is none."""
+
+    def __init__(self, load: Load, forwarder: Forwarder, token: str) -> None:
+        self._client = connect(load)
+        self._forwarder = forwarder
+        self._token = token
+
+    def node_of(self, namespace: str, pod: str) -> str:
+        """The node on which a pod is.
+
+        Raises:
+            NoAnswerError: there is no such pod, it is on no node yet, or the user may not get it.
+
+        """
+        found = self._get(f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}", f"pod {pod}")
+        if found is None:
+            raise NoAnswerError(f"no pod {namespace}/{pod}{self._near(namespace, pod)}")
+        node = str(_of(found, "spec").get("nodeName") or "")
+        if not node:
+            phase = _of(found, "status").get("phase", "Pending")
+            raise NoAnswerError(f"{namespace}/{pod} is on no node yet ({phase})")
+        return node
+
+    def exporters(self, selector: str, namespace: str = "", node: str = "") -> list[Exporter]:
+        """The exporters of the cluster, or of one node. Tenants may list some namespaces only.
+
+        Raises:
+            NoAnswerError: there is none, or the user may not list them.
+
+        """
+        field = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
+        refusals = []
+        for within in (namespace,) if namespace else ("", *_USUAL):
+            try:
+                pods = self._pods(within, "the exporters", labelSelector=selector, **field)
+            except NoAnswerError as error:
+                refusals.append(error)
+                continue
+            if pods:
+                found = [_exporter(pod) for pod in pods]
+                return sorted(found, key=lambda one: (one.node, one.pod))
+        if refusals and (namespace or len(refusals) > len(_USUAL)):
+            raise NoAnswerError(f"{refusals[0]}; name their namespace: --exporter-namespace")
+        where = f"on {node}" if node else "in this cluster"
+        raise NoAnswerError(
+            f"no exporter {where} has the label {selector}; name another (--selector), or their "
+            "namespace (--exporter-namespace)"
+        )
+
+    def http(self, exporter: Exporter) -> HttpClient:
+        """A client of an exporter, with the user's token.
+
+        Raises:
+            NoAnswerError: it cannot be reached.
+
+        """
+        if exporter.why_not:
+            raise NoAnswerError(f"{exporter.name} {exporter.why_not}")
+        try:
+            port = self._forwarder.open(exporter.namespace, exporter.pod, exporter.port)
+        except ForwardError as error:
+            raise NoAnswerError(f"{exporter.name}: {error}") from None
+        scheme = "https" if exporter.is_tls else "http"
+        return HttpClient(
+            f"{scheme}://127.0.0.1:{port}",
+            Credentials(token=self._token),
+            name=exporter.name,
+        )
+
+    def prometheus(self) -> tuple[str, str]:
+        """The local address and the name of a Prometheus of this cluster that scrapes exporters.
+
+        Raises:
+            NoAnswerError: none is found, or the user may not reach it.
+
+        """
+        refused: list[str] = []
+        for label in STORES:
+            found = self._get("/api/v1/services", "services", labelSelector=label, limit=_MOST)
+            for service in _items(found):
+                name = _named(service)
+                try:
+                    address = self._store(service)
+                    asks = Prometheus(HttpClient(address, name=name))
+                    if asks.at(_OURS, time.time()):
+                        return address, name
+                    refused.append(f"{name} has no series of the exporter")
+                except (NoAnswerError, ForwardError) as error:
+                    refused.append(f"{name}: {error}")
+        seen = f" ({'; '.join(refused[:_MOST_NEAR])})" if refused else ""
+        raise NoAnswerError(
+            f"no Prometheus of this cluster has the exporter's series{seen}; name one: "
+            "--prometheus http://prometheus.example.org"
+        )
+
+    def _store(self, service: Json) -> str:
+        """The local address of a service's first ready pod."""
+        namespace = str(_of(service, "metadata").get("namespace", ""))
+        spec = _of(service, "spec")
+        chosen = ",".join(f"{key}={value}" for key, value in _of(spec, "selector").items())
+        if not chosen:
+            raise NoAnswerError("it has no selector")
+        pods = self._pods(namespace, "its pods", labelSelector=chosen)
+        ready = [pod for pod in pods if _is_ready(pod)]
+        if not ready:
+            raise NoAnswerError("none of its pods is ready")
+        port = _target(spec, ready[0])
+        pod = str(_of(ready[0], "metadata").get("name", ""))
+        return f"http://127.0.0.1:{self._forwarder.open(namespace, pod, port)}"
+
+    def _pods(self, namespace: str, what: str, **query: str) -> list[Json]:
+        within = f"/api/v1/namespaces/{quote(namespace)}" if namespace else "/api/v1"
+        return list(_items(self._get(f"{within}/pods", what, limit=_MOST, **query)))
+
+    def _near(self, namespace: str, pod: str) -> str:
+        try:
+            pods = self._pods(namespace, "pods")
+        except NoAnswerError:
+            return ""
+        names = [str(_of(one, "metadata").get("name", "")) for one in pods]
+        begins = [name for name in names if name.startswith(pod)]
+        near = list(dict.fromkeys([*begins, *get_close_matches(pod, names, _MOST_NEAR)]))
+        return f"; did you mean {' or '.join(near[:_MOST_NEAR])}?" if near else ""
+
+    def _get(self, path: str, what: str, **query: str | int) -> Json | None:
+        """What is there; None if there is nothing.
+
+        Raises:
+            NoAnswerError: the user may not see it, or the API server does not answer.
+
+        """
+        try:
+            with self._client.get(path, query, _TIMEOUT_S) as stream:
+                found = json.loads(stream.read(_LARGEST))
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            if error.status in _DENIED:
+                raise NoAnswerError(f"you may not see {what}: {error}") from None
+            raise NoAnswerError(f"the API server does not say {what}: {error}") from None
+        except (ValueError, RecursionError):
+            raise NoAnswerError(f"the API server answers {path} with something else") from None
+        return found if isinstance(found, Mapping) else None
+
+
+def _exporter(pod: Json) -> Exporter:
+    meta, spec = _of(pod, "metadata"), _of(pod, "spec")
+    container, port = _container_of(spec)
+    probe = _of(_of(container, "readinessProbe"), "httpGet")
+    return Exporter(
+        namespace=str(meta.get("namespace", "")),
+        pod=str(meta.get("name", "")),
+        node=str(spec.get("nodeName") or ""),
+        port=port,
+        is_tls=probe.get("scheme") == "HTTPS",
+        why_not="" if _is_ready(pod) else "is not ready",
+    )
+
+
+def _container_of(spec: Json) -> tuple[Json, int]:
+    """The container with the exporter's port, and that port."""
+    for container in _list(spec, "containers"):
+        for port in _list(container, "ports"):
+            if port.get("name") == _PORT:
+                return container, int(port.get("containerPort", 0))
+    return {}, 0
+
+
+def _target(spec: Json, pod: Json) -> int:
+    """The port of a pod behind a service's first port that looks like HTTP."""
+    ports = [port for port in _list(spec, "ports") if "grpc" not in str(port.get("name", ""))]
+    if not ports:
+        raise NoAnswerError("it has no port")
+    target = ports[0].get("targetPort", ports[0].get("port"))
+    if isinstance(target, int):
+        return target
+    containers = _list(_of(pod, "spec"), "containers")
+    for port in (port for container in containers for port in _list(container, "ports")):
+        if port.get("name") == target:
+            return int(port["containerPort"])
+    raise NoAnswerError(f"its port {target} is not known")
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = _list(_of(pod, "status"), "conditions")
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _named(service: Json) -> str:
+    meta = _of(service, "metadata")
+    return f"{meta.get('namespace')}/{meta.get('name')}"
+
+
+def _of(document: Json, name: str) -> Json:
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(document: Json, name: str) -> list[Json]:
+    found = document.get(name)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _items(found: Json | None) -> Iterator[Json]:
+    yield from _list(found or {}, "items")

@@ -1,0 +1,82 @@
+"""The feed of all exporters of a cluster, for `kubectl mgpu top`."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from exporter.facts.pods import whole
+from exporter.facts.tree import Others, Tree, visible_to
+from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.kubectl.cluster import Exporter
+from exporter.terminal.feeds import FeedResult, NodeSight
+from exporter.terminal.feeds.http import RemoteFeed
+
+_AT_ONCE = 8
+
+
+class FleetFeed:
+    """Implements ``Feed``. An exporter that does not answer costs only its own node.
+
+    ``http`` makes a client of an exporter; it is asked again as long as it raises NoAnswerError.
+    ``namespace``: only its pods, and the GPUs that they are on; "" stands for all.
+    """
+
+    def __init__(
+        self,
+        exporters: Sequence[Exporter],
+        http: Callable[[Exporter], HttpClient],
+        namespace: str = "",
+    ) -> None:
+        self._exporters = exporters
+        self._http = http
+        self._namespace = namespace
+        self._feeds: dict[Exporter, RemoteFeed] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE)
+
+    @property
+    def name(self) -> str:
+        """How many exporters are asked."""
+        count = len(self._exporters)
+        return f"{count} nodes" if count > 1 else self._exporters[0].name
+
+    def read(self) -> FeedResult:
+        """All nodes; raises NoAnswerError if none answers."""
+        answers = list(self._pool.map(self._read, self._exporters))
+        troubles = tuple(str(each) for each in answers if isinstance(each, NoAnswerError))
+        found = [node for each in answers if isinstance(each, FeedResult) for node in each.nodes]
+        if not found:
+            raise NoAnswerError("; ".join(dict.fromkeys(troubles)))
+        if self._namespace:
+            nodes = [_seen(node, self._namespace) for node in found]
+            found = [node for node in nodes if node.tree.devices or node.tree.nowhere]
+        return FeedResult(found, troubles, self._namespace)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, exporter: Exporter) -> FeedResult | NoAnswerError:
+        try:
+            feed = self._feeds.get(exporter)
+            if feed is None:
+                feed = self._feeds[exporter] = RemoteFeed(self._http(exporter))
+            result = feed.read()
+        except NoAnswerError as error:
+            return error
+        named = [replace(node, name=node.name or exporter.node) for node in result.nodes]
+        return result._replace(nodes=named)
+
+
+def _seen(node: NodeSight, namespace: str) -> NodeSight:
+    """A node as somebody sees it who looks at one namespace."""
+    hidden = {each.uuid: each.others for each in node.tree.devices}  # from this user's eyes too
+    tree = visible_to(node.tree, (namespace,))
+    devices = (replace(d, others=_both(hidden[d.uuid], d.others)) for d in tree.devices if d.pods)
+    return replace(node, tree=Tree(tuple(devices), tree.nowhere))
+
+
+def _both(some: Others | None, more: Others | None) -> Others | None:
+    if some is None or more is None:
+        return some or more
+    memory = whole([some.memory_bytes, more.memory_bytes])
+    return Others(whole([some.core, more.core]), None if memory is None else round(memory))

@@ -1,0 +1,190 @@
+"""``kubectl mgpu`` as a user of a cluster types it: real exporters behind port-forwards."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.kubectl.plugin import main
+from tests.e2e.programs import Exporter
+from tests.kubectl.cluster import Cluster, pod
+from tests.store import Store, Target
+
+LABELS = {"app.kubernetes.io/name": "mgpu-exporter"}
+PAGE = """\
+mgpu_exporter_build_info{{version="1"}} 1
+mgpu_device_info{{gpu="0",uuid="G",model="L4"}} 1
+mgpu_device_unallocated_gpu_seconds_total{{gpu="0",uuid="G"}} {0}
+mgpu_container_core_utilization_ratio{{namespace="a",pod="b",container="c",gpu="0",uuid="G"}} 0.5
+"""
+MINE, NAME = "inference", "rerank-58d4f8f7c4-9vkmt"
+
+
+@pytest.fixture(scope="module")
+def exporters() -> Iterator[dict[str, int]]:
+    """The ports of an exporter on each of two nodes."""
+    started = {
+        name: Exporter(f"--simulate={scenario}", f"--node.name={name}", "--web.open-page")
+        for name, scenario in (("n1", "demo"), ("n2", "turing"))
+    }
+    try:
+        yield {
+            name: int(one.ready().url.rpartition(":")[2].strip("/"))
+            for name, one in started.items()
+        }
+    finally:
+        for one in started.values():
+            one.stop()
+
+
+@pytest.fixture(scope="module")
+def pods(exporters: dict[str, int]) -> list[dict[str, object]]:
+    agents = [
+        pod(f"mgpu-{node}", "mgpu-exporter", node, port, LABELS) for node, port in exporters.items()
+    ]
+    return [*agents, pod(NAME, MINE, "n1"), pod("new", MINE, "")]
+
+
+@pytest.fixture
+def here(pods: list[dict[str, object]], tmp_path: Path) -> Iterator[list[str]]:
+    with Cluster(pods) as cluster:
+        yield [f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]
+
+
+def test_top_shows_the_own_namespace_on_all_nodes_and_the_rest_as_others(
+    here: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["top", *here]) == 0
+    said = capsys.readouterr().out
+    assert NAME in said
+    assert "crawl" not in said
+    assert "other" in said
+    assert main(["top", "-A", *here]) == 0
+    said = capsys.readouterr().out
+    assert "n1" in said
+    assert "n2" in said
+
+
+def test_a_node_without_an_answer_costs_only_itself(
+    pods: list[dict[str, object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = pod("mgpu-n3", "mgpu-exporter", "n3", 1, LABELS)
+    gone["status"] = {}
+    with Cluster([*pods, gone]) as cluster:
+        main(["top", "-A", f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"])
+    said = capsys.readouterr().out
+    assert "the exporter on n3 (mgpu-exporter/mgpu-n3) is not ready" in said
+    assert NAME in said
+
+
+def test_why_finds_the_node_of_a_pod(here: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", NAME, "--over=1s", "--format=json", *here]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["namespace"], found["pod"]) == (MINE, NAME)
+    assert found["parts"][0]["share"] == pytest.approx(0.1)
+    assert {"use", "cards"} <= {one["topic"] for one in found["sentences"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rerank", f"no pod {MINE}/rerank; did you mean {NAME}?"),
+        ("new", f"{MINE}/new is on no node yet (Pending)"),
+    ],
+)
+def test_a_pod_that_cannot_be_asked_about(
+    name: str, said: str, here: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", name, "--over=1s", *here]) == 2
+    assert capsys.readouterr().err == f"mgpu-exporter why: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        (
+            ("/api/v1/namespaces/mgpu-exporter/pods/",),
+            "get and create on pods/portforward",
+        ),
+        (("/api/v1/pods", "/api/v1/namespaces"), "name their namespace: --exporter-namespace"),
+    ],
+)
+def test_who_lacks_a_right_is_told_which(
+    pods: list[dict[str, object]],
+    refused: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Cluster(pods, refused=refused) as cluster:
+        assert main(["top", f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_who_may_not_list_all_namespaces_finds_the_exporters_in_the_usual_one(
+    pods: list[dict[str, object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(pods, refused=("/api/v1/pods",)) as cluster:
+        assert main(["top", f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]) == 0
+    assert NAME in capsys.readouterr().out
+
+
+@pytest.mark.program("prometheus")
+def test_advise_and_bill_find_the_prometheus_of_the_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = int(time.time())
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:1", "node": "n1"})
+        for at in range(now - 300, now, 15):
+            store.scrape(target, PAGE.format(at - now + 300), at)
+        port = int(store.address.rpartition(":")[2])
+        behind = pod("prometheus-0", "monitoring", "n1", port, {"app": "prometheus"})
+        service = {
+            "metadata": {
+                "name": "prometheus-operated",
+                "namespace": "monitoring",
+                "labels": {"operated-prometheus": "true"},
+            },
+            "spec": {"selector": {"app": "prometheus"}, "ports": [{"targetPort": "metrics"}]},
+        }
+        with Cluster([behind], [service]) as cluster:
+            here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
+            assert main(["bill", "--since=4m", "--price=2", "--format=json", here]) == 0
+            assert json.loads(capsys.readouterr().out)["totals"]["cost"] != "0"
+            assert main(["advise", "--since=2h", here]) == 2
+            assert capsys.readouterr().err == (
+                "mgpu-exporter advise: monitoring/prometheus-operated knows no container of "
+                f"namespace {MINE} that was allocated a GPU in this range\n"
+            )
+
+
+def test_a_cluster_without_a_prometheus(
+    here: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bill", "--price=2", *here]) == 2
+    assert "no Prometheus of this cluster has the exporter's series; name one" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_kubeconfig_without_a_token_is_named_as_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Exporter("--simulate=demo", f"--web.config.file={_users(tmp_path)}") as closed:
+        port = int(closed.url.rpartition(":")[2].strip("/"))
+        agent = pod("mgpu-n1", "mgpu-exporter", "n1", port, LABELS)
+        with Cluster([agent]) as cluster:
+            here = cluster.kubeconfig(tmp_path, MINE, token="")
+            assert main(["top", f"--kubeconfig={here}"]) == 2
+    assert "Your kubeconfig logs in without a token" in capsys.readouterr().err
+
+
+def _users(folder: Path) -> Path:
+    path = folder / "web.yaml"
+    path.write_text(
+        "basic_auth_users: {a: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi}\n"
+    )
+    return path
