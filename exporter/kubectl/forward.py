@@ -84,8 +84,11 @@ class Forwarder:
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(ForwardError, OSError, aiohttp.ClientError):
-                await _carry(await self._connected(path), reader, writer)
-            writer.close()
+                try:
+                    await _carry(await self._connected(path), reader, writer)
+                finally:
+                    writer.close()
+                    await writer.wait_closed()
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(serve(reader, writer))

@@ -143,13 +143,16 @@ class Cluster:
             await socket.close()
 
         task = asyncio.create_task(back())
-        async for message in socket:
-            if message.type is WSMsgType.BINARY:
-                writer.write(message.data[1:])
-                await writer.drain()
-        writer.close()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY:
+                    writer.write(message.data[1:])
+                    await writer.drain()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            writer.close()
+            await writer.wait_closed()
         return socket
 
 
