@@ -24,7 +24,7 @@ _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
 _CHUNK = 64 * 1024
 _LARGEST_MESSAGE = 4 << 20
-_PATIENCE_S = 15.0
+_TIMEOUT_S = 15.0
 
 
 class ForwardError(Exception):
@@ -103,7 +103,7 @@ class Forwarder:
         assert self._session is not None  # noqa: S101 - within the context
         door = self._door
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 return await self._session.ws_connect(
                     f"{door.host}{path}",
                     protocols=(_PROTOCOL,),
@@ -115,7 +115,7 @@ class Forwarder:
         except aiohttp.WSServerHandshakeError as error:
             raise ForwardError(_refusal(error.status)) from None
         except TimeoutError:
-            said = f"the API server does not answer within {_PATIENCE_S:.0f} s"
+            said = f"the API server does not answer within {_TIMEOUT_S:.0f} s"
             raise ForwardError(said) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ForwardError(f"the API server cannot be reached: {error}") from None
