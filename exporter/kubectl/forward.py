@@ -66,7 +66,8 @@ class Forwarder:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
 
     async def _begin(self) -> None:
-        self._session = aiohttp.ClientSession(headers=dict(self._door.headers))
+        # Asked for a type of document, the API server says that a port-forward is none (406).
+        self._session = aiohttp.ClientSession(headers={**self._door.headers, "Accept": "*/*"})
 
     async def _end(self) -> None:
         for server in self._servers:

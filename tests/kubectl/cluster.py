@@ -130,6 +130,8 @@ class Cluster:
         return web.json_response({"message": "not found"}, status=404)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if request.headers["Accept"] != "*/*":
+            return web.json_response({"message": "only protocols are served"}, status=406)
         socket = web.WebSocketResponse(protocols=(_FORWARD,))
         await socket.prepare(request)
         port = int(request.query["ports"])
