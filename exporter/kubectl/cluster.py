@@ -12,8 +12,7 @@ from urllib.parse import quote
 from exporter.httpclient import Credentials, HttpClient, NoAnswerError
 from exporter.kubectl.forward import Forwarder, ForwardError
 from exporter.prometheus.client import Prometheus
-from exporter.sources.pods.client import Load, connect
-from exporter.sources.pods.health import ApiError
+from exporter.sources.pods.client import ApiError, Load, connect
 
 Json = Mapping[str, Any]
 
