@@ -119,21 +119,6 @@ def test_an_empty_list_suggests_that_the_node_name_is_wrong(
 # --- the node ---
 
 
-def test_the_nodes_labels_and_allocatable_are_learnt_once(
-    server: ApiServer, tmp_path: Path
-) -> None:
-    server.set_node(node_document("node-1", {"gpu": "a"}, {"nvidia.com/gpu": "8"}))
-    with Watching(connector(server, tmp_path)) as pods:
-        pods.wait_until_up()
-        assert pods.source.node() == NodeFacts(
-            labels={"gpu": "a"}, allocatable={"nvidia.com/gpu": "8"}
-        )
-        server.wait_for_watches(1)
-        server.end_watches()
-        server.wait_for_requests("watch", 2)
-    assert len(server.requests("node")) == 1
-
-
 def test_no_pod_is_told_of_before_the_node_was_asked_for(server: ApiServer, tmp_path: Path) -> None:
     server.set_node(node_document("node-1", {"gpu": "a"}, {}))
     server.add_pod(pod_document("a"))
@@ -167,10 +152,11 @@ def test_a_node_that_is_not_answered_delays_the_pods_once_and_is_asked_for_again
 
 def test_the_node_is_read_again_while_the_watch_is_open(server: ApiServer, tmp_path: Path) -> None:
     """A device plugin may write what its units mean long after the watch began."""
-    server.set_node(node_document("node-1", {"gpu": "a"}, {}))
+    server.set_node(node_document("node-1", {"gpu": "a"}, {"nvidia.com/gpu": "8"}))
     clock = ManualClock()
     with Watching(connector(server, tmp_path), clock=clock) as pods:
         server.wait_for_watches(1)
+        assert pods.source.node().allocatable == {"nvidia.com/gpu": "8"}
         server.set_node(node_document("node-1", {"gpu": "b"}, {}))
         server.add_pod(pod_document("early"))
         pods.wait_for_names("early")
@@ -225,6 +211,19 @@ def test_a_node_that_is_refused_is_said_once_and_costs_nothing(
 # --- the first list ---
 
 
+def test_closing_does_not_wait_for_a_server_that_does_not_answer(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.hold("list")
+    with Watching(connector(server, tmp_path), timings=ReaderTimings(list_s=60)) as pods:
+        server.wait_for_requests("list", 1)
+        waiter = threading.Thread(target=pods.source.wait, args=(3600,), daemon=True)
+        waiter.start()
+        pods.source.close()
+        waiter.join(PATIENCE_S)
+        assert not waiter.is_alive()
+
+
 def test_the_first_list_can_be_waited_for(server: ApiServer, tmp_path: Path) -> None:
     server.add_pod(pod_document("a"))
     server.hold("list")
@@ -234,25 +233,3 @@ def test_the_first_list_can_be_waited_for(server: ApiServer, tmp_path: Path) -> 
         server.release()
         assert pods.source.wait(PATIENCE_S)
         assert pods.names() == {"a"}
-
-
-# --- the end ---
-
-
-def test_close_does_not_wait_for_a_server_that_does_not_answer(
-    server: ApiServer, tmp_path: Path
-) -> None:
-    server.hold("list")
-    with Watching(connector(server, tmp_path), timings=ReaderTimings(list_s=60)) as pods:
-        server.wait_for_requests("list", 1)
-        closer = threading.Thread(target=pods.source.close)
-        closer.start()
-        closer.join(60)
-        assert not closer.is_alive()
-
-
-def test_close_interrupts_a_read_that_waits_for_events(server: ApiServer, tmp_path: Path) -> None:
-    with Watching(connector(server, tmp_path)) as pods:
-        pods.wait_until_up()
-        pods.source.close()
-        assert "pods_api" not in {thread.name for thread in threading.enumerate()}

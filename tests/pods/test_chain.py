@@ -105,14 +105,22 @@ def town(tmp_path: Path) -> Iterator[Town]:
 
 
 def test_while_the_api_server_is_up_nobody_else_is_asked(town: Town) -> None:
+    (town.logs.root / "pods" / "bad").mkdir()
+    broken = pod_document("b")
+    broken["metadata"]["uid"] = ""
+    town.api.add_pod(broken)
     town.run(pod_document("a", limits=LIMITS))
     town.chain.start()
     assert town.chain.wait(LONG_S)
     town.wait_for(lambda: town.sources == {"pods_api": True})
+    assert town.chain.rejected()["pod_unusable"] == 1
     assert town.pods["a"].containers[0].limits == LIMITS
     assert not town.kubelet.requests("list")
     assert town.chain.name == "pods_api"
     assert town.chain.node() == NodeFacts()
+    town.chain.close()
+    names = {thread.name for thread in threading.enumerate()}
+    assert not names & {"pods_api", "pods_kubelet", "pods_files"}
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> int:
@@ -182,17 +190,6 @@ def test_the_last_that_was_heard_stays_when_everything_is_away(
     assert "no source of pods is up" not in caplog.text  # nothing took the best one's place
 
 
-def test_a_server_that_lists_and_may_not_be_watched_is_better_than_names(town: Town) -> None:
-    town.run(pod_document("a", limits=LIMITS))
-    town.on_node(pod_document("b"))
-    town.kubelet.stop()
-    town.api.fail("watch", 403, times=1_000_000)
-    town.chain.start()
-    town.wait_for(lambda: town.pods.keys() == {"a", "b"})
-    town.wait_for(lambda: town.pods["a"].containers[0].limits == LIMITS)
-    assert not town.chain.status().up
-
-
 def test_what_the_kubelet_last_said_goes_before_what_the_api_server_said_earlier(
     town: Town,
 ) -> None:
@@ -239,24 +236,6 @@ def test_a_blink_of_the_api_server_is_not_told(
     town.wait_for(lambda: town.sources == {"pods_api": True})
     assert not town.kubelet.requests("list")
     assert "pods come from" not in caplog.text
-
-
-def test_rejections_of_all_sources_are_counted(town: Town) -> None:
-    (town.logs.root / "pods" / "bad").mkdir()
-    broken = pod_document("b")
-    broken["metadata"]["uid"] = ""
-    town.api.add_pod(broken)
-    town.chain.start()
-    town.wait_for(lambda: town.chain.rejected().get("pod_unusable"))
-    assert town.chain.rejected()["pod_unusable"] == 1
-
-
-def test_closing_ends_every_thread(town: Town) -> None:
-    town.chain.start()
-    town.wait_for(lambda: town.sources == {"pods_api": True})
-    town.chain.close()
-    names = {thread.name for thread in threading.enumerate()}
-    assert not names & {"pods_api", "pods_kubelet", "pods_files"}
 
 
 # --- the merge ------------------------------------------------------------------------------------

@@ -28,6 +28,13 @@ KEYS = st.sampled_from(
         "controller",
         "kind",
         "resources",
+        "resourceClaims",
+        "resourceClaimStatuses",
+        "extendedResourceClaimStatus",
+        "requestMappings",
+        "resourceClaimName",
+        "containerName",
+        "claims",
         "a/b",
     ]
 )
@@ -68,6 +75,7 @@ def test_any_json_is_a_pod_or_the_one_documented_error(document: object) -> None
     texts = [pod.uid, pod.name, *pod.annotations.values(), *pod.labels.values()]
     texts += [text for each in pod.containers for text in (each.name, *each.limits.values())]
     assert all(text.encode() is not None for text in texts)
+    assert all(one.claim for each in pod.containers for one in each.claims)
 
 
 @given(LIKE_A_POD)

@@ -92,7 +92,3 @@ def test_the_current_id_of_a_container_comes_first_and_few_before_it() -> None:
         Container("main", container_ids=tuple(reversed(ids))[:MAX_IDS]),
         Container("side"),
     )
-
-
-def test_a_log_of_a_pod_without_a_directory_makes_no_pod() -> None:
-    assert pods_of({}, [Log(PodDirectory("ml", "train", UID), "main", 0, CID)]) == []

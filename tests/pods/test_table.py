@@ -26,14 +26,11 @@ def pod(
 
 
 def test_a_pod_is_found_by_uid_static_hash_and_each_container_id() -> None:
-    table = indexed({"u": pod("u", "etcd", "new", "old", static="hash")})
+    thief = pod("thief", static="u")  # takes no other pod's uid
+    table = indexed({"thief": thief, "u": pod("u", "etcd", "new", "old", static="hash")})
+    del table.by_kubelet_uid["thief"]  # type: ignore[attr-defined] # a mapping is what is promised
     assert table.by_kubelet_uid == {"u": "u", "hash": "u"}
     assert table.by_container_id == {"new": ("u", "main"), "old": ("u", "main")}
-
-
-def test_a_static_hash_never_takes_another_pods_uid() -> None:
-    table = indexed({"thief": pod("thief", static="victim"), "victim": pod("victim")})
-    assert table.by_kubelet_uid["victim"] == "victim"
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -67,6 +64,19 @@ def test_a_change_raises_the_version_and_leaves_older_tables_as_they_were() -> N
     store.upsert(pod("a", "a", "id"), 0)
     assert store.table.version > before.version
     assert before.by_container_id == {}
+    before = store.table
+    store.upsert(pod("a", "a", "id"), 5)  # nothing of interest
+    store.relist([pod("a", "a", "id")], 9)
+    assert store.table.version == before.version
+
+
+def test_the_living_pods_of_another_source_are_kept_as_deleted_for_their_grace() -> None:
+    store = PodStore()
+    store.relist([pod("a")], 0)
+    store.adopt([pod("a", "other"), pod("b"), pod("c", deleted=True)], 10)
+    assert store.table.pods == {"a": pod("a"), "b": pod("b", deleted=True)}
+    store.expire(10 + GRACE_NS)
+    assert store.table.pods == {"a": pod("a")}
 
 
 def test_of_many_deleted_pods_the_first_leave_before_their_time() -> None:
@@ -80,19 +90,11 @@ def test_of_many_deleted_pods_the_first_leave_before_their_time() -> None:
     assert store.table.pods.keys() >= {"pod-2", "living"}
 
 
-def test_an_update_that_changes_nothing_of_interest_keeps_the_version() -> None:
-    store = PodStore()
-    store.upsert(pod("a"), 0)
-    before = store.table.version
-    store.upsert(pod("a"), 5)
-    store.relist([pod("a")], 9)
-    assert store.table.version == before
-
-
 def test_a_deleted_pod_stays_marked_with_its_last_state_until_its_grace_is_over() -> None:
     store = PodStore()
     store.upsert(pod("a"), 0)
     store.delete(pod("a", "a", "last"), 100)
+    store.relist([], 150)  # the deletion is heard of twice
     store.expire(100 + GRACE_NS - 1)
     assert store.table.pods == {"a": pod("a", "a", "last", deleted=True)}
     assert store.table.by_container_id == {"last": ("a", "main")}
@@ -102,48 +104,13 @@ def test_a_deleted_pod_stays_marked_with_its_last_state_until_its_grace_is_over(
     assert not store.table.by_kubelet_uid
 
 
-def test_hearing_of_a_deletion_twice_does_not_prolong_the_grace() -> None:
-    store = PodStore()
-    store.upsert(pod("a"), 0)
-    store.delete(pod("a"), 0)
-    store.relist([], 50)
-    store.expire(GRACE_NS)
-    assert not store.table.pods
-
-
-def test_a_relist_marks_the_pods_it_does_not_hold_as_deleted() -> None:
-    store = PodStore()
-    store.relist([pod("a"), pod("b")], 0)
-    store.relist([pod("b"), pod("c")], 10)
-    assert {uid: each.deleted for uid, each in store.table.pods.items()} == {
-        "a": True,
-        "b": False,
-        "c": False,
-    }
-
-
-def test_a_pod_that_a_stale_list_had_left_out_lives_again() -> None:
-    store = PodStore()
-    store.relist([pod("a")], 0)
-    store.relist([], 1)
-    store.relist([pod("a")], 2)
-    store.expire(GRACE_NS * 2)
-    assert store.table.pods == {"a": pod("a")}
-
-
 def test_a_successor_of_the_same_name_is_another_pod_and_ends_its_predecessor() -> None:
     store = PodStore()
+    store.upsert(replace(pod("elsewhere", "db-0"), namespace="other"), 0)
     store.upsert(pod("first", "db-0", "id-1"), 0)
     store.upsert(pod("second", "db-0", "id-2"), 10)
     assert store.table.pods["first"] == pod("first", "db-0", "id-1", deleted=True)
     assert store.table.by_container_id == {"id-1": ("first", "main"), "id-2": ("second", "main")}
-
-
-def test_the_same_name_in_another_namespace_is_no_successor() -> None:
-    store = PodStore()
-    store.upsert(pod("first", "db-0"), 0)
-    store.upsert(replace(pod("second", "db-0"), namespace="other"), 0)
-    assert not any(each.deleted for each in store.table.pods.values())
 
 
 UIDS = st.sampled_from("abcd")
