@@ -111,8 +111,8 @@ def test_a_directory_that_is_not_there_is_a_reason_and_its_coming_the_cure(tmp_p
         assert "--path.logs" in files.source.status().detail
         assert not files.source.wait(0)
         Logs(tmp_path / "log").run("train")
-        files.wait_for(lambda: files.source.status().up)
-        assert files.names() == {"train"}
+        files.wait_for_names("train")
+        files.wait_until_up()
         shutil.move(tmp_path / "log", tmp_path / "away")
         files.wait_for(lambda: not files.source.status().up)
         assert files.names() == {"train"}

@@ -1,20 +1,17 @@
 """Readers of pods under test, whose changes can be awaited."""
 
-import random
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, Unpack
 
-from exporter.model import Clock, PodTable
+from exporter.model import PodTable
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.client import KubeClient, connect, from_kubeconfig
-from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.reader import PodReader, ReaderTimings
+from exporter.sources.pods.reader import Options, PodReader, ReaderTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 
 R = TypeVar("R", bound=PodReader)
@@ -95,22 +92,16 @@ class Watching(Reading[ApiPods]):
         self,
         connect: Callable[[], KubeClient],
         *,
-        timings: ReaderTimings = QUICK,
-        keep: KeyPrefixes = KEEP_NOTHING,
-        clock: Clock = time,
         node: str = "node-1",
-        jitter: Callable[[], float] = random.random,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            lambda changed: ApiPods(
-                *(connect, node),
-                keep=keep,
-                clock=clock,
-                timings=timings,
-                jitter=jitter,
-                changed=changed,
-            )
-        )
+        options.setdefault("timings", QUICK)
+
+        def make(changed: Callable[[], None]) -> ApiPods:
+            options["changed"] = changed
+            return ApiPods(connect, node, **options)
+
+        super().__init__(make)
 
 
 class Polling(Reading[KubeletPods]):

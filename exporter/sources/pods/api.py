@@ -5,16 +5,15 @@ the kubernetes package's ``Watch``: docs/decisions/own-watch-loop.md.
 """
 
 import logging
-import random
-import time
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Unpack
 from urllib.parse import quote
 
-from exporter.model import Clock, NodeFacts, SourceStatus
+from exporter.model import NodeFacts, SourceStatus
 from exporter.sources.pods.client import ApiError, KubeClient
-from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, decode_node
-from exporter.sources.pods.reader import DEFAULT_TIMINGS, SECOND_NS, ReaderTimings, ServerPods
+from exporter.sources.pods.decode import decode_node
+from exporter.sources.pods.reader import SECOND_NS, Options, ServerPods
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, decode, lines, watch_event
 
 logger = logging.getLogger(__name__)
@@ -31,19 +30,9 @@ class ApiPods(ServerPods):
     watches = True
 
     def __init__(
-        self,
-        connect: Callable[[], KubeClient],
-        node: str,
-        *,
-        keep: KeyPrefixes = KEEP_NOTHING,
-        clock: Clock = time,
-        timings: ReaderTimings = DEFAULT_TIMINGS,
-        jitter: Callable[[], float] = random.random,
-        changed: Callable[[], None] = lambda: None,
+        self, connect: Callable[[], KubeClient], node: str, **options: Unpack[Options]
     ) -> None:
-        super().__init__(
-            connect, keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed
-        )
+        super().__init__(connect, **options)
         self._node = node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
         self._missed = False  # an event was skipped: there is no position until the next list

@@ -13,15 +13,14 @@ The kubelet writes ``/var/log/pods/<namespace>_<pod>_<uid>/<container>/<restart>
 import logging
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
-from exporter.model import Clock, Container, Pod
+from exporter.model import Container, Pod
 from exporter.sources.pods.decode import MAX_CONTAINERS
-from exporter.sources.pods.reader import SECOND_NS, PodReader
+from exporter.sources.pods.reader import SECOND_NS, Options, PodReader
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
 
@@ -108,15 +107,9 @@ class FilePods(PodReader):
     name = "pods_files"
 
     def __init__(
-        self,
-        root: Path,
-        *,
-        alone: bool = True,
-        clock: Clock = time,
-        look_s: float = LOOK_S,
-        changed: Callable[[], None] = lambda: None,
+        self, root: Path, *, alone: bool = True, look_s: float = LOOK_S, **options: Unpack[Options]
     ) -> None:
-        super().__init__(clock=clock, changed=changed)
+        super().__init__(**options)
         self._pods, self._links, self._look_s = root / "pods", root / "containers", look_s
         self.level = logging.WARNING if alone else logging.INFO
         self._seen: Stamp | None = None

@@ -62,13 +62,8 @@ class PodLabels:
         return self._shown
 
     def _count(self, pod: Pod, allowed: LabelAllowList) -> None:
-        left_out = sum(
-            max(0, len(_allowed(texts, keys)) - MAX_LABELS)
-            for texts, keys in (
-                (pod.labels, allowed.labels),
-                (pod.annotations, allowed.annotations),
-            )
-        )
+        both = (pod.labels, allowed.labels), (pod.annotations, allowed.annotations)
+        left_out = sum(max(0, len(_allowed(*each)) - MAX_LABELS) for each in both)
         if left_out and pod.uid not in self._reported:
             self._reported.add(pod.uid)
             self.rejected["label_over_limit"] += left_out

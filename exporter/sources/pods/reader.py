@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from exporter.model import Clock, Pod, PodTable, SourceStatus
 from exporter.sources.pods.client import ApiError, KubeClient, ServerKind, explanation
@@ -58,11 +59,24 @@ class ReaderTimings:
 DEFAULT_TIMINGS = ReaderTimings()
 
 
+class Options(TypedDict, total=False):
+    """What every reader takes.
+
+    ``keep`` are the annotations and labels to keep. ``changed`` is called in the thread after each
+    step that may have changed the table or the status.
+    """
+
+    keep: KeyPrefixes
+    clock: Clock
+    timings: ReaderTimings
+    jitter: Callable[[], float]
+    changed: Callable[[], None]
+
+
 class PodReader(ABC):
     """Implements most of ``PodSource``. Its own thread reads pods into a store.
 
-    A subclass defines a step. ``changed`` is called in the thread after each step that may have
-    changed the table or the status. ``watches``: changes come as they happen, so that the table is
+    A subclass defines a step. ``watches``: changes come as they happen, so that the table is
     current while the source is up. A failure is logged at ``level``.
     """
 
@@ -70,17 +84,12 @@ class PodReader(ABC):
     watches = False
     level = logging.WARNING
 
-    def __init__(
-        self,
-        *,
-        keep: KeyPrefixes = KEEP_NOTHING,
-        clock: Clock = time,
-        timings: ReaderTimings = DEFAULT_TIMINGS,
-        jitter: Callable[[], float] = random.random,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._keep, self._clock, self._timings = keep, clock, timings
-        self._jitter, self._changed = jitter, changed
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._keep = options.get("keep", KEEP_NOTHING)
+        self._clock: Clock = options.get("clock", time)
+        self._timings = options.get("timings", DEFAULT_TIMINGS)
+        self._jitter = options.get("jitter", random.random)
+        self._changed = options.get("changed", lambda: None)
         self._rejections = Rejections()
         self.rejected: Callable[[], Mapping[str, int]] = self._rejections.counts
         self._stop, self._listed, self._wanted = (threading.Event() for _ in range(3))
@@ -221,17 +230,8 @@ class ServerPods(PodReader):
 
     server = ServerKind.API
 
-    def __init__(
-        self,
-        connect: Callable[[], KubeClient],
-        *,
-        keep: KeyPrefixes = KEEP_NOTHING,
-        clock: Clock = time,
-        timings: ReaderTimings = DEFAULT_TIMINGS,
-        jitter: Callable[[], float] = random.random,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        super().__init__(keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed)
+    def __init__(self, connect: Callable[[], KubeClient], **options: Unpack[Options]) -> None:
+        super().__init__(**options)
         self._connect = connect
         self._client: KubeClient | None = None
         self._restart = threading.Event()  # whether known pods are to be listed again
