@@ -131,6 +131,17 @@ def test_averages_are_scaled_in_proportion_within_the_cap(
     assert core_of(usage) == expected
 
 
+def test_rows_beside_rejected_ones_are_not_scaled_for_any_engine() -> None:
+    busy = Engines(core=900, memory_active=900)
+    rows = (ProcessActivity(1, Engines(core=300, memory_active=300)),)
+    seen = window(900, {}, rejected=1)._replace(busy=busy, processes=rows)
+
+    shares = account(DEVICE, seen, OWNERS).shares
+
+    assert shares[A].busy[:2] == (300, 300)
+    assert shares[Unattributed.NO_PID].busy[:2] == (600, 600)
+
+
 def sampled(core: int, rows: dict[int, int], *, rejected: int = 0) -> Window:
     """A window whose samples were told apart; ``rows``: pid → busy ns."""
     return Window(
@@ -207,16 +218,21 @@ def test_energy_is_idle_part_apart_and_active_part_by_core() -> None:
     assert usage.idle_energy_uj == 100
 
 
-def test_energy_of_windows_before_is_charged_to_nobody_who_works_now() -> None:
-    seen = idling(100)._replace(late_energy_uj=400)
+@pytest.mark.parametrize(
+    ("unobserved_ns", "expected"),
+    [
+        (0, {A: 500, Unattributed.UNOBSERVED: 400, Unattributed.IDLE: 100}),
+        (1000, {A: 200, Unattributed.UNOBSERVED: 700, Unattributed.IDLE: 100}),
+    ],
+)
+def test_energy_of_windows_before_is_charged_to_nobody_who_works_now(
+    unobserved_ns: int, expected: dict[Owner, int]
+) -> None:
+    seen = idling(100)._replace(late_energy_uj=400, unobserved_ns=unobserved_ns)
 
     usage = account(DEVICE, seen, OWNERS)
 
-    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == {
-        A: 500,
-        Unattributed.UNOBSERVED: 400,
-        Unattributed.IDLE: 100,
-    }
+    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == expected
 
 
 def idling(idle: int) -> Window:

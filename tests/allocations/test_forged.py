@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
+from exporter.allocations.evidence import agreed
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.rules import make
 from exporter.model import SchemeDescription
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, MIB, container, node, pod, reasons
@@ -128,3 +130,11 @@ def test_annotation_does_not_count_for_a_neighbour_without_the_resource(forger: 
     both = (container("a", forger.limits), container("side"))
     decoded = RULES.decode(pod(*both, annotations=forger.annotations), KNOWN)
     assert {a.container for a in decoded.allocations} == {"a"}
+
+
+def test_amounts_that_a_scheduler_rounded_down_for_each_card_are_the_limits() -> None:
+    reader = PodReader("test", pod(container()), node(*FOUR_CARDS))
+    stated = [Share(0.33, 5 * MIB)] * 3
+
+    assert agreed(reader, stated, Share(1.0, 17 * MIB), unit=MIB) == stated
+    assert reader.decoded(()).problems == ()

@@ -128,6 +128,14 @@ def test_a_pod_on_two_devices_has_the_sums_of_each_and_compares_what_has_a_limit
     assert (stray.uuid, stray.facts, stray.pods[0].figures.core) == ("GPU-2", None, 0.4)
 
 
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
+    unread = used("b", 0.1, memory=HeldMemory(None))
+
+    pod = only(tree_of(Facts((DEVICE,), (used("a", 0.2), unread))))
+
+    assert pod.figures[:4] == pytest.approx((0.3, None, None, None))
+
+
 def test_processes_are_with_their_owner_and_nobodys_with_their_reason() -> None:
     listed = [
         Process(1, "GPU-1", of("main"), core=0.3),

@@ -259,6 +259,15 @@ def test_an_allocation_that_loses_its_share_keeps_the_time_that_it_had() -> None
     assert pod(rows)["allocated_core_seconds_total"] == 5 * SECOND
 
 
+def test_what_ran_until_a_share_was_lost_is_compared_with_it() -> None:
+    node = Node()
+    node.cycle(0, allocated=(grant(),))
+    for second in (1, 2):
+        node.cycle(second, {"GPU-0": window({1: SECOND // 4})}, allocated=(grant(core=None),))
+
+    assert node.ledger.limited_core_ns["n", "a"] == SECOND // 4
+
+
 # --- pods -----------------------------------------------------------------------------------------
 
 
