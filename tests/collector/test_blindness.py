@@ -228,15 +228,6 @@ def test_the_device_goes_on_where_no_process_can_be_named(bench: Bench) -> None:
     }
 
 
-def test_an_unplaced_container_says_that_its_processes_cannot_be_found(bench: Bench) -> None:
-    bench.name_pod(POD)
-    told = row(blind(bench), "container", "ml", "train", "main", "", "").values["unmeasured"]
-
-    assert isinstance(told, Mapping)
-    assert ("core", "no_hostpid") in told
-    assert ("core_limit", "placement") in told
-
-
 def test_accounts_go_on_where_they_were_when_processes_can_be_named_again(bench: Bench) -> None:
     before = container(bench.cycle())
     bench.processes.now = NO_HOSTPID
@@ -310,3 +301,12 @@ def test_a_busy_device_without_processes_has_none_that_could_be_at_work(bench: B
     holding(bench, DeviceMemory(1000, 0, None, ()))
 
     assert "core_seconds_total" in container([working(bench) for _ in range(12)][-1])
+
+
+def test_an_unplaced_container_says_that_its_processes_cannot_be_found(bench: Bench) -> None:
+    bench.name_pod(POD)
+    told = row(blind(bench), "container", "ml", "train", "main", "", "").values["unmeasured"]
+
+    assert isinstance(told, Mapping)
+    assert ("core", "no_hostpid") in told
+    assert ("core_limit", "placement") in told

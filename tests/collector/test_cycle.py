@@ -9,7 +9,6 @@ import pytest
 
 from exporter.allocations.scheme import SHARED
 from exporter.collector.allocations import limited
-from exporter.collector.owners import pids_of
 from exporter.metrics.families import FAMILIES
 from exporter.model import (
     Allocation,
@@ -57,16 +56,6 @@ def bench() -> Bench:
     return made
 
 
-def test_a_process_is_counted_under_its_container(bench: Bench) -> None:
-    bench.name_pod()
-
-    snapshot = bench.cycle()
-
-    values = row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values
-    assert values["core_seconds_total"] == SECOND // 2
-    assert values["memory_used_bytes"] == 100
-
-
 def test_an_unnamed_pod_is_a_group_until_its_name_is_known(bench: Bench) -> None:
     before = bench.cycle()
     bench.name_pod()
@@ -95,31 +84,6 @@ def test_the_first_cycle_waits_for_the_first_list_so_that_no_named_pod_is_a_grou
     ]
 
 
-def test_use_stands_against_the_allocation(bench: Bench) -> None:
-    bench.name_pod(
-        Pod(POD.uid, POD.namespace, POD.name, annotations=PLACED, containers=POD.containers)
-    )
-
-    values = row(bench.cycle(), "container", "ml", "train", "main", "0", "GPU-0").values
-
-    assert values["core_limit_ratio"] == 0.5
-    assert values["core_limit_utilization_ratio"] == pytest.approx(1.0)
-    assert values["memory_limit_bytes"] == 1024 * 2**20
-
-
-def test_an_unplaced_container_is_limited_where_its_process_is_seen(bench: Bench) -> None:
-    bench.name_pod()
-
-    first, second = bench.cycle(), bench.cycle()
-    bench.gpus.devices = (DeviceReading(DEVICE, memory=DeviceMemory(1000, 0, None, ())),)
-    third = bench.cycle()
-
-    assert row(first, "pod", "ml", "train").values["core_limit_gpus"] == 0.5
-    for snapshot in (second, third):
-        values = row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values
-        assert values["core_limit_ratio"] == 0.5
-
-
 def test_a_failing_gpu_source_is_down_and_the_cycle_goes_on(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -131,21 +95,6 @@ def test_a_failing_gpu_source_is_down_and_the_cycle_goes_on(
     own = row(snapshot, "exporter").values
     assert own["source_up"] == {("set",): 0, ("cgroups",): 1, ("pods",): 1}
     assert "boom" in caplog.text
-
-
-def test_a_source_that_stays_down_is_told_once(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench.pods.up = False
-
-    with caplog.at_level(logging.INFO):
-        for _ in range(3):
-            bench.cycle()
-        bench.pods.up = True
-        bench.cycle()
-
-    assert caplog.text.count("source pods is down: connection refused") == 1
-    assert caplog.text.count("source pods is up again") == 1
 
 
 def test_a_pod_source_that_fails_keeps_the_pods_it_told_of(bench: Bench) -> None:
@@ -163,33 +112,6 @@ def test_a_pod_source_that_fails_keeps_the_pods_it_told_of(bench: Bench) -> None
         ("cgroups",): 1,
         ("pods",): 0,
     }
-
-
-def test_a_successor_of_the_same_name_is_placed_where_it_is_itself_seen(bench: Bench) -> None:
-    other = Device("GPU-1", 1, "nvidia", memory_bytes=80 * 2**30)
-    bench.name_pod()
-    bench.cycle()
-    old = bench.gpus.devices[0]
-    successor = replace(
-        POD, uid="uid-2", containers=(replace(POD.containers[0], container_ids=("d" * 64,)),)
-    )
-    bench.name_pod(successor)
-    bench.processes.identities[9] = CgroupIdentity("uid-2", "d" * 64)
-    bench.gpus.devices = (old, DeviceReading(other, memory=DeviceMemory(1000, 0, None, ())))
-    still_listed = bench.cycle()
-    holders = (ProcessMemory(9, 100, frozenset({"compute"})),)
-    idle = DeviceReading(DEVICE, memory=DeviceMemory(1000, 0, None, ()))
-    busy = DeviceReading(other, memory=DeviceMemory(1000, 100, None, holders))
-    bench.gpus.devices = (idle, busy)
-    for _ in range(2):
-        moved = bench.cycle()
-
-    assert (
-        "core_limit_ratio"
-        not in row(still_listed, "container", "ml", "train", "main", "0", "GPU-0").values
-    )
-    on_new = row(moved, "container", "ml", "train", "main", "1", "GPU-1").values
-    assert on_new["core_limit_ratio"] == 0.5
 
 
 def test_a_pod_that_is_gone_leaves_no_trace_of_where_it_was_seen_or_what_was_told_of_it(
@@ -240,18 +162,6 @@ def test_a_cycle_that_takes_longer_than_the_interval_is_counted_and_the_next_is_
 
     assert row(bench.collector.snapshot, "exporter").values["cycle_overruns_total"] == 1
     assert stop.waits == pytest.approx([0.8, 0.0, 0.8, 0.8, 0.8])
-
-
-def test_a_failing_process_source_leaves_use_unattributed_not_lost(bench: Bench) -> None:
-    bench.processes.error = OSError("no /proc")
-
-    device = row(bench.cycle(), "device", "0", "GPU-0").values
-
-    assert device["busy_seconds_total"] == SECOND // 2
-    unattributed = device["unattributed_core_seconds_total"]
-    assert isinstance(unattributed, Mapping)
-    assert unattributed["unknown_cgroup",] == SECOND // 2
-    assert sum(unattributed.values()) == SECOND // 2
 
 
 def test_what_only_a_restart_mends_ends_the_run(bench: Bench) -> None:
@@ -371,12 +281,6 @@ def test_a_whole_device_promises_all_that_it_is(
     assert (placed.core, placed.memory_bytes) == limits
 
 
-def test_a_claim_of_a_part_of_an_instance_has_none_of_its_core() -> None:
-    part = Allocation("u", "main", INSTANCE.uuid, None, 10, "dra", policy=SHARED)
-
-    assert limited(part, INSTANCE, 1) == part
-
-
 def test_shared_mig_instance_measures_the_device_and_not_its_containers(bench: Bench) -> None:
     bench.name_pod(MIG_POD)
     bench.processes.identities[8] = CgroupIdentity(None, "b" * 64, "docker")
@@ -427,8 +331,7 @@ def test_every_value_that_is_published_has_its_family_and_its_labels(bench: Benc
                     assert all(len(key) == len(family.labels) for key in value)
 
 
-def test_what_a_process_is_is_asked_of_those_too_that_are_only_counted() -> None:
-    counted = {"copy": {8: 1}, "evicted": {9: SECOND}}
-    window = Window(0, SECOND, SECOND, 0, Engines(core=0), counted=counted)
+def test_a_claim_of_a_part_of_an_instance_has_none_of_its_core() -> None:
+    part = Allocation("u", "main", INSTANCE.uuid, None, 10, "dra", policy=SHARED)
 
-    assert pids_of([DeviceReading(DEVICE, window=window)]) == {8, 9}
+    assert limited(part, INSTANCE, 1) == part

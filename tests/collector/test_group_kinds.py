@@ -16,18 +16,6 @@ def bench_of_slurm() -> Bench:
     return bench
 
 
-def test_the_kinds_of_the_node_are_shown_before_any_group_is_there() -> None:
-    assert shown(bench_of_slurm()) == {"slurm"}
-
-
-def test_a_kind_that_is_seen_later_is_added() -> None:
-    bench = bench_of_slurm()
-    bench.cycle()
-    bench.processes.kinds = frozenset({"slurm", "docker"})
-
-    assert shown(bench) == {"slurm", "docker"}
-
-
 def test_a_source_that_fails_takes_no_kind_back() -> None:
     bench = bench_of_slurm()
     bench.cycle()

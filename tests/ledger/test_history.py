@@ -99,13 +99,6 @@ def test_an_hour_is_kept(pause: int) -> None:
     assert cores(history)[-1] == 0.5
 
 
-def test_blocks_are_shared_with_the_history_before() -> None:
-    before = extended(History(), rows(), at(0))
-    after = extended(before, rows(), at(10))
-    assert after.points[0] is before.points[0]
-    assert after.series is before.series
-
-
 def test_who_is_not_there_any_more_has_no_history() -> None:
     history = extended(History(), rows(), at(0))
     assert not extended(history, Facts, at(10)).series

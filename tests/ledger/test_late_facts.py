@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings
 
-from exporter.model import DeviceState, MemoryHeld, Owner, Unmeasured
-from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allocated, window
+from exporter.model import MemoryHeld, Owner, Unmeasured
+from tests.ledger.node import GPU, GROUP, A, B, Node, window
 from tests.ledger.test_allocations import OTHER, SIDE, WHOLE_POD, Histories, histories
 
 
@@ -29,24 +29,3 @@ def test_facts_read_late_are_those_of_their_cycle(history: Histories) -> None:
 
     for at_once, late in cycles:
         assert late() == at_once
-
-
-def test_facts_that_were_read_do_not_change() -> None:
-    node = Node()
-    node.cycle(0, {"GPU-0": window({1: SECOND})}, held={A: MemoryHeld(5, 1)})
-    kept = node.unread()
-    before = repr(kept)
-
-    lost = {"GPU-0": DeviceState.LOST}
-    node.cycle(1, {"GPU-0": window({1: SECOND})}, allocated=(allocated(A),))
-    for second in range(2, 6):
-        node.cycle(second, states=lost)
-
-    assert repr(kept) == before
-
-
-def test_they_are_built_once() -> None:
-    node = Node()
-    node.cycle(0)
-
-    assert node.unread() is node.unread()

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.ledger import Allocated
 from exporter.ledger.device_ledger import DeviceLedger
 from exporter.model import (
     QUANTITIES,
-    Allocation,
     Container,
     ContainerKey,
     Device,
@@ -103,17 +101,6 @@ def used(core_ns: int) -> DeviceUsage:
     return DeviceUsage(GPU, SECOND, 0, Spent(Engines(core=core_ns)), {})
 
 
-def test_old_windows_leave_the_average() -> None:
-    node = Node()
-
-    node.cycle(0, {"GPU-0": window({1: SECOND})})
-    for second in range(1, 16):
-        node.cycle(second, {"GPU-0": window({})}, allocated=(allocated(A),))
-    rows = node.cycle(16, {"GPU-0": window({})}, allocated=(allocated(A),))
-
-    assert rows["container"][ROW_A].values["core_utilization_ratio"] == 0.0
-
-
 def test_gauges_go_at_once_and_counters_stay_for_the_retention() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300})}, held={A: MemoryHeld(10, 1)})
@@ -164,16 +151,6 @@ def test_a_pod_lives_as_long_as_one_of_its_containers_does() -> None:
 
     assert rows["pod"]["n", "a"].values["core_seconds_total"] == 300
     assert rows["pod"]["n", "a"].values["memory_used_bytes"] == 10
-
-
-def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
-    node = Node()
-    for second in range(100):
-        node.cycle(second, {"GPU-0": window({1: 300, 3: 100, 4: 50, 9: 10}, busy=1000)})
-
-    book = node.ledger.devices["GPU-0"]
-    assert len(book.pasts) == 15
-    assert all(past.accounts.keys() == {None, *book.owners} for past in book.pasts)
 
 
 def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
@@ -256,45 +233,6 @@ def test_blind_device_withholds_only_its_own_containers() -> None:
 
     assert "core_seconds_total" not in rows["pod"]["n", "a"].values
     assert rows["pod"]["m", "b"].values["core_seconds_total"] == 80
-
-
-def test_pod_ratios_are_of_limited_containers_and_of_the_fullest_device() -> None:
-    side = ContainerKey("n", "a", "side")
-    other = Device("GPU-1", 1, "nvidia")
-    node = Node((GPU, other))
-    node.owners[8] = side
-    seen = {"GPU-0": window({1: SECOND // 4}), "GPU-1": window({8: SECOND // 2})}
-    held: dict[Owner, MemoryHeld] = {A: MemoryHeld(100, 1), side: MemoryHeld(400, 1)}
-    grants = (allocated(A), Allocated(side, Allocation("u", "side", "GPU-1", None, 500, "test")))
-
-    node.cycle(0, seen, allocated=grants, held=held)
-    values = node.cycle(1, seen, allocated=grants, held=held)["pod"]["n", "a"].values
-
-    assert values["core_usage_gpus"] == pytest.approx(0.75)
-    assert values["core_limit_gpus"] == 0.5
-    assert values["core_limit_utilization_ratio"] == pytest.approx(0.5)
-    assert values["memory_limit_utilization_ratio"] == pytest.approx(400 / 500)
-    assert values["memory_limit_bytes"] == 1000
-
-
-def test_unknown_placement_keeps_the_pods_limit_and_says_so() -> None:
-    rows = Node().cycle(0, allocated=(allocated(A, device=None),))
-
-    assert rows["pod"]["n", "a"].values["core_limit_gpus"] == 0.5
-    assert rows["container"][(*A, "", "")].values == {
-        "unmeasured": {("core_limit", "placement"): 1, ("memory_limit", "placement"): 1},
-        "allocation_info": {("test", "", ""): 1},
-        "allocated_core_seconds_total": 0,
-    }
-
-
-def test_allocated_time_is_share_times_time() -> None:
-    node = Node()
-    node.cycle(0, allocated=(allocated(A),))
-
-    values = node.cycle(10, allocated=(allocated(A),))["container"][ROW_A].values
-
-    assert values["allocated_core_seconds_total"] == 5 * SECOND
 
 
 OWNER_OF_PID: dict[int, Owner] = {
@@ -397,17 +335,6 @@ def test_every_window_balances_to_the_nanosecond(uses: list[dict[int, int]]) -> 
             assert containers == sum(used for used in of_pods if isinstance(used, int))
             namespaces = book.sums(ContainerKey).values()
             assert containers == sum(getattr(totals, quantity) for totals in namespaces)
-
-
-def test_who_used_nothing_for_as_long_as_averages_go_is_not_remembered_for_them() -> None:
-    node = Node()
-    node.cycle(0, {"GPU-0": window({1: 10})})
-    for second in range(1, 30):  # A may have waited for 10 s
-        node.cycle(second, {"GPU-0": window({2: 10})})
-
-    book = node.ledger.devices["GPU-0"]
-    assert all(A not in past.accounts for past in book.pasts)
-    assert A in book.owners
 
 
 def test_an_account_that_is_opened_anew_is_averaged_from_nothing() -> None:
@@ -1102,3 +1029,13 @@ def test_without_a_process_list_who_was_active_lately_is_there() -> None:
     assert all("core_utilization_ratio" in one for one in values)
     gone = [node.cycle(second, other, **refused)["group"] for second in range(15, 30)]  # type: ignore[arg-type]
     assert "unmeasured" not in gone[-1][label].values
+
+
+def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
+    node = Node()
+    for second in range(100):
+        node.cycle(second, {"GPU-0": window({1: 300, 3: 100, 4: 50, 9: 10}, busy=1000)})
+
+    book = node.ledger.devices["GPU-0"]
+    assert len(book.pasts) == 15
+    assert all(past.accounts.keys() == {None, *book.owners} for past in book.pasts)

@@ -1,4 +1,4 @@
-"""What is kept from page to page is made anew as soon as there is news of it."""
+"""The reasons for what is unmeasured are those of the newest cycle."""
 
 from dataclasses import replace
 
@@ -28,19 +28,6 @@ def test_a_reason_that_the_driver_gives_no_more_is_not_told_any_more() -> None:
 
     assert before[DEVICE].values["unmeasured"] == {("power", "no_permission"): 1}
     assert "unmeasured" not in after[DEVICE].values
-
-
-def test_a_container_counts_for_its_pod_as_soon_as_it_has_told_its_id() -> None:
-    node, grant = pending_node(), (allocated(A),)
-    node.cycle(0, BUSY, allocated=grant, held=HELD)
-    node.cycle(1, BUSY, allocated=grant, held=HELD)
-    before = node.cycle(2, BUSY, allocated=grant, held=HELD)["pod"]["n", "a"].values
-
-    node.pod = replace(node.pod, containers=(Container("c", container_ids=("x",)),))
-    holds: dict[Owner, MemoryHeld] = {A: MemoryHeld(50, 1), **HELD}
-    after = node.cycle(3, BUSY, allocated=grant, held=holds)["pod"]["n", "a"].values
-
-    assert (before["memory_used_bytes"], after["memory_used_bytes"]) == (100, 150)
 
 
 def test_where_nobody_can_be_named_that_is_the_reason_and_not_that_a_container_is_pending() -> None:
