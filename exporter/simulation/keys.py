@@ -39,7 +39,7 @@ WORST_MINOR = 1023
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[T_co]):
-    """A key. ``default`` is what it means if missing, ``usual`` says so; else it must be there.
+    """A key. ``default`` is what it means if missing, ``usual`` its text; else it must be there.
 
     ``section``: the value is a mapping with the keys of this section, or ``several`` in a list.
     """
@@ -61,8 +61,15 @@ def must(section: str, name: str, kind: ValueKind[T], about: str) -> Key[T]:
     return _entered(section, Key(name, kind, about))
 
 
-def may(section: str, name: str, kind: ValueKind[T], default: T, usual: str, about: str) -> Key[T]:
-    """Enter a key that may be missing."""
+def may(section: str, name: str, kind: ValueKind[T], usual: str, about: str) -> Key[T]:
+    """Enter a key that means ``usual`` if it is missing."""
+    return unset(section, name, kind, usual, about, default=kind.read(usual))
+
+
+def unset(
+    section: str, name: str, kind: ValueKind[T], usual: str, about: str, *, default: T
+) -> Key[T]:
+    """Enter a key whose absence has a meaning of its own, which ``usual`` says."""
     return _entered(section, Key(name, kind, about, default, usual))
 
 
@@ -92,86 +99,79 @@ NODE = _entered(
     F,
     Key("node", ValueKind(str, "a mapping"), "The node itself.", None, "empty", N, several=False),
 )
-SEED = may(F, "seed", count(0, identity.WORD), 0, "0", "What all chances are drawn from.")
+SEED = may(F, "seed", count(0, identity.WORD), "0", "What all chances are drawn from.")
 SAMPLE_RULE = may(
     F,
     "sample_rule",
     choice(*SampleRule),
-    SampleRule.LAST,
     "last",
     "Which process a driver's sample names: the last in it, the one at its end or nobody, the "
     "longest, or one at random by use. Recorded boards fit all but `end`.",
 )
-SAMPLE_PERIOD = may(
+SAMPLE_PERIOD = unset(
     F,
     "sample_period",
     SAMPLE_LENGTH,
-    SAMPLE_PERIOD_NS,
     "1/6 s",
     "Between two of the driver's samples. Turing boards have 500 ms.",
+    default=SAMPLE_PERIOD_NS,
 )
 STATUS_DELAY = may(
-    F,
-    "status_delay",
-    DURATION,
-    0,
-    "0s",
-    "From a container's start until the API server knows its id.",
+    F, "status_delay", DURATION, "0s", "From a container's start until the API server knows its id."
 )
 
-NODE_NAME = may(N, "name", NAME, "gpu-node", "gpu-node", "Name of the node.")
-NODE_LABELS = may(N, "labels", TEXTS, {}, "none", "Labels.")
-NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations.")
-ALLOCATABLE = may(N, "allocatable", TEXTS, {}, "none", "Resources that its device plugins offer.")
-
-MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
-DEVICE_MEMORY = may(
-    D, "memory", SIZE, 0, "unknown: Intel's only", "Its memory, of all partitions together."
+NODE_NAME = may(N, "name", NAME, "gpu-node", "Name of the node.")
+NODE_LABELS = unset(N, "labels", TEXTS, "none", "Labels.", default={})
+NODE_ANNOTATIONS = unset(N, "annotations", TEXTS, "none", "Annotations.", default={})
+ALLOCATABLE = unset(
+    N, "allocatable", TEXTS, "none", "Resources that its device plugins offer.", default={}
 )
-RESERVED = may(D, "reserved", SIZE, GIB // 2, "512MiB", "What the driver keeps for itself.")
-PARENT = may(
+
+MODEL = unset(
+    D, "model", TEXT, "its card's", "Name as the driver has it. A card must have one.", default=""
+)
+DEVICE_MEMORY = unset(
+    D, "memory", SIZE, "unknown: Intel's only", "Its memory, of all partitions together.", default=0
+)
+RESERVED = may(D, "reserved", SIZE, "512MiB", "What the driver keeps for itself.")
+PARENT = unset(
     D,
     "parent",
     count(0, MOST_DEVICES),
-    None,
     "a card",
     "Number of the NVIDIA card that this is a MIG instance of. The card comes first.",
+    default=None,
 )
-DEVICE_PROFILE = may(D, "profile", PROFILE, "", "none", "MIG profile of an instance.")
-VENDOR = may(
-    D,
-    "vendor",
-    choice("nvidia", "amd", "intel"),
-    "nvidia",
-    "nvidia",
-    "Who makes it.",
-)
-PARTITION = may(
+DEVICE_PROFILE = unset(D, "profile", PROFILE, "none", "MIG profile of an instance.", default="")
+VENDOR = may(D, "vendor", choice("nvidia", "amd", "intel"), "nvidia", "Who makes it.")
+PARTITION = unset(
     D,
     "partition",
     choice(*PARTITIONS),
-    "",
     "one device",
     "Compute partitions of an AMD board: 2, 4 or 8 equal devices.",
+    default="",
 )
-UUID = may(D, "uuid", TEXT, "", "drawn from the seed", "UUID.")
-MINOR = may(D, "minor", count(0, WORST_MINOR), None, "in order", "The number of its device file.")
-PCI_BUS_ID = may(
-    D, "pci_bus_id", TEXT, "", "by its index", "PCI address. Some systems number by it."
+UUID = unset(D, "uuid", TEXT, "drawn from the seed", "UUID.", default="")
+MINOR = unset(
+    D, "minor", count(0, WORST_MINOR), "in order", "The number of its device file.", default=None
 )
-DRIVER_VERSION = may(D, "driver_version", TEXT, None, "its vendor's usual one", "Driver.")
-SHARING = may(
+PCI_BUS_ID = unset(
+    D, "pci_bus_id", TEXT, "by its index", "PCI address. Some systems number by it.", default=""
+)
+DRIVER_VERSION = unset(D, "driver_version", TEXT, "its vendor's usual one", "Driver.", default=None)
+SHARING = unset(
     D,
     "sharing",
     choice("time-slicing", "mps"),
-    "",
     "not shared",
     "How the device plugin shares it.",
+    default="",
 )
-CARD_POLICY = may(D, "policy", TEXT, "", "none", "Its `/proc/qgpu/<index>/policy`.")
-IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Of an idle board.")
-MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Of a busy board.")
-CLOCK_MHZ = may(D, "clock_mhz", count(1, 10_000), 1500, "1500", "Of a busy board.")
+CARD_POLICY = unset(D, "policy", TEXT, "none", "Its `/proc/qgpu/<index>/policy`.", default="")
+IDLE_POWER = may(D, "idle_power", WATTS, "50", "Of an idle board.")
+MAX_POWER = may(D, "max_power", WATTS, "300", "Of a busy board.")
+CLOCK_MHZ = may(D, "clock_mhz", count(1, 10_000), "1500", "Of a busy board.")
 
 FAULTY = must(X, "device", count(0, MOST_DEVICES), "Number of the device.")
 STATE = must(
@@ -181,7 +181,7 @@ STATE = must(
     "Fallen off the bus, calls that hang, or calls that fail.",
 )
 FROM = must(X, "from", DURATION, "When it begins.")
-TO = may(X, "to", DURATION, FOREVER, "never", "When it ends.")
+TO = unset(X, "to", DURATION, "never", "When it ends.", default=FOREVER)
 
 
 LONGEST_SHOWN = 60

@@ -6,7 +6,7 @@ from dataclasses import replace
 from exporter.settings.values import SWITCH, choice
 from exporter.simulation import keys as file_keys
 from exporter.simulation.description import ContainerSpec, DeviceSpec, PodSpec, ProcessSpec
-from exporter.simulation.keys import SECOND, C, Key, P, R, Section, may, must, sections
+from exporter.simulation.keys import C, Key, P, R, Section, may, must, sections, unset
 from exporter.simulation.values import (
     DURATION,
     GRANTED,
@@ -23,49 +23,23 @@ from exporter.simulation.work import FOREVER, Curve, Span, Work
 
 ZERO = Curve(((0, 0),))
 
-START = (
-    "start",
-    DURATION,
-    0,
-    "0s",
-    "After the start of the scenario or, in a pod, of the pod.",
-)
-FOR = (
-    "for",
-    LENGTHS,
-    (FOREVER, FOREVER),
-    "for ever",
-    "How long it lives.",
-)
-EVERY = (
-    "every",
-    DURATION,
-    None,
-    "once",
-    "From one start to the next; each has a new name and ids.",
-)
+START = ("start", DURATION, "0s", "After the start of the scenario or, in a pod, of the pod.")
+FOR = ("for", LENGTHS, "for ever", "How long it lives.")
+EVERY = ("every", DURATION, "once", "From one start to the next; each has a new name and ids.")
 
 POD_NAME = must(P, "name", NAME, "Name, or its first part if the pod comes again.")
 NAMESPACE = must(P, "namespace", NAME, "Namespace.")
 CONTAINERS = sections(P, "containers", C, "Its containers.", what="container")
-OWNER = may(P, "owner", TEXT, "", "none", "Kind and name of its owner: `Job/train`.")
-LABELS = may(P, "labels", TEXTS, {}, "none", "Labels.")
-ANNOTATIONS = may(
-    P, "annotations", TEXTS, {}, "none", "Annotations, as its sharing system writes them."
+OWNER = unset(P, "owner", TEXT, "none", "Kind and name of its owner: `Job/train`.", default="")
+LABELS = unset(P, "labels", TEXTS, "none", "Labels.", default={})
+ANNOTATIONS = unset(
+    P, "annotations", TEXTS, "none", "Annotations, as its sharing system writes them.", default={}
 )
-QOS = may(
-    P,
-    "qos",
-    choice("Guaranteed", "Burstable", "BestEffort"),
-    "Burstable",
-    "Burstable",
-    "QoS class.",
-)
+QOS = may(P, "qos", choice("Guaranteed", "Burstable", "BestEffort"), "Burstable", "QoS class.")
 RUNTIME = may(
     P,
     "runtime",
     choice("containerd", "cri-o", "docker"),
-    "containerd",
     "containerd",
     "Container runtime, which names the cgroup.",
 )
@@ -74,67 +48,58 @@ CGROUP_DRIVER = may(
     "cgroup_driver",
     choice("systemd", "cgroupfs"),
     "systemd",
-    "systemd",
     "How the kubelet makes the cgroup.",
 )
-STATIC = may(
-    P, "static", SWITCH, False, "false", "A static pod: the kubelet knows it by its file's hash."
-)
+STATIC = may(P, "static", SWITCH, "false", "A static pod: the kubelet knows it by its file's hash.")
 POD_START = may(P, *START)
-POD_FOR = may(P, *FOR)
-POD_EVERY = may(P, *EVERY)
+POD_FOR = unset(P, *FOR, default=(FOREVER, FOREVER))
+POD_EVERY = unset(P, *EVERY, default=None)
 
 CONTAINER_NAME = must(C, "name", NAME, "Name.")
-KIND = may(C, "kind", choice("app", "init", "sidecar"), "app", "app", "In which list it stands.")
+KIND = may(C, "kind", choice("app", "init", "sidecar"), "app", "In which list it stands.")
 PROCESSES = sections(C, "processes", R, "What runs in it.")
-LIMITS = may(C, "limits", TEXTS, {}, "none", "Its resources' limits.")
-GRANTED_IDS = may(
+LIMITS = unset(C, "limits", TEXTS, "none", "Its resources' limits.", default={})
+GRANTED_IDS = unset(
     C,
     "granted",
     GRANTED,
-    {},
     "none",
     "Resource → ids of devices that the kubelet gave it, as PodResources lists them.",
+    default={},
 )
 
 DEVICE = must(R, "device", NUMBERS, "The device that it works on.")
-DUTY = may(
-    R,
-    "duty",
-    curve(RATIO),
-    ZERO,
-    "0",
-    "The part of each period in which it wants the device.",
+DUTY = may(R, "duty", curve(RATIO), "0", "The part of each period in which it wants the device.")
+REPEAT = unset(
+    R, "repeat", DURATION, "never", "After this time the duty starts over.", default=None
 )
-REPEAT = may(R, "repeat", DURATION, None, "never", "After this time the duty starts over.")
-PERIOD = may(R, "period", DURATION, SECOND // 5, "200ms", "Length of a period, 1ms or more.")
-PHASE = may(R, "phase", DURATION, None, "drawn", "How far into its period it starts.")
-JITTER = may(R, "jitter", RATIO, 0.0, "0", "How much length and place of its bursts vary.")
-HELD = may(R, "memory", curve(SIZE), ZERO, "0", "Device memory that it holds.")
-MEMORY_ACTIVE = may(R, "memory_active", RATIO, 0.0, "0", "Memory traffic per core time.")
-ENCODER = may(R, "encoder", RATIO, 0.0, "0", "Encoder time per core time.")
-DECODER = may(R, "decoder", RATIO, 0.0, "0", "Decoder time per core time.")
-COPY = may(
-    R, "copy", RATIO, 0.0, "0", "Copy engines' time per core time; NVIDIA's driver reports none."
-)
-CONTEXT = may(
-    R, "kind", choice("compute", "graphics"), "compute", "compute", "What the driver lists it as."
-)
+PERIOD = may(R, "period", DURATION, "200ms", "Length of a period, 1ms or more.")
+PHASE = unset(R, "phase", DURATION, "drawn", "How far into its period it starts.", default=None)
+JITTER = may(R, "jitter", RATIO, "0", "How much length and place of its bursts vary.")
+HELD = may(R, "memory", curve(SIZE), "0", "Device memory that it holds.")
+MEMORY_ACTIVE = may(R, "memory_active", RATIO, "0", "Memory traffic per core time.")
+ENCODER = may(R, "encoder", RATIO, "0", "Encoder time per core time.")
+DECODER = may(R, "decoder", RATIO, "0", "Decoder time per core time.")
+COPY = may(R, "copy", RATIO, "0", "Copy engines' time per core time; NVIDIA's driver reports none.")
+CONTEXT = may(R, "kind", choice("compute", "graphics"), "compute", "What the driver lists it as.")
 CGROUP = may(
     R,
     "cgroup",
     TEXT,
     "/system.slice/gpu-tool.service",
-    "/system.slice/gpu-tool.service",
     "Its cgroup; outside pods only. `{id}` stands for a container's id, `{4711}` for that number "
     "and one more each time that the process comes again.",
 )
-CALLED = may(R, "name", TEXT, "", "none", "What its container is called; outside pods only.")
-USER = may(R, "user", TEXT, "", "none", "Its user's name; outside pods only.")
-ACCOUNT = may(R, "account", TEXT, "", "none", "Slurm's account of its job; outside pods only.")
+CALLED = unset(
+    R, "name", TEXT, "none", "What its container is called; outside pods only.", default=""
+)
+USER = unset(R, "user", TEXT, "none", "Its user's name; outside pods only.", default="")
+ACCOUNT = unset(
+    R, "account", TEXT, "none", "Slurm's account of its job; outside pods only.", default=""
+)
 PROCESS_START = may(R, *START)
-PROCESS_FOR = may(R, *FOR)
-PROCESS_EVERY = may(R, *EVERY)
+PROCESS_FOR = unset(R, *FOR, default=(FOREVER, FOREVER))
+PROCESS_EVERY = unset(R, *EVERY, default=None)
 
 
 MILLISECOND = 10**6
