@@ -113,11 +113,7 @@ class CycleBuilder:
         self.pod_table: PodTable | Failure | None = None
         self.node_facts: list[NodeFacts | Failure | None] = [None] * nodes
         self.group_kinds: GroupKinds | Failure | None = None
-        self.processes = SourceReportBuilder()
-        self.pods = SourceReportBuilder()
-        self.nodes = [SourceReportBuilder() for _ in range(nodes)]
         self.group_facts: list[GroupAnswer | Failure | None] = [None] * groups
-        self.groups = [SourceReportBuilder() for _ in range(groups)]
         self.others: tuple[SourceStatus, ...] = ()
 
     def next(self) -> "CycleBuilder":
@@ -145,18 +141,6 @@ class CycleBuilder:
             for pid, one in self.identities.items()
             if pid not in before or before[pid] != one
         }
-
-
-class SourceReportBuilder:
-    """The mutable form of a ``SourceReport``."""
-
-    def __init__(self) -> None:
-        self.status: SourceStatus | Failure | None = None
-        self.rejected: Mapping[str, int] | Failure | None = None
-
-    def build(self) -> SourceReport:
-        """Returns the report."""
-        return SourceReport(self.status, self.rejected)
 
 
 class StandingClock:

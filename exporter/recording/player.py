@@ -1,8 +1,8 @@
 """The sources of a recording: each repeats its answers of the cycle that is being replayed."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Literal, TypeVar
 
 from exporter.collector import Sources
 from exporter.model import (
@@ -52,12 +52,23 @@ class Player:
         self.group_facts: list[GroupAnswer | Failure | None] = [None] * len(head.groups)
         self.sources = Sources(
             gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
-            processes=_Processes(head.processes, self),
-            pods=_Pods(head.pods, self),
-            nodes=tuple(_Node(name, self, n) for n, name in enumerate(head.nodes)),
+            processes=_Processes(head.processes, self, lambda: self.cycle.processes),
+            pods=_Pods(head.pods, self, lambda: self.cycle.pods),
+            nodes=tuple(
+                _Node(name, self, partial(self._nth, "nodes", n), n)
+                for n, name in enumerate(head.nodes)
+            ),
             others=lambda: self.cycle.others,
-            groups=tuple(_Groups(name, self, n) for n, name in enumerate(head.groups)),
+            groups=tuple(
+                _Groups(name, self, partial(self._nth, "groups", n), n)
+                for n, name in enumerate(head.groups)
+            ),
         )
+
+    def _nth(self, kind: Literal["nodes", "groups"], position: int) -> SourceReport:
+        """The report of a source of its kind; an empty one if the cycle has fewer."""
+        reports = self.cycle.nodes if kind == "nodes" else self.cycle.groups
+        return reports[position] if position < len(reports) else SourceReport()
 
     def turn_to(self, cycle: Cycle) -> None:
         """Makes the sources answer as in this cycle."""
@@ -118,42 +129,35 @@ class _Gpus:
         """Does nothing: nothing is open."""
 
 
-class _PlayedSource(ABC):
-    """Status and rejections of a source. ``position`` is its place among those of its kind."""
+class _PlayedSource:
+    """Status and rejections of a source, by its ``report`` of the cycle.
 
-    def __init__(self, name: str, player: Player, position: int = 0) -> None:
+    ``position`` is its place among those of its kind.
+    """
+
+    def __init__(
+        self, name: str, player: Player, report: Callable[[], SourceReport], position: int = 0
+    ) -> None:
         self.name = name
         self._player = player
+        self._report = report
         self._position = position
 
-    @property
-    @abstractmethod
-    def _report(self) -> SourceReport:
-        """The source's report of this cycle."""
-
-    def start(self) -> None:  # noqa: B027 - the same of all
+    def start(self) -> None:
         """Does nothing."""
 
     def status(self) -> SourceStatus:
-        return answer_of(self._report.status)
+        return answer_of(self._report().status)
 
     def rejected(self) -> Mapping[str, int]:
-        return answer_of(self._report.rejected)
+        return answer_of(self._report().rejected)
 
-    def close(self) -> None:  # noqa: B027 - the same of all
+    def close(self) -> None:
         """Does nothing: nothing is open."""
-
-    def _of(self, reports: Sequence[SourceReport]) -> SourceReport:
-        """This source's report; an empty one if the cycle has fewer."""
-        return reports[self._position] if self._position < len(reports) else SourceReport()
 
 
 class _Processes(_PlayedSource):
     """A ``ProcessSource``. A process without an answer has exited."""
-
-    @property
-    def _report(self) -> SourceReport:
-        return self._player.cycle.processes
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         answer_of(self._player.cycle.identities)
@@ -172,10 +176,6 @@ class _Processes(_PlayedSource):
 class _Pods(_PlayedSource):
     """A ``PodSource``."""
 
-    @property
-    def _report(self) -> SourceReport:
-        return self._player.cycle.pods
-
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
         """Returns True: the recorded table is there."""
         return True
@@ -190,20 +190,12 @@ class _Pods(_PlayedSource):
 class _Node(_PlayedSource):
     """A ``NodeSource``."""
 
-    @property
-    def _report(self) -> SourceReport:
-        return self._of(self._player.cycle.nodes)
-
     def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
         return answer_of(self._player.node_facts[self._position])
 
 
 class _Groups(_PlayedSource):
     """A ``GroupSource``."""
-
-    @property
-    def _report(self) -> SourceReport:
-        return self._of(self._player.cycle.groups)
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
         answer = answer_of(self._player.group_facts[self._position])

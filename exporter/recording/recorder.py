@@ -4,10 +4,9 @@ The cycle's clock moves only when a GPU source is read. So a replay, which has t
 here, shows the same time at every look at the clock.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from exporter.collector import Sources
 from exporter.collector.polling import Reporting
@@ -30,7 +29,7 @@ from exporter.recording.cycle import (
     Failure,
     GroupAnswer,
     GroupKinds,
-    SourceReportBuilder,
+    SourceReport,
     StandingClock,
 )
 from exporter.recording.names import Names
@@ -74,18 +73,26 @@ class Recorder:
         self.real_table = PodTable()
         self.real_identities: dict[int, CgroupIdentity | Unattributed] = {}
         self.builder = self.previous = CycleBuilder(len(sources.nodes), len(sources.groups))
+        self._processes = _Processes(sources.processes, self)
+        self._pods = _Pods(sources.pods, self)
+        self._nodes = tuple(_Node(source, self, n) for n, source in enumerate(sources.nodes))
+        self._groups = tuple(_Groups(source, self, n) for n, source in enumerate(sources.groups))
         self.sources = Sources(
             gpus=tuple(_Gpus(source, self) for source in sources.gpus),
-            processes=_Processes(sources.processes, self),
-            pods=_Pods(sources.pods, self),
-            nodes=tuple(_Node(source, self, n) for n, source in enumerate(sources.nodes)),
+            processes=self._processes,
+            pods=self._pods,
+            nodes=self._nodes,
             others=lambda: self._others(sources),
-            groups=tuple(_Groups(source, self, n) for n, source in enumerate(sources.groups)),
+            groups=self._groups,
         )
 
     def begin(self) -> None:
         """Begins a new cycle."""
         self.previous, self.builder = self.builder, self.builder.next()
+        reporting: Sequence[_RecordedSource[Any]]
+        reporting = (self._processes, self._pods, *self._nodes, *self._groups)
+        for source in reporting:
+            source.report = SourceReport()
         self.move()
 
     def move(self) -> None:
@@ -100,14 +107,14 @@ class Recorder:
             gpus=tuple(now.gpus),
             identities=now.changed,
             pod_table=None if now.pod_table == before.pod_table else now.pod_table,
-            processes=now.processes.build(),
-            pods=now.pods.build(),
+            processes=self._processes.report,
+            pods=self._pods.report,
             others=now.others,
             page=page,
             node_facts=_changed(now.node_facts, before.node_facts),
-            nodes=tuple(report.build() for report in now.nodes),
+            nodes=tuple(source.report for source in self._nodes),
             group_facts=_changed(now.group_facts, before.group_facts),
-            groups=tuple(report.build() for report in now.groups),
+            groups=tuple(source.report for source in self._groups),
             group_kinds=None if now.group_kinds == before.group_kinds else now.group_kinds,
         )
 
@@ -146,8 +153,10 @@ class _Gpus:
         self._source.close()
 
 
-class _RecordedSource(ABC, Generic[S]):
+class _RecordedSource(Generic[S]):
     """Records a source's status and rejections. ``position`` is its place among its kind."""
+
+    report = SourceReport()
 
     def __init__(self, source: S, recorder: Recorder, position: int = 0) -> None:
         self.name = source.name
@@ -155,23 +164,18 @@ class _RecordedSource(ABC, Generic[S]):
         self._recorder = recorder
         self._position = position
 
-    @property
-    @abstractmethod
-    def _report(self) -> SourceReportBuilder:
-        """The builder of this source's report."""
-
     def status(self) -> SourceStatus:
-        names, report = self._recorder.names, self._report
-        return ask_and_record(
-            lambda: names.status(self._source.status()),
-            lambda answer: setattr(report, "status", answer),
-        )
+        def record(answer: SourceStatus | Failure) -> None:
+            self.report = replace(self.report, status=answer)
+
+        names = self._recorder.names
+        return ask_and_record(lambda: names.status(self._source.status()), record)
 
     def rejected(self) -> Mapping[str, int]:
-        report = self._report
-        return ask_and_record(
-            self._source.rejected, lambda answer: setattr(report, "rejected", answer)
-        )
+        def record(answer: Mapping[str, int] | Failure) -> None:
+            self.report = replace(self.report, rejected=answer)
+
+        return ask_and_record(self._source.rejected, record)
 
     def close(self) -> None:
         self._source.close()
@@ -179,10 +183,6 @@ class _RecordedSource(ABC, Generic[S]):
 
 class _Processes(_RecordedSource[ProcessSource]):
     """A ``ProcessSource`` whose answers are recorded, except descriptions."""
-
-    @property
-    def _report(self) -> SourceReportBuilder:
-        return self._recorder.builder.processes
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         recorder, names, builder = self._recorder, self._recorder.names, self._recorder.builder
@@ -211,10 +211,6 @@ class _Processes(_RecordedSource[ProcessSource]):
 class _Pods(_RecordedSource[PodSource]):
     """A ``PodSource`` whose answers are recorded."""
 
-    @property
-    def _report(self) -> SourceReportBuilder:
-        return self._recorder.builder.pods
-
     def start(self) -> None:
         self._source.start()
 
@@ -237,10 +233,6 @@ class _Pods(_RecordedSource[PodSource]):
 class _Node(_RecordedSource[NodeSource]):
     """A ``NodeSource`` whose facts are recorded. It is asked with the real pods."""
 
-    @property
-    def _report(self) -> SourceReportBuilder:
-        return self._recorder.builder.nodes[self._position]
-
     def start(self) -> None:
         self._source.start()
 
@@ -257,10 +249,6 @@ class _Node(_RecordedSource[NodeSource]):
 
 class _Groups(_RecordedSource[GroupSource]):
     """A ``GroupSource`` whose answers are recorded. It is asked about the real groups."""
-
-    @property
-    def _report(self) -> SourceReportBuilder:
-        return self._recorder.builder.groups[self._position]
 
     def start(self) -> None:
         self._source.start()
