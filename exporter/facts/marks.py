@@ -4,17 +4,27 @@ They stand beside the thing itself, on the page and in the terminal. They are no
 averaged, waits or is sent to anybody. The rules for Prometheus are in ``rules/``::
 
     device_marks(device, snapshot.unix_ns, earlier)
-    holding_marks(holding, device)
+    holding_marks(holding)
     pod_marks(pod_facts)
+    waiting_marks(device_of_a_tree)  # of all that is on it, by owner
 
 The worst mark comes first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.model import ContainerHolding, DeviceFacts, DeviceState, GroupHolding, PodFacts
+from exporter.facts.tree import DeviceEntry
+from exporter.model import (
+    ContainerHolding,
+    ContainerKey,
+    DeviceFacts,
+    DeviceState,
+    GroupHolding,
+    GroupKey,
+    PodFacts,
+)
 from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
 
 BEYOND = 1.02  # of a share, and not by rounding
@@ -41,6 +51,7 @@ class MarkKind(StrEnum):
     MISPLACED = "not where it was allocated"
     OVER_SHARE = "over its share"
     WAITING = "waits for others"
+    CROWDS = "others wait for it"
     NEAR_MEMORY_LIMIT = "near its memory limit"
 
 
@@ -113,31 +124,77 @@ def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> It
         yield Mark(MarkKind.THROTTLED, f"its clocks are held down by {', '.join(reasons)}")
 
 
-def holding_marks(
-    holding: ContainerHolding | GroupHolding, device: DeviceFacts | None = None
-) -> tuple[Mark, ...]:
-    """The marks of a container on a device, None if it is not known. A group has none."""
-    return tuple(_of_container(holding, device)) if isinstance(holding, ContainerHolding) else ()
+def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
+    """The marks of a container on a device by its own allocation. A group has none."""
+    return tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
 
 
-def _of_container(holding: ContainerHolding, device: DeviceFacts | None) -> Iterator[Mark]:
+def _of_container(holding: ContainerHolding) -> Iterator[Mark]:
     if holding.misplaced:
         yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
     yield from _limits(holding.core_of_limit, holding.memory_of_limit)
-    if device is not None and _waits(holding, device.average.core or 0):
-        pressure = holding.average.waiting or 0
-        yield Mark(
-            MarkKind.WAITING, f"others ran while it waited, up to {pressure:.0%} of the time"
-        )
 
 
-def _waits(holding: ContainerHolding, busy: float) -> bool:
+class _Runner(NamedTuple):
+    """Who ran on a device, by name, and how much of it."""
+
+    name: str
+    core: float
+
+
+def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]:
+    """The marks of who waits on a full device, and of who ran most meanwhile, by owner.
+
+    Waiting is divided by what the others ran, so it is most for the one that ran most.
+    """
+    if device.facts is None or (device.facts.average.core or 0) < FULL:
+        return {}
+    runners = _runners(device)
+    found: dict[ContainerKey | GroupKey, Mark] = {}
+    waited_for: dict[ContainerKey | GroupKey, list[str]] = {}
+    for held in _containers(device):
+        if not _waits(held):
+            continue
+        others = {owner: each for owner, each in runners.items() if owner != held.owner}
+        most = max(others, key=lambda owner: others[owner].core, default=None)
+        said = f"it waits up to {held.average.waiting or 0:.0%} of the time"
+        said += f", most for {others[most].name}" if most in others else ""
+        found[held.owner] = Mark(MarkKind.WAITING, said)
+        if most is not None:
+            waited_for.setdefault(most, []).append(runners[held.owner].name)
+    for culprit, victims in waited_for.items():
+        if culprit not in found:
+            more = f" and {len(victims) - 1} more" if victims[1:] else ""
+            found[culprit] = Mark(MarkKind.CROWDS, f"waiting most for it: {victims[0]}{more}")
+    return found
+
+
+def _runners(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey | None, _Runner]:
+    """All that may have run on a device. None: what the reader may not see, as one sum."""
+    found: dict[ContainerKey | GroupKey | None, _Runner] = {
+        held.owner: _Runner("/".join(held.owner[:2]), held.average.core or 0.0)
+        for held in _containers(device)
+    }
+    for group in device.groups:
+        held = group.holding
+        name = (held.info.name if held.info else "") or held.owner.group
+        found[held.owner] = _Runner(f"{held.owner.kind} {name}", held.average.core or 0.0)
+    if device.others is not None and device.others.core:
+        found[None] = _Runner("others", device.others.core)
+    return found
+
+
+def _containers(device: DeviceEntry) -> list[ContainerHolding]:
+    return [each.holding for pod in device.pods for each in pod.containers]
+
+
+def _waits(holding: ContainerHolding) -> bool:
     """Whether it waits on a full device, by two signs: a program that pauses shows the first.
 
     The second sign is that it does not get its share; without a share, that it waits mostly.
     """
     pressure, share = holding.average.waiting, holding.core_of_limit
-    if pressure is None or busy < FULL:
+    if pressure is None:
         return False
     return pressure > MOSTLY if share is None else pressure > SOME and share < 1 - SOME
 

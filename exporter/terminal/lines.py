@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 from exporter.api.document import process_type
 from exporter.api.kinds import NOBODY
-from exporter.facts.marks import Earlier, Mark, device_marks, holding_marks, pod_marks
+from exporter.facts.marks import (
+    Earlier,
+    Mark,
+    device_marks,
+    holding_marks,
+    pod_marks,
+    waiting_marks,
+)
 from exporter.facts.tree import (
     ContainerEntry,
     DeviceEntry,
@@ -19,8 +26,10 @@ from exporter.facts.tree import (
 from exporter.model import (
     Averages,
     ContainerHolding,
+    ContainerKey,
     DeviceFacts,
     GroupHolding,
+    GroupKey,
     Process,
     Reasons,
     SeriesKey,
@@ -29,6 +38,8 @@ from exporter.model import (
 from exporter.terminal import details
 from exporter.terminal.reading import clean
 from exporter.terminal.view import Figure, Key, Line, LineKind, Past
+
+WaitingMarks = Mapping[ContainerKey | GroupKey, Mark]
 
 NOT_REPORTED = "not_reported"  # there is no figure, and no reason is given
 
@@ -51,17 +62,18 @@ def lines_of(tree: Tree, node: NodeContext) -> list[Line]:
     lines = [_device(device, node) for device in tree.devices]
     if tree.nowhere:
         name = f"{node.name} allocated, GPU not known yet".lstrip()
-        children = _tenants((_pod(pod, None, (node.name, ""), node) for pod in tree.nowhere), ())
+        children = _tenants((_pod(pod, {}, (node.name, ""), node) for pod in tree.nowhere), ())
         lines.append(Line((node.name, ""), LineKind.NOWHERE, name, children=children))
     return lines
 
 
 def _device(entry: DeviceEntry, node: NodeContext) -> Line:
     key = (node.name, entry.uuid)
+    waiting = waiting_marks(entry)
     children = (
         *_tenants(
-            (_pod(pod, entry.facts, key, node) for pod in entry.pods),
-            (_group(group, key, node) for group in entry.groups),
+            (_pod(pod, waiting, key, node) for pod in entry.pods),
+            (_group(group, waiting, key, node) for group in entry.groups),
         ),
         *_rest(entry, key, node),
     )
@@ -121,9 +133,9 @@ def _tenants(pods: Iterable[Line], groups: Iterable[Line]) -> tuple[Line, ...]:
     return (*there, Line(key, LineKind.ENDED, name, children=ended))
 
 
-def _pod(entry: PodEntry, device: DeviceFacts | None, above: Key, node: NodeContext) -> Line:
+def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
     """A pod on a device. One with a single container is a line that says what both do."""
-    containers = tuple(_container(one, device, above, node) for one in entry.containers)
+    containers = tuple(_container(one, waiting, above, node) for one in entry.containers)
     there = [line for line in containers if not line.ended] or containers
     line = Line(
         key=(*above, entry.namespace, entry.pod),
@@ -174,9 +186,7 @@ def _summed(line: Line, entry: PodEntry) -> Line:
     )
 
 
-def _container(
-    entry: ContainerEntry, device: DeviceFacts | None, above: Key, node: NodeContext
-) -> Line:
+def _container(entry: ContainerEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
     held = entry.holding
     name = clean(held.owner.container) or "(all containers)"
     line = _held(held, LineKind.CONTAINER, name, (*above, *held.owner), node)
@@ -186,11 +196,16 @@ def _container(
         core=core if not held.ended else Figure(),
         memory=memory if not held.ended else Figure(),
         children=_processes(entry.processes, line.key, core.why, node),
-        marks=holding_marks(held, device),
+        marks=(*holding_marks(held), *_waiting(waiting, held)),
     )
 
 
-def _group(entry: GroupEntry, above: Key, node: NodeContext) -> Line:
+def _waiting(waiting: WaitingMarks, held: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
+    mark = waiting.get(held.owner)
+    return (mark,) if mark is not None else ()
+
+
+def _group(entry: GroupEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
     held = entry.holding
     called = (held.info.name if held.info else "") or held.owner.group
     name = clean(f"{held.owner.kind} {called}")
@@ -203,6 +218,7 @@ def _group(entry: GroupEntry, above: Key, node: NodeContext) -> Line:
         core=core if not held.ended else Figure(),
         memory=memory if not held.ended else Figure(),
         children=_processes(entry.processes, line.key, core.why, node),
+        marks=_waiting(waiting, held),
     )
 
 

@@ -1,13 +1,33 @@
 """Marks of devices, containers and pods."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from exporter.facts.marks import Earlier, MarkKind, device_marks, holding_marks, pod_marks
+from exporter.facts.marks import (
+    Earlier,
+    Mark,
+    MarkKind,
+    device_marks,
+    holding_marks,
+    pod_marks,
+    waiting_marks,
+)
+from exporter.facts.tree import (
+    ContainerEntry,
+    DeviceEntry,
+    GroupEntry,
+    PodEntry,
+    Tree,
+    visible_to,
+)
 from exporter.model import (
     AllocationFacts,
     Averages,
+    ContainerHolding,
+    ContainerKey,
     Device,
     DeviceFacts,
     DeviceState,
@@ -121,9 +141,62 @@ def test_a_container_waits_on_a_full_device_by_two_signs(
 ) -> None:
     held = container(average=Averages(core, waiting=pressure), allocation=allocation)
 
-    marks = holding_marks(held, device(average=Averages(busy)))
+    marks = waiting_marks(entry(held, busy=busy))
 
-    assert [mark.kind for mark in marks] == ([MarkKind.WAITING] if waits else [])
+    assert [mark.kind for mark in marks.values()] == ([MarkKind.WAITING] if waits else [])
+
+
+def entry(
+    *held: ContainerHolding, groups: Sequence[GroupHolding] = (), busy: float = 1.0
+) -> DeviceEntry:
+    pods = tuple(
+        PodEntry(one.owner.namespace, one.owner.pod, containers=(ContainerEntry(one),))
+        for one in held
+    )
+    return DeviceEntry(
+        "GPU-1", device(average=Averages(busy)), pods, tuple(GroupEntry(each) for each in groups)
+    )
+
+
+CHAT, CRAWL = ContainerKey("inference", "chat-0", "main"), ContainerKey("batch", "crawl-0", "main")
+STARVED = container(owner=CHAT, average=Averages(0.2, waiting=0.63), allocation=HALF)
+HOG = container(owner=CRAWL, average=Averages(0.5, waiting=0.1))
+JOB = GroupHolding(
+    owner=GroupKey("slurm", "7"), index=0, uuid="GPU-1", average=Averages(0.3, waiting=0.9)
+)
+
+
+def test_victim_and_culprit_are_marked_and_name_each_other() -> None:
+    assert waiting_marks(entry(STARVED, HOG, groups=[JOB])) == {
+        CHAT: Mark(MarkKind.WAITING, "it waits up to 63% of the time, most for batch/crawl-0"),
+        CRAWL: Mark(MarkKind.CROWDS, "waiting most for it: inference/chat-0"),
+    }
+
+
+def test_a_group_is_named_as_culprit_too() -> None:
+    assert waiting_marks(entry(STARVED, groups=[JOB])) == {
+        CHAT: Mark(MarkKind.WAITING, "it waits up to 63% of the time, most for slurm 7"),
+        JOB.owner: Mark(MarkKind.CROWDS, "waiting most for it: inference/chat-0"),
+    }
+
+
+def test_who_waits_itself_is_no_culprit() -> None:
+    each = [
+        replace(STARVED, owner=ContainerKey("n", name, "c"), average=Averages(0.3, waiting=0.6))
+        for name in "abc"
+    ]
+    marks = waiting_marks(entry(*each))
+    assert {mark.kind for mark in marks.values()} == {MarkKind.WAITING}
+
+
+def test_a_viewer_of_one_namespace_sees_others() -> None:
+    whole = Tree((entry(STARVED, HOG, groups=[JOB]),))
+    [seen] = visible_to(whole, {"inference"}).devices
+    assert waiting_marks(seen) == {
+        CHAT: Mark(MarkKind.WAITING, "it waits up to 63% of the time, most for others")
+    }
+    [other] = visible_to(whole, {"batch"}).devices
+    assert waiting_marks(other) == {}
 
 
 def test_a_group_has_no_allocation_and_no_mark() -> None:

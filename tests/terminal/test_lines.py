@@ -10,11 +10,23 @@ from exporter.facts.marks import MarkKind
 from exporter.facts.tree import tree_of, tree_of_snapshot
 from exporter.metrics.families import LEVELS
 from exporter.metrics.text import Format, Renderer
-from exporter.model import NO_AVERAGES, DeviceMemoryFacts, DeviceState, Snapshot
+from exporter.model import (
+    NO_AVERAGES,
+    Averages,
+    Device,
+    DeviceFacts,
+    DeviceMemoryFacts,
+    DeviceState,
+    Facts,
+    GroupHolding,
+    GroupKey,
+    Snapshot,
+)
 from exporter.terminal import table
 from exporter.terminal.lines import NodeContext, lines_of
 from exporter.terminal.view import Line, LineKind, LineOrder, path, rows
 from tests.api.nodes import HOSTILE, crowded, demo, hostile
+from tests.snapshots import container as holding
 from tests.terminal.views import document, everything, find, history, lines_in, view
 
 CHAT = "chat-7b"
@@ -174,6 +186,22 @@ def test_a_lost_device_is_not_idle_and_marked() -> None:
     assert (device.core.value, device.core.why) == (None, "gpu_lost")
     assert (device.memory.value, device.memory.why) == (None, "gpu_lost")
     assert [mark.kind for mark in device.marks] == [MarkKind.LOST]
+
+
+def test_who_waits_on_a_full_gpu_and_who_runs_meanwhile_are_both_marked() -> None:
+    device = DeviceFacts(device=Device("GPU-1", 0, "nvidia"), average=Averages(1.0))
+    waits = holding(average=Averages(0.1, waiting=0.63))
+    job = GroupHolding(
+        owner=GroupKey("slurm", "7"), index=0, uuid="GPU-1", average=Averages(0.9, waiting=0.1)
+    )
+    tree = tree_of(Facts(devices=(device,), containers=(waits,), groups=(job,)))
+
+    (line,) = lines_of(tree, NodeContext())
+
+    assert {child.name: [mark.kind for mark in child.marks] for child in line.children} == {
+        f"{waits.owner.namespace}/{waits.owner.pod}": [MarkKind.WAITING],
+        "slurm 7": [MarkKind.CROWDS],
+    }
 
 
 def test_who_has_ended_is_under_one_line_that_says_so() -> None:

@@ -18,6 +18,7 @@ from exporter.facts.tree import tree_of_snapshot
 from exporter.model import (
     AllocationFacts,
     Averages,
+    ContainerKey,
     Device,
     DeviceFacts,
     DeviceState,
@@ -490,13 +491,21 @@ def test_off_kubernetes_the_page_speaks_of_jobs_units_and_users() -> None:
     assert re.search(r"Jobs, .*with processes \d+ Owner GPU", words)
 
 
-def test_a_container_that_waits_for_others_on_a_full_gpu_is_marked() -> None:
+def test_who_waits_on_a_full_gpu_and_who_runs_meanwhile_are_both_marked() -> None:
     full = DeviceFacts(device=Device("GPU-1", 0, "nvidia"), average=Averages(1.0))
     waits = container(
         average=Averages(0.1, waiting=0.63), allocation=AllocationFacts((Granted("s"),), 0.5)
     )
-    tree = tree_of_snapshot(snapshot_of(devices=[full], containers=[waits]))
+    runs = container(owner=ContainerKey("batch", "crawl-0", "main"), average=Averages(0.9))
+    tree = tree_of_snapshot(snapshot_of(devices=[full], containers=[waits, runs]))
 
-    [entry] = entries(tree, off_kubernetes=False)
+    marks = {
+        entry.name: [(mark.kind, mark.detail) for part in entry.parts for mark in part.marks]
+        for entry in entries(tree, off_kubernetes=False)
+    }
 
-    assert [mark.kind for part in entry.parts for mark in part.marks] == [MarkKind.WAITING]
+    victim = waits.owner.pod
+    assert marks == {
+        victim: [(MarkKind.WAITING, "it waits up to 63% of the time, most for batch/crawl-0")],
+        "crawl-0": [(MarkKind.CROWDS, f"waiting most for it: {waits.owner.namespace}/{victim}")],
+    }

@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.api.figures import UNATTRIBUTED
-from exporter.facts.marks import Mark, holding_marks, pod_marks
+from exporter.facts.marks import Mark, holding_marks, pod_marks, waiting_marks
 from exporter.facts.pods import whole
 from exporter.facts.tree import Figures, GroupEntry, PodEntry, Tree
 from exporter.model import (
     NO_AVERAGES,
     Averages,
     ContainerHolding,
+    ContainerKey,
     DeviceFacts,
     GroupFacts,
     GroupHolding,
+    GroupKey,
     Process,
     Reasons,
     SeriesKey,
@@ -118,12 +120,33 @@ def entries(tree: Tree, *, off_kubernetes: bool) -> list[TreeEntry]:
             groups[group.holding.owner].append(group)
     for pod in tree.nowhere:
         pods[pod.namespace, pod.pod].append((None, pod))
+    waiting = {device.uuid: waiting_marks(device) for device in tree.devices}
     return [
-        *(_pod(name, here) for name, here in pods.items()),
-        *(_group(here, off_kubernetes=off_kubernetes) for here in groups.values()),
+        *(_marked(_pod(name, here), waiting) for name, here in pods.items()),
+        *(
+            _marked(_group(here, off_kubernetes=off_kubernetes), waiting)
+            for here in groups.values()
+        ),
         *_others(tree),
         *_unattributed(tree),
     ]
+
+
+def _marked(
+    entry: TreeEntry, waiting: Mapping[str, Mapping[ContainerKey | GroupKey, Mark]]
+) -> TreeEntry:
+    """The entry with the marks of waiting on its parts; they are by device."""
+    marks = [
+        waiting[part.uuid].get(part.holding.owner) if part.holding and part.uuid else None
+        for part in entry.parts
+    ]
+    if not any(marks):
+        return entry
+    parts = zip(entry.parts, marks, strict=True)
+    return replace(
+        entry,
+        parts=tuple(replace(p, marks=(*p.marks, mark)) if mark else p for p, mark in parts),
+    )
 
 
 def key_of(*names: str) -> str:
@@ -162,12 +185,11 @@ def _containers(here: Sequence[_OnDevice]) -> Iterator[Part]:
     seen = {container.holding.owner.container for _, pod in here for container in pod.containers}
     unplaced = {(held.owner, held.uuid): held for _, pod in here for held in pod.unplaced}
     of_pod = dict.fromkeys(s for held in unplaced.values() for s in _schemes(held))
-    for device, pod in here:
+    for _, pod in here:
         for container in pod.containers:
             held = container.holding
             part = _part(held, container.figures, _schemes(held) or tuple(of_pod))
-            marks = holding_marks(held, device)
-            yield replace(part, processes=container.processes, marks=marks)
+            yield replace(part, processes=container.processes, marks=holding_marks(held))
     for held in unplaced.values():
         if held.owner.container not in seen and (held.owner.container or not seen):
             part = _part(held, NO_FIGURES, _schemes(held))
