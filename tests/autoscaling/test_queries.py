@@ -20,6 +20,7 @@ NODE = {"job": "mgpu-exporter", "instance": "gpu-node-1"}
 
 SHARE = "mgpu_pod_core_limit_utilization"
 DEVICE = "mgpu_pod_core_device_utilization"
+PRESSURE = "mgpu_pod_core_pressure"
 MEMORY = "mgpu_pod_memory_limit_utilization"
 NAMESPACE = "mgpu_namespace_core_usage"
 
@@ -106,6 +107,21 @@ def test_a_pod_without_a_share_is_told_by_device_and_not_against_a_share(asked: 
     assert asked.pods(DEVICE, "research", 9, "spread") == {"spread": pytest.approx(0.3, abs=0.03)}
 
 
+def test_a_starved_pod_looks_idle_by_its_use_and_not_by_its_pressure(asked: Asked) -> None:
+    for minute in (5, 9, 25):
+        assert asked.pods(SHARE, "crowd", minute, "starved")["starved"] == pytest.approx(
+            0.5, abs=0.1
+        )
+        pressure = asked.pods(PRESSURE, "crowd", minute, "starved", "hog")
+        assert pressure["starved"] == pytest.approx(0.75, abs=0.05)
+        assert pressure["hog"] == pytest.approx(0.25, abs=0.05)
+
+
+def test_who_has_a_card_with_room_waits_for_nobody(asked: Asked) -> None:
+    assert asked.pods(PRESSURE, "inference", 9, "chat-a") == {"chat-a": 0}
+    assert asked.pods(PRESSURE, "research", 9, "spread") == {"spread": 0}
+
+
 def test_use_by_device_is_missing_while_its_window_is_not_full(asked: Asked) -> None:
     assert asked.pods(DEVICE, "inference", 12.5, "chat-b") == {}
     assert asked.pods(DEVICE, "inference", 13.5, "chat-b") != {}
@@ -126,6 +142,7 @@ def test_what_is_blind_is_missing_at_once_and_until_it_is_known_again(asked: Ask
     for minute in (12.5, 13, 14, 16, 19.9, 23.9):
         assert asked.pods(SHARE, "research", minute, "train") == {}
         assert asked.pods(DEVICE, "research", minute, "train", "spread").keys() == {"spread"}
+        assert asked.pods(PRESSURE, "research", minute, "train", "spread").keys() == {"spread"}
         assert asked.external("research", minute) is None
 
     assert asked.external("research", 26) is None
@@ -138,13 +155,15 @@ def test_a_namespace_does_not_miss_what_concerns_others(asked: Asked) -> None:
         assert asked.external("inference", minute) is not None
 
 
-@pytest.mark.parametrize("metric", [SHARE, DEVICE, MEMORY])
+@pytest.mark.parametrize("metric", [SHARE, DEVICE, PRESSURE, MEMORY])
 def test_the_adapter_finds_the_series_of_each_metric(asked: Asked, metric: str) -> None:
     rule = asked.rules[metric]
     span = {"start": str(at(0)), "end": str(at(MINUTES))}
     found = asked.store.get("series", **{"match[]": rule.series}, **span)
     assert "chat-a" in {series[rule.labels["pod"]] for series in found}
-    assert {series[rule.labels["namespace"]] for series in found} == {"inference", "research"}
+    assert {series[rule.labels["namespace"]] for series in found} == {
+        *("inference", "research", "crowd")
+    }
 
 
 def test_a_stopped_exporter_lets_everything_be_missing(told: list[Scraped], tmp_path: Path) -> None:
@@ -159,6 +178,7 @@ def test_a_stopped_exporter_lets_everything_be_missing(told: list[Scraped], tmp_
         for minute in (8.5, 9, 11, 25):
             assert asked.pods(SHARE, "inference", minute, "chat-a") == {}
             assert asked.pods(DEVICE, "research", minute, "spread") == {}
+            assert asked.pods(PRESSURE, "crowd", minute, "starved") == {}
             assert asked.pods(MEMORY, "inference", minute, "chat-a") == {}
             assert asked.external("inference", minute) is None
 
@@ -189,45 +209,52 @@ def test_a_page_scraped_by_two_jobs_counts_once(told: list[Scraped], tmp_path: P
         asked = Asked(store, rules("prometheus-adapter.yaml"))
 
         assert asked.pods(SHARE, "inference", 9, "chat-a")["chat-a"] < 0.7
+        assert asked.pods(PRESSURE, "crowd", 9, "starved")["starved"] < 0.85
         assert asked.external("inference", 9) == pytest.approx(0.3, abs=0.03)
 
 
-def keda() -> dict[str, Any]:
-    """The trigger of the KEDA example."""
+def keda() -> list[dict[str, Any]]:
+    """The triggers of the KEDA example: use of the share, and pressure."""
     example = yaml.safe_load((EXAMPLES / "keda-core.yaml").read_text())
-    (trigger,) = example["spec"]["triggers"]
-    return dict(trigger["metadata"])
+    return [dict(trigger["metadata"]) for trigger in example["spec"]["triggers"]]
 
 
-def test_keda_is_told_the_sum_of_its_pods_and_nothing_while_one_is_blind(
+def test_keda_is_told_sums_of_its_pods_and_nothing_while_one_is_blind(
     told: list[Scraped], tmp_path: Path
 ) -> None:
-    query = keda()["query"].replace(OF_CHAT, "chat-.*")
-    blind = keda()["query"].replace(OF_CHAT, "train").replace("inference", "research")
+    use, pressure = (trigger["query"] for trigger in keda())
+    of_chats = use.replace(OF_CHAT, "chat-.*")
+    starved = pressure.replace(OF_CHAT, "starved|hog").replace("inference", "crowd")
+    blind = [
+        query.replace(OF_CHAT, "train").replace("inference", "research")
+        for query in (use, pressure)
+    ]
     with Store(tmp_path) as store:
         for scraped in told:
             down = scraped.at > at(22)
             store.scrape(Target(NODE), None if down else scraped.page, scraped.at)
 
-        assert store.values(query, at(15)) == {(): pytest.approx(1.3, abs=0.1)}
-        assert store.values(blind, at(11)) == {(): pytest.approx(0.5, abs=0.05)}
+        assert store.values(of_chats, at(15)) == {(): pytest.approx(1.3, abs=0.1)}
+        assert store.values(starved, at(15)) == {(): pytest.approx(1, abs=0.1)}
+        assert store.values(blind[0], at(11)) == {(): pytest.approx(0.5, abs=0.05)}
+        assert store.values(blind[1], at(11)) == {(): 0}
         for minute in (12.5, 15, 19):
-            assert store.query(blind, at(minute)) == []
+            assert [store.query(query, at(minute)) for query in blind] == [[], []]
         for minute in (22.5, 24, 25.9):
-            assert store.query(query, at(minute)) == []
+            assert store.query(of_chats, at(minute)) == store.query(starved, at(minute)) == []
 
 
 def test_keda_selects_the_pods_of_its_deployment_alone() -> None:
     own = re.compile(OF_CHAT)
 
-    assert OF_CHAT in keda()["query"]
+    assert all(OF_CHAT in trigger["query"] for trigger in keda())
     assert own.fullmatch("chat-7b-6c9f7d9c5b-x2lqz")
     others = ("chat-7b-canary-6c9f7d9c5b-x2lqz", "chat-7b-canary-0", "chat-7b-batch-0")
     assert not any(map(own.fullmatch, others))
 
 
 def test_keda_takes_an_empty_answer_for_an_error() -> None:
-    assert keda()["ignoreNullValues"] == "false"
+    assert [trigger["ignoreNullValues"] for trigger in keda()] == ["false", "false"]
 
 
 def test_the_files_of_both_label_worlds_differ_in_label_names_only() -> None:
@@ -242,5 +269,5 @@ def test_the_files_of_both_label_worlds_differ_in_label_names_only() -> None:
 def test_every_autoscaler_asks_for_a_metric_that_the_adapter_has() -> None:
     known = rules("prometheus-adapter.yaml").keys()
     for path in sorted(EXAMPLES.glob("hpa-*.yaml")):
-        (metric,) = yaml.safe_load(path.read_text())["spec"]["metrics"]
-        assert metric[metric["type"].lower()]["metric"]["name"] in known
+        for metric in yaml.safe_load(path.read_text())["spec"]["metrics"]:
+            assert metric[metric["type"].lower()]["metric"]["name"] in known

@@ -96,7 +96,7 @@ def of_adapter(file: str) -> Iterator[str]:
 
 def of_keda() -> Iterator[str]:
     triggers = yaml.safe_load((EXAMPLES / "keda-core.yaml").read_text())["spec"]["triggers"]
-    yield str(triggers[0]["metadata"]["query"])
+    yield from (str(trigger["metadata"]["query"]) for trigger in triggers)
 
 
 def of_boards(store: Store) -> Iterator[str]:

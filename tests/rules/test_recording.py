@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rules.generate import FOLDER
-from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, POD
+from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, OTHER, POD
 from tests.rules.run import Case, raised
 
 RECORDING = FOLDER / "mgpu-recording.yaml"
@@ -34,6 +34,13 @@ EXPECTED: dict[
     "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": {
         f"mgpu_pod_limited_core_seconds_total{{{POD}}}": 0.2,
         f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.4,
+    },
+    "namespace_pod:mgpu_core_pressure:max_rate5m": {
+        f"mgpu_container_core_waiting_seconds_total{{{MAIN}}}": 0.6,
+        f"mgpu_device_busy_seconds_total{{{GPU}}}": 1,
+        # that it waits more on another card counts for nothing, because that is not full
+        f"mgpu_container_core_waiting_seconds_total{{{OTHER}}}": 0.8,
+        f"mgpu_device_busy_seconds_total{{{GPU.replace('GPU-a', 'GPU-b')}}}": 0.9,
     },
     "namespace:mgpu_core_seconds:sum_rate5m": {
         f"mgpu_namespace_core_seconds_total{{{NAMESPACE}}}": 0.2,
