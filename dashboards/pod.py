@@ -62,6 +62,7 @@ def dashboard() -> build.Dashboard:
     found.with_panel(_core()).with_panel(_memory())
     found.with_row(build.Row("Neighbours on the same cards"))
     found.with_panel(_neighbours()).with_panel(_neighbours_memory())
+    found.with_panel(_waiting()).with_panel(_waited_for())
     found.with_row(build.Row("More of its use"))
     for panel in _more():
         found.with_panel(panel)
@@ -219,6 +220,31 @@ def _neighbours_memory() -> Panel:
         "bytes",
         stacked=True,
         colors={"^free$": FREE},
+    )
+
+
+def _waiting() -> Panel:
+    return series(
+        "Waiting for others",
+        "Upper bound of the share of time in which each container waited while others ran: a "
+        "program that pauses by itself looks the same.",
+        {CONTAINER: f"sum by ({BY_CONTAINER}) ({_rate(_own('core_waiting_seconds_total'))})"},
+        "percentunit",
+        most=1,
+    )
+
+
+def _waited_for() -> Panel:
+    by = "by_namespace, by_pod"
+    waited = _own("core_waiting_on_seconds_total")
+    return series(
+        "Waiting, by who ran instead",
+        "Upper bound of the time in which the chosen pods waited, as a sum over their containers, "
+        "by the pod or group that ran. Needs the exporter's --metrics.enable=contention.",
+        {"{{by_namespace}}/{{by_pod}}": f"sum by ({by}) ({_rate(waited)})"},
+        "short",
+        stacked=True,
+        nothing="Nothing waits, or --metrics.enable=contention is not set",
     )
 
 

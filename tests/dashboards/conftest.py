@@ -70,7 +70,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
 
 def _simulated(scenario: str) -> Exporter:
-    return Exporter(f"--simulate={scenario}")
+    return Exporter(f"--simulate={scenario}", "--metrics.enable=contention")
 
 
 def _address(exporter: Exporter) -> str:
