@@ -33,15 +33,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=argument(duration("500ms", "10m")),
         help="time from one update to the next [default 1s; 5s with --prometheus]",
     )
+    group.add_argument(
+        "--once", action="store_true", help="print a table once, as without a terminal"
+    )
     add_access(parser, prometheus=True)
 
 
 def top(settings: Settings, arguments: Namespace) -> int:
-    """Run until the user quits; without a terminal, print a table once.
+    """Run until the user quits; print a table once without a terminal, or if it is asked for.
 
-    The exit status is 0, or as of ``snapshot`` without a terminal; 2 if nothing can be shown.
+    The exit status is 0, or of a table that of ``snapshot``; 2 if nothing can be shown.
     """
-    if _is_live() and find_spec("textual") is None:
+    if _is_live(arguments) and find_spec("textual") is None:
         logger.error(
             "top needs the package textual: pip install textual (if pipx installed the exporter: "
             "pipx inject mgpu-exporter textual); mgpu-exporter snapshot works without it"
@@ -54,26 +57,26 @@ def top(settings: Settings, arguments: Namespace) -> int:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
     feed = far or _near(settings, sources or open_sources(settings))
-    return show(feed, arguments.every, wait_ns=0 if far else USUAL_NS)
+    return show(feed, arguments, wait_ns=0 if far else USUAL_NS)
 
 
-def show(feed: Feed, every_ns: int | None, wait_ns: int = 0) -> int:
-    """Show a feed until the user quits; without a terminal, print a table once."""
-    if not _is_live():
+def show(feed: Feed, arguments: Namespace, wait_ns: int = 0) -> int:
+    """Show a feed until the user quits; print a table once without a terminal, or with ``once``."""
+    if not _is_live(arguments):
         return _once(feed, wait_ns)
     from exporter.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
 
     # The log would overwrite the screen, which shows problems itself.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
     try:
-        Top(feed, (every_ns or _usual(feed)) / SECOND_NS).run()
+        Top(feed, (arguments.every or _usual(feed)) / SECOND_NS).run()
     finally:
         feed.close()
     return 0
 
 
-def _is_live() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+def _is_live(arguments: Namespace) -> bool:
+    return not arguments.once and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _once(feed: Feed, wait_ns: int) -> int:

@@ -62,7 +62,7 @@ class _Command(NamedTuple):
 def _top(user: _User) -> int:
     given = user.arguments
     exporters = user.cluster.exporters(given.selector, given.exporter_namespace)
-    return top.show(FleetFeed(exporters, user.cluster.http, user.namespace), given.every)
+    return top.show(FleetFeed(exporters, user.cluster.http, user.namespace), given)
 
 
 def _why(user: _User) -> int:

@@ -105,6 +105,14 @@ def test_snapshot_fits_the_terminal_and_is_coloured() -> None:
     assert max(map(len, table)) <= 60
 
 
+def test_top_prints_a_table_once_where_it_is_asked_for() -> None:
+    with terminal("top", "--simulate=single", "--once") as screen:
+        screen.read_until(b"GPU / POD")
+        assert screen.process.wait(60) == 0
+
+    assert LEFT_ALTERNATE_SCREEN not in screen.said
+
+
 def test_top_without_a_terminal_prints_a_table_once() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "exporter", "top", "--simulate=single"],
