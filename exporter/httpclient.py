@@ -6,6 +6,7 @@ the given address only, and into no message.
 
 import asyncio
 import base64
+import contextlib
 import errno
 import json
 import os
@@ -93,6 +94,8 @@ class HttpClient:
         if self._trust is not None and self._is_tunnel:
             self._trust.check_hostname, self._trust.verify_mode = False, ssl.CERT_NONE
         self._timeout_s, self._largest = timeout_s, largest
+        self._asking: tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None] | None = None
+        self._interrupted = False
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """The body of an answer 200. A redirection is not followed.
@@ -105,10 +108,25 @@ class HttpClient:
         found: list[bytes] = []
 
         async def ask() -> None:  # without a result: asyncio may write that of a task as text
-            found.append(await self._get(url))
+            self._asking = asyncio.get_running_loop(), asyncio.current_task()
+            if not self._interrupted:
+                found.append(await self._get(url))
 
-        asyncio.run(ask())
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(ask())
+        self._asking = None
+        if not found:
+            raise NoAnswerError(f"{self.address}: interrupted")
         return found[0]
+
+    def interrupt(self) -> None:
+        """End the question that another thread asks, and refuse all later ones."""
+        self._interrupted = True
+        asking = self._asking
+        if asking is not None:
+            loop, task = asking
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(lambda: task.cancel() if task else None)
 
     def json(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The JSON object of an answer 200; raises as ``get`` does."""

@@ -134,12 +134,12 @@ def test_an_engine_that_fails_in_a_usual_place_is_told_and_the_source_is_up(
         asking.asked(3)
         status = asking.source.status()
         assert status.up
-        assert status.detail == f"{root}/{DOCKER}: it answers 500"
+        assert status.detail == f"{root}/{DOCKER} answers 500: []"
         assert status.last_success_unix_ns is None
         assert asking.source.rejected()["container_names_unanswered"] >= 3
         engine.status = 200
         asking.until_up()
-    assert caplog.text.count("are shown by their ids (it answers 500)") == 1
+    assert caplog.text.count("answers 500: []: its containers are shown by their ids") == 1
 
 
 def test_a_socket_that_was_named_and_does_not_answer_is_a_source_that_is_down(root: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_socket_that_was_named_and_does_not_answer_is_a_source_that_is_down(ro
         source = ContainerNames((missing, str(engine.path)))
         assert named(source, docker(A)) == ["web"]
     assert source.is_down
-    assert source.problem == f"{missing}: No such file or directory"
+    assert source.problem == f"{missing} does not answer: No such file or directory"
 
 
 def test_a_socket_that_was_named_is_asked_about_every_container_but_another_users(

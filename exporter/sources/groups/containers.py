@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.httpclient import NoAnswerError
 from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey
-from exporter.sources.groups.engine import ContainerEngine, EngineError, is_of, is_socket
+from exporter.sources.groups.engine import ContainerEngine, is_of, is_socket
 from exporter.sources.groups.source import Facts, Members
 from exporter.sources.polled import Inquiry, PollTimings
 
@@ -84,7 +85,7 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
             for one in containers:
                 if one.container_id in names:
                     self._known[one] = _Named(names[one.container_id], now_ns)
-        self.problem = "; ".join(f"{path}: {text}" for path, text in self._problems.items())
+        self.problem = "; ".join(self._problems.values())
         self.is_down = bool(self.problem and self._paths)
         return {one: named.name for one, named in self._known.items()}
 
@@ -104,12 +105,12 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
     def _names(self, path: str, ids: list[str]) -> Mapping[str, str]:
         try:
             names = self._engine.names(path, ids)
-        except EngineError as error:
+        except NoAnswerError as error:
             self._problems[path] = str(error)
             self._rejections.count("container_names_unanswered")
             self._rejections.once(
                 logging.WARNING,
-                f"containers of {path} are shown by their ids ({error}): let the exporter use the "
+                f"{error}: its containers are shown by their ids; let the exporter use the "
                 "socket, or set --groups.sockets=none",
             )
             return {}

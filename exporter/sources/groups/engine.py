@@ -5,16 +5,12 @@ socket (docs.docker.com/reference/api/engine, docs.podman.io ``podman-system-ser
 else is ever asked. The engine may be a tenant's own: its answer is bounded in time, size and form.
 """
 
-import contextlib
-import http.client
 import json
 import os
-import socket
 import stat
-import threading
 from collections.abc import Collection, Mapping
-from urllib.parse import urlencode
 
+from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.sources.cgroups.layout import readable
 
 TIMEOUT_S = 5.0
@@ -22,102 +18,41 @@ LARGEST_ANSWER = 1 << 20  # it may become thirty times as much when it is read
 MOST_AT_ONCE = 32  # ids in one question: its line stays below what servers take
 
 
-class EngineError(Exception):
-    """No answer; the text says why. ``absent``: there is no engine on this socket."""
-
-    def __init__(self, message: str, *, absent: bool = False) -> None:
-        super().__init__(message)
-        self.absent = absent
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a Unix socket. ``deadline`` cuts it off as a whole, however slow each byte is."""
-
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-        self._timeout_s = timeout_s
-        self._timer = threading.Timer(timeout_s, self.cut)
-        self._timer.daemon = True
-        self.was_cut = False
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self._timeout_s)
-        self.sock.connect(self._path)
-        self._timer.start()
-
-    def cut(self) -> None:
-        """End the call that another thread is in."""
-        self.was_cut = True
-        if self.sock is not None:
-            with contextlib.suppress(OSError):  # it was closed meanwhile
-                self.sock.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self._timer.cancel()
-        super().close()
-
-
 class ContainerEngine:
     """Asks engines, one call at a time; ``interrupt`` is for any thread."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._call: _Connection | None = None
+        self._client: HttpClient | None = None
         self._interrupted = False
 
     def names(self, path: str, ids: Collection[str]) -> Mapping[str, str]:
         """Name by id of those containers that this engine has, stopped ones too.
 
         Raises:
-            EngineError: it does not say.
+            NoAnswerError: it does not say.
 
         """
         found: dict[str, str] = {}
         wanted = sorted(ids)
         for start in range(0, len(wanted), MOST_AT_ONCE):
             some = wanted[start : start + MOST_AT_ONCE]
-            found |= _names(self._ask(path, some), frozenset(some))
+            found |= _names(path, self._ask(path, some), frozenset(some))
         return found
 
     def interrupt(self) -> None:
         """End the call that is under way, and all later ones."""
         self._interrupted = True
-        call = self._call
-        if call is not None:
-            call.cut()
+        if self._client is not None:
+            self._client.interrupt()
 
     def _ask(self, path: str, ids: list[str]) -> bytes:
-        query = urlencode({"all": "true", "filters": json.dumps({"id": ids})})
-        call = self._call = _Connection(path, self._timeout_s)
-        try:
-            if self._interrupted:
-                raise EngineError("interrupted")
-            call.request("GET", f"/containers/json?{query}", headers={"Connection": "close"})
-            answer = call.getresponse()
-            content = answer.read(LARGEST_ANSWER + 1)
-        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
-            raise EngineError(os.strerror(error.errno or 0), absent=True) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise EngineError(self._explain(call, error)) from error
-        finally:
-            call.close()
-            self._call = None
-        if answer.status != http.client.OK:
-            raise EngineError(f"it answers {answer.status}")
-        if call.was_cut or (answer.length and len(content) <= LARGEST_ANSWER):
-            raise EngineError(self._explain(call, http.client.IncompleteRead(b"", answer.length)))
-        if len(content) > LARGEST_ANSWER:
-            raise EngineError(f"its answer is longer than {LARGEST_ANSWER} bytes")
-        return content
-
-    def _explain(self, call: _Connection, error: Exception | None) -> str:
-        if call.was_cut or isinstance(error, TimeoutError):
-            return f"no whole answer within {self._timeout_s:g} s"
-        if isinstance(error, OSError) and error.errno:
-            return os.strerror(error.errno)
-        return f"no HTTP: {error!r}"[:200]
+        client = HttpClient(socket=path, timeout_s=self._timeout_s, largest=LARGEST_ANSWER)
+        self._client = client
+        if self._interrupted:
+            client.interrupt()
+        filters = json.dumps({"id": ids})
+        return client.get("/containers/json", {"all": "true", "filters": filters})
 
 
 def is_socket(path: str, uid: int | None = None) -> bool:
@@ -140,14 +75,14 @@ def is_of(path: str, uid: int | None) -> bool:
         return False
 
 
-def _names(content: bytes, wanted: frozenset[str]) -> dict[str, str]:
+def _names(path: str, content: bytes, wanted: frozenset[str]) -> dict[str, str]:
     """The names in an answer, of those that were asked about and of no other."""
     try:
         listed = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise EngineError("its answer is no JSON") from error
+        raise NoAnswerError(f"{path} answers with no JSON") from error
     if not isinstance(listed, list):
-        raise EngineError("its answer is no list of containers")
+        raise NoAnswerError(f"{path} answers with no list of containers")
     found: dict[str, str] = {}
     for one in listed:
         if isinstance(one, dict) and isinstance(own := one.get("Id"), str) and own in wanted:
