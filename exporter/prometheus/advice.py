@@ -87,11 +87,15 @@ class Seen:
     whole: float | None = None
     pool_bytes: float | None = None
     pool_used: float | None = None
+    scheme: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What to ask for. Amounts are in GPUs or bytes, of one card; None is not known."""
+    """What to ask for. Amounts are in GPUs or bytes, of one card; None is not known.
+
+    ``scheme`` is the sharing system that allocated; "" if it is not known.
+    """
 
     resource: Resource
     allocated: float | None
@@ -102,6 +106,7 @@ class Advice:
     reason: Reason | None
     confidence: float
     observed_ratio: float
+    scheme: str = ""
 
 
 def advise(seen: Seen) -> Advice:
@@ -117,6 +122,7 @@ def advise(seen: Seen) -> Advice:
         reason=_refusal(seen),
         confidence=confidence(seen),
         observed_ratio=len(values) / seen.present if seen.present else 0.0,
+        scheme=seen.scheme,
     )
     if made.reason is not None:
         return made

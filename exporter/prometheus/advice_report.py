@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from exporter.prometheus.advice import UNITS, Advice, Reason, Resource, Verdict
+from exporter.prometheus.asked import asked
 from exporter.prometheus.needs import Workload
 from exporter.prometheus.ranges import written
 
@@ -14,7 +15,17 @@ FORMATS = ("table", "json", "yaml")
 Found = Sequence[tuple[Workload, Advice]]
 
 _GIB = 1 << 30
-_HEAD = ("workload", "", "allocated", "typical", "peak", "ask for", "advice", "confidence")
+_HEAD = (
+    "workload",
+    "",
+    "allocated",
+    "typical",
+    "peak",
+    "ask for",
+    "advice",
+    "confidence",
+    "request",
+)
 _WORDS = {
     Reason.TOO_EARLY: "seen for less than a day",
     Reason.UNMEASURED: "more than a tenth of the time is unmeasured",
@@ -41,6 +52,7 @@ def written_as(form: str, found: Found, since_s: int, until_s: int) -> str:
 
 
 def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
+    wanted = asked(advice)
     return {
         **workload._asdict(),
         "resource": advice.resource.value,
@@ -49,6 +61,8 @@ def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
         "peak": advice.peak,
         "recommended": advice.recommended,
         "unit": UNITS[advice.resource],
+        "resource_name": wanted.name if wanted else None,
+        "resource_quantity": wanted.quantity if wanted else None,
         "verdict": advice.verdict.value,
         "reason": advice.reason.value if advice.reason else None,
         "confidence": round(advice.confidence, 2),
@@ -71,6 +85,7 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
 
 def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
     name = f"{workload.namespace}/{workload.owner_kind}/{workload.owner}"
+    wanted = asked(advice)
     amounts = (advice.allocated, advice.typical, advice.peak, advice.recommended)
     return (
         f"{name} {workload.container}".rstrip(),
@@ -78,6 +93,7 @@ def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
         *(_amount(amount, advice.resource) for amount in amounts),
         " ".join(filter(None, (advice.verdict.value, advice.reason and f"({advice.reason})"))),
         f"{advice.confidence:.1f}",
+        f"{wanted.name}: {wanted.quantity}" if wanted else "",
     )
 
 

@@ -54,6 +54,7 @@ class _Had:
     share: float | None = None
     limit: float | None = None
     devices: set[str] = field(default_factory=set)
+    scheme: str = ""
 
 
 class _Pool(NamedTuple):
@@ -139,6 +140,7 @@ class Needs:
             longest_s=max(max(one.times) - min(one.times) for _, one in each) + step_s,
             ended=times[-1] <= self._grid.end_s - step_s,
             whole=1.0,
+            scheme=next((one.scheme for _, one in each if one.scheme), ""),
         )
         yield core
         yield replace(
@@ -178,6 +180,7 @@ class Needs:
             one = found[_key(labels)]
             one.times.update(at for at, _ in samples)
             one.devices.update(filter(None, [label(labels, "uuid")]))
+            one.scheme = labels.get("scheme", one.scheme)
         for labels, samples in self._over(f"rate({self._chosen('core_seconds_total')}[{step}s])"):
             _put(found.get(_key(labels)), "core", labels, samples)
         used = self._chosen("memory_used_bytes")

@@ -118,7 +118,7 @@ class Node:
             yield f"{name} {self._counted[name]!r}"
         yield f"mgpu_device_memory_total_bytes{of_card} {24 * GIB}"
         yield f"mgpu_device_memory_reserved_bytes{of_card} {GIB}"
-        yield f"mgpu_container_allocation_info{own} 1"
+        yield f'mgpu_container_allocation_info{own[:-1]},scheme="hami"}} 1'
         yield f"mgpu_container_memory_used_bytes{own} {load.memory_gib(at) * GIB!r}"
         if load.share is not None and load.limit_gib is not None:
             yield f"mgpu_container_core_limit_ratio{own} {load.share}"
@@ -168,6 +168,8 @@ def test_the_advice_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixtur
         "peak": pytest.approx(0.2, rel=0.05),
         "recommended": 0.23,
         "unit": "gpus",
+        "resource_name": "nvidia.com/gpucores",
+        "resource_quantity": 23,
         "verdict": "lower",
         "reason": None,
         "confidence": 2.0,
@@ -183,6 +185,7 @@ def test_yaml_and_the_table_say_the_same(
     table = advise(prometheus, capsys)
     rows = [line.split() for line in table.splitlines()]
     row = ["team/Deployment/steady", "main", "core", "50%", "20%", "20%", "23%", "lower", "2.0"]
+    row += ["nvidia.com/gpucores:", "23"]
     assert row in rows
     assert "short_lived: its pods live for less than an hour" in table
 

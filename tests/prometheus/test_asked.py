@@ -1,0 +1,50 @@
+"""What a workload writes into its pod to have the advised amount."""
+
+import pytest
+
+from exporter.allocations.registry import SCHEMES
+from exporter.prometheus.advice import Advice, Resource, Verdict
+from exporter.prometheus.asked import UNITS, Asked, asked
+
+GIB = 1 << 30
+OF_SCHEME = {scheme.name: scheme for scheme in SCHEMES}
+
+
+def advice(scheme: str, resource: Resource, recommended: float | None) -> Advice:
+    return Advice(
+        resource=resource,
+        allocated=None,
+        typical=None,
+        peak=None,
+        recommended=recommended,
+        verdict=Verdict.RAISE,
+        reason=None,
+        confidence=1.0,
+        observed_ratio=1.0,
+        scheme=scheme,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "resource", "recommended", "wanted"),
+    [
+        ("hami", Resource.CORE, 0.29, Asked("nvidia.com/gpucores", 29)),
+        ("hami", Resource.MEMORY, 3 * GIB, Asked("nvidia.com/gpumem", 3072)),
+        ("tke-qgpu", Resource.MEMORY, 3.1 * GIB, Asked("tke.cloud.tencent.com/qgpu-memory", 4)),
+        ("tkestack-gpu-manager", Resource.MEMORY, GIB, Asked("tencent.com/vcuda-memory", 4)),
+        ("koordinator", Resource.MEMORY, GIB, Asked("koordinator.sh/gpu-memory", GIB)),
+        ("nvidia-device-plugin", Resource.CORE, 0.5, None),
+        ("hami", Resource.CORE, None, None),
+        ("", Resource.CORE, 0.5, None),
+    ],
+)
+def test_the_amount_in_the_systems_own_unit(
+    scheme: str, resource: Resource, recommended: float | None, wanted: Asked | None
+) -> None:
+    assert asked(advice(scheme, resource, recommended)) == wanted
+
+
+@pytest.mark.parametrize("scheme", UNITS)
+def test_each_name_is_one_that_the_systems_decoder_reads(scheme: str) -> None:
+    of = OF_SCHEME[scheme]
+    assert {unit.name for unit in UNITS[scheme].values()} <= {*of.resources, *of.annotations}
