@@ -1,4 +1,4 @@
-"""A process with one NvmlSource in it, driven over its standard streams; see ``node``.
+"""A process with one NvmlSource in it, driven over a pipe; see ``node``.
 
 pynvml keeps one library for the whole process, so each test has a process of its own. The clock is
 what the last message said it is; a call that hangs does so in real time.
@@ -6,10 +6,10 @@ what the last message said it is; a call that hangs does so in real time.
 
 import copyreg
 import logging
-import pickle
-import sys
+import os
 import time
 from ctypes import CDLL
+from multiprocessing.connection import Connection
 from types import MappingProxyType
 from typing import Any
 
@@ -145,25 +145,19 @@ def as_dict(mapping: MappingProxyType[Any, Any]) -> tuple[type, tuple[object]]:
     return dict, (dict(mapping),)
 
 
-def main() -> None:
+def serve(messages: Connection, scenario: str, settings: dict[str, Any]) -> None:
     """Answer one message after the other, until there are no more."""
+    os.environ["FAKENVML_SCENARIO"] = scenario
     copyreg.pickle(MappingProxyType, as_dict)
     copyreg.pickle(DeviceLostError, lambda error: (DeviceLostError, (error.code, error.call)))
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    agent = Agent(**pickle.load(requests))  # noqa: S301 - from the test that started us
+    agent = Agent(**settings)
     while True:
         try:
-            now_ns, name, arguments = pickle.load(requests)  # noqa: S301 - likewise
+            agent.clock.now_ns, name, arguments = messages.recv()
         except EOFError:
             return
-        agent.clock.now_ns = now_ns
         try:
             answer = getattr(agent, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - the test's to judge
             answer = error
-        pickle.dump(answer, answers)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()
+        messages.send(answer)

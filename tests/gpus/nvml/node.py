@@ -1,11 +1,9 @@
 """A node with the stand-in library, and an NvmlSource that reads it in a process of its own."""
 
 import dataclasses
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Iterable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,11 +11,14 @@ from exporter.model import DeviceReading, Reading
 from exporter.sources.gpus.source import Demand
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Scenario
+from tests.gpus.nvml.agent import serve
 
 START = 1_700_000_000  # unix seconds at which every test begins
 SECOND = 10**9
 PATIENT = Demand(deadline_s=60)  # for tests in which nothing hangs
 HASTY = Demand(deadline_s=0.5)
+FORKS = get_context("forkserver")  # its process has imported all that a source needs
+FORKS.set_forkserver_preload(["__main__", "tests.gpus.nvml.agent"])
 
 
 class Node:
@@ -26,7 +27,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.scenario = Scenario(now=START, loaded=START - 1000)
         self.file = folder / "scenario.txt"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._agent: Connection | None = None
 
     @property
     def now(self) -> float:
@@ -43,15 +44,14 @@ class Node:
     ) -> None:
         """Start the source, on the plain library unless told otherwise."""
         self.write()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpus.nvml.agent"],
-            env=os.environ | {"FAKENVML_SCENARIO": str(self.file)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
         settings = {"library_path": str(path or library())} | settings
         demand = dataclasses.replace(demand, disabled=frozenset(disabled))
-        self._send({"demand": demand} | settings)
+        self._agent, theirs = FORKS.Pipe()
+        self._process = FORKS.Process(
+            target=serve, args=(theirs, str(self.file), {"demand": demand} | settings), daemon=True
+        )
+        self._process.start()
+        theirs.close()
 
     def write(self) -> None:
         """Let the library see the scenario as it is now."""
@@ -85,26 +85,18 @@ class Node:
 
     def ask(self, name: str, *arguments: object) -> Any:
         """Call a method of the agent; what it raises is raised here."""
-        self._send((round(self.now * SECOND), name, arguments))
-        assert self._process is not None
-        assert self._process.stdout is not None
-        answer = pickle.load(self._process.stdout)  # noqa: S301 - from our own child
+        assert self._agent is not None
+        self._agent.send((round(self.now * SECOND), name, arguments))
+        answer = self._agent.recv()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def stop(self) -> None:
         """End the process; a hung call must not keep it."""
-        if self._process is not None:
-            self._process.stdin.close()  # type: ignore[union-attr]
-            self._process.wait(timeout=60)
-            self._process.stdout.close()  # type: ignore[union-attr]
-
-    def _send(self, message: object) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        pickle.dump(message, self._process.stdin)
-        self._process.stdin.flush()
+        if self._agent is not None:
+            self._agent.close()
+            self._process.join(60)
 
 
 def by_uuid(reading: Reading) -> dict[str, DeviceReading]:
