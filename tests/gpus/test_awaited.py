@@ -2,35 +2,30 @@ from pathlib import Path
 
 import pytest
 
-from exporter.model import Device, DeviceReading
-from exporter.sources.gpus.factory import OptionalSource, never, nvidia_missed
-from tests.collector.sources import SetGpus
-from tests.gpus.amd.trees import put
-
-DEVICE = DeviceReading(Device("GPU-1", 0, "amd"))
+from exporter.sources.gpus.amd.source import AmdSource
+from exporter.sources.gpus.factory import nvidia_missed
+from tests.gpus.amd.trees import MI210, Tree, put
 
 
-def test_a_source_that_is_down_without_a_device_is_absent() -> None:
-    source = SetGpus()
-    source.up = False
+def test_a_source_that_nobody_misses_is_absent_while_it_is_down_without_a_device(
+    tmp_path: Path,
+) -> None:
+    tree = Tree(tmp_path)
+    source = AmdSource(tmp_path, tmp_path)
+    alone = source.read().status
+    source.missed = lambda: False
+    unmissed = source.read().status
+    tree.load()
+    tree.add(MI210)
+    up = source.read().status
+    source.release(True)
+    released = source.read().status
+    source.close()
 
-    assert OptionalSource(source, never).read().status.absent
-
-
-@pytest.mark.parametrize("up", [True, False])
-def test_a_source_that_is_up_or_had_devices_is_not_absent(up: bool) -> None:  # noqa: FBT001 - a parameter of the table
-    source = SetGpus()
-    source.up = up
-    source.devices = () if up else (DEVICE,)
-
-    assert not OptionalSource(source, never).read().status.absent
-
-
-def test_a_source_that_is_missed_is_down() -> None:
-    source = SetGpus()
-    source.up = False
-
-    assert not OptionalSource(source, lambda: True).read().status.absent
+    assert [status.absent for status in (alone, unmissed, up, released)] == [
+        *(False, True, False, False)
+    ]
+    assert [status.up for status in (alone, unmissed, up, released)] == [False, False, True, False]
 
 
 def module(sysfs: Path, name: str) -> None:

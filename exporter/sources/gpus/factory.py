@@ -7,53 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from exporter.model import Reading
 from exporter.settings import Settings
-from exporter.sources.gpus.source import Demand, GpuSource
+from exporter.sources.gpus.fleet import AnyFleet
 
 NVIDIA_MODULE, NVIDIA_ID, DISPLAY_CLASS = "nvidia", "0x10de", "0x03"
 OTHER_MODULES = ("amdgpu", "i915", "xe")
-
-
-class OptionalSource:
-    """Wraps a source of GPUs that the node need not have.
-
-    While it is down and lists no device, it counts as absent, unless ``missed()``: the node should
-    have such GPUs.
-    """
-
-    def __init__(self, source: GpuSource, missed: Callable[[], bool]) -> None:
-        self._source = source
-        self._missed = missed
-
-    @property
-    def name(self) -> str:
-        """The name of the wrapped source."""
-        return self._source.name
-
-    def read(self) -> Reading:
-        """Reads the wrapped source; see ``GpuSource.read``."""
-        reading = self._source.read()
-        if reading.status.up or reading.devices or self._missed():
-            return reading
-        return reading._replace(status=reading.status._replace(absent=True))
-
-    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Passes the call on."""
-        self._source.release(released)
-
-    def follow(self, demand: Demand) -> None:
-        """Passes the call on."""
-        self._source.follow(demand)
-
-    def close(self) -> None:
-        """Passes the call on."""
-        self._source.close()
-
-
-def never() -> bool:
-    """False: no sign of such GPUs."""
-    return False
 
 
 def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
@@ -87,37 +45,41 @@ def _is_nvidia_gpu(device: Path) -> bool:
     return vendor == NVIDIA_ID and kind.startswith(DISPLAY_CLASS)
 
 
-def open_gpus(settings: Settings) -> tuple[GpuSource, ...]:
+def _never() -> bool:
+    return False
+
+
+def open_gpus(settings: Settings) -> tuple[AnyFleet, ...]:
     """The sources, none of them started.
 
     ``auto`` stands for every real source. Each of them looks again for a driver that is missing.
     """
     asked = settings.gpus_source
     sysfs = Path(settings.path_sysfs)
-    sources: list[GpuSource] = []
+    sources: list[AnyFleet] = []
     for name, opener in _GPUS.items():
         if name not in asked and "auto" not in asked:
             continue
         source = opener(settings)
         if name not in asked:
-            source = OptionalSource(source, nvidia_missed(sysfs) if name == "nvml" else never)
+            source.missed = nvidia_missed(sysfs) if name == "nvml" else _never
         sources.append(source)
     return tuple(sources)
 
 
-def _nvml(settings: Settings) -> GpuSource:
+def _nvml(settings: Settings) -> AnyFleet:
     from exporter.sources.gpus.nvml.source import NvmlSource  # noqa: PLC0415 - see the docstring
 
     return NvmlSource(settings.nvml_library or None)
 
 
-def _amd(settings: Settings) -> GpuSource:
+def _amd(settings: Settings) -> AnyFleet:
     from exporter.sources.gpus.amd.source import AmdSource  # noqa: PLC0415 - see the docstring
 
     return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
 
 
-def _drm(settings: Settings) -> GpuSource:
+def _drm(settings: Settings) -> AnyFleet:
     """The DRM source without the devices of AMD's own source, by PCI address."""
     from exporter.sources.gpus.amd.discovery import addresses  # noqa: PLC0415 - see the docstring
     from exporter.sources.gpus.amd.kfd import pids_of  # noqa: PLC0415 - likewise
@@ -134,7 +96,7 @@ def _drm(settings: Settings) -> GpuSource:
     )
 
 
-_GPUS: Mapping[str, Callable[[Settings], GpuSource]] = {  # by the values of --gpus.source
+_GPUS: Mapping[str, Callable[[Settings], AnyFleet]] = {  # by the values of --gpus.source
     "nvml": _nvml,
     "amd": _amd,
     "drm": _drm,

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
@@ -49,6 +49,9 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
     The hooks ``_look`` and ``_shut`` and the jobs run in workers: one that hangs costs the device
     that it was for. ``_look`` and ``_shut`` never run at once. All other hooks run in the caller's
     thread, one at a time, and must not wait.
+
+    ``missed`` returns whether the node should have such devices. While it should not, a driver that
+    is down and has none is absent.
     """
 
     name: ClassVar[str]
@@ -58,6 +61,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
     kernel_log: ClassVar[str] = ""  # what to look for there if the driver hangs
 
     def __init__(self, clock: Clock = time, demand: Demand | None = None) -> None:
+        self.missed: Callable[[], bool] = lambda: True
         self._clock = clock
         self._demand = demand or Demand()
         self._workers = DeviceWorkers(clock, self.name)
@@ -74,7 +78,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         self._last_success: int | None = None
 
     def read(self) -> Reading:
-        """Reads every device within the deadline; see ``GpuSource.read``."""
         with self._lock:
             began_ns = self._clock.monotonic_ns()
             if self._released:
@@ -95,7 +98,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
                 self._let_go()
 
     def follow(self, demand: Demand) -> None:
-        """Applies a demand from the next read on."""
         with self._lock:
             self._demand = demand
             self._look_at_ns = 0  # a look may do what it demands
@@ -179,7 +181,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return self._readings(results)
 
     def _left_s(self, began_ns: int) -> float:
-        """The time that is left of the deadline."""
         spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
         return max(self._demand.deadline_s - spent_s, 0.0)
 
@@ -240,7 +241,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return tuple(readings)
 
     def _of(self, device: DeviceT, result: object) -> Readings:
-        """The readings of a device by its worker's result."""
         if isinstance(result, Stuck):
             return device.unread(DeviceState.STUCK, self._waits(result))
         if isinstance(result, tuple):
@@ -248,7 +248,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return device.unread(DeviceState.FAILED, repr(result)[:200])
 
     def _all(self, state: DeviceState, detail: str) -> Readings:
-        """Unread readings of every device, all in one state."""
         devices = (*self._devices.values(), *self._gone.values())
         return tuple(reading for device in devices for reading in device.unread(state, detail))
 
@@ -275,7 +274,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             detail = detail or self._trouble() or ("" if self._devices else self.no_device)
         if up:
             self._last_success = self._clock.time_ns()
-        return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
+        absent = not (up or devices or self.missed())
+        return SourceStatus(self.name, up, detail, duration_ns, self._last_success, absent=absent)
 
     def _log_changes(self, readings: Sequence[DeviceReading]) -> None:
         """Logs the devices that can or cannot be read any more: one line for all of one cause."""
@@ -296,3 +296,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
                     "devices are not read (%s): %s: %s; series are withheld until this ends",
                     *(state, uuids, of_these[0].detail),
                 )
+
+
+AnyFleet = Fleet[Any, Any]

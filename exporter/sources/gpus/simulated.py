@@ -45,11 +45,9 @@ class SimulatedGpus:
 
     @property
     def name(self) -> str:
-        """The label value of ``mgpu_exporter_source_up``."""
         return NAME
 
     def read(self) -> Reading:
-        """Every device of the node, in the state that the scenario gives it."""
         begun_ns = self._clock.monotonic_ns()
         readings = tuple(device.read(self._released) for device in self._devices)
         status = SourceStatus(
@@ -62,14 +60,13 @@ class SimulatedGpus:
         return Reading(status, readings, simulated=True)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Reports the devices as released, or reads them again."""
         self._released = released
 
     def follow(self, demand: Demand) -> None:
-        """Changes nothing: reading a simulated driver costs nothing."""
+        pass
 
     def close(self) -> None:
-        """Does nothing: there is nothing to free."""
+        pass
 
 
 class _SimulatedCard(SimulatedDevice):

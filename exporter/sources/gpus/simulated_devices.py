@@ -52,7 +52,6 @@ class SimulatedDevice(ABC):
         self._has_energy = False
 
     def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
-        """Its reading now."""
         state = DeviceState.RELEASED if released else self._node.state(self._number)
         if state is not DeviceState.UP:
             self._memory = None
@@ -65,8 +64,7 @@ class SimulatedDevice(ABC):
         return self._read()
 
     @abstractmethod
-    def _read(self) -> DeviceReading:
-        """The reading of a device that is up."""
+    def _read(self) -> DeviceReading: ...
 
     def _xids(self) -> Mapping[str, XidCount]:
         """The XIDs of NVIDIA's driver for a device that has fallen off the bus."""

@@ -1,9 +1,7 @@
 """ActivityWindows, memory, energy and sensors, by the numbers of the tree."""
 
-import os
 from pathlib import Path
 
-import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
@@ -16,7 +14,6 @@ from tests.gpus.amd.trees import (
     RADEON,
     TICKS,
     V1_3,
-    Kind,
     put,
     remove,
     table,
@@ -134,26 +131,6 @@ def test_who_ends_between_being_listed_and_read_has_just_gone(node: Node) -> Non
     assert "core" not in reading.unmeasured
     assert reading.window is not None
     assert reading.window.methods.shares == "cu_occupancy"
-
-
-@pytest.mark.parametrize("kind", [MI210, RADEON])
-def test_no_process_is_asked_for_its_end_where_that_tells_nothing(
-    node: Node, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    board = node.tree.add(kind)
-    node.tree.run(7)
-    looked_at: list[Path] = []
-    stat = Path.stat
-
-    def noted(path: Path) -> os.stat_result:
-        looked_at.append(path)
-        return stat(path)
-
-    monkeypatch.setattr(Path, "stat", noted)
-    node.read()
-
-    assert board.folder / "drm" in looked_at  # so it is asked of a folder whether it is gone
-    assert node.tree.kfd / "proc/7" not in looked_at
 
 
 def test_a_radeon_tells_of_itself_and_of_memory(node: Node) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from exporter.sources.gpus.drm.fdinfo import LONGEST, parse
-from exporter.sources.gpus.drm.files import read
 from exporter.sources.gpus.drm.holders import HandleScanner
+from exporter.sources.gpus.sysfs import read
 
 NODES = sorted(Path("/dev/dri").glob("renderD*")) or sorted(Path("/dev/dri").glob("card*"))
 pytestmark = [

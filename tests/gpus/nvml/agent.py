@@ -46,7 +46,6 @@ class Agent:
         self.log: list[str] = []
         self.library_path: str = settings["library_path"]
         self.source = NvmlSource(clock=self.clock, **settings)
-        self.memory: list[Any] = []
         self.gpms: dict[str, Gpm] = {}
         handler = logging.Handler()
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
@@ -56,11 +55,6 @@ class Agent:
     def read(self) -> Any:
         """One cycle."""
         return self.source.read()
-
-    def same_memory(self) -> bool:
-        """One cycle: whether each device's memory is the very object of the last time."""
-        before, self.memory = self.memory, [d.memory for d in self.source.read().devices]
-        return [id(memory) for memory in before] == [id(memory) for memory in self.memory]
 
     def take(self, each_ns: int) -> None:
         """Let every call of the driver take so long."""

@@ -154,25 +154,6 @@ def test_process_in_two_lists_is_one_process(busy: Node) -> None:
     assert memory.processes == (ProcessMemory(101, 2 * GIB, frozenset({"compute", "graphics"})),)
 
 
-def test_memory_is_the_same_object_as_long_as_the_driver_tells_the_same(busy: Node) -> None:
-    busy.start(Demand(processes_every_ns=SECOND))
-    busy.ask("same_memory")
-    listed = calls(busy.read(), LIST)
-
-    for _ in range(3):
-        busy.advance(1)
-        assert busy.ask("same_memory")
-    assert calls(busy.read(), LIST) == listed + 6
-
-    busy.scenario.processes[0] = Process(gpu=0, pid=101, memory=4 * GIB)
-    busy.advance(1)
-    assert not busy.ask("same_memory")
-    memory = busy.device("GPU-0").memory
-    assert memory
-    assert memory.processes
-    assert memory.processes[0].used_bytes == 4 * GIB
-
-
 def test_memory_that_the_driver_does_not_tell_is_unknown(busy: Node) -> None:
     busy.scenario.processes = [Process(gpu=0, pid=101, memory=None)]
     busy.start()

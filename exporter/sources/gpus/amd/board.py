@@ -20,7 +20,6 @@ from exporter.sources.gpus.amd.activity import LONGEST_NS, ActivitySample
 from exporter.sources.gpus.amd.clients import ClientDevice
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
-from exporter.sources.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count
 from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
 from exporter.sources.gpus.amd.sensors import AmdEnergy, Hwmon, Throttling, memory_errors
 from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
@@ -29,6 +28,7 @@ from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import EnergyUse, with_energy
 from exporter.sources.gpus.fleet import GONE
 from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.sysfs import RefusedError, is_gone, read_bytes, read_count
 
 SECOND = 1_000_000_000
 WHOLE = 100
@@ -90,7 +90,6 @@ class AmdBoard:
             return self.unread(DeviceState.FAILED, f"{error} may not be read")
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        """Unread readings of the board and its partitions, all in one state."""
         devices = (self._whole.device, *(part.device for part in self._parts))
         return tuple(DeviceReading(device, state, detail) for device in devices)
 
@@ -119,7 +118,6 @@ class AmdBoard:
         return (whole._replace(sensors=sensors), *parts)
 
     def _window(self, sample: ActivitySample, covers_ns: int) -> Window | None:
-        """The board's window. A partitioned board has no busy time; its partitions have."""
         own = ActivitySample(None, None) if self._parts else sample
         return self._whole.window(own._replace(covers_ns=covers_ns))
 

@@ -20,13 +20,13 @@ from exporter.model import (
 )
 from exporter.sources.gpus.amd.activity import ActivitySample
 from exporter.sources.gpus.amd.device import COMPUTE, AmdDevice
-from exporter.sources.gpus.amd.files import RefusedError
 from exporter.sources.gpus.amd.kfd import pids_of
 from exporter.sources.gpus.drm.clients import ClientAccounts, ClientReader, by_process
 from exporter.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
 from exporter.sources.gpus.drm.fdinfo import held_by
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.sysfs import RefusedError
 
 ROLES = (CORE, ENCODER, DECODER)
 NO_KIND: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
@@ -107,7 +107,6 @@ class ClientDevice:
         return ProcessMemory(pid, size, COMPUTE if computes else NO_KIND)
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
-        """The unmeasured quantities, with reasons."""
         reasons = self._kfd.unmeasured(window)
         if self._blind:
             missing = (*ROLES, "memory") if "memory" in reasons else ROLES

@@ -12,10 +12,10 @@ from exporter.model import (
 )
 from exporter.sources.gpus.amd.activity import ActivitySample, ActivityWindows
 from exporter.sources.gpus.amd.discovery import KfdDevice
-from exporter.sources.gpus.amd.files import RefusedError, is_gone
 from exporter.sources.gpus.amd.kfd import CounterSums, KfdProcesses
 from exporter.sources.gpus.amd.metrics import CENTRAL_GFX
 from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.sysfs import RefusedError, is_gone
 
 SECOND = 1_000_000_000
 COMPUTE = frozenset({"compute"})
@@ -68,7 +68,6 @@ class AmdDevice:
         return None if used is None else DeviceMemory(total, used, None, processes)
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
-        """The unmeasured quantities, with reasons."""
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
         if self._refused or self.found.refused:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NO_PERMISSION)}

@@ -10,15 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import FIRST_INDEX, PARTITIONED, Device
-from exporter.sources.gpus.amd.files import (
-    RefusedError,
-    as_count,
-    is_refused,
-    names_in,
-    read_text,
-)
 from exporter.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
-from exporter.sources.gpus.drm.files import label
+from exporter.sources.gpus.sysfs import RefusedError, as_count, is_refused, label, names_in, text
 
 VENDOR = "amd"
 VENDOR_ID = "0x1002"
@@ -165,19 +158,12 @@ def _boards(drm: Path) -> Mapping[str, Path]:
     found: dict[str, Path] = {}
     for name in names_in(drm):
         folder = drm / name / "device"
-        if not _CARD.fullmatch(name) or _read(folder / "vendor") != VENDOR_ID:
+        if not _CARD.fullmatch(name) or text(folder / "vendor") != VENDOR_ID:
             continue
         place = folder.resolve()  # a card's number may be another board's later, its place not
         if _PCI.fullmatch(address := place.name.lower()):
             found.setdefault(address, place)
     return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_text(path) or ""
-    except RefusedError:
-        return ""
 
 
 def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
@@ -214,8 +200,8 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         pci_bus_id=pci,
         sharing=PARTITIONED if parted else "",
         # Only AMD's own packages have a version.
-        driver_version=label(_read(folder / "driver/module/version")),
-        memory_bytes=as_count(_read(folder / "mem_info_vram_total")),
+        driver_version=label(text(folder / "driver/module/version")),
+        memory_bytes=as_count(text(folder / "mem_info_vram_total")),
     )
     if not parted:
         whole = KfdDevice(device, nodes[0] if nodes else None)
@@ -247,7 +233,7 @@ def _part(board: Device, node: KfdNode, profile: str, share: float) -> KfdDevice
 
 def _uuid(folder: Path, pci: str) -> str:
     """The UUID as ROCm's tools write it; by PCI address for boards without a unique number."""
-    unique = _read(folder / "unique_id").lower()
+    unique = text(folder / "unique_id").lower()
     return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else _by_place(pci)
 
 
@@ -270,17 +256,17 @@ def _placed(board: FoundBoard) -> FoundBoard:
 
 def _profile(folder: Path) -> str:
     """The partition modes as device plugins name them: cpx_nps4."""
-    modes = _compute_mode(folder), _read(folder / "current_memory_partition").lower()
+    modes = _compute_mode(folder), text(folder / "current_memory_partition").lower()
     return "_".join(filter(_MODE.fullmatch, modes))
 
 
 def _compute_mode(folder: Path) -> str:
-    return _read(folder / "current_compute_partition").lower()
+    return text(folder / "current_compute_partition").lower()
 
 
 def _model(folder: Path) -> str:
     """The board's name by its firmware, or else the PCI device's number."""
-    return label(_read(folder / "product_name") or f"AMD {_read(folder / 'device')}".strip())
+    return label(text(folder / "product_name") or f"AMD {text(folder / 'device')}".strip())
 
 
 def _minors(folder: Path) -> frozenset[int]:

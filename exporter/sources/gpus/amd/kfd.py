@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.sources.gpus.amd.files import RefusedError, as_count, names_in, read_count, read_text
+from exporter.sources.gpus.sysfs import RefusedError, as_count, names_in, read_count, read_text
 
 KFD = "class/kfd/kfd"
 LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's own memory
@@ -35,7 +35,6 @@ class Topology(NamedTuple):
     refused: int
 
     def of(self, pci_bus_id: str) -> list[KfdNode]:
-        """The nodes of one board."""
         return [node for node in self.nodes if node.pci_bus_id == pci_bus_id]
 
 
@@ -103,18 +102,13 @@ MOST_PROCESSES = 4096
 
 
 class KfdProcesses:
-    """The processes of the node, one GPU at a time."""
+    """The processes of the node, one GPU at a time. ``RefusedError``: a file may not be read."""
 
     def __init__(self, sysfs: Path) -> None:
         self._folder = sysfs / KFD / "proc"
 
     def folders(self) -> dict[int, list[Path]]:
-        """The folders of each process, one for each of its contexts.
-
-        Raises:
-            RefusedError: it may not be listed.
-
-        """
+        """The folders of each process, one for each of its contexts."""
         found: dict[int, list[Path]] = {}
         for name in names_in(self._folder)[:MOST_PROCESSES]:
             match = _PROCESS.fullmatch(name)
@@ -125,30 +119,15 @@ class KfdProcesses:
         return found
 
     def vram(self, folders: list[Path], gpu_id: int) -> int | None:
-        """Bytes of device memory; None if the process has ended meanwhile.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """Bytes of device memory; None if the process has ended meanwhile."""
         return _sum([read_count(folder / f"vram_{gpu_id}") for folder in folders])
 
     def occupied(self, folders: list[Path], gpu_id: int) -> int | None:
-        """Compute units occupied now; None if the process has ended, or the GPU has no such figure.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """Compute units occupied now; None if it has ended, or the GPU has no such figure."""
         return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
 
     def counted(self, folders: list[Path], gpu_id: int) -> dict[str, int]:
-        """Nanoseconds so far of ``copy`` and ``evicted``, including deleted queues.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """Nanoseconds so far of ``copy`` and ``evicted``, including deleted queues."""
         copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
         evicted_ms = _sum([read_count(f / f"stats_{gpu_id}" / "evicted_ms") for f in folders])
         found = {
@@ -169,7 +148,6 @@ class CounterSums:
         self._risen: dict[str, dict[int, int]] = {}
 
     def add(self, now: dict[int, dict[str, int]]) -> None:
-        """Adds a reading of all processes."""
         before, self._highest = self._highest, {}
         for pid, counts in now.items():
             known = counts if before is None else before.get(pid, {})

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from exporter.model import Clock, Sensors
-from exporter.sources.gpus.amd.files import RefusedError, names_in, read_count, read_text
 from exporter.sources.gpus.amd.metrics import GpuMetrics
 from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
+from exporter.sources.gpus.sysfs import RefusedError, names_in, read_count, read_text
 
 MICRO = 1_000_000
 TEMPERATURES = {"edge": "gpu", "junction": "junction", "mem": "memory"}
@@ -22,18 +22,16 @@ _WRAP = 1 << 32
 
 
 class Hwmon:
-    """The hwmon folder of a board. It is looked up at each use: resets change its number."""
+    """The hwmon folder of a board. It is looked up at each use: resets change its number.
+
+    ``RefusedError``: a file may not be read.
+    """
 
     def __init__(self, board: Path) -> None:
         self._folder = board / "hwmon"
 
     def power_uw(self) -> int | None:
-        """Board power in microwatts: averaged by the firmware, or else the current one.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """Board power in microwatts: averaged by the firmware, or else the current one."""
         folder = self._current()
         if folder is None:
             return None
@@ -41,22 +39,12 @@ class Hwmon:
         return read_count(folder / "power1_input") if average is None else average
 
     def energy_uj(self) -> int | None:
-        """The energy counter in microjoules, if the driver has one.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """The energy counter in microjoules, if the driver has one."""
         folder = self._current()
         return None if folder is None else read_count(folder / "energy1_input")
 
     def sensors(self, disabled: Collection[str]) -> Sensors:
-        """The sensors, without those of disabled groups of families.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """The sensors, without those of disabled groups of families."""
         folder = self._current()
         if folder is None:
             return Sensors()
@@ -154,12 +142,7 @@ class AmdEnergy:
             self._power = PowerIntegral()
 
     def take(self, metrics: GpuMetrics, hwmon: Hwmon, busy: float | None) -> EnergyUse:
-        """Energy since the last window. ``busy``: busy seconds of the device, as far as known.
-
-        Raises:
-            RefusedError: it may not be read.
-
-        """
+        """Energy since the last window. ``busy``: busy seconds of the device, as far as known."""
         self.begun = True
         mono_ns = self._clock.monotonic_ns()
         counter = self._counter(metrics, hwmon, mono_ns)

@@ -9,9 +9,9 @@ from pathlib import Path
 from exporter.model import Clock
 from exporter.sources.gpus.amd.board import AmdBoard
 from exporter.sources.gpus.amd.discovery import BoardList, BoardNumbers, discover, present
-from exporter.sources.gpus.amd.files import RefusedError
 from exporter.sources.gpus.drm.holders import WorkerScans
 from exporter.sources.gpus.fleet import Fleet, Readings
+from exporter.sources.gpus.sysfs import RefusedError
 
 logger = logging.getLogger(__name__)
 

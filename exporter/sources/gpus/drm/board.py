@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import Enum, auto
 
 from exporter.model import Sensors, Unmeasured
-from exporter.sources.gpus.drm.files import names, number, text
 from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
+from exporter.sources.gpus.sysfs import names, number, text
 
 _SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
 _CLOCKS_MHZ = {  # the first one that exists: i915's and xe's
@@ -43,7 +43,6 @@ class DrmBoard:
         self.sensors = Sensors()
 
     def take_energy(self, mono_ns: int, busy_ns: int | None) -> EnergyUse:
-        """Energy since the last time."""
         counter = self._counter(mono_ns)  # it may replace the meter
         energy = self._meter.take(counter, mono_ns, busy_ns)
         before, self._taken_ns = self._taken_ns, mono_ns
@@ -163,7 +162,6 @@ class RuntimeSleep:
         self._was_idle, self._read_ns = idle, mono_ns
 
     def state(self, mono_ns: int) -> PowerState:
-        """The power state now."""
         if text(f"{self._power}/control") != "auto":
             return PowerState.AWAKE
         if text(f"{self._power}/runtime_status") == "suspended":

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from exporter.sources.gpus.drm.discovery import role_of
 from exporter.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
-from exporter.sources.gpus.drm.files import read
 from exporter.sources.gpus.drm.holders import Handle, HandleScan
+from exporter.sources.gpus.sysfs import read
 
 FORGET_AFTER_NS = (
     60 * 10**9

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from os.path import isdir
 
 from exporter.model import (
     Clock,
@@ -28,11 +27,11 @@ from exporter.sources.gpus.drm.discovery import (
     role_of,
 )
 from exporter.sources.gpus.drm.fdinfo import DrmClient, held_by
-from exporter.sources.gpus.drm.files import number
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.fleet import GONE
 from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.sysfs import is_gone, number
 
 SECOND_NS = 10**9
 ROLES = (CORE, ENCODER, DECODER)
@@ -83,14 +82,13 @@ class DrmDevice:
         return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        """The reading of a device that was not read, with the reason."""
         return (DeviceReading(self.found.device, state, detail),)
 
     def read(self, demand: Demand, scan: HandleScan | None) -> tuple[DeviceReading, ...]:
         """Reads what can be read now; nothing before the first scan of the processes."""
         if scan is None:
             return (DeviceReading(self.found.device),)
-        if not isdir(self.found.card):  # noqa: PTH112 - a string
+        if is_gone(self.found.card):
             self.restart()
             return self.unread(DeviceState.LOST, GONE)
         blind, now_ns = scan.blind, self._clock.monotonic_ns()
@@ -180,7 +178,6 @@ class DrmDevice:
         return COPY in self._reported or COPY in self._driver.roles.values()
 
     def _measured(self, blind: Unmeasured | None) -> list[str]:
-        """The quantities that are measured on this device."""
         if blind or self._unprofiled:
             return []
         if self._silent and not self._reported and not self._driver.omits_unused:

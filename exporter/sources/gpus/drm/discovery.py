@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from exporter.model import FIRST_INDEX, Device
-from exporter.sources.gpus.drm.files import label, link, names, number, text
+from exporter.sources.gpus.sysfs import label, link, names, number, text
 
 CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
 

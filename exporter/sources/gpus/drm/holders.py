@@ -18,9 +18,9 @@ from functools import partial
 from typing import NamedTuple
 
 from exporter.model import Clock, Unmeasured
-from exporter.sources.gpus.drm.files import read
 from exporter.sources.gpus.pool import DeviceWorkers
 from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.sysfs import read
 
 MOST_HANDLES = 8192  # of all processes together
 MOST_OF_ONE = 512  # of one process; less while all together have too many
@@ -155,7 +155,6 @@ class HandleScanner:
 
     @property
     def trouble(self) -> str:
-        """What is not visible, and what to do; "" if nothing is missing."""
         cut = self.newest.cut if self.newest else ()
         some = f"processes ({min(cut)} is the first of {len(cut)}) " if cut else ""
         return self._missing().replace(CUT, some + CUT)
@@ -189,7 +188,6 @@ class HandleScanner:
                 return
 
     def _log(self) -> None:
-        """Logs once what is not visible."""
         missing = self._missing()
         if missing and missing != self._said:
             logger.warning("clients of /dev/dri: %s", self.trouble)

@@ -15,8 +15,6 @@ from exporter.sources.gpus.nvml.cadence import (
 )
 from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.sources.gpus.nvml.errors import (
-    DeviceLostError,
-    DriverGoneError,
     NvmlError,
     UnmeasurableError,
 )
@@ -50,8 +48,7 @@ class Plain(NamedTuple):
     member: str = ""  # of the struct that the call returns
 
 
-_GENERATION, _WIDTH = "PcieLinkGeneration", "PcieLinkWidth"
-_BAR1 = "nvmlDeviceGetBAR1MemoryInfo"
+_STATE, _BAR1 = "performance_state", "nvmlDeviceGetBAR1MemoryInfo"
 LOWEST_STATE = 15  # 32: unknown
 _VGPU = 1  # NVML_GRID_LICENSE_FEATURE_CODE_VGPU
 
@@ -59,24 +56,16 @@ PLAIN = (
     Plain("power", "power", "power_watts", "nvmlDeviceGetPowerUsage", 1000),
     Plain("power", "power_limit", "power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", 1000),
     Plain("fan", "fan", "fan_speed_ratio", "nvmlDeviceGetFanSpeed", 100),
-    Plain(
-        "clocks",
-        "performance_state",
-        "performance_state",
-        "nvmlDeviceGetPerformanceState",
-        most=LOWEST_STATE,
+    Plain("clocks", _STATE, _STATE, "nvmlDeviceGetPerformanceState", most=LOWEST_STATE),
+    *(
+        Plain("link", topic, f"pcie_link_{family}", f"nvmlDeviceGet{function}", 1, COUNTERS)
+        for topic, family, function in (
+            ("link", "generation", "CurrPcieLinkGeneration"),
+            ("link_max", "max_generation", "MaxPcieLinkGeneration"),
+            ("link", "width", "CurrPcieLinkWidth"),
+            ("link_max", "max_width", "MaxPcieLinkWidth"),
+        )
     ),
-    Plain("link", "link", "pcie_link_generation", f"nvmlDeviceGetCurr{_GENERATION}", 1, COUNTERS),
-    Plain(
-        "link",
-        "link_max",
-        "pcie_link_max_generation",
-        f"nvmlDeviceGetMax{_GENERATION}",
-        1,
-        COUNTERS,
-    ),
-    Plain("link", "link", "pcie_link_width", f"nvmlDeviceGetCurr{_WIDTH}", 1, COUNTERS),
-    Plain("link", "link_max", "pcie_link_max_width", f"nvmlDeviceGetMax{_WIDTH}", 1, COUNTERS),
     Plain("bar1", "bar1", "bar1_used_bytes", _BAR1, 1, COUNTERS, member="bar1Used"),
     Plain("bar1", "bar1", "bar1_total_bytes", _BAR1, 1, COUNTERS, member="bar1Total"),
 )
@@ -123,11 +112,9 @@ class BoardReader:
     ) -> None:
         self._library = library
         self._ask = library.ask
-        self._now = library.clock.monotonic_ns
         self._refusals = refusals
         self._phases = phases
         self._cadences = {phase: phases.cadence(phase) for phase in (SENSORS, COUNTERS, PROFILING)}
-        self._shown: Sensors | None = None  # None: to be built again
         self._counters = BoardCounters(library, refusals, demand, phases)
         self._gpm: Gpm | None = None
         self._disabled = demand.disabled
@@ -141,7 +128,6 @@ class BoardReader:
         if profiled is (PROFILING in demand.disabled):
             self._restart_profiling()
         self._cadences[SENSORS].restart()
-        self._next_due_ns = 0
 
     def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Uses another handle from now on; everything is due at once."""
@@ -150,9 +136,7 @@ class BoardReader:
         self._restart_profiling()
         self._sensors = Sensors()
         self._rare: Mapping[str, float] = {}
-        self._shown = None
         self._cadences[SENSORS].restart()
-        self._next_due_ns = 0
 
     def _restart_profiling(self) -> None:
         self.close()
@@ -162,70 +146,46 @@ class BoardReader:
         self._moved: Mapping[str, float] = {}
         self._gpm_lacks_pcie = False
         self._counting = False  # whether traffic was counted by the counters, not by GPM
-        self._shown = None
         self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
         self._cadences[PROFILING].restart()
 
     def close(self) -> None:
-        """Frees what the driver's library holds for this board."""
         if self._gpm is not None:
             self._gpm.close()
 
     def read(self) -> Sensors:
-        """The sensor values; those that fail are left out. The same object until a value changes.
-
-        Raises:
-            DriverGoneError: the driver is not there.
-            DeviceLostError: the device is not there.
-
-        """
-        if self._now() >= self._next_due_ns:
-            self._read_due()
-            self._next_due_ns = min([cadence.next_ns for cadence in self._cadences.values()])
+        """The sensor values; those that fail are left out."""
+        if self._cadences[SENSORS].begin_if_due():
+            self._phases.read(SENSORS, self._read_sensors)
+        if self._cadences[COUNTERS].begin_if_due():
+            self._phases.read(COUNTERS, self._read_counters)
+        if self._cadences[PROFILING].begin_if_due() and self._gpm is not None:
+            self._profile = self._phases.read(PROFILING, self._gpm.read)
+            self._moved = self._count_traffic(self._profile)
         counting = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
         if counting:
             self._counters.read(SAMPLES)  # each cycle, because it wraps
         elif self._counting:
             self._counters.traffic.restart()  # GPM counts from now on
         self._counting = counting
-        traffic = self._moved or self._counters.shown[TRAFFIC]
-        if self._shown is None:
-            self._shown = self._slow()
-        if self._shown.by_label(TRAFFIC) != traffic:
-            self._shown = self._shown.but(**{TRAFFIC: traffic})
-        return self._shown
+        return self._sum()
 
-    def _read_due(self) -> None:
-        if self._begin_if_due(SENSORS):
-            self._phases.read(SENSORS, self._read_sensors)
-        if self._begin_if_due(COUNTERS):
-            self._phases.read(COUNTERS, self._read_counters)
-        if self._begin_if_due(PROFILING) and self._gpm is not None:
-            self._profile = self._phases.read(PROFILING, self._gpm.read)
-            self._moved = self._count_traffic(self._profile)
-
-    def _begin_if_due(self, phase: str) -> bool:
-        """Whether a phase is due now; if so, its old values are dropped."""
-        due = self._cadences[phase].begin_if_due()
-        if due:
-            self._shown = None
-        return due
-
-    def _slow(self) -> Sensors:
-        """All values of the slow phases: the counters add labels to families and whole families."""
-        sensors, counted = self._sensors, self._counters.shown
-        labelled = {
-            family: {**sensors.by_label(family), **values}
-            for family, values in {**sensors.labelled, **counted}.items()
-            if family != TRAFFIC
-        }
+    def _sum(self) -> Sensors:
+        """All values: the counters add labels to families and whole families."""
+        labelled = dict(self._sensors.labelled)
         numbers = {
-            **sensors.numbers,
+            **self._sensors.numbers,
             **self._rare,
             **(self._profile or GpmReading()).ratios,
-            **{family: values.pop("") for family, values in labelled.items() if "" in values},
         }
-        return Sensors(numbers).but(**{f: values for f, values in labelled.items() if values})
+        for family, values in self._counters.shown.items():
+            if "" in values:
+                numbers[family] = values[""]
+            elif values:
+                labelled[family] = {**labelled.get(family, {}), **values}
+        if self._moved:
+            labelled[TRAFFIC] = self._moved
+        return Sensors(numbers, labelled)
 
     def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
         """Adds GPM's traffic, which does not wrap. Without it, the counters are read.
@@ -296,11 +256,4 @@ class BoardReader:
         return int(self._ask("nvmlDeviceGetTemperature", self._handle, GPU_SENSOR))
 
     def _try(self, group: str, topic: str, call: Callable[[], T]) -> T | None:
-        if group in self._disabled:
-            return None
-        try:
-            return self._refusals.ask(topic, call)
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError:
-            return None
+        return None if group in self._disabled else self._refusals.attempt(topic, call)

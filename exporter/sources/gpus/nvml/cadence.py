@@ -42,7 +42,6 @@ class AdaptiveInterval:
             self.factor *= 2
 
     def widened_ns(self, every_ns: int) -> int:
-        """The widened interval."""
         return max(min(every_ns * self.factor, LONGEST_NS), every_ns)
 
 
@@ -78,7 +77,6 @@ class Cadence:
         self.interval_ns = self._adaptive.widened_ns(every_ns)
 
     def restart(self) -> None:
-        """Makes it due at once."""
         self._last_ns: int | None = None
 
     @property
@@ -96,7 +94,6 @@ class Cadence:
         return is_due
 
     def observe(self, cost_ns: int) -> None:
-        """Takes the cost of a read, which may change the interval."""
         self._adaptive.observe(cost_ns, self.every_ns)
         self.interval_ns = self._adaptive.widened_ns(self.every_ns)
 
@@ -116,7 +113,6 @@ class ReadPhases:
         self.follow(demand)
 
     def follow(self, demand: Demand) -> None:
-        """Applies other intervals."""
         for phase, interval_ns in SLOW_PHASES.items():
             self._cadences[phase].set_interval(interval_ns(demand))
         self._slow_costs = {
@@ -126,7 +122,6 @@ class ReadPhases:
         }
 
     def cadence(self, phase: str) -> Cadence:
-        """When a slow phase is due."""
         return self._cadences[phase]
 
     def add_up(self) -> None:

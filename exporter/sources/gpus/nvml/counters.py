@@ -7,7 +7,7 @@ fields in one call; each value has its own return code.
 
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from ctypes import byref, c_char, c_int, c_void_p, cast
 from math import isfinite
 from typing import Any, NamedTuple
@@ -49,7 +49,6 @@ class FieldValues:
         self._call = library.function(FIELD_VALUES)
 
     def request(self, fields: Collection[Field]) -> Request:
-        """A request for these fields, for any number of reads."""
         blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields])
         rows = bytearray(blank)
         place = (c_char * len(rows)).from_buffer(rows)
@@ -104,50 +103,50 @@ class Counted(NamedTuple):
 
 
 _SW_THERMAL, _HW_THERMAL, _HW_POWER_BRAKE = 269, 270, 271
+THROTTLE = {
+    "sw_power_cap": 74,
+    "sync_boost": 76,
+    "sw_thermal": _SW_THERMAL,
+    "hw_thermal": _HW_THERMAL,
+    "hw_power_brake": _HW_POWER_BRAKE,
+}
+LINK_ERRORS = {"crc_flit": 38, "crc_data": 45, "replay": 52, "recovery": 59}
+
+
+def _errors(corrected: int, uncorrected: int) -> Mapping[str, int]:
+    return {"corrected": corrected, "uncorrected": uncorrected}
+
+
+def _ways(transmit: int, receive: int) -> Mapping[str, int]:
+    return {"transmit": transmit, "receive": receive}
+
+
+def _counted(
+    group: str,
+    topic: str,
+    family: str,
+    phase: str,
+    numbers: Mapping[str, int],
+    scope: int = 0,
+    scale: int = 1,
+) -> Iterator[Counted]:
+    for label, number in numbers.items():
+        yield Counted(group, topic, family, label, Field(number, scope), phase, scale)
+
 
 TABLE = (
-    Counted(
-        "temperature", "memory_temperature", "temperature_celsius", "memory", Field(82), SENSORS
-    ),
-    Counted("throttle", "throttle", "throttle_seconds_total", "sw_power_cap", Field(74), SENSORS),
-    Counted("throttle", "throttle", "throttle_seconds_total", "sync_boost", Field(76), SENSORS),
-    Counted(
-        "throttle", "throttle", "throttle_seconds_total", "sw_thermal", Field(_SW_THERMAL), SENSORS
-    ),
-    Counted(
-        "throttle", "throttle", "throttle_seconds_total", "hw_thermal", Field(_HW_THERMAL), SENSORS
-    ),
-    Counted(
-        "throttle",
-        "throttle",
-        "throttle_seconds_total",
-        "hw_power_brake",
-        Field(_HW_POWER_BRAKE),
-        SENSORS,
-    ),
-    Counted("ecc", "ecc_errors", "ecc_errors_total", "corrected", Field(3), COUNTERS),
-    Counted("ecc", "ecc_errors", "ecc_errors_total", "uncorrected", Field(4), COUNTERS),
-    Counted("ecc", "retired_pages", "retired_pages", "corrected", Field(29), COUNTERS),
-    Counted("ecc", "retired_pages", "retired_pages", "uncorrected", Field(30), COUNTERS),
-    Counted("ecc", "retired_pages", "retired_pages_pending", "", Field(31), COUNTERS),
-    Counted("recovery", "recovery_action", "recovery_action", "", Field(230), COUNTERS),
-    Counted("link", "pcie_replays", "pcie_replays_total", "", Field(94), COUNTERS),
-    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "crc_flit", Field(38), COUNTERS),
-    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "crc_data", Field(45), COUNTERS),
-    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "replay", Field(52), COUNTERS),
-    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "recovery", Field(59), COUNTERS),
-    Counted("ecc", "remapped_rows", "remapped_rows", "corrected", Field(142), COUNTERS),
-    Counted("ecc", "remapped_rows", "remapped_rows", "uncorrected", Field(143), COUNTERS),
-    Counted("ecc", "remapped_rows", "row_remapping", "pending", Field(144), COUNTERS),
-    Counted("ecc", "remapped_rows", "row_remapping", "failed", Field(145), COUNTERS),
-    Counted(
-        "nvlink", "nvlink", "nvlink_bytes_total", "transmit", Field(138, ALL_LINKS), COUNTERS, KIB
-    ),
-    Counted(
-        "nvlink", "nvlink", "nvlink_bytes_total", "receive", Field(139, ALL_LINKS), COUNTERS, KIB
-    ),
-    Counted(PCIE, PCIE, "pcie_bytes_total", "transmit", Field(197), SAMPLES),
-    Counted(PCIE, PCIE, "pcie_bytes_total", "receive", Field(198), SAMPLES),
+    *_counted("temperature", "memory_temperature", "temperature_celsius", SENSORS, {"memory": 82}),
+    *_counted("throttle", "throttle", "throttle_seconds_total", SENSORS, THROTTLE),
+    *_counted("ecc", "ecc_errors", "ecc_errors_total", COUNTERS, _errors(3, 4)),
+    *_counted("ecc", "retired_pages", "retired_pages", COUNTERS, _errors(29, 30)),
+    *_counted("ecc", "retired_pages", "retired_pages_pending", COUNTERS, {"": 31}),
+    *_counted("recovery", "recovery_action", "recovery_action", COUNTERS, {"": 230}),
+    *_counted("link", "pcie_replays", "pcie_replays_total", COUNTERS, {"": 94}),
+    *_counted("nvlink", "nvlink_errors", "nvlink_errors_total", COUNTERS, LINK_ERRORS),
+    *_counted("ecc", "remapped_rows", "remapped_rows", COUNTERS, _errors(142, 143)),
+    *_counted("ecc", "remapped_rows", "row_remapping", COUNTERS, {"pending": 144, "failed": 145}),
+    *_counted("nvlink", "nvlink", "nvlink_bytes_total", COUNTERS, _ways(138, 139), ALL_LINKS, KIB),
+    *_counted(PCIE, PCIE, "pcie_bytes_total", SAMPLES, _ways(197, 198)),
 )
 
 
@@ -172,7 +171,6 @@ class Traffic:
         return self.add(label, moved)
 
     def add(self, label: str, moved: int) -> int:
-        """Adds bytes; returns the sum."""
         self._totals[label] = self._totals.get(label, 0) + moved
         return self._totals[label]
 
@@ -208,7 +206,6 @@ class BoardCounters:
         self.traffic.restart()
 
     def _begin(self) -> None:
-        """Makes everything that is wanted due at once."""
         version = self._library.driver_version
         self._wanted: dict[str, tuple[Counted, ...]] = {}
         self._requests: dict[str, Request] = {}
@@ -229,13 +226,7 @@ class BoardCounters:
         self._requests[phase] = self._values.request([counted.field for counted in wanted])
 
     def read(self, phase: str) -> None:
-        """Reads the fields of this phase in one call.
-
-        Raises:
-            DriverGoneError: the driver is not there.
-            DeviceLostError: the device is not there.
-
-        """
+        """Reads the fields of this phase in one call."""
         retry = self._retries[phase]
         if len(self._wanted[phase]) < len(self._all[phase]) and retry.due:
             self._want(phase, self._all[phase])

@@ -6,7 +6,7 @@ MIG instance come from ``instance``.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.model import (
@@ -37,55 +37,6 @@ from exporter.sources.gpus.window import WindowCursor
 UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 
 
-class UnmeasuredReasons:
-    """``DeviceReading.unmeasured`` of one device: the same object while nothing changes."""
-
-    def __init__(self, refusals: Refusals, activity: InstanceActivity, energy: NvmlEnergy) -> None:
-        self._refusals = refusals
-        self._activity = activity
-        self._energy = energy
-        self._inputs: tuple[object, ...] = ()  # that ``_reasons`` was made of
-        self._reasons: Mapping[str, Unmeasured] = {}
-
-    def of(
-        self,
-        device: Device,
-        disabled: frozenset[str],
-        xids: Unmeasured | None = None,
-        *,
-        divided: bool = True,
-    ) -> Mapping[str, Unmeasured]:
-        """Reason by unmeasured quantity, without those of ``disabled`` families.
-
-        ``xids`` is the reason for missing XIDs. A board in MIG mode that is not ``divided`` has the
-        memory of its processes itself.
-        """
-        inputs = (self._refusals.changes, device, disabled, xids, divided)
-        if inputs != self._inputs:
-            reasons = self._now(device, disabled, divided=divided)
-            self._reasons = {**reasons, XID: xids} if xids else reasons
-            self._inputs = inputs
-        return self._reasons
-
-    def _now(
-        self, device: Device, disabled: frozenset[str], *, divided: bool
-    ) -> Mapping[str, Unmeasured]:
-        reasons = dict(self._refusals.unmeasured(disabled))
-        if device.parent_uuid:
-            reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
-            if self._activity.measured:
-                del reasons["core"]
-            if "memory" in reasons:  # then the owner of the instance is unknown
-                reasons["core"] = reasons["memory"]
-        elif device.sharing == MIG:
-            reasons |= UNDER_MIG
-            if divided:
-                reasons["memory"] = Unmeasured.MIG
-        if not device.parent_uuid and self._energy.method == "power":
-            reasons.pop("energy", None)
-        return reasons
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -113,11 +64,9 @@ class NvmlDevice:
         self._energy = NvmlEnergy(self._engines, self._refusals, clock)
         self._cursor = self._new_cursor()
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
-        self._reasons = UnmeasuredReasons(self._refusals, self._activity, self._energy)
         self._end_ns: int | None = None
         self._ended_mono_ns = 0
         self._lost = ""
-        self._looked_at: DeviceMemory | None = None
         self._mps = False
         self.divided = found.divided
         self._retry = Backoff(clock)
@@ -180,7 +129,6 @@ class NvmlDevice:
         return self.unread(DeviceState.LOST, self._lost)
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        """The reading of a device that was not read, with the reason. Thread-safe."""
         xids = self._xids()
         reading = DeviceReading(
             *(self.device, state, detail),
@@ -219,15 +167,14 @@ class NvmlDevice:
             memory = self._residents.read(self._engines.pids)
         sensors = self._board.read()
         xids = self._xids()
+        no_xids = {XID: xids.refusal} if xids.refusal else {}
         self._phases.add_up()  # for their costs
         reading = DeviceReading(
             device=self._as_shared(memory),
             window=window,
             memory=memory,
             sensors=sensors,
-            unmeasured=self._reasons.of(
-                self.device, self._demand.disabled, xids.refusal, divided=self.divided
-            ),
+            unmeasured={**self._unmeasured(), **no_xids},
             xids=xids.counts,
             costs=self._phases.costs,
             raw=self._cursor.raw,
@@ -239,7 +186,7 @@ class NvmlDevice:
         woken = self._activity.read()
         memory = self._residents.read(frozenset(), at_once=woken)
         listed = memory is not None and memory.processes is not None
-        unmeasured = self._reasons.of(self.device, self._demand.disabled)
+        unmeasured = self._unmeasured()
         # Without its processes the window has no owner: it goes on into the next cycle.
         window = self._activity.take() if listed or "memory" in unmeasured else None
         self._phases.add_up()
@@ -288,14 +235,31 @@ class NvmlDevice:
         return with_energy(window, self._energy.take(None), self._energy.method)
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
-        if memory is not None and memory is not self._looked_at:
-            # After a failed read, the sharing stays as it was.
-            self._looked_at = memory
+        if memory is not None:  # after a failed read, the sharing stays as it was
             self._mps = any("mps" in process.kinds for process in memory.processes or ())
         return self._under_mps if self._mps else self.device
 
+    def _unmeasured(self) -> dict[str, Unmeasured]:
+        """Reason by unmeasured quantity, without those of families that are not shown.
+
+        A board in MIG mode that is not ``divided`` has the memory of its processes itself.
+        """
+        reasons = dict(self._refusals.unmeasured(self._demand.disabled))
+        if self.device.parent_uuid:
+            reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
+            if self._activity.measured:
+                del reasons["core"]
+            if "memory" in reasons:  # then the owner of the instance is unknown
+                reasons["core"] = reasons["memory"]
+        elif self._in_mig_mode:
+            reasons |= UNDER_MIG
+            if self.divided:
+                reasons["memory"] = Unmeasured.MIG
+        if not self.device.parent_uuid and self._energy.method == "power":
+            reasons.pop("energy", None)
+        return reasons
+
     def _xids(self) -> Xids:
-        """The device's XIDs, or why there are none."""
         if self.device.parent_uuid or XID in self._demand.disabled:
             return NO_XIDS
         return self._watch.of(self.device.uuid)

@@ -39,7 +39,6 @@ class EngineReader:
         self.bind(handle)
 
     def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
-        """Uses another handle from now on."""
         self._handle = handle
         self._calls = DeviceCalls(self._library, handle)
 
@@ -55,7 +54,6 @@ class EngineReader:
         return not self.coreless
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
-        """Samples of the whole device, oldest first; None: this device keeps none."""
         try:
             return self._refusals.ask(SAMPLES[engine], self._calls.samples, engine, newer_than_us)
         except NvmlError as error:
@@ -85,7 +83,6 @@ class EngineReader:
         return impossible
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
-        """Rows of processes active since then; None: this device does not report them."""
         rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
         self.pids = frozenset(map(PID, rows or ()))
         return rows
@@ -128,19 +125,12 @@ class NvmlEnergy:
 
     @property
     def method(self) -> str:
-        """How it is measured: a value of ``Methods.energy``."""
         if "energy" not in self._refusals:
             return "counter"
         return "none" if "power" in self._refusals else "power"
 
     def take(self, core_ns: int | None) -> EnergyUse:
-        """Energy since the last window. Called once a window.
-
-        Raises:
-            DriverGoneError: the driver is not there.
-            DeviceLostError: the device is not there.
-
-        """
+        """Energy since the last window. Called once a window."""
         try:
             counter_uj = self._engines.energy_uj()
             if counter_uj is None:

@@ -61,7 +61,6 @@ class _EventSet:
         _check(create(byref(self._set)), CREATE)
 
     def register(self, address: int) -> None:
-        """Adds a board to the set."""
         _check(self._register(address, XID_EVENT, self._set), REGISTER)
 
     def wait(self) -> _EventData | None:
@@ -77,7 +76,6 @@ class _EventSet:
         return self._data
 
     def close(self) -> None:
-        """Frees the set."""
         self._free(self._set)
 
 

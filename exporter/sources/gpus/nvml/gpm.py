@@ -103,13 +103,7 @@ class Gpm:
             self._get.metrics[place].metric_id = metric_id
 
     def read(self) -> GpmReading | None:
-        """Averages since the last read; None at the first read, too early, and if it is refused.
-
-        Raises:
-            DriverGoneError: the driver is not there.
-            DeviceLostError: the device is not there.
-
-        """
+        """Averages since the last read; None at the first read, too early, and if it is refused."""
         now_ns = self._library.clock.monotonic_ns()
         if self._taken_ns is not None and now_ns - self._taken_ns < LEAST_NS:
             return None
@@ -151,7 +145,6 @@ class Gpm:
         return sample
 
     def _between(self, elapsed_ns: int) -> GpmReading:
-        """The figures between the two samples, computed by the driver."""
         get = self._get
         get.first, get.second = self._samples
         self._call(METRICS, byref(get))

@@ -108,23 +108,15 @@ class InstanceActivity:
         self._gpm = None if part else Gpm(self._library, found.handle, self._refusals)
 
     def close(self) -> None:
-        """Frees what the driver's library holds for this instance."""
         if self._gpm is not None:
             self._gpm.close()
 
     @property
     def measured(self) -> bool:
-        """Whether the activity of this instance is measured."""
         return self._gpm is not None and GPM not in self._refusals
 
     def read(self) -> bool:
-        """Extends the window; returns whether work has begun on an instance that was idle.
-
-        Raises:
-            DriverGoneError: the driver is not there.
-            DeviceLostError: the device is not there.
-
-        """
+        """Extends the window; returns whether work has begun on an instance that was idle."""
         reading = self._gpm.read() if self._gpm else None
         mono_ns = self._clock.monotonic_ns()
         if self._start_ns is None:

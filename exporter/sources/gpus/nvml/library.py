@@ -30,7 +30,6 @@ class CallTally:
         self._counts: dict[str, CallCount] = {}
 
     def of(self, name: str) -> Note:
-        """A function that counts a call of this name."""
         return self._new.setdefault(name, []).append
 
     def snapshot(self) -> Mapping[str, CallCount]:
@@ -125,7 +124,7 @@ def nvml_version(cdll: ctypes.CDLL) -> str:
 
 
 def _ignore(_took_ns: int) -> None:
-    """Drops the duration."""
+    pass
 
 
 class Library:
@@ -193,7 +192,6 @@ class Library:
         return library
 
     def has(self, name: str) -> bool:
-        """Whether this driver's library exports a symbol."""
         return hasattr(self._cdll, name)
 
     def function(self, name: str, *argtypes: Any) -> CFunction | None:  # noqa: ANN401 - ctypes types

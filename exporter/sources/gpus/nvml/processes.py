@@ -6,7 +6,6 @@ its own. MPS clients have a list. The MPS server is only in the compute list, li
 process, and is found by its name.
 """
 
-import logging
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from ctypes import POINTER, byref, c_char_p, c_uint, c_void_p, cast, create_string_buffer
@@ -85,13 +84,9 @@ class ProcessLists:
         self._address = cast(handle, c_void_p)
         self._refusals = refusals
         self._calls = {kind: newest(library, kind) for kind in LISTS}
-        self._written: dict[str, bytes] = {}  # by kind, as the driver wrote it
-        self._processes: tuple[ProcessMemory, ...] = ()
 
     def read(self) -> tuple[ProcessMemory, ...] | None:
         """Every process once, with the kinds that it is listed under; None: they are refused.
-
-        The same object while the driver's answer is the same.
 
         Raises:
             NvmlError: the driver's answer.
@@ -100,9 +95,7 @@ class ProcessLists:
         written = {
             kind: self._refusals.ask(listing_of(kind), self._list, kind) or b"" for kind in LISTS
         }
-        if written != self._written:
-            self._written, self._processes = written, united(self._decoded(written))
-        return None if listing_of("compute") in self._refusals else self._processes
+        return None if listing_of("compute") in self._refusals else united(self._decoded(written))
 
     def _list(self, kind: str) -> bytes:
         newest_call = self._calls[kind]
@@ -149,15 +142,11 @@ class MpsServers:
     def __init__(self, library: Library) -> None:
         self._name = library.function(NAME, c_uint, c_char_p, c_uint)
         self._buffer = create_string_buffer(MOST_BYTES)
-        self._looked_at: tuple[ProcessMemory, ...] = ()
-        self._serving = False  # whether there are clients among those
 
     def marked(self, processes: tuple[ProcessMemory, ...]) -> tuple[ProcessMemory, ...]:
         """The processes, with the kind ``mps_server`` for the server if there are MPS clients."""
-        if processes is not self._looked_at:
-            self._looked_at = processes
-            self._serving = any("mps" in process.kinds for process in processes)
-        return tuple(self._marked(processes)) if self._serving else processes
+        serving = any("mps" in process.kinds for process in processes)
+        return tuple(self._marked(processes)) if serving else processes
 
     def _marked(self, processes: Iterable[ProcessMemory]) -> Iterable[ProcessMemory]:
         for process in processes:
@@ -173,8 +162,6 @@ class MpsServers:
 
 
 PID = attrgetter("pid")
-
-logger = logging.getLogger(__name__)
 
 
 class ResidentReader:
@@ -199,43 +186,26 @@ class ResidentReader:
         self.bind(found)
 
     def bind(self, found: DeviceHandle) -> None:
-        """Uses another handle from now on, at once."""
         self._uuid, self._handle = found.device.uuid, found.handle
         self._servers = MpsServers(self._library)
         self._lists = ProcessLists(self._library, found.handle, self._refusals)
         self._cadence.restart()
 
     def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
-        """Memory, at most some seconds old. The same object while nothing changes.
+        """Memory, at most some seconds old.
 
         ``active`` are the pids with samples in this cycle: an unknown one makes the read due.
         ``at_once`` does the same for activity without a pid.
-
-        Raises:
-            DriverGoneError: the driver is not there.
-            DeviceLostError: the device is not there.
-
         """
         self._is_urgent = self._is_urgent or at_once
         urgent = self._is_urgent or not active <= self._known
         if self._cadence.begin_if_due(self.demand.processes_soonest_ns if urgent else None):
             self._is_urgent = False
-            memory = self._phases.read(PROCESSES, self._asked)
-            if memory != self._memory:
-                self._memory = memory
+            self._memory = self._phases.read(PROCESSES, self._refusals.attempt, "memory", self._ask)
             listed = self._memory.processes if self._memory else None
             # A pid that is active but not listed has ended: it is not looked for again.
             self._known = active.union(map(PID, listed or ()))
         return self._memory
-
-    def _asked(self) -> DeviceMemory | None:
-        try:
-            return self._refusals.ask("memory", self._ask)
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError as error:
-            logger.debug("memory of a device was not read this time: %s", error)
-            return None
 
     def _ask(self) -> DeviceMemory:
         self._check_identity()

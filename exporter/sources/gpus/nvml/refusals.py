@@ -35,13 +35,11 @@ class Backoff:
         self._next_ns: int | None = None
 
     def failed(self) -> None:
-        """Postpones the next attempt."""
         self._next_ns = self._clock.monotonic_ns() + self._wait_ns
         self._wait_ns = min(2 * self._wait_ns, self._most_ns)
 
     @property
     def due(self) -> bool:
-        """Whether the next attempt is due."""
         return self._next_ns is None or self._clock.monotonic_ns() >= self._next_ns
 
 
@@ -90,8 +88,7 @@ def retry_of(clock: Clock) -> Backoff:
 class Refusals:
     """The refusals of one device: reasons by topic.
 
-    A topic is what is read, whatever the call is named in this driver. ``changes`` counts the
-    refusals that were added, changed or ended.
+    A topic is what is read, whatever the call is named in this driver.
     """
 
     def __init__(self, uuid: str, clock: Clock) -> None:
@@ -99,7 +96,6 @@ class Refusals:
         self._clock = clock
         self._reasons: dict[str, Unmeasured] = {}
         self._retries: dict[str, Backoff] = {}  # of the same topics
-        self.changes = 0
         self._logged: set[str] = set()
 
     def ask(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
@@ -115,6 +111,16 @@ class Refusals:
             return call(*arguments)
         except UnmeasurableError as error:
             self.add(topic, error.reason)
+            return None
+
+    def attempt(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
+        """The same, and None if the call failed in another way that concerns only itself."""
+        try:
+            return self.ask(topic, call, *arguments)
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except NvmlError as error:
+            logger.debug("%s of device %s was not read this time: %s", topic, self._uuid, error)
             return None
 
     def _ask_again(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
@@ -141,7 +147,6 @@ class Refusals:
         if self._reasons.get(topic) == reason:
             return
         self._reasons[topic] = reason
-        self.changes += 1
         if topic not in self._logged:
             self._logged.add(topic)
             logger.info(
@@ -154,7 +159,6 @@ class Refusals:
         """Forgets the refusal of a topic that was answered."""
         if topic in self._reasons:
             del self._reasons[topic], self._retries[topic]
-            self.changes += 1
             logger.info("device %s reports %s again", self._uuid, topic)
 
     def __contains__(self, topic: str) -> bool:
@@ -164,7 +168,6 @@ class Refusals:
         """Forgets all refusals: after a new driver or a MIG switch the device may answer."""
         self._reasons.clear()
         self._retries.clear()
-        self.changes += 1
 
     def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
         """Quantity → reason, of QUANTITIES and OTHERS, without disabled groups of families."""

@@ -128,7 +128,6 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         self._session = 0
 
     def read(self) -> Reading:
-        """Reads every device within the deadline; see ``GpuSource.read``."""
         status, devices, *_ = super().read()
         return Reading(status, counted_once(devices), self._driver.tally.snapshot())
 
