@@ -1,15 +1,11 @@
 """Radeon boards, whose processes are told by fdinfo: a Mesa client, a ROCm client, and both."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
-from exporter.model import DeviceReading, DeviceState, Engines, ProcessMemory, Unmeasured, Window
-from exporter.sources.gpus.amd.source import AmdSource
+from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
 from exporter.sources.gpus.drm.holders import MOST_OF_ONE
-from exporter.sources.gpus.source import Demand
-from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, remove
 
@@ -60,42 +56,6 @@ def test_a_client_of_mesa_has_what_its_engines_did(node: Node, board: Board) -> 
     assert (window.methods.busy, window.methods.shares) == ("rates", "fdinfo")
     assert held(reading) == {MESA: ProcessMemory(MESA, GIB, NOBODY)}
     assert reading.unmeasured == {"memory_active": Unmeasured.NOT_SUPPORTED}
-
-
-class HangingClock(ManualClock):
-    """Who looks through the processes waits here, as for a file that hangs, until let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go_on = threading.Event()
-        self.go_on.set()
-
-    def monotonic_ns(self) -> int:
-        """The time, once the file comes back."""
-        if threading.current_thread().name == "amd clients":
-            self.go_on.wait()
-        return self.now_ns
-
-
-def test_a_look_that_hangs_is_not_waited_for_and_then_nobody_is_idle(
-    node: Node, board: Board
-) -> None:
-    node.client(MESA, board)
-    clock = node.clock = HangingClock()
-    node.source = AmdSource(node.tree.sysfs, node.machine.proc, clock=clock)
-    node.read()
-    seen = node.device(board.uuid)
-    node.source.follow(Demand(deadline_s=0.5, processes_every_ns=0))
-    clock.go_on.clear()
-
-    late = node.device(board.uuid)
-    hung = node.device(board.uuid, 6)
-
-    clock.go_on.set()
-    node.source.follow(Demand(deadline_s=10))
-    assert [r.state for r in (seen, late, hung)] == [DeviceState.UP] * 3
-    assert "core" not in late.unmeasured
-    assert hung.unmeasured["core"] is Unmeasured.READ_FAILED
 
 
 def test_the_device_is_never_less_busy_than_its_clients(node: Node, board: Board) -> None:

@@ -12,7 +12,6 @@ from exporter.model import DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import discover
 from exporter.sources.gpus.amd.source import AmdSource
-from exporter.sources.gpus.fleet import HANGS
 from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import DEMAND, Node
@@ -261,29 +260,6 @@ def test_a_file_that_hangs_costs_the_board_it_is_of(node: Node) -> None:
 
     assert states == {stuck.uuid: "driver_stuck", fine.uuid: "up"}
     assert str(after[fine.uuid].state) == "up"
-
-
-def test_a_driver_that_hangs_is_down_whatever_boards_were_there_before(node: Node) -> None:
-    gone, stuck = node.tree.add(MI210), node.tree.add(MI210)
-    node.read()
-    remove(gone.folder)
-    node.read(60)
-    pipe = stuck.folder / "gpu_busy_percent"
-    pipe.unlink()
-    os.mkfifo(pipe)
-    node.source.follow(Demand(deadline_s=0.2))
-
-    reading = node.read()
-
-    pipe.write_text("30\n")  # which lets the read come back
-    assert {uuid: state for uuid, (_, state) in states(reading).items()} == {
-        gone.uuid: "gpu_lost",
-        stuck.uuid: "driver_stuck",
-    }
-    assert (reading.status.up, reading.status.detail) == (
-        False,
-        f"{HANGS} for amdgpu",
-    )
 
 
 def test_a_driver_without_a_board_any_more_is_up_and_says_so(node: Node) -> None:

@@ -293,19 +293,6 @@ def test_what_it_did_before_it_slept_is_told_when_it_wakes_by_a_clock_that_stood
     assert window(step(machine, source)).busy.core == 3 * SECOND // 10
 
 
-def test_a_device_may_be_kept_awake_if_that_is_wanted(machine: Machine) -> None:
-    device = sleepy_xe(machine)
-    source = machine.source()
-    source.follow(Demand(deadline_s=30, processes_every_ns=0, wake=True))
-    source.read()
-    seen = []
-    for second in range(1, 4):
-        tick(machine, device, second, second * 100, "suspended")
-        seen.append(window(step(machine, source)).energy_uj)
-
-    assert seen == [1_000_000] * 3
-
-
 def test_the_switch_is_taken_up_while_it_runs(machine: Machine) -> None:
     device = sleepy_xe(machine)
     source = machine.source()

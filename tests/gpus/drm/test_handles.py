@@ -45,7 +45,3 @@ def test_a_process_without_any_is_nobodys_client_however_many_files_it_has() -> 
     handles.cut_off(2)
 
     assert handles.cut == {1}
-
-
-def test_the_youngest_process_comes_first() -> None:
-    assert [h.pid for h in taken(1, 1, 1).by_minor()[MINOR]] == [3, 2, 1]

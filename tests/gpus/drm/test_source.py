@@ -14,7 +14,7 @@ from exporter.model import (
 )
 from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from exporter.sources.gpus.drm.source import DrmSource
-from exporter.sources.gpus.source import Demand, GpuSource
+from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only, xe
 
 PCI = "0000:03:00.0"
@@ -42,14 +42,6 @@ def held(reading: DeviceReading) -> dict[int, int | None]:
 def core(reading: DeviceReading) -> dict[int, int | None]:
     assert reading.window is not None
     return {process.pid: process.busy.core for process in reading.window.processes}
-
-
-def test_it_is_a_source(machine: Machine) -> None:
-    source: GpuSource = machine.source()
-
-    assert source.name == "drm"
-    assert source.read().devices == ()
-    source.close()
 
 
 def test_the_device_is_as_sysfs_describes_it(machine: Machine) -> None:
@@ -419,21 +411,6 @@ def test_processes_without_drm_descriptors_are_not_asked(machine: Machine) -> No
         (machine.proc / "43/fdinfo" / str(number)).mkdir()
 
     assert only(machine.source().read()).memory is not None
-
-
-def test_a_device_that_left_is_lost_and_one_that_came_is_found(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    source = machine.source()
-    source.read()
-    card = machine.sys / "class/drm/card0"
-    where = card.readlink()
-    card.unlink()
-
-    lost = step(machine, source, 10)
-    card.symlink_to(where)
-    back = step(machine, source, 10)
-
-    assert (lost.state, back.state) == (DeviceState.LOST, DeviceState.UP)
 
 
 def test_what_happened_while_it_was_released_is_unobserved(machine: Machine) -> None:

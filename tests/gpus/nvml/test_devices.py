@@ -148,16 +148,6 @@ def test_hung_device_gets_no_second_call_and_comes_back_by_itself(two: Node) -> 
     assert after.window.unobserved_ns == 0
 
 
-def test_driver_that_hangs_in_every_device_is_down(two: Node) -> None:
-    two.start(HASTY)
-    two.read()
-    two.fail(Fault("hang", "nvmlDevice*"))
-    reading = two.read(after=1)
-    assert not reading.status.up
-    assert "hangs" in reading.status.detail
-    assert {d.state for d in reading.devices} == {DeviceState.STUCK}
-
-
 def test_driver_that_hangs_is_down_whatever_devices_are_lost(two: Node) -> None:
     two.start(HASTY)
     two.read()
@@ -181,13 +171,6 @@ def test_hanging_enumeration_does_not_stop_the_devices(two: Node) -> None:
     two.fail()
     two.ask("settle")
     assert two.read(after=1).status.detail == ""
-
-
-def test_device_that_vanishes_is_forgotten(two: Node) -> None:
-    two.start()
-    two.read()
-    two.scenario.gpus, two.scenario.works = two.scenario.gpus[:1], two.scenario.works[:1]
-    assert set(states(two, after=31)) == {"GPU-0"}
 
 
 def test_device_that_was_away_goes_on_counting_what_it_costs(two: Node) -> None:

@@ -33,42 +33,33 @@ def read(node: Node, uuid: str, times: int) -> list[DeviceReading]:
     return [node.device(uuid, after=1) for _ in range(times)]
 
 
-def test_an_instance_is_its_share_of_the_compute_slices(parted: Node) -> None:
-    parted.start()
-    devices = by_uuid(parted.read())
-    assert devices["GPU-0"].device.core_share == 1.0
-    assert devices["MIG-0-0"].device.core_share == pytest.approx(3 / 7)
-    assert devices["MIG-0-1"].device.core_share == pytest.approx(1 / 7)
-
-
-def test_an_instance_has_the_number_that_its_board_gives_it(parted: Node) -> None:
-    parted.start()
-    devices = by_uuid(parted.read())
-    numbers = [devices[uuid].device.gpu_instance for uuid in ("GPU-0", "MIG-0-0", "MIG-0-1")]
-    assert numbers == [None, 1, 2]
-
-
-def test_an_instance_whose_number_is_refused_is_a_device_all_the_same(parted: Node) -> None:
-    parted.fail(Fault("error", "nvmlDeviceGetGpuInstanceId", code=3))
-    parted.start()
-    assert by_uuid(parted.read())["MIG-0-0"].device.gpu_instance is None
-
-
-def test_an_instance_has_the_place_that_its_board_gives_it(parted: Node) -> None:
+def test_an_instance_has_the_share_number_and_place_that_its_board_gives_it(parted: Node) -> None:
     parted.scenario.instances[0] = Instance(0, 0, slices=3, memory=40 * GIB, start=4)
     parted.start()
-    devices = by_uuid(parted.read())
-    places = [devices[uuid].device.placement_start for uuid in ("GPU-0", "MIG-0-0", "MIG-0-1")]
-    assert places == [None, 4, 1]
+    devices = [reading.device for reading in parted.read().devices]
+    assert [device.uuid for device in devices] == ["GPU-0", "MIG-0-0", "MIG-0-1"]
+    assert [device.core_share for device in devices] == pytest.approx([1, 3 / 7, 1 / 7])
+    assert [device.gpu_instance for device in devices] == [None, 1, 2]
+    assert [device.placement_start for device in devices] == [None, 4, 1]
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
-def test_an_instance_whose_place_is_refused_is_a_device_all_the_same(
-    parted: Node, function: str
+@pytest.mark.parametrize(
+    ("function", "facts"),
+    [
+        ("nvmlDeviceGetGpuInstanceId", (None, None)),
+        ("nvmlDeviceGetGpuInstanceById", (1, None)),
+        ("nvmlGpuInstanceGetInfo", (1, None)),
+        ("nvmlDeviceGetGpuInstanceProfileInfo", (1, 0)),  # it has seven slices then
+    ],
+)
+def test_an_instance_whose_facts_are_refused_is_a_device_all_the_same(
+    parted: Node, function: str, facts: tuple[int | None, int | None]
 ) -> None:
     parted.fail(Fault("error", function, code=4))
     parted.start()
-    assert by_uuid(parted.read())["MIG-0-0"].device.placement_start is None
+    device = by_uuid(parted.read())["MIG-0-0"].device
+    assert (device.gpu_instance, device.placement_start) == facts
+    assert device.core_share == pytest.approx(3 / 7)
 
 
 def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
@@ -76,12 +67,6 @@ def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
     parted.change_gpu(0, slices=4)
     parted.start()
     assert by_uuid(parted.read())["MIG-0-0"].device.core_share == 0.5
-
-
-def test_boards_that_do_not_tell_their_slices_have_seven(parted: Node) -> None:
-    parted.fail(Fault("error", "nvmlDeviceGetGpuInstanceProfileInfo", code=4))
-    parted.start()
-    assert by_uuid(parted.read())["MIG-0-0"].device.core_share == pytest.approx(3 / 7)
 
 
 def test_busy_time_of_an_instance_is_its_activity_times_its_share(parted: Node) -> None:

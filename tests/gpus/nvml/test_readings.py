@@ -273,15 +273,6 @@ def test_buffer_that_is_too_small_grows(node: Node) -> None:
     assert len(memory.processes) == 1500
 
 
-def test_insufficient_size_is_asked_again(busy: Node) -> None:
-    busy.start()
-    busy.read()
-    busy.fail(Fault("error", LEGACY, gpu=0, code=7, count=2))
-    window = busy.device("GPU-0", after=1).window
-    assert window
-    assert {process.pid for process in window.processes} == {101, 102}
-
-
 def test_insufficient_size_for_ever_fails_the_device_and_is_not_asked_for_ever(busy: Node) -> None:
     busy.start()
     busy.read()
