@@ -60,8 +60,14 @@ def test_processes_of_sandbox_and_monitor_are_the_pods_own(tmp_path: Path) -> No
 
 def test_a_container_outside_any_pod_stands_by_itself(tmp_path: Path) -> None:
     put(tmp_path, f"system.slice/docker-{ID}.scope", 10)
+    docker = CgroupIdentity(None, ID, "docker")
+    assert walk(str(tmp_path)).by_pid == {10: docker}
+    own = "user.slice/user-1000.slice/user@1000.service"
+    for number, taken in ((11, ID), (12, OTHER_ID)):  # by a user, who may take any id
+        put(tmp_path, f"{own}/app.slice/docker-{taken}.scope", number)
     walked = walk(str(tmp_path))
-    assert walked.by_pid == {10: CgroupIdentity(None, ID, "docker")}
+    assert walked.by_container == {ID: docker}
+    assert walked.by_pid[11] != docker
     assert not pods(walked)
 
 

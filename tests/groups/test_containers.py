@@ -99,6 +99,17 @@ def test_a_users_engine_names_no_container_of_the_machine(root: Path) -> None:
         assert named(ContainerNames(root=str(root)), both) == ["web", "forged"]
 
 
+@pytest.mark.root
+def test_a_socket_of_another_user_among_a_users_is_not_asked(root: Path) -> None:
+    identity = CgroupIdentity(None, A, "docker", unit=STRANGER)
+    with serving(root / f"run/user/{STRANGER.uid}/docker.sock") as engine:
+        put(engine, A, "web")
+        os.chown(engine.path, 4711, 4711)
+        assert named(ContainerNames(root=str(root)), members(identity)) == [""]
+        os.chown(engine.path, STRANGER.uid or 0, 4711)
+        assert named(ContainerNames(root=str(root)), members(identity)) == ["web"]
+
+
 def test_a_name_is_asked_for_until_it_is_known_and_then_when_it_may_have_changed(
     root: Path,
 ) -> None:
