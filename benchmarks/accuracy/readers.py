@@ -118,6 +118,10 @@ class Ours:
         """The energy accounts."""
         return self._accounts("energy")
 
+    def waiting(self) -> Sums:
+        """How long each may have waited for others."""
+        return self._accounts("waiting")
+
     def _accounts(self, quantity: str) -> Sums:
         (book,) = self._ledger.devices.values()
         sums = Counter(
