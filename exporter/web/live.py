@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import hdrs, web
 
@@ -14,14 +13,11 @@ from exporter.facts.marks import Earlier
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers, accepts_gzip, is_known
+from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of, node_of, page
 from exporter.web.views import WHOLE, View
-
-if TYPE_CHECKING:
-    from exporter.web.page import Page
 
 HTML = "text/html; charset=utf-8"
 _COMPARED_NS = 10 * 10**9
-_MAX_VIEWS = 4  # whose pages are cached; each has the size of a page
 STATIC = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -30,47 +26,30 @@ STATIC = {
 
 
 class LivePage:
-    """The page of the newest Snapshot. Its parts are rendered once and arranged for each choice."""
+    """The page of the newest Snapshot, for each choice and view."""
 
     def __init__(self, answers: Answers, about: Callable[[], About], metrics_path: str) -> None:
         self._answers = answers
         self._about = about
         self._metrics_path = metrics_path
-        self._rendered: dict[View, _Rendered] = {}
         self._earlier: Mapping[str, Earlier] = {}
         self._newer: Mapping[str, Earlier] = {}
 
     async def show(self, request: web.Request, view: View = WHOLE) -> web.StreamResponse:
-        """The page for the request's choice and its view. Its modules are imported lazily."""
-        from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of  # noqa: PLC0415
-
+        """The page for the request's choice and its view."""
         choice = choice_of(dict(request.query.items()))  # of two values, the button's is the last
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            page = self._page(snapshot, age_ns, view)
-            return page.html(choice, max(age_ns, 0) / 1e9, self._metrics_path).encode()
+            self._note(snapshot)
+            node = node_of(snapshot, self._about(), age_ns, view.namespaces)
+            age_s = max(age_ns, 0) / 1e9
+            return page(node, choice, age_s, self._metrics_path, self._earlier).encode()
 
         response = await self._answers.respond(request, ("page", choice, view), render, HTML, view)
         if response is None:
             raise web.HTTPNotFound
         response.headers[hdrs.CONTENT_SECURITY_POLICY] = CONTENT_SECURITY_POLICY
         return response
-
-    def _page(self, snapshot: Snapshot, age_ns: int, view: View) -> "Page":
-        """The page of this snapshot. ``Answers`` renders in one thread at a time."""
-        from exporter.web.page import Page, node_of  # noqa: PLC0415
-
-        stale = age_ns > snapshot.stale_after_ns
-        for old, cached in [*self._rendered.items()]:
-            if cached.snapshot is not snapshot or cached.stale is not stale:
-                del self._rendered[old]  # before the new one takes memory
-        if view not in self._rendered:
-            while len(self._rendered) >= _MAX_VIEWS:
-                del self._rendered[next(iter(self._rendered))]
-            self._note(snapshot)
-            page = Page(node_of(snapshot, self._about(), age_ns, view.namespaces), self._earlier)
-            self._rendered[view] = _Rendered(snapshot, stale, page)
-        return self._rendered[view].page
 
     def _note(self, snapshot: Snapshot) -> None:
         """Keeps the devices of one page in ten seconds, to compare the next ones with them."""
@@ -79,12 +58,6 @@ class LivePage:
             self._earlier = self._newer
             devices = snapshot.facts.devices
             self._newer = {each.uuid: Earlier(each, snapshot.unix_ns) for each in devices}
-
-
-class _Rendered(NamedTuple):
-    snapshot: Snapshot
-    stale: bool
-    page: "Page"
 
 
 def static_routes() -> Sequence[Route]:

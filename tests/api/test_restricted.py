@@ -10,7 +10,7 @@ import pytest
 from exporter import api
 from exporter.api import About, Document
 from exporter.model import ContainerKey, Snapshot
-from exporter.web.page import Page, choice_of, node_of
+from exporter.web.page import choice_of, node_of, page
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.api.validation import validate
 
@@ -55,9 +55,9 @@ def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
     left = api.restricted(full, shown)
     past = api.restricted_history(api.history(snapshot, ABOUT, 0), shown)
     devices = api.restricted_devices(full, shown)
-    page = Page(node_of(snapshot, ABOUT, 0, shown)).html(choice_of({"all": "1"}), 0.0, "/metrics")
+    markup = page(node_of(snapshot, ABOUT, 0, shown), choice_of({"all": "1"}), 0.0, "/metrics")
     assert len(secrets_of(full, shown)) > 10
-    for text in (json.dumps(left), json.dumps(past), json.dumps(devices), page):
+    for text in (json.dumps(left), json.dumps(past), json.dumps(devices), markup):
         for secret in secrets_of(full, shown):
             assert secret not in text
 
@@ -115,11 +115,13 @@ def test_something_new_in_a_document_is_hidden() -> None:
 
 
 def test_the_page_says_what_it_does_not_show() -> None:
-    own, full = (Page(node_of(demo(), ABOUT, 0, shown)) for shown in ({"inference"}, None))
-    text = own.html(choice_of({}), 0.0, "/metrics")
-    assert "You may see the pods of these namespaces only: <bdi>inference</bdi>" in text
-    assert "namespaces and groups" in text
-    assert "namespaces only" not in full.html(choice_of({}), 0.0, "/metrics")
+    own, full = (
+        page(node_of(demo(), ABOUT, 0, shown), choice_of({}), 0.0, "/metrics")
+        for shown in ({"inference"}, None)
+    )
+    assert "You may see the pods of these namespaces only: <bdi>inference</bdi>" in own
+    assert "namespaces and groups" in own
+    assert "namespaces only" not in full
 
 
 def test_the_history_of_others_is_not_for_the_page() -> None:

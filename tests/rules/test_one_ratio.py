@@ -15,7 +15,7 @@ from exporter.model import ContainerKey, Owner, Snapshot
 from exporter.settings import load
 from exporter.simulation.load import load as load_scenario
 from exporter.simulation.node import Node
-from exporter.web.page import Choice, Page, node_of
+from exporter.web.page import Choice, node_of, page
 from tests.autoscaling.adapter import EXAMPLES, rules
 from tests.dashboards.grafana import FOLDER, fill, queries
 from tests.dashboards.grafana import load as board
@@ -159,15 +159,15 @@ def test_every_query_gives_the_same_ratio_as_the_gauge(world: World, name: str) 
 def test_json_page_and_terminal_show_the_gauge(world: World) -> None:
     gauge = world.values("mgpu_pod_core_limit_utilization_ratio")
     document = api.snapshot(world.snapshot, api.About(), 0)
-    page = Page(node_of(world.snapshot, api.About(), 0)).html(Choice(all=True), 0, "")
-    page = page.partition('id="tree"')[2]
+    markup = page(node_of(world.snapshot, api.About(), 0), Choice(all=True), 0, "")
+    markup = markup.partition('id="tree"')[2]
     lines = view(world.snapshot).lines
     for pod in document["pods"]:
         name, ratio = pod["pod"], gauge[pod["pod"]]
         assert pod["core_limit_utilization_ratio"] == pytest.approx(ratio)
         assert find(lines, name.partition("-")[0]).core.share == pytest.approx(ratio)
         limit = pod["core_limit_gpus"]
-        shown = re.search(rf"{name}.*?Core in use ([\d.]+)\D+of ([\d.]+)", page, re.DOTALL)
+        shown = re.search(rf"{name}.*?Core in use ([\d.]+)\D+of ([\d.]+)", markup, re.DOTALL)
         assert shown is not None
         assert float(shown[1]) == pytest.approx(100 * ratio * limit, abs=0.6)
         assert float(shown[2]) == pytest.approx(100 * limit)

@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import re
+from html import unescape
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_hostile_text_is_escaped() -> None:
     page = landing(Snapshot(sources=sources), 0, "/m")
 
     assert "<script" not in page
-    assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;") == 1
+    assert unescape(page).count(hostile) == 1
 
 
 def test_the_policy_permits_the_pages_style_and_nothing_else() -> None:

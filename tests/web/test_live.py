@@ -26,13 +26,10 @@ from exporter.model import (
     Snapshot,
 )
 from exporter.settings import Address
-from exporter.web.page import Page
-from exporter.web.page.entries import TreeEntry, entries
-from exporter.web.page.gauges import Gpu
+from exporter.web.page import page
+from exporter.web.page.cards import Gpu, card_of
+from exporter.web.page.entries import entries
 from exporter.web.page.glossary import meanings
-from exporter.web.page.gpus import card
-from exporter.web.page.html import Html, h
-from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.snapshots import container, snapshot_of
 from tests.web.serving import PATIENCE_S, SECOND, Site, serving
@@ -93,13 +90,13 @@ def test_the_page_shows_gpus_pods_containers_and_processes() -> None:
 def test_many_different_pages_at_once_do_not_hold_up_the_metrics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    go, html = threading.Event(), Page.html
+    go = threading.Event()
 
-    def slow(page: Page, *arguments: Any) -> str:
+    def slow(*arguments: Any) -> str:
         assert go.wait(PATIENCE_S)
-        return html(page, *arguments)
+        return page(*arguments)
 
-    monkeypatch.setattr(Page, "html", slow)
+    monkeypatch.setattr("exporter.web.live.page", slow)
     with serving(demo()) as site, ExitStack() as opened:
         readers = [opened.enter_context(site.raw()) for _ in range(30)]
         for number, reader in enumerate(readers):
@@ -141,26 +138,6 @@ def test_what_is_unseen_is_shown() -> None:
 
     assert not re.search("[\u202a-\u202e\x00]", page)
     assert "\ufffdgnp.exe" in page
-
-
-def test_cards_and_lines_are_rendered_once_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered: list[str] = []
-
-    def counted(entry: TreeEntry, *others: Any) -> Html:
-        rendered.append(entry.key)
-        return line(entry, *others)
-
-    monkeypatch.setattr("exporter.web.page.page.line", counted)
-    with serving(demo()) as site:
-        everything, few = site.ask("/"), site.ask("/?q=chat")
-        at_first = len(rendered)
-        site.show(replace(demo(), version=1000))
-        again = site.ask("/?q=chat")
-
-    assert len(everything.body) > len(few.body) > 0
-    assert at_first == len(set(rendered)) > 8
-    assert len(rendered) == at_first + 1
-    assert again.status == 200
 
 
 def test_the_policy_forbids_what_the_page_does_not_need() -> None:
@@ -245,9 +222,9 @@ def test_a_filter_knows_models_owners_and_sharing_systems() -> None:
         by_scheme = words_of(text_of(site, "/?q=mgpu"))
 
     assert re.search(r"GPUs\s+[1-9]", by_model)
-    for page in (by_model, by_owner, by_scheme):
-        assert "No match." not in page
-        assert "These sums are of the whole node." in page
+    for words in (by_model, by_owner, by_scheme):
+        assert "No match." not in words
+        assert "These sums are of the whole node." in words
 
 
 def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> None:
@@ -335,8 +312,8 @@ def test_nothing_is_said_to_run_where_a_gpu_cannot_be_read() -> None:
     idle = Gpu(DeviceFacts(device=Device("GPU-0", 0, "nvidia")), (), (), {})
     lost = idle._replace(facts=replace(idle.facts, state=DeviceState.LOST))
 
-    assert "Nothing runs on it." in words_of(card(idle, ()))
-    assert "Nothing runs on it." not in words_of(card(lost, ()))
+    assert card_of(idle, ()).nobody == "Nothing runs on it."
+    assert not card_of(lost, ()).nobody
 
 
 def test_a_stale_snapshot_shows_no_figures() -> None:
@@ -352,13 +329,6 @@ def test_a_stale_snapshot_shows_no_figures() -> None:
 def test_without_scripts_the_page_comes_again_by_itself() -> None:
     with serving(demo()) as site:
         assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in text_of(site)
-
-
-def test_text_becomes_markup_in_one_place() -> None:
-    assert h("b", {"title": "\"'<>&"}, "<i>", Html("<u></u>"), None, ["&"]) == (
-        '<b title="&quot;&#x27;&lt;&gt;&amp;">&lt;i&gt;<u></u>&amp;</b>'
-    )
-    assert h("input", {"a": True, "b": None, "c": False, "d": 1}) == '<input a d="1">'
 
 
 def cards_of(markup: str) -> dict[str, str]:
@@ -455,7 +425,7 @@ def test_the_last_hour_of_nothing_is_none() -> None:
 
 
 def test_an_hour_in_charts_costs_little() -> None:
-    """Everything but one entry is rendered once, and the charts have bounded parts."""
+    """The charts have bounded parts."""
     with serving(demo(30)) as site:
         [key] = re.findall(r'value="(gpu-[^"]+)"', text_of(site))[:1]
         more = len(text_of(site, f"/?hour={key}")) - len(text_of(site))

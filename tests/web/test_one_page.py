@@ -10,9 +10,9 @@ from exporter.api import About
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.simulation.load import shipped
-from exporter.web.page import Choice, Page, node_of
+from exporter.web.page import Choice, node_of, page
 from exporter.web.page.entries import key_of
-from exporter.web.page.html import held_of, percent
+from exporter.web.page.text import held_of, percent
 from tests.api.nodes import demo
 
 Labels = tuple[str, ...]
@@ -54,7 +54,7 @@ def cells(core: float | None, limit: float | None, *memory: float | None) -> Cel
 
 def shown(snapshot: Snapshot) -> dict[tuple[str, str], Cells]:
     """The cells of the page by entry and part; those of the entry itself are under ""."""
-    markup = Page(node_of(snapshot, About(), 0)).html(Choice(all=True), 0, "")
+    markup = page(node_of(snapshot, About(), 0), Choice(all=True), 0, "")
     found: dict[tuple[str, str], Cells] = {}
     for key, entry in re.findall(r'<li data-k="(pod/[^"]*)">(.*?)</li>', markup, re.DOTALL):
         summary, _, parts = entry.partition("</summary>")

@@ -1,14 +1,13 @@
 """The live page: a Snapshot's facts as HTML. Pure.
 
 This is the only renderer. ``static/page.js`` fetches the same page again and replaces what differs;
-without JavaScript a browser reloads it. Text becomes markup in ``html.h`` alone, which escapes it.
-The page has no inline script or style and loads nothing from another host, so its
+without JavaScript a browser reloads it. Values are made here, and the templates in ``templates/``
+write them. The page has no inline script or style and loads nothing from another host, so its
 Content-Security-Policy can forbid both. ``docs/decisions/one-page-renderer.md`` has the reasons.
 """
 
 from exporter.web.page.choice import Choice, choice_of
 from exporter.web.page.node import Node, node_of
-from exporter.web.page.page import Page
-from exporter.web.page.shell import CONTENT_SECURITY_POLICY
+from exporter.web.page.page import CONTENT_SECURITY_POLICY, page
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Node", "Page", "choice_of", "node_of"]
+__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Node", "choice_of", "node_of", "page"]

@@ -1,180 +1,153 @@
-"""Figures with their limits, bars, meters and sparklines, as markup.
+"""Figures with what they are of, bars, meters and lines of the last minutes, for the templates.
 
 In SVG, positions and sizes are attributes, because the page's policy forbids inline styles.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from exporter.api.figures import UNMEASURED
-from exporter.facts.marks import Mark
 from exporter.model import Unmeasured
 from exporter.web.page.entries import Part, why
-from exporter.web.page.html import NBSP, Html, gibibytes, h, held_of, percent
+from exporter.web.page.text import NBSP, gibibytes, held_of, percent
 
 OVER = 1.005  # rounds to 101 %
-HATCH = "url(#hatch)"  # unattributed use
-POINTS = 60  # of a sparkline: ten minutes
+POINTS = 60  # of a line: ten minutes
 HEIGHT = 24
-ENDED = h("span", {"class": "unknown"}, "ended")
+_LEAST = 0.0005  # of a bar, that is visible
 
 
-def unknown(reasons: Sequence[str]) -> Html:
-    """The text for a figure that is not known, with its reasons."""
-    title = " ".join(UNMEASURED[Unmeasured(reason)] for reason in reasons)
-    text = f"unknown: {', '.join(reasons)}" if reasons else "unknown"
-    return h("span", {"class": "unknown", "title": title or None}, text)
+class Cell(NamedTuple):
+    """A figure and what it is of. ``look`` is "", over or unknown; ``title`` says more."""
+
+    text: str = ""
+    of: str = ""
+    look: str = ""
+    title: str = ""
 
 
-@cache
-def swatch(colour: int | None) -> Html:
-    """The colour of a container in its GPU's bars; None for unattributed use."""
-    look = {"fill": HATCH} if colour is None else {"class": f"c{colour}"}
-    square = h("rect", {**look, "width": "10", "height": "10", "rx": "2"})
-    size = {"class": "swatch", "width": "10", "height": "10", "aria-hidden": "true"}
-    return h("svg", size, square)
+NOTHING = Cell()
+ENDED = Cell("ended", look="unknown")
+NOT_KNOWN = Cell("?", look="unknown", title="not known")
 
 
-def marked(marks: Iterable[Mark]) -> list[Html]:
-    """What is wrong with a thing, beside its name."""
-    return [
-        h(
-            "span",
-            {"class": "mark severe" if mark.is_severe else "mark", "title": f"{mark.detail}."},
-            mark.kind,
-        )
-        for mark in marks
-    ]
-
-
-def core_of(part: Part) -> Html:
+def core_of(part: Part) -> Cell:
     """Core in use against its limit."""
     if part.ended:
         return ENDED
     figures = part.figures
-    return against(
-        unknown(why(part.unmeasured, "core")) if figures.core is None else percent(figures.core),
-        None if figures.core_limit is None else percent(figures.core_limit),
-        over=(figures.core_of_limit or 0.0) > OVER,
-    )
+    over = (figures.core_of_limit or 0.0) > OVER
+    return core_against(figures.core, figures.core_limit, why(part.unmeasured, "core"), over=over)
 
 
-def memory_of(part: Part) -> Html | None:
+def memory_of(part: Part) -> Cell:
     """Memory held against its limit."""
     if part.ended:
-        return None
-    figures = part.figures
-    return held_against(
-        figures.memory_bytes,
-        figures.memory_limit_bytes,
-        unknown(why(part.unmeasured, "memory")),
-        over=(figures.memory_of_limit or 0.0) > OVER,
-    )
+        return NOTHING
+    held, limit = part.figures.memory_bytes, part.figures.memory_limit_bytes
+    over = (part.figures.memory_of_limit or 0.0) > OVER
+    return memory_against(held, limit, why(part.unmeasured, "memory"), over=over)
 
 
-def held_against(used: float | None, limit: float | None, otherwise: Html, *, over: bool) -> Html:
-    """Bytes held against a limit, with the unit once if both have the same."""
+def core_against(
+    used: float | None, limit: float | None, reasons: Sequence[str] = (), *, over: bool = False
+) -> Cell:
+    """Core in use against a limit, or the reasons why it is not known."""
+    of = "" if limit is None else f"of{NBSP}{percent(limit)}"
+    return _unknown(reasons, of) if used is None else Cell(percent(used), of, "over" * over)
+
+
+def memory_against(
+    used: float | None, limit: float | None, reasons: Sequence[str] = (), *, over: bool = False
+) -> Cell:
+    """Memory held against a limit, with the unit once if both have the same."""
     if used is None:
-        return against(otherwise, None if limit is None else gibibytes(limit), over=over)
+        return _unknown(reasons, "" if limit is None else f"of{NBSP}{gibibytes(limit)}")
     figure, _, of = held_of(used, limit).partition(" ")
-    return h("span", {"class": "over" if over else None}, figure, _quiet(of))
+    return Cell(figure, of, "over" * over)
 
 
-def against(figure: str, limit: str | None, *, over: bool) -> Html:
-    """A figure against its limit, if there is one."""
-    of = "" if limit is None else f"of{NBSP}{limit}"
-    return h("span", {"class": "over" if over else None}, figure, _quiet(of))
+def _unknown(reasons: Sequence[str], of: str) -> Cell:
+    title = " ".join(UNMEASURED[Unmeasured(reason)] for reason in reasons)
+    text = f"unknown: {', '.join(reasons)}" if reasons else "unknown"
+    return Cell(text, of, "unknown", title)
 
 
-def _quiet(of: str) -> Html | None:
-    return h("span", {"class": "of"}, f" {of}") if of else None
-
-
-class BarSegment(NamedTuple):
-    """A part of a bar.
-
-    ``size`` is its share of the bar. ``look`` is c0 … c7, unattributed or reserved.
-    """
+class Segment(NamedTuple):
+    """A part of a bar: its share of it. ``look`` is c0 … c7, unattributed or reserved."""
 
     size: float
     look: str
     words: str
 
 
-def bar(about: str, segments: Sequence[BarSegment], allocated: Sequence[BarSegment] = ()) -> Html:
+class Drawn(NamedTuple):
+    """A rectangle of a bar; ``left`` and ``width`` are SVG lengths."""
+
+    look: str
+    left: str
+    width: str
+    words: str
+
+
+class Bar(NamedTuple):
     """Use by container, side by side, with a thin line of the allocations below it."""
-    return h(
-        "svg",
-        {"class": "bar", "role": "img", "aria-label": about, "width": "100%", "height": "22"},
-        h("rect", {"class": "track", "width": "100%", "height": "15", "rx": "3"}),
-        _rects(segments, "0", "15"),
-        _rects(allocated, "18", "4"),
-    )
+
+    about: str
+    used: Sequence[Drawn]
+    allocated: Sequence[Drawn]
 
 
-def _rects(segments: Iterable[BarSegment], top: str, height: str) -> list[Html]:
+def drawn(segments: Iterable[Segment]) -> list[Drawn]:
+    """The segments side by side, as far as they fit."""
     made, at = [], 0.0
     for size, look, words in segments:
         shown = min(size, 1 - at)
-        if shown > 0.0005:  # noqa: PLR2004 - less is not visible
-            place = {"x": share(at), "y": top, "width": share(shown), "height": height}
-            fill = {"fill": HATCH} if look == "unattributed" else {}
-            made.append(h("rect", {"class": look, **place, **fill}, h("title", None, words)))
+        if shown > _LEAST:
+            made.append(Drawn(look, share(at), share(shown), words))
             at += shown
     return made
 
 
-def meter(about: str, filled: float | None, *, limited: bool) -> Html | None:
-    """Use of a limit, or of a whole GPU; None if not known, because empty would mean zero."""
+class Meter(NamedTuple):
+    """Use of a limit, or of a whole GPU. ``width`` is "" if nothing is used."""
+
+    about: str
+    look: str
+    width: str
+
+
+def meter(about: str, filled: float | None, *, limited: bool) -> Meter | None:
+    """The meter; None if the use is not known, because empty would mean zero."""
     if filled is None:
         return None
     look = "free" if not limited else "over" if filled > OVER else "fill"
-    inner = []
-    if filled:
-        inner = [
-            h("rect", {"class": look, "width": share(min(filled, 1)), "height": "6", "rx": "2"})
-        ]
-    return h(
-        "svg",
-        {"class": "meter", "role": "img", "aria-label": about, "width": "100%", "height": "6"},
-        h("rect", {"class": "track", "width": "100%", "height": "6", "rx": "2"}),
-        inner,
-    )
+    return Meter(about, look, share(min(filled, 1)) if filled else "")
 
 
-def spark(about: str, values: Sequence[float | None], top: float) -> Html:
-    """The last ten minutes as a line, with gaps where nothing was measured."""
-    line, area = _paths(values, top or 1.0)
-    return h(
-        "svg",
-        {
-            "class": "spark",
-            "role": "img",
-            "aria-label": about,
-            "viewBox": f"0 0 {POINTS} {HEIGHT}",
-            "preserveAspectRatio": "none",
-        },
-        h("path", {"class": "area", "d": area}) if area else None,
-        h("path", {"class": "line", "d": line}) if line else None,
-    )
+class Spark(NamedTuple):
+    """The last ten minutes as a line over an area: SVG paths, "" if nothing was measured."""
+
+    about: str
+    line: str
+    area: str
 
 
-def _paths(values: Sequence[float | None], top: float) -> tuple[str, str]:
-    line: list[str] = []
-    area: list[str] = []
+def spark(about: str, values: Sequence[float | None], top: float) -> Spark:
+    """A line with gaps where nothing was measured. It ends now."""
+    line, area = "", ""
     run: list[str] = []
     start = POINTS - len(values)
     for number, value in enumerate([*values, None]):
         if value is not None:
-            height = HEIGHT - 1 - min(max(value / top, 0), 1) * (HEIGHT - 2)
+            height = HEIGHT - 1 - min(max(value / (top or 1.0), 0), 1) * (HEIGHT - 2)
             run.append(f"{start + number} {height:.1f}")
         elif run:
-            first, last = run[0].split(" ")[0], run[-1].split(" ")[0]
-            line.append(f"M{'L'.join(run)}" + ("h.5" if len(run) == 1 else ""))
-            area.append(f"M{first} {HEIGHT}L{'L'.join(run)}L{last} {HEIGHT}Z")
+            path, first, last = "L".join(run), run[0].split(" ")[0], run[-1].split(" ")[0]
+            line += f"M{path}" + ("h.5" if len(run) == 1 else "")
+            area += f"M{first} {HEIGHT}L{path}L{last} {HEIGHT}Z"
             run = []
-    return "".join(line), "".join(area)
+    return Spark(about, line, area)
 
 
 def share(part: float) -> str:
@@ -188,6 +161,8 @@ def sum_of(series: Iterable[Sequence[float | None]]) -> list[float | None]:
     A series adds nothing before its first point. A sum is None where one of its terms is None.
     """
     listed = list(series)
+    if len(listed) == 1:
+        return list(listed[0])
     made: list[float | None] = []
     for back in range(max(map(len, listed), default=0), 0, -1):
         here = [one[-back] for one in listed if len(one) >= back]

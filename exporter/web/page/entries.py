@@ -4,7 +4,6 @@ An entry is a pod, a group, or a reason why use has no owner. Each of its parts 
 one device. The page's list is by owner; the shared tree is by device.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from exporter.model import (
     SeriesKey,
     Unattributed,
 )
+from exporter.web.page.text import shortened
 
 Series = Mapping[SeriesKey, Mapping[str, Sequence[float | None]]]
 """The last ten minutes."""
@@ -38,7 +38,6 @@ _OnDevice = tuple[DeviceFacts | None, PodEntry]
 COLOURS = 8
 NO_SERIES = SeriesKey(None, None, "")
 NO_FIGURES = Figures()
-LONG_ID = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +187,21 @@ def _containers(here: Sequence[_OnDevice]) -> Iterator[Part]:
     for _, pod in here:
         for container in pod.containers:
             held = container.holding
-            part = _part(held, container.figures, _schemes(held) or tuple(of_pod))
-            yield replace(part, processes=container.processes, marks=holding_marks(held))
+            schemes = _schemes(held) or tuple(of_pod)
+            yield _part(held, container.figures, schemes, container.processes)
     for held in unplaced.values():
         if held.owner.container not in seen and (held.owner.container or not seen):
-            part = _part(held, NO_FIGURES, _schemes(held))
-            yield replace(part, marks=holding_marks(held))
+            yield _part(held, NO_FIGURES, _schemes(held))
 
 
-def _part(held: ContainerHolding, figures: Figures, schemes: tuple[str, ...]) -> Part:
-    name = held.owner.container
-    return Part(name, held.index, held.uuid, figures, holding=held, schemes=schemes)
+def _part(
+    held: ContainerHolding,
+    figures: Figures,
+    schemes: tuple[str, ...],
+    processes: tuple[Process, ...] = (),
+) -> Part:
+    name, marks = held.owner.container, holding_marks(held)
+    return Part(name, held.index, held.uuid, figures, processes, held, schemes, marks)
 
 
 def _schemes(held: ContainerHolding) -> tuple[str, ...]:
@@ -282,11 +285,6 @@ def unmeasured(entry: TreeEntry, quantity: str) -> list[str]:
 def why(unmeasured: Reasons, quantity: str) -> list[str]:
     """The reasons why a quantity is not known."""
     return [str(unmeasured[name]) for name in (quantity, "device") if name in unmeasured]
-
-
-def shortened(name: str) -> str:
-    """A name with its long ids cut to the length that container runtimes show."""
-    return LONG_ID.sub(lambda found: found[0][:12], name)
 
 
 def colours(entries: Iterable[TreeEntry]) -> Colours:

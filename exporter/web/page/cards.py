@@ -1,0 +1,370 @@
+"""The card of a GPU: its state, its two gauges, and the containers on it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from exporter.api.figures import UNMEASURED
+from exporter.facts.history import Known
+from exporter.facts.marks import Mark, MarkKind
+from exporter.facts.tree import UnattributedEntry
+from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods, Unmeasured
+from exporter.web.page.cells import (
+    OVER,
+    Bar,
+    Cell,
+    Segment,
+    Spark,
+    core_against,
+    core_of,
+    drawn,
+    memory_of,
+    spark,
+)
+from exporter.web.page.charts import Hour
+from exporter.web.page.entries import Colours, Part, TreeEntry, key_of, why
+from exporter.web.page.text import NBSP, gibibytes, held_of, many, percent, shortened
+
+TENANTS_SHOWN = 5
+LISTED = 5  # segments of a bar, for screen readers
+PLACES = 24  # by use, on a narrow screen; page.css has a class for each
+IDLE = 0.005  # of one GPU's core: rounds to 0 %
+BY_OTHERS = {MarkKind.LOST, MarkKind.UNREADABLE}  # the card says it in a sentence
+Write = Callable[[float | None], str]
+
+
+class Tenant(NamedTuple):
+    """A container or a group on one device."""
+
+    entry: TreeEntry
+    part: Part
+    colour: int
+
+    @property
+    def name(self) -> str:
+        """The namespace and name of its pod, or the kind and name of its group."""
+        return f"{self.entry.space}/{self.entry.name}"
+
+
+class Gpu(NamedTuple):
+    """A GPU with who is on it, and its last ten minutes."""
+
+    facts: DeviceFacts
+    tenants: Sequence[Tenant]
+    unattributed: Sequence[UnattributedEntry]
+    past: Mapping[str, Known]
+
+    @property
+    def core_past(self) -> Known:
+        """Its core use of the last ten minutes."""
+        return self.past.get("core_utilization_ratio", [])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was seen to work on it now and in the last ten minutes."""
+        used = self.facts.average.core
+        return self.facts.is_up and used is not None and max(used, *known(self.core_past), 0) < IDLE
+
+
+class Gauge(NamedTuple):
+    """Use of core or memory. ``figure`` is None if it is not known, for these ``reasons``."""
+
+    name: str
+    figure: Cell | None
+    reasons: Sequence[str]
+    bar: Bar | None
+    past: Spark
+    allocated: str
+    is_over: bool
+
+
+class Row(NamedTuple):
+    """A container's row of a card."""
+
+    key: str
+    title: str
+    colour: int
+    name: str
+    marks: Sequence[Mark]
+    within: str
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The card of one GPU. ``folded`` is its line if it opens on request only.
+
+    ``problem`` has the reasons why the GPU cannot be read, with what they mean; ``place`` is its
+    place by use, ``owner`` what its tenants are called, ``hour`` its last hour, if it is shown.
+    """
+
+    key: str
+    name: str
+    model: str
+    place: int
+    is_up: bool
+    senses: Sequence[str]
+    folded: str
+    marks: Sequence[Mark]
+    problem: tuple[str, str]
+    gauges: Sequence[Gauge]
+    owner: str
+    first: Sequence[Row]
+    others: Sequence[Row]
+    unattributed: Sequence[UnattributedEntry]
+    nobody: str
+    details: Sequence[tuple[str, str]]
+    hour: Hour | None
+
+
+def card_of(
+    gpu: Gpu,
+    marks: Sequence[Mark],
+    place: int = PLACES,
+    hour: Hour | None = None,
+    owner: str = "Container",
+) -> Card:
+    """The card of one GPU. One that is idle or divided, without marks, is folded."""
+    facts = gpu.facts
+    rows = [_row(tenant) for tenant in gpu.tenants]
+    reasons = facts.unmeasured.values()
+    return Card(
+        key=f"gpu-{facts.uuid}",
+        name=card_name(facts),
+        model=" ".join(filter(None, (facts.device.model, facts.device.profile))),
+        place=place,
+        is_up=facts.is_up,
+        senses=_sensed(facts),
+        folded="" if marks else _folded(gpu),
+        marks=[mark for mark in marks if mark.kind not in BY_OTHERS],
+        problem=(", ".join(reasons), " ".join(UNMEASURED[Unmeasured(each)] for each in reasons)),
+        gauges=(_core(gpu), _memory(gpu)) if facts.is_up else (),
+        owner=owner,
+        first=rows[:TENANTS_SHOWN],
+        others=rows[TENANTS_SHOWN:],
+        unattributed=gpu.unattributed,
+        nobody=_nobody(facts),
+        details=_details(facts),
+        hour=hour,
+    )
+
+
+def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
+    """The tenants of each device by its UUID: most core first, then most memory."""
+    made: dict[str, list[Tenant]] = {}
+    for entry in entries:
+        for part in entry.parts:
+            if entry.kind != "unattributed" and part.uuid and not part.ended:
+                tenant = Tenant(entry, part, colours[entry.key, part.name, part.uuid])
+                made.setdefault(part.uuid, []).append(tenant)
+    for tenants in made.values():
+        tenants.sort(key=_weight)
+    return made
+
+
+def _weight(tenant: Tenant) -> tuple[float, float, str]:
+    figures = tenant.part.figures
+    return (-(figures.core or 0.0), -(figures.memory_bytes or 0), tenant.entry.key)
+
+
+def by_use(gpus: Iterable[Gpu]) -> dict[str, int]:
+    """The place of each device by its mean use of the last ten minutes; unread ones come first."""
+
+    def weight(gpu: Gpu) -> tuple[bool, float]:
+        past = known(gpu.core_past) or [gpu.facts.average.core or 0.0]
+        return gpu.facts.is_up, -sum(past) / len(past)
+
+    return {gpu.facts.uuid: place for place, gpu in enumerate(sorted(gpus, key=weight))}
+
+
+def known(past: Known) -> list[float]:
+    """The points that were measured."""
+    return [value for value in past if value is not None]
+
+
+def card_name(facts: DeviceFacts) -> str:
+    """The name of a card: the board's index, with the partition's number if its UUID has one."""
+    uuid, parent = facts.uuid, facts.device.parent_uuid
+    part = uuid.removeprefix(parent) if parent else ""
+    return f"GPU{NBSP}{facts.index}{part if len(part) < len(uuid) else ''}"
+
+
+def whole_core(facts: DeviceFacts) -> float:
+    """What of a GPU's core the device has: all of it, or a partition's share."""
+    return (facts.device.parent_uuid and facts.device.core_share) or 1.0
+
+
+def _core(gpu: Gpu) -> Gauge:
+    """How busy the device is, by container."""
+    facts, share = gpu.facts, whole_core(gpu.facts)
+    used, allocated = facts.average.core, facts.allocated.core
+    segments = _segments(gpu.tenants, lambda part: part.figures.core, share, percent)
+    for part in gpu.unattributed:
+        words = f"unattributed, {part.reason}: {percent(part.core or 0.0)}"
+        segments.append(Segment((part.core or 0.0) / share, "unattributed", words))
+    of = None if share == 1 else share
+    about = f"Core in use {percent(used)}{f' of {percent(of)}' if of else ''}" + _listing(segments)
+    scale = max(allocated or 0.0, share)
+    limits = _segments(
+        gpu.tenants, lambda part: part.figures.core_limit, scale, percent, "allocated "
+    )
+    return Gauge(
+        "Core",
+        None if used is None else core_against(used, of),
+        why(facts.unmeasured, "core"),
+        Bar(about, drawn(segments), drawn(limits)),
+        spark("Core, the last ten minutes", gpu.core_past, share),
+        "" if allocated is None else f"allocated {percent(allocated)}",
+        (allocated or 0.0) > OVER * share,
+    )
+
+
+def _memory(gpu: Gpu) -> Gauge:
+    """How much of the device's memory is in use, by container. No bar if its size is not known."""
+    facts, past = gpu.facts, gpu.past.get("memory_used_bytes", [])
+    used, total = facts.memory.used_bytes, facts.memory.total_bytes
+    allocated = facts.allocated.memory_bytes
+    top = total or max(filter(None, past), default=1.0)
+    return Gauge(
+        "Memory",
+        None if used is None else Cell(held_of(used, total)),
+        why(facts.unmeasured, "memory"),
+        _memory_bar(gpu, total) if total else None,
+        spark("Memory, the last ten minutes", past, top),
+        "" if allocated is None else f"allocated {gibibytes(allocated)}",
+        (allocated or 0.0) > (total or inf),
+    )
+
+
+def _memory_bar(gpu: Gpu, total: float) -> Bar:
+    facts = gpu.facts
+    segments = _segments(gpu.tenants, lambda part: part.figures.memory_bytes, total, gibibytes)
+    for part in gpu.unattributed:
+        held = part.memory_bytes or 0
+        words = f"unattributed, {part.reason}: {gibibytes(held)}"
+        segments.append(Segment(max(held, 0) / total, "unattributed", words))
+    if reserved := facts.memory.reserved_bytes:
+        words = f"reserved by the driver: {gibibytes(reserved)}"
+        segments.append(Segment(reserved / total, "reserved", words))
+    used = facts.memory.used_bytes
+    about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
+    scale = max(facts.allocated.memory_bytes or 0.0, total)
+    limits = _segments(
+        gpu.tenants, lambda part: part.figures.memory_limit_bytes, scale, gibibytes, "allocated "
+    )
+    return Bar(about, drawn(segments), drawn(limits))
+
+
+def _segments(
+    tenants: Sequence[Tenant],
+    figure: Callable[[Part], float | None],
+    whole: float,
+    write: Write,
+    lead: str = "",
+) -> list[Segment]:
+    made = []
+    for tenant in tenants:
+        value = figure(tenant.part)
+        if value is not None:
+            words = f"{tenant.name} {tenant.part.name}: {lead}{write(value)}"
+            made.append(Segment(value / whole, f"c{tenant.colour}", words))
+    return made
+
+
+def _listing(segments: Sequence[Segment]) -> str:
+    """The text of a bar for screen readers; the table below it has the rest."""
+    listed = [segment.words for segment in segments if segment.size > 0][:LISTED]
+    return "".join(f"; {each}" for each in listed)
+
+
+def _row(tenant: Tenant) -> Row:
+    entry, part = tenant.entry, tenant.part
+    names = dict.fromkeys((part.name, entry.space))  # once if they are equal
+    return Row(
+        key_of(entry.key, part.name),
+        f"{tenant.name} {part.name}",
+        tenant.colour,
+        shortened(entry.name),
+        part.marks,
+        " · ".join(name for name in names if name),
+        (core_of(part), memory_of(part)),
+    )
+
+
+def _folded(gpu: Gpu) -> str:
+    """The line of a GPU that is idle or divided; "" of any other."""
+    facts = gpu.facts
+    if _has_partitions(facts) and facts.is_up and facts.average.core is None:
+        return " · ".join([*_sensed(facts), "see its partitions"])
+    if not gpu.is_idle:
+        return ""
+    holds = len({tenant.entry.key for tenant in gpu.tenants})
+    said = ["idle", many(holds, "tenant") if holds else "nothing runs on it"]
+    if facts.memory.used_bytes is not None:
+        said.append(f"{held_of(facts.memory.used_bytes, facts.memory.total_bytes)} held")
+    return " · ".join(said)
+
+
+def _has_partitions(facts: DeviceFacts) -> bool:
+    """Whether the device is a board in MIG mode, or in partitions."""
+    return facts.device.sharing in {MIG, PARTITIONED}
+
+
+def _nobody(facts: DeviceFacts) -> str:
+    """Why nobody is on a device; "" if it cannot be read, because nobody knows."""
+    if not facts.is_up:
+        return ""
+    return "See the cards of its partitions." if _has_partitions(facts) else "Nothing runs on it."
+
+
+def _sensed(facts: DeviceFacts) -> list[str]:
+    """The device's temperature, power, clock and kind of sharing, as far as they are known."""
+    made, sensors = [], facts.sensors
+    heat, clocks = sensors.by_label("temperature_celsius"), sensors.by_label("clock_hertz")
+    warmest = heat.get("gpu", heat.get("hotspot"))
+    if warmest is not None:
+        made.append(f"{warmest:.0f}{NBSP}°C")
+    watts, limit = sensors.number("power_watts"), sensors.number("power_limit_watts")
+    if watts is not None:
+        of = f"{NBSP}/{NBSP}{limit:.0f}" if limit else ""
+        made.append(f"{watts:.0f}{of}{NBSP}W")
+    clock = clocks.get("sm", clocks.get("graphics"))
+    if clock is not None:
+        made.append(f"{clock / 1e9:.2f}{NBSP}GHz")
+    sharing = facts.device.sharing
+    return [*made, sharing.upper()] if sharing else made
+
+
+def _details(facts: DeviceFacts) -> list[tuple[str, str]]:
+    device, average, sensors = facts.device, facts.average, facts.sensors
+    ratios = {
+        "Memory traffic": average.memory_active,
+        "Encoder": average.encoder,
+        "Decoder": average.decoder,
+        "SMs active": sensors.number("sm_active_ratio"),
+        "Tensor cores": sensors.number("tensor_active_ratio"),
+    }
+    pairs = {
+        "UUID": facts.uuid,
+        "PCI bus": device.pci_bus_id,
+        "Part of": device.parent_uuid,
+        "Driver": device.driver_version,
+        **{name: percent(ratio) for name, ratio in ratios.items() if ratio is not None},
+        "Measured by": _ways(facts.methods) if facts.methods is not None else None,
+        "Samples": _samples(facts),
+        "Not measured": ", ".join(f"{what} ({why})" for what, why in facts.unmeasured.items()),
+    }
+    return [(name, value) for name, value in pairs.items() if value]
+
+
+def _ways(methods: Methods) -> str:
+    ways = {"busy": methods.busy, "shares": methods.shares, "energy": methods.energy}
+    return ", ".join(f"{what} by {how}" for what, how in ways.items())
+
+
+def _samples(facts: DeviceFacts) -> str | None:
+    """How often the driver samples, and whether busy samples name a process."""
+    naming, period = facts.sampling.labels
+    often = "" if period == "none" else f"one every {period} s; "
+    return None if naming == "none" else f"{often}name a process: {naming}"
