@@ -1,7 +1,7 @@
 """Answers that are rendered once for a Snapshot and served many times, with entity tags.
 
-As in ``pages``, the first request after a new Snapshot renders, in one thread. The format and
-encoding of an answer are negotiated here too, from the headers Accept and Accept-Encoding.
+The first request after a new Snapshot renders. A stale answer is rendered again each second,
+because its age and the figures of the exporter's own process go on.
 """
 
 import asyncio
@@ -9,95 +9,20 @@ import gzip
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 
-from exporter.metrics.text import Format
 from exporter.model import Clock, Snapshot
 from exporter.web.connection import peer
+from exporter.web.negotiation import accepts_gzip, header
 from exporter.web.peers import Busy, FairQueue
 from exporter.web.views import WHOLE, View
 
-_MAX_CACHED = 16  # answers; a scraper asks the same each time
-_MAX_HEADER = 1024  # characters that are read of a header; Prometheus sends a third of it
-_OPENMETRICS = "application/openmetrics-text"
-
-
-class ResponseFormat(NamedTuple):
-    """A format and the Content-Type that it is answered with."""
-
-    form: Format
-    content_type: str
-
-
-def choose_format(accept: str) -> ResponseFormat:
-    """The format that a client prefers. Of a long header only the first items are read."""
-    return _choose_format(_beginning(accept))
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is accepted: by name or as ``*``, and not with a weight of 0."""
-    return _accepts_gzip(_beginning(accept_encoding))
-
-
-def _beginning(header: str) -> str:
-    """The items of a header that end within the bound."""
-    return header if len(header) <= _MAX_HEADER else header[:_MAX_HEADER].rpartition(",")[0]
-
-
-@lru_cache(_MAX_CACHED)
-def _choose_format(accept: str) -> ResponseFormat:
-    """Chooses as prometheus_client does, but applies q-values and never promises OpenMetrics 2.0.
-
-    The library (0.26) takes the first item that it can serve, and repeats a version 2.0.0 in the
-    header of a body that has another version.
-    """
-    wanted = ",".join(item for item, _ in _by_weight(accept))
-    try:
-        _, content_type = choose_encoder(wanted)
-    except TypeError:  # a version that is not made of numbers
-        content_type = CONTENT_TYPE_PLAIN_0_0_4
-    if not content_type.startswith(_OPENMETRICS):
-        return ResponseFormat(Format.TEXT, content_type)
-    escaping = content_type.partition("; escaping=")[2]
-    suffix = f"; escaping={escaping}" if escaping else ""
-    return ResponseFormat(
-        Format.OPENMETRICS, f"{_OPENMETRICS}; version=1.0.0; charset=utf-8{suffix}"
-    )
-
-
-@lru_cache(_MAX_CACHED)
-def _accepts_gzip(accept_encoding: str) -> bool:
-    weights = {}
-    for item in accept_encoding.lower().split(","):
-        name, _, parameters = item.partition(";")
-        weights[name.strip()] = _weight(parameters)
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
-
-
-def _by_weight(header: str) -> list[tuple[str, float]]:
-    """The items of a header by weight, the largest first, without those of weight 0."""
-    items = [(item.strip(), _weight(item.partition(";")[2])) for item in header.split(",")]
-    return sorted((i for i in items if i[1] > 0), key=lambda item: -item[1])
-
-
-def _weight(parameters: str) -> float:
-    for parameter in parameters.split(";"):
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "q":
-            try:
-                return min(max(float(value), 0.0), 1.0)
-            except ValueError:
-                return 0.0
-    return 1.0
-
-
-_GZIP_LEVEL = 1
+MOST = 32  # answers that are kept; a client may ask for any number
+_GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
 _PIECE = 1 << 14
 
 Render = Callable[[Snapshot, int], bytes | None]
@@ -105,10 +30,7 @@ Render = Callable[[Snapshot, int], bytes | None]
 
 
 class Stamp(NamedTuple):
-    """Identifies the state that an answer was rendered from.
-
-    A stale answer is rendered again each second, because it contains its age.
-    """
+    """Identifies the state that an answer was rendered from."""
 
     version: int
     unix_ns: int
@@ -116,73 +38,66 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CachedAnswer:
-    """An answer, plain and zipped. ``at_mono_ns`` is when it was rendered."""
+class Answer:
+    """A rendered answer. ``tag`` is its strong entity tag: equal tags mean equal bytes."""
 
-    stamp: Stamp
     body: bytes
-    zipped: bytes
+    tag: str
     at_mono_ns: int
-
-    def tag(self, *, zipped: bool) -> str:
-        """The strong entity tag: equal tags mean equal bytes."""
-        return "-".join([*(f"{part:x}" for part in self.stamp), *(["gzip"] if zipped else [])])
 
 
 class Answers:
-    """The cached answers of the newest Snapshot. Thread-safe."""
+    """The answers of the newest Snapshot by name, those used last. Thread-safe."""
 
     def __init__(self, newest: Callable[[], Snapshot], clock: Clock) -> None:
+        self.lock = threading.RLock()  # one thread renders at a time
         self._newest = newest
         self._clock = clock
-        self._rendering = threading.Lock()
         self._turns = FairQueue()
-        self._cache: tuple[Stamp, dict[Hashable, CachedAnswer]] = (Stamp(-1, 0, 0), {})
+        self._cache: tuple[Stamp, dict[Hashable, Answer]] = (Stamp(-1, 0, 0), {})
 
-    def cached(self, name: Hashable) -> CachedAnswer | None:
+    def forget(self) -> None:
+        """Drops all answers."""
+        with self.lock:
+            self._cache = (Stamp(-1, 0, 0), {})
+
+    def cached(self, name: Hashable, *, zipped: bool = False) -> Answer | None:
         """The answer of this name if it is rendered already. Never blocks."""
         stamp, answers = self._cache
-        return answers.get(name) if stamp == self._stamp(self._newest()) else None
+        return answers.get((name, zipped)) if stamp == self._stamp(self._newest()) else None
 
-    def rendered(self, name: Hashable, render: Render) -> CachedAnswer | None:
-        """The answer of this name, rendered if needed; None if there is none. May block."""
-        with self._rendering:
+    def rendered(self, name: Hashable, render: Render, *, zipped: bool = False) -> Answer | None:
+        """The answer of this name, rendered if needed; None if there is none. May block.
+
+        ``render`` may ask for another answer of the same Snapshot.
+        """
+        with self.lock:
             snapshot = self._newest()
             stamp = self._stamp(snapshot)
             if self._cache[0] != stamp:
                 self._cache = (stamp, {})
             answers = self._cache[1]
-            if name not in answers:
-                now = self._clock.monotonic_ns()
-                body = render(snapshot, now - snapshot.mono_ns)
-                if body is None:
-                    return None
-                while len(answers) >= _MAX_CACHED:
-                    del answers[next(iter(answers))]
-                zipped = gzip.compress(body, _GZIP_LEVEL, mtime=0)
-                answers[name] = CachedAnswer(stamp, body, zipped, now)
-            return answers[name]
+            answer = answers.pop((name, False), None) or self._render(stamp, snapshot, render)
+            if answer is None:
+                return None
+            answers[name, False] = answer  # the one used last comes last
+            if zipped:
+                plain, answer = answer, answers.pop((name, True), None)
+                answers[name, True] = answer = answer or _zipped(plain)
+            while len(answers) > MOST:
+                del answers[next(iter(answers))]
+            return answer
+
+    def _render(self, stamp: Stamp, snapshot: Snapshot, render: Render) -> Answer | None:
+        now_ns = self._clock.monotonic_ns()
+        body = render(snapshot, now_ns - snapshot.mono_ns)
+        tag = "-".join(f"{part:x}" for part in stamp)
+        return None if body is None else Answer(body, tag, now_ns)
 
     def _stamp(self, snapshot: Snapshot) -> Stamp:
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
         stale_s = age_ns // 1_000_000_000 if age_ns > snapshot.stale_after_ns else 0
         return Stamp(snapshot.version, snapshot.unix_ns, stale_s)
-
-    async def _in_turn(
-        self, request: web.Request, name: Hashable, render: Render
-    ) -> CachedAnswer | None:
-        """The answer, rendered in a thread when it is the peer's turn.
-
-        One thread renders at a time anyway. Others that wait for it would be missing for the
-        metrics.
-        """
-        try:
-            async with self._turns.turn(peer(request)):
-                return await asyncio.to_thread(self.rendered, name, render)
-        except Busy:
-            raise web.HTTPServiceUnavailable(
-                text="too many pages wait to be made\n", headers={"Retry-After": "1"}
-            ) from None
 
     async def respond(
         self,
@@ -192,28 +107,53 @@ class Answers:
         content_type: str,
         view: View = WHOLE,
     ) -> web.Response | None:
-        """The response to a request; None if there is no such answer. Renders in a thread.
+        """The response to a request; None if there is no such answer.
 
-        The names of answers for different views differ.
+        It is rendered in a thread when it is the peer's turn: others that wait for the one that
+        renders would be missing for the metrics. The names of answers for different views differ.
         """
-        answer = self.cached(name) or await self._in_turn(request, name, render)
+        zipped = accepts_gzip(header(request, hdrs.ACCEPT_ENCODING))
+        answer = self.cached(name, zipped=zipped)
+        if answer is None:
+            try:
+                async with self._turns.turn(peer(request)):
+                    answer = await asyncio.to_thread(self.rendered, name, render, zipped=zipped)
+            except Busy:
+                raise web.HTTPServiceUnavailable(
+                    text="too many pages wait to be made\n", headers={"Retry-After": "1"}
+                ) from None
         if answer is None:
             return None
-        zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
-        tag = answer.tag(zipped=zipped) + view.tag
+        tag = answer.tag + view.tag
         age_ns = self._clock.monotonic_ns() - answer.at_mono_ns
-        headers = {
+        headers: dict[str, str] = {
             hdrs.AGE: str(max(0, age_ns // 1_000_000_000)),
             hdrs.CONTENT_TYPE: content_type,
             hdrs.ETAG: f'"{tag}"',
             hdrs.VARY: hdrs.ACCEPT_ENCODING,
         }
-        if is_known(request, tag):
-            return web.Response(status=304, headers=headers)
-        if zipped:
-            headers[hdrs.CONTENT_ENCODING] = "gzip"
-        body = answer.zipped if zipped else answer.body
-        return web.Response(body=Body(body), headers=headers)
+        return respond_with(request, answer.body, tag, headers, zipped=zipped)
+
+
+def _zipped(plain: Answer) -> Answer:
+    body = gzip.compress(plain.body, _GZIP_LEVEL, mtime=0)
+    return Answer(body, f"{plain.tag}-gzip", plain.at_mono_ns)
+
+
+def respond_with(
+    request: web.Request, body: bytes, tag: str, headers: dict[str, str], *, zipped: bool
+) -> web.Response:
+    """The response, without the body if the client has it already (RFC 9110, If-None-Match).
+
+    The header is searched and not parsed, because parsing a long one takes 5 ms. That is safe: a
+    tag contains no quotes.
+    """
+    known = request.headers.get(hdrs.IF_NONE_MATCH, "")
+    if known.strip() == "*" or f'"{tag}"' in known:
+        return web.Response(status=304, headers=headers)
+    if zipped:
+        headers[hdrs.CONTENT_ENCODING] = "gzip"
+    return web.Response(body=Body(body), headers=headers)
 
 
 class Body(Payload):
@@ -233,13 +173,3 @@ class Body(Payload):
         for start in range(0, len(self._body), _PIECE):
             await writer.write(self._body[start : start + _PIECE])
             await writer.drain()
-
-
-def is_known(request: web.Request, tag: str) -> bool:
-    """Whether the client has this answer already (RFC 9110, If-None-Match).
-
-    The header is searched and not parsed, because parsing a long one takes 5 ms. That is safe: a
-    tag contains no quotes.
-    """
-    known = request.headers.get(hdrs.IF_NONE_MATCH, "")
-    return known.strip() == "*" or f'"{tag}"' in known

@@ -10,12 +10,13 @@ from exporter.api import About
 from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
-from exporter.web.answers import Answers, Body, accepts_gzip, choose_format
+from exporter.web.answers import Answers, Body
 from exporter.web.api import Api
 from exporter.web.connection import HEADERS, ClientLimits
 from exporter.web.health import CollectorState, ProbeAnswer, Reload, alive, ready, reload_handler
 from exporter.web.landing import landing
 from exporter.web.live import LivePage, static_routes
+from exporter.web.negotiation import accepts_gzip, choose_format, header
 from exporter.web.pages import Pages
 from exporter.web.selection import SelectionError, select
 from exporter.web.slots import RequestSlots
@@ -109,8 +110,8 @@ def _metrics(pages: Pages) -> Handler:
             families = select(request.query) if request.query_string else None
         except SelectionError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
-        form, content_type = choose_format(_header(request, "Accept"))
-        zipped = accepts_gzip(_header(request, "Accept-Encoding"))
+        form, content_type = choose_format(header(request, "Accept"))
+        zipped = accepts_gzip(header(request, "Accept-Encoding"))
         body = pages.cached(form, families, zipped=zipped)
         if body is None:  # rendered in a thread, so that the probes are answered meanwhile
             body = await asyncio.to_thread(pages.page, form, families, zipped=zipped)
@@ -131,10 +132,6 @@ def _add_headers(config: WebConfig) -> Callable[[web.Request, web.StreamResponse
         response.headers.update(config.active.file.headers)
 
     return add_headers
-
-
-def _header(request: web.Request, name: str) -> str:
-    return ",".join(request.headers.getall(name, ()))
 
 
 def _answer(verdict: ProbeAnswer) -> web.Response:

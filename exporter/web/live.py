@@ -12,7 +12,8 @@ from exporter.api import About
 from exporter.facts.marks import Earlier
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
-from exporter.web.answers import Answers, accepts_gzip, is_known
+from exporter.web.answers import Answers, respond_with
+from exporter.web.negotiation import accepts_gzip, header
 from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of, node_of, page
 from exporter.web.views import WHOLE, View
 
@@ -81,16 +82,13 @@ class _StaticFile:
 
 
 async def _serve(file: _StaticFile, request: web.Request) -> web.StreamResponse:
-    zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
+    zipped = accepts_gzip(header(request, hdrs.ACCEPT_ENCODING))
     tag = f"{file.tag}-gzip" if zipped else file.tag
-    headers = {
+    headers: dict[str, str] = {
         hdrs.CACHE_CONTROL: "no-cache",
         hdrs.CONTENT_TYPE: file.content_type,
         hdrs.ETAG: f'"{tag}"',
         hdrs.VARY: hdrs.ACCEPT_ENCODING,
     }
-    if is_known(request, tag):
-        return web.Response(status=304, headers=headers)
-    if zipped:
-        headers[hdrs.CONTENT_ENCODING] = "gzip"
-    return web.Response(body=file.zipped if zipped else file.body, headers=headers)
+    body = file.zipped if zipped else file.body
+    return respond_with(request, body, tag, headers, zipped=zipped)

@@ -21,7 +21,7 @@ from exporter.metrics.text import Format
 from exporter.model import Snapshot
 from exporter.settings import Address
 from exporter.web import ClientLimits
-from exporter.web.answers import accepts_gzip, choose_format
+from exporter.web.negotiation import accepts_gzip, choose_format
 from tests.snapshots import with_every_family
 from tests.web.serving import PATIENCE_S, Site, answer, serving
 from tests.web.test_app import HugeRenderer

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.metrics.text import Format
-from exporter.web.answers import accepts_gzip, choose_format
+from exporter.web.negotiation import accepts_gzip, choose_format
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_1 = "text/plain; version=1.0.0; charset=utf-8; escaping="
