@@ -28,7 +28,8 @@ from exporter.model import (
 from exporter.settings import Address
 from exporter.web.page import page
 from exporter.web.page.cards import Gpu, card_of
-from exporter.web.page.entries import entries
+from exporter.web.page.choice import SORTS
+from exporter.web.page.entries import colours, entries
 from exporter.web.page.glossary import meanings
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.snapshots import container, snapshot_of
@@ -211,7 +212,8 @@ def test_a_filter_keeps_what_holds_all_its_words() -> None:
 
     assert "chat-7b" in page
     assert "notebook-bob" not in page
-    assert "No match." in nothing
+    assert nothing.count("No GPU, pod, owner or process has all words of the filter.") == 1
+    assert "None." not in nothing
     assert re.search(r"Pods and processes\s+\d+ of \d+", page)
 
 
@@ -266,6 +268,30 @@ def test_pods_are_sorted_as_asked() -> None:
         )
 
     assert names == sorted(names)
+
+
+def test_gpus_are_sorted_as_their_owners_and_parts_of_a_board_stay_together() -> None:
+    with serving(demo()) as site, serving(demo(20, "mixed")) as mixed:
+        orders = {sort: [*cards_of(text_of(site, f"/?sort={sort}"))] for sort in SORTS}
+        parts = [*cards_of(text_of(mixed))]
+
+    gpus = {device.index: device for device in demo().facts.devices}
+    held = sorted(gpus, key=lambda index: -(gpus[index].memory.used_bytes or 0))
+    assert orders["memory"] == [f"GPU {index}" for index in held]
+    assert orders["name"] == [f"GPU {index}" for index in sorted(gpus)]
+    assert orders["core"] != orders["name"]
+    first = parts.index("GPU 100")
+    assert parts[first : first + 9] == ["GPU 100", *(f"GPU 100-{part}" for part in range(8))]
+
+
+def test_an_owner_has_one_colour_on_all_its_devices() -> None:
+    everyone = entries(tree_of_snapshot(demo(20, "mixed")), off_kubernetes=False)
+    found: dict[tuple[str, str], set[int]] = {}
+    for (key, name, _), colour in colours(everyone).items():
+        found.setdefault((key, name), set()).add(colour)
+
+    assert max(len({part.uuid for part in entry.parts}) for entry in everyone) > 1
+    assert {len(each) for each in found.values()} == {1}
 
 
 def test_partitions_are_numbered_and_only_whole_gpus_are_counted() -> None:
@@ -394,7 +420,7 @@ def minutes_of(figure: str) -> list[str]:
 def test_a_gpu_shows_its_last_hour_on_request() -> None:
     with serving(demo(150)) as site:
         plain = text_of(site)
-        [key] = re.findall(r'value="(gpu-[^"]+)"', plain)[:1]
+        [key] = re.findall(r'value="(gpu-[^"]+)"', text_of(site, "/?sort=name"))[:1]
         markup = text_of(site, f"/?hour={key}")
 
     assert "<figure" not in plain

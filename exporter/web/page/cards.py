@@ -28,7 +28,6 @@ from exporter.web.page.text import NBSP, gibibytes, held_of, many, percent, shor
 
 TENANTS_SHOWN = 5
 LISTED = 5  # segments of a bar, for screen readers
-PLACES = 24  # by use, on a narrow screen; page.css has a class for each
 IDLE = 0.005  # of one GPU's core: rounds to 0 %
 BY_OTHERS = {MarkKind.LOST, MarkKind.UNREADABLE}  # the card says it in a sentence
 Write = Callable[[float | None], str]
@@ -95,17 +94,18 @@ class Row(NamedTuple):
 class Card:
     """The card of one GPU. ``folded`` is its line if it opens on request only.
 
-    ``problem`` has the reasons why the GPU cannot be read, with what they mean; ``place`` is its
-    place by use, ``owner`` what its tenants are called, ``hour`` its last hour, if it is shown.
+    ``is_divided``: only its partitions are measured, whose cards come after it.
+    ``problem`` has the reasons why the GPU cannot be read, with what they mean; ``owner`` is what
+    its tenants are called, ``hour`` its last hour, if it is shown.
     """
 
     key: str
     name: str
     model: str
-    place: int
     is_up: bool
     senses: Sequence[str]
     folded: str
+    is_divided: bool
     marks: Sequence[Mark]
     problem: tuple[str, str]
     gauges: Sequence[Gauge]
@@ -121,7 +121,6 @@ class Card:
 def card_of(
     gpu: Gpu,
     marks: Sequence[Mark],
-    place: int = PLACES,
     hour: Hour | None = None,
     owner: str = "Container",
 ) -> Card:
@@ -133,10 +132,10 @@ def card_of(
         key=f"gpu-{facts.uuid}",
         name=card_name(facts),
         model=" ".join(filter(None, (facts.device.model, facts.device.profile))),
-        place=place,
         is_up=facts.is_up,
         senses=_sensed(facts),
         folded="" if marks else _folded(gpu),
+        is_divided=_is_divided(facts),
         marks=[mark for mark in marks if mark.kind not in BY_OTHERS],
         problem=(", ".join(reasons), " ".join(UNMEASURED[Unmeasured(each)] for each in reasons)),
         gauges=(_core(gpu), _memory(gpu)) if facts.is_up else (),
@@ -168,14 +167,32 @@ def _weight(tenant: Tenant) -> tuple[float, float, str]:
     return (-(figures.core or 0.0), -(figures.memory_bytes or 0), tenant.entry.key)
 
 
-def by_use(gpus: Iterable[Gpu]) -> dict[str, int]:
-    """The place of each device by its mean use of the last ten minutes; unread ones come first."""
+def ordered(gpus: Sequence[Gpu], sort: str) -> list[Gpu]:
+    """The GPUs in the order that was chosen for their owners; the parts of a board together.
 
-    def weight(gpu: Gpu) -> tuple[bool, float]:
-        past = known(gpu.core_past) or [gpu.facts.average.core or 0.0]
-        return gpu.facts.is_up, -sum(past) / len(past)
+    Those that cannot be read come first. By core, the mean of the last ten minutes counts.
+    """
+    weights: dict[str, tuple[bool, float]] = {}
+    for gpu in gpus:
+        board = _board(gpu)
+        weights[board] = max(weights.get(board, (False, 0.0)), _rank(gpu, sort))
+    return sorted(gpus, key=lambda gpu: weights[_board(gpu)], reverse=True)
 
-    return {gpu.facts.uuid: place for place, gpu in enumerate(sorted(gpus, key=weight))}
+
+def _board(gpu: Gpu) -> str:
+    return gpu.facts.device.parent_uuid or gpu.facts.uuid
+
+
+def _rank(gpu: Gpu, sort: str) -> tuple[bool, float]:
+    facts = gpu.facts
+    past = known(gpu.core_past) or [facts.average.core or 0.0]
+    core = sum(past) / len(past)
+    weights = {
+        "core": core,
+        "memory": facts.memory.used_bytes or 0.0,
+        "limit": core / (facts.allocated.core or inf),
+    }
+    return not facts.is_up, weights.get(sort, 0.0)
 
 
 def known(past: Known) -> list[float]:
@@ -295,7 +312,7 @@ def _row(tenant: Tenant) -> Row:
 def _folded(gpu: Gpu) -> str:
     """The line of a GPU that is idle or divided; "" of any other."""
     facts = gpu.facts
-    if _has_partitions(facts) and facts.is_up and facts.average.core is None:
+    if _is_divided(facts):
         return " · ".join([*_sensed(facts), "see its partitions"])
     if not gpu.is_idle:
         return ""
@@ -309,6 +326,11 @@ def _folded(gpu: Gpu) -> str:
 def _has_partitions(facts: DeviceFacts) -> bool:
     """Whether the device is a board in MIG mode, or in partitions."""
     return facts.device.sharing in {MIG, PARTITIONED}
+
+
+def _is_divided(facts: DeviceFacts) -> bool:
+    """Whether only the device's partitions are measured."""
+    return _has_partitions(facts) and facts.is_up and facts.average.core is None
 
 
 def _nobody(facts: DeviceFacts) -> str:

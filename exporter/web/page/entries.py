@@ -7,6 +7,7 @@ one device. The page's list is by owner; the shared tree is by device.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from exporter.api.figures import UNATTRIBUTED
 from exporter.facts.marks import Mark, holding_marks, pod_marks, waiting_marks
@@ -288,30 +289,22 @@ def why(unmeasured: Reasons, quantity: str) -> list[str]:
 
 
 def colours(entries: Iterable[TreeEntry]) -> Colours:
-    """A colour for each part: the hash of its name, or the next colour that is free on its device.
+    """A colour for each owner, the same on all its devices and in each snapshot.
 
-    So a part has the same colour in each snapshot.
+    It is the hash of its name, or the next colour that no other has on its devices.
     """
-    on: dict[str, list[tuple[str, str]]] = {}
+    places: dict[tuple[str, str], set[str]] = defaultdict(set)
     for entry in entries:
         for part in entry.parts:
             if entry.kind != "unattributed" and part.uuid:
-                on.setdefault(part.uuid, []).append((entry.key, part.name))
-    made = {}
-    for uuid, owners in on.items():
-        taken: set[int] = set()
-        for key, name in sorted(owners):
-            colour = _hash(key_of(key, name)) % COLOURS
-            while colour in taken and len(taken) < COLOURS:
-                colour = (colour + 1) % COLOURS
-            taken.add(colour)
+                places[entry.key, part.name].add(part.uuid)
+    made, taken = {}, defaultdict[str, set[int]](set)
+    for (key, name), uuids in sorted(places.items()):
+        others = set[int]().union(*(taken[uuid] for uuid in uuids))
+        colour = crc32(key_of(key, name).encode(errors="surrogatepass")) % COLOURS
+        while colour in others and len(others) < COLOURS:
+            colour = (colour + 1) % COLOURS
+        for uuid in uuids:
+            taken[uuid].add(colour)
             made[key, name, uuid] = colour
     return made
-
-
-def _hash(text: str) -> int:
-    """FNV-1a of 32 bits. Python's own hash differs from one run to the next."""
-    number = 2166136261
-    for byte in text.encode(errors="surrogatepass"):
-        number = (number ^ byte) * 16777619 % 2**32
-    return number

@@ -13,9 +13,9 @@ from exporter.model import SourceStatus
 from exporter.web.page.cards import (
     Card,
     Gpu,
-    by_use,
     card_name,
     card_of,
+    ordered,
     tenants_by_device,
     whole_core,
 )
@@ -135,14 +135,13 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
     hosts = {part.uuid for entry in matching for part in entry.parts}
     hosts |= {uuid for uuid, text in texts.items() if _has(text, marks[uuid], choice)}
-    some = [gpu for gpu in gpus if gpu.facts.uuid in hosts]
-    places = by_use(gpus)
+    some = [gpu for gpu in ordered(gpus, choice.sort) if gpu.facts.uuid in hosts]
 
     def card(gpu: Gpu) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
         is_open = choice.hour == f"gpu-{uuid}"
         hour = of_device(facts, whole_core(facts), node.history) if is_open else None
-        return card_of(gpu, marks[uuid], places[uuid], hour, names.owner)
+        return card_of(gpu, marks[uuid], hour, names.owner)
 
     def line(entry: TreeEntry) -> Line:
         hour = of_entry(entry, node.history) if choice.hour == entry.key else None

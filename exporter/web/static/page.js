@@ -6,7 +6,7 @@ const POLL_MS = 2000;
 const TIMEOUT_MS = 15000;
 const TYPING_MS = 150;
 const LOST_AFTER_S = 10;
-const HELD = ":is(.entries, .who tbody):is(:hover, :focus-within)";
+const HELD = ":is(.entries, .cards, .who tbody):is(:hover, :focus-within)";
 
 const main = document.getElementById("main");
 const form = document.getElementById("choice");
