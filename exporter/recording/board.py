@@ -13,8 +13,8 @@ from exporter.model import (
     CgroupIdentity,
     DeviceMemory,
     DeviceReading,
-    PodTable,
     ProcessInfo,
+    RawSamples,
     Reading,
     SourceStatus,
     Unattributed,
@@ -22,7 +22,7 @@ from exporter.model import (
     Window,
 )
 from exporter.recording.names import Pseudonyms
-from exporter.sources.pods.decode import KeyPrefixes
+from exporter.sources.pods.source import NoPods
 
 FIRST_PID = 1001
 
@@ -48,13 +48,17 @@ class BoardNames(Pseudonyms):
         return masked._replace(devices=tuple(self._board(ours, own) for ours, own in devices))
 
     def _board(self, masked: DeviceReading, real: DeviceReading) -> DeviceReading:
-        raw = real.raw
         return masked._replace(
             device=replace(masked.device, pci_bus_id=""),
             window=real.window and self._window(real.window),
             memory=real.memory and self._memory(real.memory),
-            raw=raw and raw._replace(rows=tuple((self.pid(r[0]), *r[1:]) for r in raw.rows)),
+            raw=real.raw and self._raw(real.raw),
         )
+
+    def _raw(self, raw: RawSamples) -> RawSamples:
+        """Plain tuples, whatever the source made of them."""
+        samples = tuple((at, percent) for at, percent in raw.samples)
+        return RawSamples(samples, tuple((self.pid(row[0]), *row[1:]) for row in raw.rows))
 
     def _window(self, window: Window) -> Window:
         counted = window.counted.items()
@@ -76,30 +80,10 @@ class BoardNames(Pseudonyms):
         return frozenset(map(self.pid, pids))
 
 
-class _Silent:
-    """What a source of processes and one of pods have in common here: there is nothing to say."""
+class _Processes:
+    """A ``ProcessSource`` in which each process is a unit of its own."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def start(self) -> None:
-        """There is nothing to listen to."""
-
-    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
-        return True
-
-    def status(self) -> SourceStatus:
-        return SourceStatus(self.name, up=True)
-
-    def rejected(self) -> Mapping[str, int]:
-        return {}
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class _Processes(_Silent):
-    """Each process is a unit of its own."""
+    name = "cgroups"
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         """A host's unit each, named by the process's number."""
@@ -111,17 +95,16 @@ class _Processes(_Silent):
     def group_kinds(self) -> frozenset[str]:
         return frozenset({"systemd"})
 
+    def status(self) -> SourceStatus:
+        return SourceStatus(self.name, up=True)
 
-class _Pods(_Silent):
-    """There are no pods."""
+    def rejected(self) -> Mapping[str, int]:
+        return {}
 
-    def table(self) -> PodTable:
-        return PodTable()
-
-    def follow(self, keep: KeyPrefixes) -> None:
-        """There is nothing to keep."""
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def boards_only(sources: Sources) -> Sources:
     """The sources of GPUs, with nothing beside them."""
-    return Sources(sources.gpus, _Processes("cgroups"), _Pods("pods_none"))
+    return Sources(sources.gpus, _Processes(), NoPods())
