@@ -11,7 +11,7 @@ import psutil
 from exporter.collector.wiring import places_of
 from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.settings import TABLE, Settings, load
-from exporter.sources.pods.client import ApiError
+from exporter.sources.pods.answers import ApiError
 
 LEAST_FILES = 1024  # a pidfd for each process on a GPU, a connection for each scraper
 MIB = 1 << 20

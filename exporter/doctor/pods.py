@@ -13,9 +13,10 @@ from exporter.doctor.privileges import POD_RESOURCES
 from exporter.sources.node.entries import WireError, decode_list
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.podresources import AUTO, NONE
+from exporter.sources.pods.answers import ApiError, ServerKind, explanation
 from exporter.sources.pods.api import PODS
 from exporter.sources.pods.claims import GROUP, VERSIONS
-from exporter.sources.pods.client import ApiError, KubeClient, ServerKind, explanation
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.factory import node_name
 from exporter.sources.pods.kubelet import PODS as KUBELETS_PODS
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode

@@ -12,7 +12,8 @@ from urllib.parse import quote
 from exporter.httpclient import Credentials, HttpClient, NoAnswerError
 from exporter.kubectl.forward import Forwarder, ForwardError
 from exporter.prometheus.client import Prometheus
-from exporter.sources.pods.client import ApiError, Load, connect
+from exporter.sources.pods.answers import ApiError
+from exporter.sources.pods.client import Load, connect
 
 Json = Mapping[str, Any]
 

@@ -22,13 +22,8 @@ from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.forward import Forwarder
 from exporter.prometheus.why import Case
 from exporter.settings import Settings, load
-from exporter.sources.pods.client import (
-    ApiError,
-    KubeconfigError,
-    door_of,
-    from_kubeconfig,
-    namespace_of,
-)
+from exporter.sources.pods.answers import ApiError
+from exporter.sources.pods.client import KubeconfigError, door_of, from_kubeconfig, namespace_of
 from exporter.terminal.access import PROMETHEUS, secret_of
 from exporter.terminal.feeds.http import RemoteFeed
 

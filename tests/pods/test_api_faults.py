@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from exporter.sources.pods.client import ApiError, connect, from_kubeconfig
+from exporter.sources.pods.answers import ApiError
+from exporter.sources.pods.client import connect, from_kubeconfig
 from exporter.sources.pods.reader import ReaderTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import pod_document

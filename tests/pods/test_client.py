@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.sources.pods.answers import ApiError, explanation
 from exporter.sources.pods.client import (
-    ApiError,
     KubeClient,
     connect,
-    explanation,
     from_kubeconfig,
     from_service_account,
     in_cluster,

@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.pods.client import (
-    KubeClient,
-    connect_kubelet,
-    from_service_account,
-)
+from exporter.sources.pods.client import KubeClient, connect_kubelet, from_service_account
 from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.authority import make_certificate

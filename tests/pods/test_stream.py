@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 import pytest
 import urllib3
 
-from exporter.sources.pods.client import ApiError, Stream
+from exporter.sources.pods.answers import ApiError, Stream
 
 CHUNKED = "Transfer-Encoding: chunked"
 END = b"0\r\n\r\n"

@@ -11,7 +11,8 @@ from typing import Unpack
 from urllib.parse import quote
 
 from exporter.model import NodeFacts, SourceStatus
-from exporter.sources.pods.client import ApiError, KubeClient
+from exporter.sources.pods.answers import ApiError
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import decode_node
 from exporter.sources.pods.reader import SECOND_NS, Options, ServerPods
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, decode, lines, watch_event

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, PodTable
-from exporter.sources.pods.client import ApiError, KubeClient, explanation
+from exporter.sources.pods.answers import ApiError, explanation
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
 from exporter.sources.polled import Inquiry

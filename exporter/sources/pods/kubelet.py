@@ -5,7 +5,7 @@ the uid that the node's cgroups have, which is the hash of its manifest. Its aut
 10250; the read-only one, 10255, has neither TLS nor tokens and is off on most nodes.
 """
 
-from exporter.sources.pods.client import ServerKind
+from exporter.sources.pods.answers import ServerKind
 from exporter.sources.pods.reader import ServerPods
 
 PODS = "/pods"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from exporter.model import Clock, Pod, PodTable, SourceStatus
-from exporter.sources.pods.client import ApiError, KubeClient, ServerKind, explanation
+from exporter.sources.pods.answers import ApiError, ServerKind, explanation
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
 from exporter.sources.pods.table import PodStore
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, list_parts

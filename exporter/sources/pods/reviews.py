@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from exporter.model import ReviewError, Right, Subject
-from exporter.sources.pods.client import ApiError, KubeClient, explanation
+from exporter.sources.pods.answers import ApiError, explanation
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.wire import JsonError, decode
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
