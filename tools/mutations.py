@@ -12,7 +12,6 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 NOT_COPIED = shutil.ignore_patterns(".venv", ".git", "__pycache__", "dist", "_site", ".*_cache")
@@ -27,6 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments).rooms
     table = tomllib.loads((HERE / "tools/mutations.toml").read_text(encoding="utf-8"))
     rooms = [room for room in table["room"] if room["name"] in asked or not asked]
+    for fault in (fault for room in rooms for fault in room["faults"]):
+        text_with(fault)
     planted = left = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
@@ -41,19 +42,29 @@ def main(arguments: Sequence[str]) -> int:
     return int(planted - left < LEAST_FOUND * planted)
 
 
-def is_found(tree: Path, fault: dict[str, Any], tests: Sequence[str]) -> bool:
+def text_with(fault: dict[str, str]) -> str:
+    """Return the text of the fault's file with the fault in it.
+
+    Raises:
+        ValueError: what the fault replaces is not there once.
+
+    """
+    text = (HERE / "exporter" / fault["file"]).read_text(encoding="utf-8")
+    if text.count(fault["was"]) != 1:
+        raise ValueError(f"{fault['file']} does not have this text once: {fault['was']}")
+    return text.replace(fault["was"], fault["is"])
+
+
+def is_found(tree: Path, fault: dict[str, str], tests: Sequence[str]) -> bool:
     """Whether a test fails with this fault in the tree.
 
     Raises:
-        ValueError: the text of the fault is not there, or there more than once.
         CalledProcessError: the tests could not be run.
 
     """
     path = tree / "exporter" / fault["file"]
     text = path.read_text(encoding="utf-8")
-    if text.count(fault["was"]) != 1:
-        raise ValueError(f"{fault['file']} does not have this text once: {fault['was']}")
-    path.write_text(text.replace(fault["was"], fault["is"]), encoding="utf-8")
+    path.write_text(text_with(fault), encoding="utf-8")
     try:
         done = subprocess.run(
             [*(sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "not slow"), *tests],
