@@ -6,6 +6,7 @@ Rules and HPA are the shipped examples, with their minutes cut to seconds.
 import base64
 import json
 import re
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tools.cluster.workloads import NAMESPACE, container, pod, with_mgpu
 NAME = "chat"
 SHARE = 0.3  # of a GPU, for each pod
 METRIC = "mgpu_pod_core_limit_utilization"
+_RULES = Path(__file__).parents[2] / "rules"
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "autoscaling"
 _WINDOW_S = 30
 _SERVICE = "mgpu-adapter"
@@ -32,7 +34,8 @@ _PORT = 6443
 _PROMETHEUS = "127.0.0.1:9090"
 # Debian's Prometheus has no service discovery by Kubernetes; the API server knows the way, too.
 _SCRAPES = """
-global: {{scrape_interval: 2s, scrape_timeout: 2s}}
+global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s}}
+rule_files: ["{rules}"]
 scrape_configs:
 - job_name: mgpu-exporter
   honor_labels: true
@@ -73,6 +76,16 @@ class Autoscaling:
             return {}
         return {one["describedObject"]["name"]: _number(one["value"]) for one in found["items"]}
 
+    def alerts(self) -> list[dict[str, str]]:
+        """The labels of the alerts that fire in Prometheus."""
+        with urllib.request.urlopen(f"http://{_PROMETHEUS}/api/v1/alerts", timeout=30) as answer:
+            found = json.load(answer)["data"]["alerts"]
+        return [
+            {**one["labels"], "description": one["annotations"]["description"]}
+            for one in found
+            if one["state"] == "firing"
+        ]
+
     def _is_served(self) -> bool:
         self.prometheus.check()
         self.adapter.check()
@@ -82,8 +95,10 @@ class Autoscaling:
             return False
 
     def _scraper(self) -> list[str]:
-        config = self._state / "prometheus.yml"
+        config, rules = self._state / "prometheus.yml", self._state / "rules.yml"
+        rules.write_text(_starved())
         text = _SCRAPES.format(
+            rules=rules,
             path=SERVICE_PATH,
             ca=self._plane.authority.own.crt,
             client=self._plane.authority.sign("prometheus", "system:masters"),
@@ -235,6 +250,23 @@ def _autoscaler() -> Document:
     return dict(found)
 
 
+def _starved() -> str:
+    """The shipped recording rules, and the alert for who waits on a full GPU, over seconds."""
+    recording = yaml.safe_load(_shortened((_RULES / "mgpu-recording.yaml").read_text()))
+    alerts = yaml.safe_load(_shortened((_RULES / "mgpu-alerts.yaml").read_text()))
+    rules = [
+        {**rule, "for": "10s"}
+        for group in alerts["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "MgpuContainerStarved"
+    ]
+    return yaml.safe_dump({"groups": [*recording["groups"], {"name": "starved", "rules": rules}]})
+
+
 def _shortened(rules: str) -> str:
     """The same rules over seconds."""
-    return re.sub(r"\[3m\]|offset 3m", lambda found: found[0].replace("3m", f"{_WINDOW_S}s"), rules)
+    return re.sub(
+        r"\[(3|5|15)m\]|offset 3m",
+        lambda found: re.sub(r"\d+m", f"{_WINDOW_S}s", found[0]),
+        rules,
+    )

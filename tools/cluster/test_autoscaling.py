@@ -10,10 +10,11 @@ import pytest
 from tools.cluster.autoscaling import NAME, SHARE, Autoscaling, Scaled
 from tools.cluster.programs import eventually
 from tools.cluster.stage import Stage
-from tools.cluster.workloads import NAMESPACE
+from tools.cluster.workloads import NAMESPACE, container, pod, with_mgpu
 
 HIGH, LOW = SHARE, 0.1 * SHARE  # one pod: over the target of 0.7; two: well below it
 PATIENCE_S = 240
+PRESSURE = "mgpu_pod_core_pressure"  # by use alone it would stay as it is
 LOOKS = 6  # 5 s apart: longer than all windows of the metric and of the autoscaler together
 
 
@@ -76,3 +77,33 @@ def test_it_holds_still_while_the_exporter_is_stopped(stage: Stage, scaled: Scal
         )
         assert reached(scaled, 2)
     eventually(lambda: reached(scaled, 1), "it goes on when the exporter is back", PATIENCE_S)
+
+
+def test_a_starved_service_is_named_by_an_alert_and_grows(
+    stage: Stage, between: Autoscaling, scaled: Scaled
+) -> None:
+    """All want the whole card. The service gets a sixth of it, which is about half of its share."""
+    crowd = [container(f"c{number}") for number in range(5)]
+    hogs = stage.run(with_mgpu(pod("crawl", *crowd), gpu=0, core=10, memory_mib=256))
+    scaled.demand = 0
+    eventually(lambda: reached(scaled, 1), "one pod", PATIENCE_S)
+    for one in hogs.values():
+        stage.board.work(one.pid, 0, 1.0)
+    scaled.demand = 1.0
+    eventually(scaled.settle, "its pod works")
+
+    def named() -> list[dict[str, str]]:
+        scaled.settle()
+        firing = between.alerts()
+        return [one for one in firing if one["pod"].startswith(f"{NAME}-")]
+
+    alert, *_ = eventually(named, "the alert has the victim's labels", PATIENCE_S)
+    assert alert["namespace"] == NAMESPACE
+    assert f"{NAMESPACE}/crawl" in alert["description"]
+    eventually(lambda: scaled.settle() >= 2 <= scaled.wanted(), "it grows", PATIENCE_S)
+    said = [event["message"] for event in scaled.events()]
+    assert any(PRESSURE in message for message in said), said
+    stage.notes.append(f"starved: {alert['description']}")
+    for one in hogs.values():
+        stage.board.end(one.pid)
+    stage.delete("crawl")
