@@ -23,6 +23,7 @@
 # make image   build the container image into dist/ (ARGS=--stand-in: where there is no registry)
 # make image-test  build the image over a stand-in of its base, and run it (root; a minute or two)
 # make wheel   build the wheel and the source archive into dist/ (needs PyPI)
+# make kubectl  build kubectl-mgpu as one file for this machine into dist/kubectl (needs PyPI)
 # make chart-package  build the chart's archive into dist/, with rules and dashboards in it (needs Helm and no more)
 # make audit   look for known vulnerabilities of the locked packages (needs PyPI)
 # make sbom    write the bill of materials into dist/
@@ -36,7 +37,7 @@ BIN := $(VENV)/bin
 # The tests of a file stay together: they share what the file starts.
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
 
-.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard mutations bench fleet clean
+.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel kubectl chart-package audit sbom soak guard mutations bench fleet clean
 
 # The page of this machine names processes, so it is served to this machine unless ARGS says where.
 run: $(VENV)/.run
@@ -133,6 +134,9 @@ image-test: $(VENV)/.dev
 wheel: $(BIN)/uv
 	rm -rf dist/python
 	$(BIN)/uv build --quiet --build-constraints tools/image/tools.txt --require-hashes --out-dir dist/python
+
+kubectl:
+	$(PYTHON) tools/plugin.py build dist/kubectl
 
 chart-package:
 	rm -rf dist/chart

@@ -180,7 +180,7 @@ class Lifetimes:
     closes ``epoll`` too.
     """
 
-    def __init__(self, *, enabled: bool = True, epoll: select.epoll | None = None) -> None:
+    def __init__(self, *, enabled: bool = True, epoll: "select.epoll | None" = None) -> None:
         self._enabled = enabled and hasattr(os, "pidfd_open")
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = sys.maxsize if limit < 0 else limit // _SHARE_OF_DESCRIPTORS
