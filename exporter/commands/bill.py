@@ -90,7 +90,7 @@ def _at_odds(arguments: Namespace) -> str:
     if _is_parquet(arguments) and arguments.format != "focus":
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:
-        return "Parquet needs pyarrow: pip install 'mgpu-exporter[parquet]'"
+        return "Parquet needs the package pyarrow: pip install pyarrow"
     return ""
 
 
