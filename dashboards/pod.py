@@ -235,13 +235,17 @@ def _waiting() -> Panel:
 
 
 def _waited_for() -> Panel:
-    by = "by_namespace, by_pod"
     waited = _own("core_waiting_on_seconds_total")
+    pods = waited.replace("{", '{by_namespace!="",', 1)
+    groups = waited.replace("{", '{by_namespace="",', 1)
     return series(
         "Waiting, by who ran instead",
         "Upper bound of the time in which the chosen pods waited, as a sum over their containers, "
         "by the pod or group that ran. Needs the exporter's --metrics.enable=contention.",
-        {"{{by_namespace}}/{{by_pod}}": f"sum by ({by}) ({_rate(waited)})"},
+        {
+            "{{by_namespace}}/{{by_pod}}": f"sum by (by_namespace, by_pod) ({_rate(pods)})",
+            "{{by_pod}}": f"sum by (by_pod) ({_rate(groups)})",
+        },
         "short",
         stacked=True,
         nothing="Nothing waits, or --metrics.enable=contention is not set",
