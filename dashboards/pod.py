@@ -236,8 +236,7 @@ def _waiting() -> Panel:
 
 def _waited_for() -> Panel:
     waited = _own("core_waiting_on_seconds_total")
-    pods = waited.replace("{", '{by_namespace!="",', 1)
-    groups = waited.replace("{", '{by_namespace="",', 1)
+    pods, groups = (f'{waited[:-1]},by_namespace{is_so}""}}' for is_so in ("!=", "="))
     return series(
         "Waiting, by who ran instead",
         "Upper bound of the time in which the chosen pods waited, as a sum over their containers, "
