@@ -80,7 +80,7 @@ def _head(document: Document, namespaces: Collection[str]) -> Document:
 
 
 def _pod(pod: Json, namespaces: Collection[str]) -> Json:
-    """The pod, without the names of those for whom its containers waited."""
+    """The pod. Owners that it waited for have no names, unless they are shown too."""
 
     def seen(device: Json) -> Json:
         waited = device.get(_WAITED)

@@ -349,7 +349,7 @@ def _visible_device(device: DeviceEntry, namespaces: Collection[str]) -> DeviceE
 
 
 def _visible_pod(pod: PodEntry, namespaces: Collection[str]) -> PodEntry:
-    """The pod, without the names of those for whom it waited."""
+    """The pod. Owners that it waited for have no names, unless they are shown too."""
 
     def seen(held: ContainerHolding) -> ContainerHolding:
         return replace(held, waiting=held.waiting.visible_to(namespaces))

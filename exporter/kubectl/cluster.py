@@ -2,10 +2,11 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from http import HTTPStatus
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -28,7 +29,10 @@ _PORT = "metrics"  # the name of the exporter's port
 _TIMEOUT_S = 15.0
 _LARGEST = 64 << 20
 _MOST = 5000  # pods and services that are looked at
-_USUAL = ("mgpu-exporter", "monitoring", "gpu-operator", "kube-system")
+USUAL = ("mgpu-exporter", "monitoring", "prometheus", "gpu-operator", "kube-system")
+"""Namespaces of platform teams. Others are not looked at, because a tenant can give his own pod the
+exporter's label, and would be shown the tokens of users."""
+_NAME_IT = "name the namespace (--exporter-namespace)"
 _MOST_NEAR = 5
 _OURS = "count(mgpu_exporter_build_info)"
 _DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
@@ -52,12 +56,18 @@ class Exporter:
 
 
 class Cluster:
-    """A cluster as one user sees it. ``token`` is shown to exporters; "" if there is none."""
+    """A cluster as one user sees it. ``token`` is shown to exporters; "" if there is none.
 
-    def __init__(self, load: Load, forwarder: Forwarder, token: str) -> None:
+    ``namespaces`` are those in which exporters and Prometheus are believed.
+    """
+
+    def __init__(
+        self, load: Load, forwarder: Forwarder, token: str, namespaces: Sequence[str] = USUAL
+    ) -> None:
         self._client = connect(load)
         self._forwarder = forwarder
         self._token = token
+        self._namespaces = namespaces
 
     def node_of(self, namespace: str, pod: str) -> str:
         """The node on which a pod is.
@@ -75,8 +85,8 @@ class Cluster:
             raise NoAnswerError(f"{namespace}/{pod} is on no node yet ({phase})")
         return node
 
-    def exporters(self, selector: str, namespace: str = "", node: str = "") -> list[Exporter]:
-        """The exporters of the cluster, or of one node. Tenants may list some namespaces only.
+    def exporters(self, selector: str, node: str = "") -> list[Exporter]:
+        """The exporters of the cluster, or of one node.
 
         Raises:
             NoAnswerError: there is none, or the user may not list them.
@@ -84,21 +94,20 @@ class Cluster:
         """
         field = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
         refusals = []
-        for within in (namespace,) if namespace else ("", *_USUAL):
+        for namespace in self._namespaces:
             try:
-                pods = self._pods(within, "the exporters", labelSelector=selector, **field)
+                pods = self._pods(namespace, "the exporters", labelSelector=selector, **field)
             except NoAnswerError as error:
                 refusals.append(error)
                 continue
             if pods:
-                found = [_exporter(pod) for pod in pods]
-                return sorted(found, key=lambda one: (one.node, one.pod))
-        if refusals and (namespace or len(refusals) > len(_USUAL)):
-            raise NoAnswerError(f"{refusals[0]}; name their namespace: --exporter-namespace")
+                return sorted(map(_exporter, pods), key=lambda one: (one.node, one.pod))
+        if len(refusals) == len(self._namespaces):
+            raise NoAnswerError(f"{refusals[0]}; {_NAME_IT}")
         where = f"on {node}" if node else "in this cluster"
         raise NoAnswerError(
-            f"no exporter {where} has the label {selector}; name another (--selector), or their "
-            "namespace (--exporter-namespace)"
+            f"no exporter {where} has the label {selector} in {', '.join(self._namespaces)}; "
+            f"{_NAME_IT}, or another label (--selector)"
         )
 
     def http(self, exporter: Exporter) -> HttpClient:
@@ -129,9 +138,13 @@ class Cluster:
 
         """
         refused: list[str] = []
-        for label in STORES:
-            found = self._get("/api/v1/services", "services", labelSelector=label, limit=_MOST)
-            for service in _items(found):
+        for label, namespace in product(STORES, self._namespaces):
+            try:
+                services = self._services(namespace, label)
+            except NoAnswerError as error:
+                refused.append(str(error))
+                continue
+            for service in services:
                 name = _named(service)
                 try:
                     address = self._store(service)
@@ -141,11 +154,16 @@ class Cluster:
                     refused.append(f"{name} has no series of the exporter")
                 except (NoAnswerError, ForwardError) as error:
                     refused.append(f"{name}: {error}")
-        seen = f" ({'; '.join(refused[:_MOST_NEAR])})" if refused else ""
+        reasons = list(dict.fromkeys(refused))[:_MOST_NEAR]
+        seen = f" ({'; '.join(reasons)})" if reasons else ""
         raise NoAnswerError(
-            f"no Prometheus of this cluster has the exporter's series{seen}; name one: "
-            "--prometheus http://prometheus.example.org"
+            f"no Prometheus in {', '.join(self._namespaces)} has the exporter's series{seen}; "
+            f"{_NAME_IT}, or its address: --prometheus http://prometheus.example.org"
         )
+
+    def _services(self, namespace: str, label: str) -> list[Json]:
+        path = f"/api/v1/namespaces/{quote(namespace)}/services"
+        return list(_items(self._get(path, "services", labelSelector=label, limit=_MOST)))
 
     def _store(self, service: Json) -> str:
         """The local address of a service's first ready pod."""
@@ -163,8 +181,8 @@ class Cluster:
         return f"http://127.0.0.1:{self._forwarder.open(namespace, pod, port)}"
 
     def _pods(self, namespace: str, what: str, **query: str) -> list[Json]:
-        within = f"/api/v1/namespaces/{quote(namespace)}" if namespace else "/api/v1"
-        return list(_items(self._get(f"{within}/pods", what, limit=_MOST, **query)))
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods"
+        return list(_items(self._get(path, what, limit=_MOST, **query)))
 
     def _near(self, namespace: str, pod: str) -> str:
         try:

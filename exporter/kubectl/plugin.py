@@ -17,7 +17,7 @@ from exporter import __version__
 from exporter.commands import advise, bill, logs, top, why
 from exporter.commands.commandline import USAGE_ERROR, Parser, without_traceback
 from exporter.httpclient import NoAnswerError
-from exporter.kubectl.cluster import EXPORTERS, Cluster
+from exporter.kubectl.cluster import EXPORTERS, USUAL, Cluster
 from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.forward import Forwarder
 from exporter.prometheus.why import Case
@@ -56,7 +56,7 @@ class _Command(NamedTuple):
 
 def _top(user: _User) -> int:
     given = user.arguments
-    exporters = user.cluster.exporters(given.selector, given.exporter_namespace)
+    exporters = user.cluster.exporters(given.selector)
     return top.show(FleetFeed(exporters, user.cluster.http, user.namespace), given)
 
 
@@ -71,7 +71,7 @@ def _case(user: _User) -> Case:
     if not (namespace and pod):
         raise NoAnswerError("name the pod as NAMESPACE/POD, or give -n NAMESPACE")
     node = user.cluster.node_of(namespace, pod)
-    exporters = user.cluster.exporters(given.selector, given.exporter_namespace, node)
+    exporters = user.cluster.exporters(given.selector, node)
     feed = RemoteFeed(user.cluster.http(exporters[0]))
     return why.case_of_exporter(feed, namespace, pod, given.over)
 
@@ -118,7 +118,8 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
     usual = "" if arguments.all_namespaces else namespace_of(kubeconfig, arguments.context)
     namespace = "" if arguments.all_namespaces else arguments.namespace or usual
     with Forwarder(door) as forwarder:
-        cluster = Cluster(credentials, forwarder, token)
+        believed = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
+        cluster = Cluster(credentials, forwarder, token, believed)
         if command.run is None:
             arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
             if arguments.command == "advise":  # a bill is of whole cards
@@ -171,6 +172,7 @@ def _parser() -> Parser:
             *("--exporter-namespace",),
             default="",
             metavar="NAMESPACE",
-            help="where the exporters are, if you may not list the pods of all namespaces",
+            help="where the exporters, or the Prometheus, are, if it is none of "
+            f"{', '.join(USUAL)}: your token is shown to what is there",
         )
     return parser

@@ -15,8 +15,8 @@ _NS = 10**9
 class Moment:
     """What was known at a time: a Snapshot's facts. Moments are compared by ``at_ns`` of one clock.
 
-    ``hidden``: the UUIDs of devices that others use whom the reader may not see. ``window_s``: the
-    time of the averages. ``is_stale``: nothing is measured now.
+    ``hidden``: the UUIDs of devices that are also used by owners that the reader may not see.
+    ``window_s``: the time of the averages. ``is_stale``: nothing is measured now.
     """
 
     facts: Facts

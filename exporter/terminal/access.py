@@ -71,8 +71,10 @@ def far_client(arguments: Namespace, environ: Mapping[str, str] = os.environ) ->
     prometheus = _given("prometheus", arguments, environ)
     if not prometheus:
         return None
-    name = getattr(arguments, "prometheus_name", "")  # of one that was found
-    return HttpClient(prometheus, _credentials(arguments, environ), name=name)
+    found = getattr(arguments, "prometheus_name", "")
+    if found:  # a credential is for the address that its owner named
+        return HttpClient(prometheus, name=found)
+    return HttpClient(prometheus, _credentials(arguments, environ))
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:

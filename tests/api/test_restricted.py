@@ -35,7 +35,7 @@ def secrets_of(document: Document, shown: set[str]) -> set[str]:
     for device in document["devices"]:
         found |= set(_processes([device["unattributed"]]))
     visible = json.dumps([pod for pod in document["pods"] if pod["namespace"] in shown])
-    own = re.sub(r'"by_pod": "[^"]*"', "", visible)  # for whom they waited is no word of theirs
+    own = re.sub(r'"by_pod": "[^"]*"', "", visible)  # an owner that they waited for
     # Plain words, such as a container "main", are words of the page too.
     return {name for name in found if re.search(r"[-.:\d]", name) and name not in own}
 

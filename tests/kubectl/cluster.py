@@ -83,7 +83,7 @@ class Cluster:
     async def _start(self) -> None:
         app = web.Application(middlewares=[self._checked])
         app.router.add_get("/api/v1/pods", self._list)
-        app.router.add_get("/api/v1/services", self._list_services)
+        app.router.add_get("/api/v1/namespaces/{namespace}/services", self._list_services)
         app.router.add_get("/api/v1/namespaces/{namespace}/pods", self._list)
         app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}", self._one)
         app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}/portforward", self._forward)
@@ -117,7 +117,12 @@ class Cluster:
 
     async def _list_services(self, request: web.Request) -> web.Response:
         wanted = request.query["labelSelector"].split("=")
-        found = [one for one in self._services if wanted in map(list, _labels(one))]
+        namespace = request.match_info["namespace"]
+        found = [
+            one
+            for one in self._services
+            if wanted in map(list, _labels(one)) and one["metadata"]["namespace"] == namespace
+        ]
         return web.json_response({"items": found})
 
     async def _one(self, request: web.Request) -> web.Response:

@@ -1,9 +1,12 @@
 """``kubectl mgpu`` as a user of a cluster types it: real exporters behind port-forwards."""
 
 import json
+import socket
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -108,7 +111,7 @@ def test_a_pod_that_cannot_be_asked_about(
             ("/api/v1/namespaces/mgpu-exporter/pods/",),
             "get and create on pods/portforward",
         ),
-        (("/api/v1/pods", "/api/v1/namespaces"), "name their namespace: --exporter-namespace"),
+        (("/api/v1/pods", "/api/v1/namespaces"), "name the namespace (--exporter-namespace)"),
     ],
 )
 def test_who_lacks_a_right_is_told_which(
@@ -123,12 +126,68 @@ def test_who_lacks_a_right_is_told_which(
     assert words in capsys.readouterr().err
 
 
-def test_who_may_not_list_all_namespaces_finds_the_exporters_in_the_usual_one(
-    pods: list[dict[str, object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_token_is_shown_to_no_pod_of_a_namespace_where_tenants_make_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Cluster(pods, refused=("/api/v1/pods",)) as cluster:
-        assert main(["top", f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]) == 0
-    assert NAME in capsys.readouterr().out
+    """Everybody can give a pod the exporter's label."""
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        forged = pod("mgpu-n1", "tenant", "n1", trap.getsockname()[1], LABELS)
+        service = {
+            "metadata": {
+                "name": "prometheus",
+                "namespace": "tenant",
+                "labels": {"operated-prometheus": "true"},
+            },
+            "spec": {"selector": LABELS, "ports": [{"targetPort": "metrics"}]},
+        }
+        with Cluster([forged], [service]) as cluster:
+            here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
+            assert main(["top", "-A", here]) == 2
+            assert main(["bill", "--price=2", here]) == 2
+        trap.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            trap.accept()
+    assert "--exporter-namespace" in capsys.readouterr().err
+
+
+def test_a_prometheus_that_was_found_gets_no_credential(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A credential is for the address that its owner named."""
+    monkeypatch.setenv("MGPU_REMOTE_TOKEN", "secret")
+    monkeypatch.setenv("MGPU_REMOTE_USER", "me")
+    heard: list[str] = []
+
+    class Prometheus(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Authorization", ""))
+            body = b'{"status": "success", "data": {"resultType": "vector", "result": []}}'
+            if "build_info" in self.path:
+                body = body.replace(b"[]", b'[{"metric": {}, "value": [1, "1"]}]')
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Prometheus) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        behind = pod("prometheus-0", "monitoring", "n1", server.server_port, {"app": "prometheus"})
+        service = {
+            "metadata": {
+                "name": "prometheus-operated",
+                "namespace": "monitoring",
+                "labels": {"operated-prometheus": "true"},
+            },
+            "spec": {"selector": {"app": "prometheus"}, "ports": [{"targetPort": "metrics"}]},
+        }
+        with Cluster([behind], [service]) as cluster:
+            here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
+            main(["bill", "--price=2", here])
+        server.shutdown()
+    assert len(heard) > 1
+    assert set(heard) == {""}
 
 
 @pytest.mark.program("prometheus")
@@ -165,9 +224,9 @@ def test_a_cluster_without_a_prometheus(
     here: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bill", "--price=2", *here]) == 2
-    assert "no Prometheus of this cluster has the exporter's series; name one" in (
-        capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "no Prometheus in mgpu-exporter, monitoring" in said
+    assert "has the exporter's series; name the namespace" in said
 
 
 def test_a_kubeconfig_without_a_token_is_named_as_the_reason(
