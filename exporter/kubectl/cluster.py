@@ -58,7 +58,7 @@ class Exporter:
 class Cluster:
     """A cluster as one user sees it. ``token`` is shown to exporters; "" if there is none.
 
-    ``namespaces`` are those in which exporters and Prometheus are believed.
+    ``namespaces`` are those in which exporters and Prometheus are trusted.
     """
 
     def __init__(

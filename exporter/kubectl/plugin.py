@@ -118,8 +118,8 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
     usual = "" if arguments.all_namespaces else namespace_of(kubeconfig, arguments.context)
     namespace = "" if arguments.all_namespaces else arguments.namespace or usual
     with Forwarder(door) as forwarder:
-        believed = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
-        cluster = Cluster(credentials, forwarder, token, believed)
+        trusted = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
+        cluster = Cluster(credentials, forwarder, token, trusted)
         if command.run is None:
             arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
             if arguments.command == "advise":  # a bill is of whole cards
