@@ -34,7 +34,7 @@ OWNED = frozenset(
 )
 """What follows from other values of the chart: mounts, permissions and ports hang on it."""
 
-_CHOICE = re.compile(r"one of ([\w, -]+)")
+_CHOICE = re.compile(r"one of ([\w., -]+)")
 
 
 def free() -> Iterator[Setting]:

@@ -81,11 +81,12 @@ WEB = (
                 "compat.dropIn",
                 "",
                 choice("", "dcgm"),
-                "Stand in another exporter's place. `dcgm`: serve dcgm-exporter's names, on port "
-                "9400, with the Services, labels and annotations by which users of the GPU "
-                "operator, OpenCost, Datadog, Netdata, Cast AI and Prometheus find it. Switch it "
-                "off there first: `dcgmExporter.enabled=false` of the GPU operator. `web.port` "
-                "and `nameOverride` then have no effect. See docs/dcgm.md.",
+                "Stand in another exporter's place. `dcgm`: serve dcgm-exporter's names, those "
+                "before and since 4.9, on port 9400, with the Services, labels and annotations by "
+                "which users of the GPU operator, OpenCost, Datadog, Netdata, Cast AI and "
+                "Prometheus find it. Switch it off there first: `dcgmExporter.enabled=false` of "
+                "the GPU operator. `web.port` and `nameOverride` then have no effect. See "
+                "docs/dcgm.md.",
             ),
             Value("service.enabled", True, SWITCH, "A headless Service."),
             Value("service.labels", {}, PAIRS, "Its labels."),

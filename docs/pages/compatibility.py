@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.metrics.compat.page import PROGRAMS
-from exporter.metrics.compat.subjects import Alias, of, quotient
+from exporter.metrics.compat.subjects import Alias, Figure, of, per, quotient
 
 COMPATIBILITY_PREFACE = """\
 # Other exporters' names
@@ -27,6 +27,7 @@ and `exported_container`.
 
 PROGRAM_WORDS = {
     "dcgm": "dcgm-exporter",
+    "dcgm-4.9": "dcgm-exporter 4.9",
     "opencost": "OpenCost, Kubecost",
     "hami": "HAMi vGPUmonitor",
     "hami-legacy": "HAMi vGPUmonitor with `--legacy-metrics`, volcano-vgpu's monitor",
@@ -35,6 +36,10 @@ PROGRAM_WORDS = {
 }
 
 PROGRAM_NOTES = {
+    "dcgm-4.9": """
+The same figures in 4.9's units: [dcgm.md](dcgm.md#your-boards-survive-4-9) has the names. What 4.9
+does not rename is there once, also beside `dcgm`.
+""",
     "opencost": """
 OpenCost charges a pod for `container_gpu_allocation` times the price of its node's GPUs, and takes
 the pods' resources where the range has no such series. Its own series of this name has whole cards
@@ -60,7 +65,7 @@ def compatibility() -> str:
     """The text of compatibility.md."""
     return COMPATIBILITY_PREFACE + "".join(
         f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n{PROGRAM_NOTES.get(program, '')}"
-        + _lists(aliases)
+        + ("" if program == "dcgm-4.9" else _lists(aliases))
         for program, aliases in PROGRAMS.items()
     )
 
@@ -72,15 +77,17 @@ def _lists(aliases: Sequence[Alias]) -> str:
         sets.setdefault((alias.subject, tuple(alias.labels)), []).append(alias)
     return "".join(
         f"\nFor each {subject}, with {', '.join(f'`{label}`' for label in labels)}:\n\n"
-        + "".join(f"- `{alias.name}`: {_source(alias)}\n" for alias in listed)
+        + "".join(f"- `{alias.name}`: {_source(alias.figure)}\n" for alias in listed)
         for (subject, labels), listed in sets.items()
     )
 
 
-def _source(alias: Alias) -> str:
-    match alias.figure:
-        case of(name, key, times, per):
-            factor = f" times {times:g}" if times != 1 else f" / {per:,.0f}" if per != 1 else ""
+def _source(figure: Figure) -> str:
+    match figure:
+        case per(whole, unit):
+            return f"{_source(whole)}, / {unit:,.0f}"
+        case of(name, key, times, unit):
+            factor = f" times {times:g}" if times != 1 else f" / {unit:,.0f}" if unit != 1 else ""
             return f"`{name}`" + (f" of `{key}`" if key else "") + factor
         case quotient(part, whole, times):
             return f"`{part}` / `{whole}` times {times:g}"

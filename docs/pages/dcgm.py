@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from exporter.metrics.compat.dcgm_renamed import RENAMED
 from exporter.metrics.compat.subjects import SPLIT
 from pages.tables import table
 
@@ -41,6 +42,21 @@ An older release of this chart becomes the drop-in by an upgrade.
 _MONITOR_TEXT = """
 `serviceMonitor.enabled=true` makes a ServiceMonitor with the job `nvidia-dcgm-exporter`, as the GPU
 operator's. If your queries ask for `exported_pod`, add `--set serviceMonitor.honorLabels=false`.
+"""
+
+_RENAMED_TEXT = """
+## Your boards survive 4.9
+
+dcgm-exporter 4.9 renames most default counters and changes units: a board, an alert or OpenCost's
+query that asks for an old name finds nothing. The drop-in serves both name sets, each in its own
+units, and all queries below answer under both.
+
+- To serve one set only, and half of the series: `settings.compat: [dcgm]` or `[dcgm-4.9]`.
+- Rules that compare a figure with a number need the new unit with the new name: a utilisation of 90
+  is 0.9 there.
+- Each series has `Hostname` and `hostname`, `DCGM_FI_DRIVER_VERSION` and
+  `DCGM_FI_SYSTEM_DRIVER_VERSION`.
+
 """
 
 _SPLIT_TEXT = """
@@ -85,6 +101,11 @@ def dcgm() -> str:
             ((one["who"], one["by"], one["here"]) for one in lists["finders"]),
         )
         + _MONITOR_TEXT
+        + _RENAMED_TEXT
+        + table(
+            ("`DCGM_FI_…`", "since 4.9", "new unit"),
+            ((f"`{old}`", f"`{new}`", unit) for old, (new, unit) in RENAMED.items()),
+        )
         + _SPLIT_TEXT.format(", ".join(f"`{whole}`" for whole in SPLIT.values()))
         + _queries(list(lists["sources"]), lists["queries"])
         + _EQUIVALENT_TEXT

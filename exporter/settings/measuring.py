@@ -197,7 +197,12 @@ class MetricsSettings:
     )
     compat: tuple[str, ...] = setting(
         "compat",
-        many(choice("dcgm", "opencost", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
+        many(
+            choice(
+                *("dcgm", "dcgm-4.9", "opencost"),
+                *("hami", "hami-legacy", "elastic-gpu", "gpu-manager"),
+            )
+        ),
         "",
         "Other exporters whose names, labels and units are served as well.",
         "See compatibility.md.",

@@ -98,10 +98,20 @@ def test_datadog_is_told_by_an_annotation_of_the_container() -> None:
     assert rendered.annotations["prometheus.io/scrape"] == "true"  # Netdata's, by the user's wish
 
 
-@pytest.mark.parametrize("own", [["hami"], "hami", ["hami", "dcgm"]])
-def test_its_names_are_served_beside_those_of_the_settings(own: object) -> None:
-    assert "--compat=hami,dcgm" in render(DROPPED, settings={"compat": own}).args
-    assert "--compat=dcgm" in render(DROPPED).args
+@pytest.mark.parametrize(
+    ("own", "served"),
+    [
+        ([], "dcgm,dcgm-4.9"),
+        (["hami"], "hami,dcgm,dcgm-4.9"),
+        ("hami", "hami,dcgm,dcgm-4.9"),
+        (["hami", "dcgm"], "hami,dcgm"),
+        ("dcgm-4.9", "dcgm-4.9"),
+    ],
+)
+def test_both_its_name_sets_are_served_beside_the_settings_unless_one_is_chosen(
+    own: object, served: str
+) -> None:
+    assert f"--compat={served}" in render(DROPPED, settings={"compat": own}).args
 
 
 @pytest.mark.parametrize("value", ["serviceMonitor", "podMonitor"])

@@ -1,7 +1,7 @@
 """The queries of public dashboards and tools, asked of a real Prometheus that scraped the demo."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from exporter.collector.wiring import make_collector, open_sources
+from exporter.metrics.compat.dcgm_renamed import RENAMED
 from exporter.metrics.compat.page import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
@@ -17,6 +18,18 @@ from tests.store import Store, Target
 
 LIST = yaml.safe_load((Path(__file__).parents[2] / "docs/pages/dcgm.yaml").read_text())
 QUERIES: list[dict[str, Any]] = LIST["queries"]
+
+
+def since_49(query: str) -> str:
+    """The query with the names of dcgm-exporter 4.9."""
+    return re.sub(r"DCGM_FI_(\w+)", lambda m: f"DCGM_FI_{RENAMED.get(m[1], m.groups())[0]}", query)
+
+
+BOTH = [
+    *QUERIES,
+    *({**one, "query": new} for one in QUERIES if (new := since_49(one["query"])) != one["query"]),
+]
+"""The list in both name sets; the exporter serves both at once, as the drop-in does."""
 SCRAPE_S, SCRAPES = 15, 24
 COMPARED = re.compile(r"(.*) > \d+$")
 
@@ -49,7 +62,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     clock = ManualClock()
     settings = load({"simulate": ["demo"]}, {})
     collector = make_collector(settings, open_sources(settings, clock), clock)
-    compat, renderer = CompatPage(["dcgm"], "node-1", ["uid"]), Renderer()
+    compat, renderer = CompatPage(["dcgm", "dcgm-4.9"], "node-1", ["uid"]), Renderer()
     with Store(tmp_path_factory.mktemp("prometheus")) as store:
         at = 0.0
         for _ in range(SCRAPES):
@@ -71,7 +84,7 @@ def named(entry: dict[str, Any]) -> str:
     return f"{entry['tool']}: {entry['query']}"
 
 
-@pytest.mark.parametrize("entry", QUERIES, ids=named)
+@pytest.mark.parametrize("entry", BOTH, ids=named)
 def test_a_query_returns_what_the_list_says(entry: dict[str, Any], scraped: Scraped) -> None:
     found = scraped.series(entry["query"], exported=entry.get("exported", False))
     if entry["expect"] == "quiet":
@@ -104,11 +117,14 @@ def test_a_sum_over_the_parts_of_a_card_is_the_card(scraped: Scraped) -> None:
     assert len(cards) == 4
 
 
-def test_opencosts_query_finds_every_container_by_its_uid(scraped: Scraped) -> None:
+@pytest.mark.parametrize("named_as", [str, since_49], ids=["dcgm", "dcgm-4.9"])
+def test_opencosts_query_finds_every_container_by_its_uid(
+    named_as: Callable[[str], str], scraped: Scraped
+) -> None:
     (usage, _) = (entry for entry in QUERIES if entry["tool"] == "OpenCost usage")
     by = ("namespace", "pod", "container", "uid")
     found = scraped.store.values(
-        usage["query"].replace('container!=""', 'container!="",instance="node-1"'),
+        named_as(usage["query"]).replace('container!=""', 'container!="",instance="node-1"'),
         scraped.now,
         *by,
     )

@@ -5,11 +5,14 @@
 {{- if eq .Values.compat.dropIn "dcgm" }}true{{ end }}
 {{- end }}
 
-{{/* The programs of --compat: those of the settings, and in dcgm-exporter's place dcgm. */}}
+{{/* The programs of --compat: those of the settings, and in dcgm-exporter's place both its name sets, unless one is chosen. */}}
 {{- define "mgpu.compat" -}}
 {{- $own := default list .Values.settings.compat }}
 {{- $own = kindIs "string" $own | ternary (splitList "," (toString $own)) $own }}
-{{- join "," (uniq (append $own "dcgm")) }}
+{{- if not (or (has "dcgm" $own) (has "dcgm-4.9" $own)) }}
+{{- $own = concat $own (list "dcgm" "dcgm-4.9") }}
+{{- end }}
+{{- join "," $own }}
 {{- end }}
 
 {{- define "mgpu.asksApi" -}}

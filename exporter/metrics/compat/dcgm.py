@@ -13,7 +13,7 @@ A MIG instance has its board's ``gpu``, ``UUID`` and ``device``; ``GPU_I_ID`` an
 say which one it is. A board with instances has no memory of its own here, as in DCGM.
 """
 
-from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, Subject, of
+from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, Subject, of, per
 from exporter.model import DeviceFacts
 
 _DEVICE = {
@@ -25,6 +25,7 @@ _DEVICE = {
     "Hostname": "node",
     "hostname": "node",  # the name since dcgm-exporter 4
     "DCGM_FI_DRIVER_VERSION": "driver",
+    "DCGM_FI_SYSTEM_DRIVER_VERSION": "driver",  # the name since dcgm-exporter 4.9
     "GPU_I_PROFILE": "profile",
     "GPU_I_ID": "gpu_instance",
     "namespace": "namespace",
@@ -50,29 +51,26 @@ def _split(name: str, about: str, figure: Figure) -> Alias:
 
 
 def _total(device: Subject) -> float | None:
-    """`memory_total_bytes` / 1,048,576, where `memory_used_bytes` is known.
+    """`memory_total_bytes`, where `memory_used_bytes` is known.
 
     Of a board with MIG instances only the instances' memory is read, and adds up.
     """
     total, used = (device.number(f"memory_{n}_bytes") for n in ("total", "used"))
-    return None if total is None or used is None else total / MIB
+    return None if used is None else total
 
 
 def _nvlink(device: Subject) -> float | None:
-    """The rate of `nvlink_bytes_total` in both directions, in 1,024,000 bytes per second.
-
-    DCGM divides KiB per second by 1000, and the counter of the file is a rate.
-    """
+    """The rate of `nvlink_bytes_total` in both directions."""
     sent, received = (device.number(f"nvlink_bytes_{d}") for d in ("transmit", "receive"))
-    return None if sent is None or received is None else (sent + received) / 1_024_000
+    return None if sent is None or received is None else sent + received
 
 
 def _free(device: Subject) -> float | None:
-    """`memory_total_bytes` - `memory_used_bytes` - `memory_reserved_bytes`, in MiB."""
+    """`memory_total_bytes` - `memory_used_bytes` - `memory_reserved_bytes`."""
     total, used, reserved = (
         device.number(f"memory_{n}_bytes") for n in ("total", "used", "reserved")
     )
-    return None if total is None or used is None else (total - used - (reserved or 0)) / MIB
+    return None if total is None or used is None else total - used - (reserved or 0)
 
 
 def _last_xid(device: Subject) -> float | None:
@@ -180,11 +178,11 @@ ALIASES = (
     _device("DCGM_FI_DEV_FAN_SPEED", "Fan speed (in %).", of("fan_speed_ratio", times=PERCENT)),
     _device("DCGM_FI_DEV_PSTATE", "Performance state.", of("performance_state")),
     _device("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", _last_xid),
-    _device("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", _free),
+    _device("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", per(_free, MIB)),
     _split(
         "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)", of("memory_used_bytes", per=MIB)
     ),
-    _device("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer of the GPU (in MiB).", _total),
+    _device("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer of the GPU (in MiB).", per(_total, MIB)),
     _device(
         "DCGM_FI_DEV_FB_RESERVED",
         "Framebuffer memory reserved (in MiB).",
@@ -193,7 +191,7 @@ ALIASES = (
     _device(
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
         "NVLink bandwidth of all lanes since an earlier scrape (in MB/s, as DCGM counts it).",
-        _nvlink,
+        per(_nvlink, 1_024_000),  # DCGM divides KiB per second by 1000
     ),
     _device(
         "DCGM_FI_PROF_PCIE_TX_BYTES",

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from exporter.metrics.compat import dcgm, hami, tencent
+from exporter.metrics.compat import dcgm, dcgm_renamed, hami, tencent
 from exporter.metrics.compat.subjects import Alias, Subject, Subjects, of
 from exporter.metrics.text import Format, escaped, head
 from exporter.model import Snapshot
@@ -36,13 +36,14 @@ out: their prices (``node_gpu_hourly_cost``), which OpenCost knows itself.
 
 PROGRAMS: dict[str, tuple[Alias, ...]] = {
     "dcgm": dcgm.ALIASES,
+    "dcgm-4.9": dcgm_renamed.ALIASES,
     "opencost": OPENCOST,
     "hami": hami.ALIASES,
     "hami-legacy": hami.LEGACY,
     "elastic-gpu": tencent.ELASTIC_GPU,
     "gpu-manager": tencent.GPU_MANAGER,
 }
-"""The tables by the values of ``--compat``."""
+"""The tables by the values of ``--compat``. What two of them share is served once."""
 
 
 class CompatPage:
@@ -58,7 +59,8 @@ class CompatPage:
         self._families: dict[str, list[Alias]] = {}
         for program, aliases in PROGRAMS.items():
             for alias in aliases if program in programs else ():
-                self._families.setdefault(alias.name, []).append(alias)
+                rows = self._families.setdefault(alias.name, [])
+                rows += [] if alias in rows else [alias]
 
     def render(self, snapshot: Snapshot, form: Format) -> bytes:
         """The page in bytes. A family without samples is left out."""

@@ -281,3 +281,16 @@ class quotient:  # noqa: N801 - reads as a word in the tables
         """The quotient; None if one of the two is not known or the whole is 0."""
         above, below = subject.number(self.part), subject.number(self.whole)
         return None if above is None or not below else above / below * self.times
+
+
+@dataclass(frozen=True, slots=True)
+class per:  # noqa: N801 - reads as a word in the tables
+    """Another figure in a unit that has ``unit`` base units."""
+
+    figure: Figure
+    unit: float
+
+    def __call__(self, subject: Subject) -> float | None:
+        """The value; None if it is not known."""
+        value = self.figure(subject)
+        return None if value is None else value / self.unit
