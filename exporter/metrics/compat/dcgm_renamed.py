@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 from exporter.metrics.compat import dcgm
-from exporter.metrics.compat.subjects import Figure, Subject, of, per
+from exporter.metrics.compat.subjects import Alias, Figure, Subject, of, per
 
 RENAMED = {
     "DEV_SM_CLOCK": ("DEV_SM_CLOCK_HERTZ", "in Hz"),
@@ -61,7 +61,7 @@ def _in_base_units(figure: Figure) -> Figure:
             return other
 
 
-def _renamed(alias: dcgm.Alias) -> dcgm.Alias:
+def _renamed(alias: Alias) -> Alias:
     new = RENAMED.get(alias.name.removeprefix("DCGM_FI_"))
     if new is None:
         return alias
