@@ -1,6 +1,9 @@
-"""The exporter's settings as the chart's value ``settings``: which there are, and their form."""
+"""The exporter's settings as the chart's value ``settings``: which there are, and their form.
 
-import re
+The form refuses what ``serve`` would refuse, but for what several settings together make wrong; of
+that the templates refuse some (``mgpu.refuse``).
+"""
+
 from collections.abc import Iterator
 
 from charts.table.value import Schema
@@ -33,8 +36,6 @@ OWNED = frozenset(
     }
 )
 """What follows from other values of the chart: mounts, permissions and ports hang on it."""
-
-_CHOICE = re.compile(r"one of ([\w., -]+)")
 
 
 def free() -> Iterator[Setting]:
@@ -73,20 +74,7 @@ def _properties(folder: dict[str, object]) -> dict[str, dict[str, object]]:
 
 
 def _form(setting: Setting) -> Schema:
-    """The setting's values as a schema. The exporter itself checks more."""
-    if setting.default in ("true", "false"):
-        return {"type": "boolean"}
-    if setting.kind.read_node:
-        return {"type": "array"}
-    one = _word(setting.kind.allowed)
-    if not setting.kind.many:
-        return one
-    several: list[Schema] = [{"type": "array", "items": one}, {"type": "string"}]
-    return {"anyOf": [*several, {"type": "object"}] if setting.kind.pairs else several}
-
-
-def _word(allowed: str) -> Schema:
-    words = _CHOICE.match(allowed)
-    if words:
-        return {"type": "string", "enum": words[1].split(", ")}
-    return {"type": ["integer", "string"] if allowed.startswith("a number from") else "string"}
+    """The setting's values; those that stand for its default are there beside those of its kind."""
+    if setting.default:
+        return setting.kind.form
+    return {"anyOf": [setting.kind.form, {"enum": ["", [], {}]}]}

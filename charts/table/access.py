@@ -12,6 +12,10 @@ from charts.table.value import (
     Value,
     choice,
 )
+from exporter.settings.values import ORIGIN
+from exporter.simulation.load import shipped
+
+_SCENARIO = {"anyOf": [choice("", *shipped()), PATH]}
 
 ACCESS = (
     Section(
@@ -81,8 +85,9 @@ ACCESS = (
             Value(
                 "simulate",
                 "",
-                TEXT,
-                "Simulate a node: name of a shipped scenario, such as `demo`. Nothing of the host "
+                _SCENARIO,
+                "Simulate a node: name of a shipped scenario, such as `demo`, or a file that you "
+                "mount. Nothing of the host "
                 "is then mounted, no permission granted, and every node can run it.",
             ),
         ),
@@ -123,7 +128,7 @@ ACCESS = (
             Value(
                 "kubelet.address",
                 "",
-                TEXT,
+                ORIGIN.form,
                 "Address of the kubelet; port 10250 of the node's address if not set.",
             ),
             Value(

@@ -57,8 +57,8 @@ POD = (
                 "priorityClassName",
                 "system-node-critical",
                 TEXT,
-                "So that a full node still has its agent. Some clusters (GKE) let this one be "
-                "used outside kube-system only with a ResourceQuota for it.",
+                "So that a full node still has its agent (docs/security.md). Some clusters (GKE) "
+                "let it be used outside kube-system only with a ResourceQuota for it.",
             ),
         ),
     ),
@@ -89,11 +89,13 @@ POD = (
             Value(
                 "resources",
                 {
-                    "requests": {"cpu": "50m", "memory": "128Mi"},
-                    "limits": {"memory": "512Mi"},
+                    "requests": {"cpu": "10m", "memory": "96Mi"},
+                    "limits": {"memory": "192Mi"},
                 },
                 OBJECT,
-                "A limit on CPU would make cycles late; there is none.",
+                "The largest measured node, with the watch of pods and the page, took 5 ms of CPU "
+                "a second and 66 MiB at its peak (docs/performance.md). A limit on CPU would make "
+                "cycles late; there is none.",
             ),
             Value(
                 "livenessProbe",

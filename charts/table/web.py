@@ -13,6 +13,7 @@ from charts.table.value import (
     Value,
     choice,
 )
+from exporter.settings.values import URL_PATH
 
 SETTINGS = "settings"  # its schema is made from the exporter's own table
 
@@ -43,7 +44,7 @@ WEB = (
             Value(
                 "web.telemetryPath",
                 "/metrics",
-                {"type": "string", "pattern": "^/"},
+                URL_PATH.form,
                 "Path of the metrics.",
             ),
             Value(

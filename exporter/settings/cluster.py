@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from exporter.model import SchemeDescription
+from exporter.settings import forms
 from exporter.settings.schemes import RESOURCE, SCHEME_NAME, SCHEMES
 from exporter.settings.values import (
     KEY,
@@ -47,7 +48,8 @@ def _read(text: str) -> tuple[tuple[str, str], ...]:
     return found
 
 
-HAMI = ValueKind(_read, _PAIRS.allowed, many=True, pairs=True)
+_FORMS = {**dict.fromkeys(RESOURCE_NAMES, RESOURCE.form), FACTOR_NAME: _FACTOR.form}
+HAMI = ValueKind(_read, _PAIRS.allowed, many=True, pairs=True, form=forms.keys(_FORMS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from exporter.model import SchemeDescription
+from exporter.settings import forms
 from exporter.settings.mapping import below, of_kind, read_mapping
 from exporter.settings.values import (
     StructureError,
@@ -210,10 +211,20 @@ def text_of(schemes: Iterable[SchemeDescription]) -> str:
     return json.dumps(said) if said else ""
 
 
+_RESOURCES = tuple(name for name, key in KEYS.items() if key.kind is RESOURCE)
+_FORM = {
+    **forms.keys({name: key.kind.form for name, key in KEYS.items()}),
+    "required": ["name"],
+    "anyOf": forms.one_of_them((*_RESOURCES, *AMOUNT_KEYS)),
+    "dependencies": {
+        name: {"anyOf": forms.one_of_them(key.needs)} for name, key in KEYS.items() if key.needs
+    },
+}
 SCHEMES = ValueKind(
     _read_text,
     f"a YAML list of at most {MAX_SCHEMES} schemes, best in the file; see docs/configuration.md",
     read_node=read,
+    form={"type": "array", "items": _FORM, "maxItems": MAX_SCHEMES},
 )
 
 
@@ -249,12 +260,11 @@ def _read_scheme(
 
 def _contradictions(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Key, or "" for the scheme as a whole, and what is wrong with it."""
-    keys = [name for name, key in KEYS.items() if key.kind is RESOURCE]
-    resources = [given[name] for name in keys if name in given]
+    resources = [given[name] for name in _RESOURCES if name in given]
     if "name" not in given:
         yield "", "it needs a name"
     if not resources and not any(name in given for name in AMOUNT_KEYS):
-        yield "", f"it needs a resource or a key: one of {', '.join((*keys, *AMOUNT_KEYS))}"
+        yield "", f"it needs a resource or a key: one of {', '.join((*_RESOURCES, *AMOUNT_KEYS))}"
     if len(set(resources)) < len(resources):
         yield "", "it reads one resource as two things"
     for name, key in KEYS.items():

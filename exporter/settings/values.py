@@ -7,11 +7,13 @@ from typing import Generic, NamedTuple, TypeVar
 
 import yaml
 
+from exporter.settings import forms
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
-_PATH = r"/[^\0]*"
+_PATH = r"/[^\x00]*"
 _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
@@ -41,7 +43,7 @@ class ValueKind(Generic[T_co]):
 
     ``allowed`` describes the allowed values. ``pairs``: the value is written as ``NAME=VALUE`` or
     as a YAML mapping. ``read_node``: the value is YAML, as text too; both readers then raise
-    StructureError.
+    StructureError. ``form``: the JSON Schema of its plain spellings in a YAML file.
     """
 
     read: Callable[[str], T_co]
@@ -49,6 +51,7 @@ class ValueKind(Generic[T_co]):
     many: bool = False
     pairs: bool = False
     read_node: Callable[[yaml.Node], T_co] | None = None
+    form: forms.Form = field(default_factory=lambda: forms.ANY)
 
 
 class Address(NamedTuple):
@@ -81,11 +84,13 @@ def _duration(text: str) -> int:
 
 def duration(low: str, high: str) -> ValueKind[int]:
     """Nanoseconds, written as ``500ms``, ``1s``, ``1m30s``."""
+    bounds = _duration(low), _duration(high)
 
     def read(text: str) -> int:
-        return _within(_duration(text), _duration(low), _duration(high))
+        return _within(_duration(text), *bounds)
 
-    return ValueKind(read, f"a duration from {low} to {high}, with its units: ms, s, m, h")
+    allowed = f"a duration from {low} to {high}, with its units: ms, s, m, h"
+    return ValueKind(read, allowed, form=forms.duration(*bounds, _UNITS))
 
 
 def count(low: int, high: int) -> ValueKind[int]:
@@ -96,16 +101,18 @@ def count(low: int, high: int) -> ValueKind[int]:
             raise ValueError(text)
         return _within(int(text), low, high)
 
-    return ValueKind(read, f"a number from {low} to {high}")
+    return ValueKind(read, f"a number from {low} to {high}", form=forms.count(low, high))
 
 
 def size(low: str, high: str) -> ValueKind[int]:
     """Bytes, written as ``1048576``, ``256Mi`` or ``Gi``."""
+    bounds = _size(low), _size(high)
 
     def read(text: str) -> int:
-        return _within(_size(text), _size(low), _size(high))
+        return _within(_size(text), *bounds)
 
-    return ValueKind(read, f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi")
+    allowed = f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi"
+    return ValueKind(read, allowed, form=forms.size(*bounds, _POWERS))
 
 
 def _size(text: str) -> int:
@@ -124,7 +131,7 @@ def matching(pattern: str, allowed: str) -> ValueKind[str]:
             raise ValueError(text)
         return text
 
-    return ValueKind(read, allowed)
+    return ValueKind(read, allowed, form=forms.matching(pattern))
 
 
 def choice(*names: str, allowed: str = "") -> ValueKind[str]:
@@ -133,7 +140,7 @@ def choice(*names: str, allowed: str = "") -> ValueKind[str]:
     def read(text: str) -> str:
         return names[names.index(text)]
 
-    return ValueKind(read, allowed or f"one of {', '.join(names)}")
+    return ValueKind(read, allowed or f"one of {', '.join(names)}", form=forms.choice(names))
 
 
 def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
@@ -142,7 +149,8 @@ def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
     def read(text: str) -> tuple[T_co, ...]:
         return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
 
-    return ValueKind(read, f"{kind.allowed}; several separated by commas", many=True)
+    allowed = f"{kind.allowed}; several separated by commas"
+    return ValueKind(read, allowed, many=True, form=forms.many(kind.form))
 
 
 def pairs(
@@ -158,9 +166,9 @@ def pairs(
                 raise ValueError(text)
         return tuple(found.items())
 
-    return ValueKind(
-        read, f"{allowed}; several separated by commas, each once", many=True, pairs=True
-    )
+    form = forms.pairs(name.form, value.form)
+    allowed = f"{allowed}; several separated by commas, each once"
+    return ValueKind(read, allowed, many=True, pairs=True, form=form)
 
 
 def _within(number: int, low: int, high: int) -> int:
@@ -180,7 +188,7 @@ ADDRESS = ValueKind(
     "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
     "unix:/run/mgpu.sock",
 )
-SWITCH = ValueKind({"true": True, "false": False}.__getitem__, "true or false")
+SWITCH = ValueKind({"true": True, "false": False}.__getitem__, "true or false", form=forms.SWITCH)
 TEXT = ValueKind(_text, "a text without control characters")
 PATH = matching(_PATH, "an absolute path")
 OPTIONAL_PATH = matching(rf"({_PATH})?", "an absolute path")
@@ -190,10 +198,13 @@ ORIGIN = matching(
     "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255",
 )
 KEY = matching(
-    r"(?=.)(?:[A-Za-z0-9][A-Za-z0-9._/-]{0,316})?\*?",
+    r"\*|[A-Za-z0-9][A-Za-z0-9._/-]{0,316}\*?",
     "the key of a label, the beginning of a key followed by *, or *",
 )
-URL_PATH = matching(r"(?!/-/)(/[A-Za-z0-9._~-]+)+", "a path such as /metrics, outside /-/")
+URL_PATH = matching(
+    r"/([A-Za-z0-9._~]|-[A-Za-z0-9._~-])[A-Za-z0-9._~-]*(/[A-Za-z0-9._~-]+)*",
+    "a path such as /metrics, outside /-/",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,7 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 
 {{/* What contradicts itself is refused before anything is made. */}}
 {{- define "mgpu.refuse" -}}
+{{- include "mgpu.refuseSettings" . }}
 {{- if and .Values.kubeRBACProxy.enabled (include "mgpu.hasWebConfig" .) }}
 {{- fail "kubeRBACProxy.enabled and web.config (or web.existingSecret): the proxy speaks plain HTTP to the exporter; take one of the two" }}
 {{- end }}

@@ -1,0 +1,120 @@
+"""The JSON Schema (draft 7) of each kind of value in a YAML file; the chart's schema is made of it.
+
+A schema refuses all that the kind's reader refuses. It also refuses spellings that nobody needs,
+such as ``05s`` or a list as one text. Helm reads the patterns with RE2, so none looks around.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+Form = Mapping[str, object]
+
+ANY: Form = {"type": "string"}
+SWITCH: Form = {"type": "boolean"}
+SHORTER = {"s": 60, "m": 60}
+"""Unit of a duration → how many of it are one of the next."""
+
+MOST_OF_A_UNIT = 9999  # beyond it one takes the next unit
+
+
+def matching(pattern: str) -> Form:
+    """A text that matches as a whole."""
+    return {"type": "string", "pattern": f"^(?:{pattern})$"}
+
+
+def choice(names: Sequence[str]) -> Form:
+    """One of these words."""
+    return {"type": "string", "enum": list(names)}
+
+
+def count(low: int, high: int) -> Form:
+    """A whole number."""
+    return {"type": "integer", "minimum": low, "maximum": high}
+
+
+def size(low: int, high: int, powers: Mapping[str, int]) -> Form:
+    """Bytes as a number, or as a text with a unit; ``powers``: bytes of each unit."""
+    spelt = [
+        f"(?:{numbers(-(-low // power), min(high // power, MOST_OF_A_UNIT))})"
+        f"{'?' * (unit != '' and low <= power)}{unit}"
+        for unit, power in powers.items()
+        if power <= high
+    ]
+    return {**count(low, high), **matching("|".join(spelt)), "type": ["integer", "string"]}
+
+
+def many(one: Form) -> Form:
+    """A list, or the only one of it."""
+    return {"anyOf": [{"type": "array", "items": one, "minItems": 1}, one]}
+
+
+def pairs(name: Form, value: Form) -> Form:
+    """Values by name."""
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": name,
+        "additionalProperties": value,
+    }
+
+
+def keys(known: Mapping[str, Form]) -> dict[str, object]:
+    """A mapping with these keys only, each with its own form."""
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": False,
+        "properties": dict(known),
+    }
+
+
+def one_of_them(names: Sequence[str]) -> list[Form]:
+    """The condition, for ``anyOf``, that one of these keys is given."""
+    return [{"required": [name]} for name in names]
+
+
+def duration(low: int, high: int, units: Mapping[str, int]) -> Form:
+    """A duration such as ``500ms``, ``0.5s`` or ``1h30m``, each unit once, the longest first.
+
+    ``units``: nanoseconds of each unit, the shortest first; the bounds are in nanoseconds.
+    """
+    return matching("|".join(_durations(low, high, units)))
+
+
+def _durations(low: int, high: int, units: Mapping[str, int]) -> Iterator[str]:
+    rest = ""  # what may follow: the shorter units but milliseconds
+    for unit, length in units.items():
+        first, last = -(-low // length), high // length
+        within = min(last - 1, MOST_OF_A_UNIT)  # a fraction or shorter units stay below the last
+        if unit == "ms":
+            yield f"({numbers(first, min(last, MOST_OF_A_UNIT))})ms"
+            continue
+        if first <= within:
+            yield rf"({numbers(first, within)})(\.[0-9]{{1,9}}{unit}|{unit}{rest})"
+        if first <= last <= MOST_OF_A_UNIT:
+            yield f"{last}{unit}"
+        if 0 < low * 10 <= length <= high:
+            yield rf"0\.[1-9][0-9]{{0,8}}{unit}"
+        if unit in SHORTER:
+            rest = f"(({numbers(0, SHORTER[unit] - 1)}){unit})?{rest}"
+
+
+def numbers(low: int, high: int) -> str:
+    """A pattern of the whole numbers from low to high, without leading zeros."""
+    lengths: dict[str, list[int]] = {}  # first digits → how many of any kind may follow
+    while low <= high:
+        free = 0
+        while low and low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high:
+            free += 1
+        rest, digit = divmod(low // 10**free, 10)
+        last = min(digit + (high - low + 1) // 10**free - 1, 9)
+        digits = f"[{digit}-{last}]" if digit < last else f"{digit}"
+        lengths.setdefault(f"{rest or ''}{digits}", []).append(free)
+        low += (last - digit + 1) * 10**free
+    return "|".join(_followed(first, free) for first, free in lengths.items())
+
+
+def _followed(first: str, free: list[int]) -> str:
+    if free == [0]:
+        return first
+    fewest, most = free[0], free[-1]
+    return f"{first}[0-9]{{{most}}}" if fewest == most else f"{first}[0-9]{{{fewest},{most}}}"
