@@ -63,7 +63,7 @@ BAD: dict[str, list[Any]] = {
     "collection.processes-interval": _SECONDS,
     "collection.sensors-interval": _SECONDS,
     "collection.mps-servers": ["GPU", ["gpu-operator", "a b"], [], "/x.service"],
-    "energy.idle": ["allotment", "all"],
+    "energy.idle": ["everybody", "all"],
     "ledger.retention": ["25h", "24h1s", "1441m", "1d", "5", "forever"],
     "metrics.profile": ["tiny", ""],
     "metrics.enable": ["energy-only", ["pcie", "nonsense"]],
