@@ -171,19 +171,6 @@ typedef struct {
 } nvmlGpuInstanceInfo_t; /* 24 */
 
 typedef struct {
-    unsigned gpuUtilization, memoryUtilization;
-    unsigned long long maxMemoryUsage, time /* ms, 0 while alive */, startTime /* microseconds */;
-    unsigned isRunning, reserved[5];
-} nvmlAccountingStats_t; /* 56 */
-
-typedef struct {
-    unsigned pid, isRunning, gpuUtilization, memoryUtilization;
-    unsigned long long maxMemoryUsage;
-    unsigned sampleCount;
-    unsigned long long sumGpuUtil, sumFbUtil /* percent times 100 */, time, startTime;
-} nvmlAccountingStats_v2_t; /* 64 */
-
-typedef struct {
     nvmlDevice_t device;
     unsigned long long eventType, eventData;
     unsigned gpuInstanceId, computeInstanceId;

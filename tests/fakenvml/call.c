@@ -132,11 +132,11 @@ int scenario_watch(void)
     char *name = strrchr(folder, '/');
     if (name) *(name == folder ? name + 1 : name) = 0;
     int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (watch >= 0) inotify_add_watch(watch, name ? folder : ".", IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_MODIFY);
+    if (watch >= 0) inotify_add_watch(watch, name ? folder : ".", IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE | IN_MODIFY);
     return watch;
 }
 
-static bool scenario_exists(void)
+bool scenario_exists(void)
 {
     pthread_mutex_lock(&scenario_lock);
     bool exists = refresh();

@@ -110,7 +110,7 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t set, nvmlEventData_t *data, un
         result = take_event(set, scenario, data);
         int64_t nap = until_next(scenario), left = end - monotonic();
         scenario_release(scenario);
-        if (result != NVML_ERROR_TIMEOUT || left <= 0) break;
+        if (result != NVML_ERROR_TIMEOUT || left <= 0 || !scenario_exists()) break; /* or its test is over */
         if (left < nap) nap = left;
         poll(&news, 1, (int)((nap + SECOND / 1000 - 1) / (SECOND / 1000)));
     }

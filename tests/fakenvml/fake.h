@@ -85,7 +85,7 @@ typedef struct {
 } Row;
 
 typedef struct {
-    bool present, lost, energy, mig_capable, mig, accounting, gpm, sleeps;
+    bool present, lost, energy, mig_capable, mig, gpm, sleeps;
     const char *uuid, *name, *pci;
     unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates, license;
     unsigned long long memory, reserved, used;
@@ -160,6 +160,7 @@ Scenario *scenario_acquire(void);
 void scenario_release(Scenario *scenario);
 /* A descriptor that is readable once there may be another scenario file; -1: it cannot be told. */
 int scenario_watch(void);
+bool scenario_exists(void); /* false: its test is over */
 void sleep_for(int64_t duration);
 nvmlReturn_t put_string(char *target, unsigned length, const char *text);
 
@@ -226,8 +227,6 @@ unsigned long long sample_timestamp_us(const Gpu *gpu, int64_t number);
 Sample last_sample(Call *call);
 /* Busy nanoseconds of each engine in a time span. */
 void engines_busy(const Unit *unit, int64_t from, int64_t to, double busy[ENGINES]);
-/* Sample `number`, computed afresh. */
-Sample sample_compute(const Gpu *gpu, const Unit *unit, int64_t number);
 /* Busy nanoseconds of the board's cores since `loaded`; a MIG instance counts by its slices. */
 double board_busy_until(Call *call, int64_t until);
 unsigned power_of_share(const Gpu *gpu, double share);

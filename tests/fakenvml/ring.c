@@ -192,7 +192,7 @@ static unsigned credit_random(const Sweep *sweep, int engine, uint64_t draw)
     return NVML_NO_PID;
 }
 
-Sample sample_compute(const Gpu *gpu, const Unit *unit, int64_t number)
+static Sample sample_compute(const Gpu *gpu, const Unit *unit, int64_t number)
 {
     static unsigned (*const rules[])(const Sweep *, int, uint64_t) = {credit_last, credit_end, credit_longest, credit_random};
     int64_t end = gpu->sample_offset + (number + 1) * gpu->sample_period;

@@ -158,7 +158,6 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->energy_step = billionths_of(line, "energy_step", SECOND / 10);
     gpu->mig = number_of(line, "mig", 2) == 1;
     gpu->mig_capable = number_of(line, "mig", 2) < 2;
-    gpu->accounting = number_of(line, "accounting", 0) != 0;
     gpu->slices = (unsigned)number_of(line, "slices", 7);
     gpu->gpm = number_of(line, "gpm", 1) != 0;
     gpu->license = (unsigned)number_of(line, "license", NO_LICENSE);

@@ -52,7 +52,6 @@ class Gpu:
     energy: bool = True
     energy_step: float = 0.1
     mig: bool | None = None
-    accounting: bool = False
     gpm: bool = True
     license: bool | None = None
     slices: int = 7

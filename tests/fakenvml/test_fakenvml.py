@@ -134,8 +134,6 @@ STRUCTURES = {
     "nvmlGpuInstanceProfileInfo_t": "c_nvmlGpuInstanceProfileInfo_t",
     "nvmlGpuInstancePlacement_t": "c_nvmlGpuInstancePlacement_t",
     "nvmlGpuInstanceInfo_t": "c_nvmlGpuInstanceInfo_t",
-    "nvmlAccountingStats_t": "c_nvmlAccountingStats_t",
-    "nvmlAccountingStats_v2_t": "c_nvmlAccountingStats_v2_t",
     "nvmlEventData_t": "c_nvmlEventData_t",
     "nvmlGpmSupport_t": "c_nvmlGpmSupport_t",
     "nvmlBAR1Memory_t": "c_nvmlBAR1Memory_t",
@@ -631,27 +629,6 @@ later = n.nvmlEventSetWait_v2(events, 1000)
 answer = [first.eventType, first.eventData, empty, later.eventData, n.nvmlEventSetFree(events)]
 """
     assert ask(scenario, question) == [8, 31, pynvml.NVML_ERROR_TIMEOUT, 79, None]
-
-
-def test_accounting_sums_every_sample_of_a_process(ask: Asker) -> None:
-    work = Work(0, 7, NOW - 60, NOW - 20, period=0.53, duty=0.4)
-    scenario = one_gpu(work, Work(0, 8, NOW - 30), accounting=True, rule="longest")
-    question = """
-one, two = n.nvmlDeviceGetAccountingStats(gpu, 7), n.nvmlDeviceGetAccountingStats_v2(gpu, 7)
-answer = [two.sampleCount, two.sumGpuUtil, two.isRunning, two.time, one.gpuUtilization, one.time,
-          sorted(n.nvmlDeviceGetAccountingPids(gpu)), n.nvmlDeviceGetAccountingMode(gpu)]
-"""
-    samples, total, running, milliseconds, percent, *rest = ask(scenario, question)
-    assert samples == pytest.approx(40 / PERIOD, abs=1)
-    assert percent == total // samples // 100
-    assert [running, milliseconds, *rest] == [0, 40_000, 40_000, [7, 8], 1]
-    alone = truth(scenario, 0, NOW - 60, NOW - 30)[7]
-    assert total / 10_000 * PERIOD >= alone * 0.9
-
-
-def test_without_accounting_there_are_no_statistics(ask: Asker) -> None:
-    question = "answer = code(n.nvmlDeviceGetAccountingStats_v2, gpu, 7)"
-    assert ask(one_gpu(Work(0, 7, NOW - 5)), question) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
 # --- MIG ---

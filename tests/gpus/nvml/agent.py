@@ -1,7 +1,7 @@
-"""A process with one NvmlSource in it, driven over a pipe; see ``node``.
+"""A process with one NvmlSource after another in it, driven over a pipe; see ``node``.
 
-pynvml keeps one library for the whole process, so each test has a process of its own. The clock is
-what the last message said it is; a call that hangs does so in real time.
+pynvml keeps one library for the whole process, so each library has a process of its own. The clock
+is what the last message said it is; a call that hangs does so in real time.
 """
 
 import copyreg
@@ -10,6 +10,7 @@ import os
 import time
 from ctypes import CDLL
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -49,7 +50,7 @@ class Agent:
         self.gpms: dict[str, Gpm] = {}
         handler = logging.Handler()
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("exporter").addHandler(handler)
+        logging.getLogger("exporter").handlers = [handler]
         logging.getLogger("exporter").setLevel(logging.INFO)
 
     def read(self) -> Any:
@@ -74,6 +75,12 @@ class Agent:
 
     def close(self) -> None:
         """The end."""
+        self.source.close()
+
+    def end(self) -> None:
+        """Leave the process as it was, once no call hangs any more: without its scenario none does."""
+        Path(os.environ["FAKENVML_SCENARIO"]).unlink()
+        self.settle()
         self.source.close()
 
     def gpm(self, uuid: str) -> Any:
@@ -139,19 +146,23 @@ def as_dict(mapping: MappingProxyType[Any, Any]) -> tuple[type, tuple[object]]:
     return dict, (dict(mapping),)
 
 
-def serve(messages: Connection, scenario: str, settings: dict[str, Any]) -> None:
+def serve(messages: Connection) -> None:
     """Answer one message after the other, until there are no more."""
-    os.environ["FAKENVML_SCENARIO"] = scenario
     copyreg.pickle(MappingProxyType, as_dict)
     copyreg.pickle(DeviceLostError, lambda error: (DeviceLostError, (error.code, error.call)))
-    agent = Agent(**settings)
+    agent = None
     while True:
         try:
-            agent.clock.now_ns, name, arguments = messages.recv()
+            now_ns, name, arguments = messages.recv()
         except EOFError:
             return
         try:
-            answer = getattr(agent, name)(*arguments)
+            if name == "begin":
+                os.environ["FAKENVML_SCENARIO"], settings = arguments
+                agent, answer = Agent(**settings), None
+            else:
+                agent.clock.now_ns = now_ns
+                answer = getattr(agent, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - the test's to judge
             answer = error
         messages.send(answer)

@@ -1,4 +1,4 @@
-"""A node with the stand-in library, and an NvmlSource that reads it in a process of its own."""
+"""A node with the stand-in library, and an NvmlSource that reads it in another process."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ PATIENT = Demand(deadline_s=60)  # for tests in which nothing hangs
 HASTY = Demand(deadline_s=0.5)
 FORKS = get_context("forkserver")  # its process has imported all that a source needs
 FORKS.set_forkserver_preload(["__main__", "tests.gpus.nvml.agent"])
+AGENTS: dict[str, Connection] = {}  # by the library that their process has loaded
 
 
 class Node:
@@ -45,13 +46,14 @@ class Node:
         """Start the source, on the plain library unless told otherwise."""
         self.write()
         settings = {"library_path": str(path or library())} | settings
+        key = repr(settings)
+        if key not in AGENTS:
+            AGENTS[key], theirs = FORKS.Pipe()
+            FORKS.Process(target=serve, args=(theirs,), daemon=True).start()
+            theirs.close()
+        self._agent = AGENTS[key]
         demand = dataclasses.replace(demand, disabled=frozenset(disabled))
-        self._agent, theirs = FORKS.Pipe()
-        self._process = FORKS.Process(
-            target=serve, args=(theirs, str(self.file), {"demand": demand} | settings), daemon=True
-        )
-        self._process.start()
-        theirs.close()
+        self.ask("begin", str(self.file), {"demand": demand} | settings)
 
     def write(self) -> None:
         """Let the library see the scenario as it is now."""
@@ -93,10 +95,9 @@ class Node:
         return answer
 
     def stop(self) -> None:
-        """End the process; a hung call must not keep it."""
+        """Leave the process to the next test."""
         if self._agent is not None:
-            self._agent.close()
-            self._process.join(60)
+            self.ask("end")
 
 
 def by_uuid(reading: Reading) -> dict[str, DeviceReading]:
