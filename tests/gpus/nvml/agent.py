@@ -78,8 +78,8 @@ class Agent:
         self.source.close()
 
     def end(self) -> None:
-        """Leave the process as it was, once no call hangs any more: without its scenario none does."""
-        Path(os.environ["FAKENVML_SCENARIO"]).unlink()
+        """Leave the process as it was: without a scenario no call hangs any more."""
+        Path(os.environ["FAKENVML_SCENARIO"]).unlink(missing_ok=True)
         self.settle()
         self.source.close()
 
@@ -150,7 +150,7 @@ def serve(messages: Connection) -> None:
     """Answer one message after the other, until there are no more."""
     copyreg.pickle(MappingProxyType, as_dict)
     copyreg.pickle(DeviceLostError, lambda error: (DeviceLostError, (error.code, error.call)))
-    agent = None
+    agent: Agent | None = None
     while True:
         try:
             now_ns, name, arguments = messages.recv()
@@ -160,7 +160,7 @@ def serve(messages: Connection) -> None:
             if name == "begin":
                 os.environ["FAKENVML_SCENARIO"], settings = arguments
                 agent, answer = Agent(**settings), None
-            else:
+            elif agent is not None:
                 agent.clock.now_ns = now_ns
                 answer = getattr(agent, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - the test's to judge
