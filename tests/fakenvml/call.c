@@ -47,13 +47,6 @@ EXPORT unsigned long long fakenvml_calls(const char *name)
     return calls;
 }
 
-EXPORT void fakenvml_reset_calls(void)
-{
-    pthread_mutex_lock(&counters_lock);
-    for (Counter *counter = counters; counter; counter = counter->next) counter->calls = 0;
-    pthread_mutex_unlock(&counters_lock);
-}
-
 EXPORT unsigned fakenvml_waiting(void)
 {
     return __atomic_load_n(&waiting, __ATOMIC_SEQ_CST);

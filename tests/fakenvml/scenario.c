@@ -416,18 +416,10 @@ void scenario_free(Scenario *scenario)
     free(scenario);
 }
 
-static int64_t skipped;
-
-__attribute__((visibility("default"))) void fakenvml_skip(long long duration)
-{
-    __atomic_add_fetch(&skipped, duration, __ATOMIC_RELAXED);
-}
-
 int64_t scenario_now(const Scenario *scenario)
 {
-    int64_t ahead = __atomic_load_n(&skipped, __ATOMIC_RELAXED);
-    if (scenario->frozen) return scenario->frozen + ahead;
+    if (scenario->frozen) return scenario->frozen;
     struct timespec now;
     clock_gettime(scenario->monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, &now);
-    return now.tv_sec * SECOND + now.tv_nsec + scenario->offset + ahead;
+    return now.tv_sec * SECOND + now.tv_nsec + scenario->offset;
 }
