@@ -28,45 +28,25 @@ def test_a_source_that_nobody_misses_is_absent_while_it_is_down_without_a_device
     assert [status.up for status in (alone, unmissed, up, released)] == [False, False, True, False]
 
 
-def module(sysfs: Path, name: str) -> None:
-    (sysfs / "module" / name).mkdir(parents=True)
-
-
-def on_bus(sysfs: Path, vendor: str, kind: str) -> None:
-    put(sysfs / "bus/pci/devices/0000:01:00.0/vendor", vendor)
-    put(sysfs / "bus/pci/devices/0000:01:00.0/class", kind)
-
-
-def test_nvidia_is_missed_where_nothing_says_otherwise(tmp_path: Path) -> None:
-    assert nvidia_missed(tmp_path)()
-
-
-def test_nvidia_is_not_missed_among_other_vendors_and_is_as_soon_as_its_module_is_loaded(
-    tmp_path: Path,
-) -> None:
-    module(tmp_path, "amdgpu")
-    missed = nvidia_missed(tmp_path)
-    before = missed()
-    module(tmp_path, "nvidia")
-
-    assert (before, missed()) == (False, True)
-
-
 @pytest.mark.parametrize(
-    ("vendor", "kind", "missed"),
+    ("modules", "vendor", "kind", "missed"),
     [
-        ("0x10de", "0x030200", True),
-        ("0x10de", "0x020700", False),  # a network card of Mellanox's owner
-        ("0x1002", "0x030200", False),
+        ((), "", "", True),  # nothing says otherwise
+        (("amdgpu",), "", "", False),
+        (("amdgpu", "nvidia"), "", "", True),
+        (("amdgpu",), "0x10de", "0x030200", True),
+        (("amdgpu",), "0x10de", "0x020700", False),  # a network card of Mellanox's owner
+        (("amdgpu",), "0x1002", "0x030200", False),
     ],
 )
-def test_nvidia_is_missed_where_a_gpu_of_it_is_on_the_bus(
-    tmp_path: Path,
-    vendor: str,
-    kind: str,
-    missed: bool,  # noqa: FBT001 - a parameter of the table
+def test_nvidia_is_missed_by_its_module_its_gpus_and_the_other_vendors(
+    tmp_path: Path, modules: tuple[str, ...], vendor: str, kind: str, *, missed: bool
 ) -> None:
-    module(tmp_path, "amdgpu")
-    on_bus(tmp_path, vendor, kind)
+    if vendor:
+        put(tmp_path / "bus/pci/devices/0000:01:00.0/vendor", vendor)
+        put(tmp_path / "bus/pci/devices/0000:01:00.0/class", kind)
+    is_missed = nvidia_missed(tmp_path)
+    for name in modules:
+        (tmp_path / "module" / name).mkdir(parents=True)
 
-    assert nvidia_missed(tmp_path)() is missed
+    assert is_missed() is missed

@@ -1,10 +1,10 @@
-"""Energy out of a counter: every joule once, and an idle part that is known or unknown."""
+"""Energy of a counter or of power: every joule once, and an idle part, known or unknown."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.gpus.energy import LONGEST_GAP_NS, EnergyMeter, EnergyUse
+from exporter.sources.gpus.energy import LONGEST_GAP_NS, EnergyMeter, EnergyUse, PowerIntegral
 
 SECOND = 10**9
 JOULE = 10**6
@@ -23,17 +23,6 @@ def test_what_was_used_while_the_counter_was_not_told_is_told_apart_when_it_is_b
     meter.take(None, 2 * SECOND, SECOND)
 
     assert meter.take(300 * JOULE, 3 * SECOND, SECOND) == (300 * JOULE, None, 200 * JOULE)
-
-
-def test_the_idle_part_is_that_of_the_window_in_which_the_counter_is_back() -> None:
-    meter = EnergyMeter()
-    meter.take(0, 0, None)
-    counter, mono = idle(meter, 0, 0, 70, 5)
-    meter.take(None, mono + SECOND, 0)
-
-    back = meter.take(counter + 400 * JOULE, mono + 2 * SECOND, SECOND)
-
-    assert back == (400 * JOULE, 70 * JOULE, 200 * JOULE)
 
 
 def test_what_came_late_is_none_of_the_idle_part() -> None:
@@ -101,6 +90,7 @@ def test_idle_part_is_unknown_until_the_device_was_idle_for_some_seconds() -> No
 @pytest.mark.parametrize(
     ("spells", "watts"),
     [
+        ([0], 0),
         ([90, 70, 80], 80),
         ([70, 70, 0, 70], 70),  # the counter stood still for a while
         ([70, 70, 200, 70], 70),  # warm from work
@@ -113,17 +103,8 @@ def test_idle_power_is_the_median_of_the_last_spells(spells: list[int], watts: i
     meter.take(counter, mono, None)
     for spell in spells:
         counter, mono = idle(meter, counter, mono, spell, 5)
-    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (
-        *(300 * JOULE, watts * JOULE),
-        0,
-    )
-
-
-def test_a_board_that_idles_at_nothing_is_known_to() -> None:
-    meter = EnergyMeter()
-    meter.take(0, 0, None)
-    counter, mono = idle(meter, 0, 0, 0, 5)
-    assert meter.take(counter + 9 * JOULE, mono + SECOND, SECOND) == (9 * JOULE, 0, 0)
+    taken = meter.take(counter + 300 * JOULE, mono + SECOND, SECOND)
+    assert taken == (300 * JOULE, watts * JOULE, 0)
 
 
 @pytest.mark.parametrize(("counter", "mono"), [(99 * JOULE, 2 * SECOND), (200 * JOULE, SECOND)])
@@ -159,3 +140,30 @@ def test_parts_add_up_to_the_counter_whichever_readings_fail(
         assert 0 <= late <= (taken or 0)
         assert idle is None or 0 <= idle <= (taken or 0) - late
     assert total == counter
+
+
+def test_nothing_is_guessed_over_a_long_gap() -> None:
+    power, meter = PowerIntegral(), EnergyMeter()
+
+    def take(milliwatts: int, mono_ns: int) -> int | None:
+        return meter.take(power.add(milliwatts, mono_ns), mono_ns, None)[0]
+
+    late = SECOND + LONGEST_GAP_NS + 1
+    used = [take(200_000, at) for at in (0, SECOND, late, late + SECOND)]
+    assert used == [None, 200_000_000, None, 200_000_000]
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**10)), min_size=2, max_size=9))
+def test_counter_never_falls_and_lies_within_what_was_read(
+    readings: list[tuple[int, int]],
+) -> None:
+    power, now, counter = PowerIntegral(), 0, 0
+    first, *rest = readings
+    power.add(first[0], now)
+    before = first[0]
+    for milliwatts, elapsed_ns in rest:
+        now += elapsed_ns
+        low, high = sorted((before, milliwatts))
+        after = power.add(milliwatts, now)
+        assert low * elapsed_ns // 10**6 - 1 <= after - counter <= high * elapsed_ns // 10**6 + 1
+        before, counter = milliwatts, after

@@ -26,6 +26,7 @@ def observed(evidence: NamingEvidence, busy_ns: int, *named_ns: int) -> Naming:
 @pytest.mark.parametrize(
     ("busy", "named", "naming"),
     [
+        (0, (), Naming.UNKNOWN),
         (SECOND // 10, (SECOND // 10,), Naming.UNKNOWN),  # too little to say
         (SECOND // 2, (SECOND // 4, SECOND // 4), Naming.ALWAYS),
         (SECOND // 2, (SECOND // 4,), Naming.PARTLY),
@@ -37,10 +38,6 @@ def test_naming_is_said_as_far_as_there_is_evidence(
     busy: int, named: tuple[int, ...], naming: Naming
 ) -> None:
     assert observed(NamingEvidence(), busy, *named) is naming
-
-
-def test_a_device_that_was_never_busy_has_shown_nothing() -> None:
-    assert observed(NamingEvidence(), 0) is Naming.UNKNOWN
 
 
 def test_engines_are_learnt_of_one_by_one() -> None:

@@ -10,7 +10,6 @@ from exporter.model import (
     DeviceState,
     Engines,
     Methods,
-    Unmeasured,
     Window,
     XidCount,
 )
@@ -44,15 +43,6 @@ def test_it_is_a_gpu_source_and_says_that_it_is_simulated() -> None:
     assert tuple(d.device for d in reading.devices) == asked.devices()
 
 
-def test_it_is_measured_as_a_driver_is() -> None:
-    gpus, _, clock = _gpus()
-    gpus.read()
-    clock.move(1)
-    window = _one(gpus).window
-    assert window
-    assert window.methods == Methods("samples", "process_utilization", "counter")
-
-
 def _demo(seconds: int, step: float) -> Iterator[tuple[Node, list[DeviceReading]]]:
     clock = ManualClock()
     asked = Node(load("demo"), clock)
@@ -81,27 +71,6 @@ def test_windows_are_contiguous_and_add_up_to_the_truth_of_each_device(step: flo
         assert busy == pytest.approx(truth, rel=0.01)
 
 
-def test_processes_fall_short_of_their_device_and_never_exceed_it_by_more_than_rounding() -> None:
-    busy = processes = 0
-    for _, readings in _demo(120, 1):
-        for reading in readings:
-            if reading.window:
-                busy += reading.window.busy.core or 0
-                processes += sum(row.busy.core or 0 for row in reading.window.processes)
-    assert 0.4 * busy < processes < busy
-
-
-def test_a_pause_longer_than_the_ring_is_unobserved() -> None:
-    gpus, _, clock = _gpus(processes=[process()])
-    gpus.read()
-    clock.move(60)
-    window = _one(gpus).window
-    assert window
-    assert window.end_unix_ns - window.start_unix_ns == pytest.approx(60e9, rel=0.01)
-    assert window.observed_ns == pytest.approx(12e9, rel=0.02)
-    assert window.busy.core == window.observed_ns
-
-
 @pytest.mark.parametrize("step", [1, 0.05])
 def test_energy_of_the_windows_adds_up_to_the_counter(step: float) -> None:
     gpus, asked, clock = _gpus(processes=[process(duty=0.4, jitter=0.5, start="10s")])
@@ -118,18 +87,6 @@ def test_energy_of_the_windows_adds_up_to_the_counter(step: float) -> None:
     if step == 1:  # more often than the counter moves, its lowest rate says nothing
         learnt = 30 - 6  # the first seconds go into learning what an idle A10 draws here: 20 W
         assert idle == pytest.approx(learnt * 20e6, rel=0.05)
-
-
-def test_the_process_list_is_read_every_five_seconds() -> None:
-    growing = process(memory=[["0s", 0], ["100s", 100]])
-    gpus, _, clock = _gpus(processes=[growing])
-    used = []
-    for _ in range(11):
-        memory = _one(gpus).memory
-        assert memory
-        used.append(memory.used_bytes)
-        clock.move(1)
-    assert used == [0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 10]
 
 
 def test_a_new_process_is_listed_at_once() -> None:
@@ -167,19 +124,6 @@ def test_a_fault_costs_its_device_and_no_other(fault: str, state: DeviceState) -
         assert bool(broken.detail) == (broken.state is not DeviceState.UP)
         clock.move(1)
     assert states == [DeviceState.UP] * 2 + [state] * 2 + [DeviceState.UP] * 2
-
-
-def test_after_a_fault_the_window_goes_on_where_the_last_one_ended() -> None:
-    faults = [{"device": 0, "state": "lost", "from": "2s", "to": "4s"}]
-    gpus, _, clock = _gpus(faults=faults, processes=[process()])
-    windows = []
-    for _ in range(6):
-        window = _one(gpus).window
-        if window:
-            windows.append(window)
-        clock.move(1)
-    assert [w.start_unix_ns for w in windows[1:]] == [w.end_unix_ns for w in windows[:-1]]
-    assert sum(w.busy.core or 0 for w in windows) == pytest.approx(5e9, rel=0.04)
 
 
 def test_a_device_that_falls_off_the_bus_is_reported_by_its_xid() -> None:
@@ -250,16 +194,6 @@ def test_a_card_that_is_divided_keeps_its_energy_and_nothing_else() -> None:
     assert {"core", "memory"} < board.unmeasured.keys()
     truth = truth_of(asked, START, START + 9 * 10**9).device_energy_uj[board.device.uuid]
     assert used_uj == pytest.approx(truth, rel=0.05)
-
-
-def test_a_board_without_hardware_counters_cannot_measure_its_instances() -> None:
-    gpus, _, clock = _divided("NVIDIA A100-SXM4-80GB")
-    gpus.read()
-    clock.move(1)
-    _, two, _ = gpus.read().devices
-    assert two.window is None
-    assert two.unmeasured["core"] is Unmeasured.MIG
-    assert two.memory
 
 
 def test_an_instance_is_lost_with_its_card() -> None:

@@ -82,15 +82,6 @@ def test_a_partition_is_measured_and_its_board_keeps_the_energy() -> None:
     assert board.unmeasured["core"] is Unmeasured.PARTITIONED
 
 
-def test_processes_of_one_device_of_amd_are_parted_by_who_works_at_the_instant() -> None:
-    always, half = process(), process(duty=0.5, period="20s")
-    looked = Looked(BOARD, always, half, seconds=61)
-    first, second = sorted(looked.named(0).values())
-    assert first == pytest.approx(15e9, abs=1e9)  # it shares 30 of 60 s
-    assert second == pytest.approx(45e9, abs=1e9)
-    assert looked.last[0].memory
-
-
 def test_bursts_shorter_than_the_cycle_are_named_though_a_sample_may_miss_them() -> None:
     looked = Looked(BOARD, process(duty=0.5, period="170ms", jitter=0.3), seconds=201)
     assert looked.busy(0) == pytest.approx(looked.truth(0), rel=0.02)

@@ -80,14 +80,6 @@ def taken(cursor: Cursor, now: int, after: int | None = None) -> Window:
     return window
 
 
-def test_what_was_before_us_is_not_counted() -> None:
-    ring = Ring()
-    ring.run([100] * 20)
-    cursor = Cursor(ring)
-    assert cursor.next(NOW + 20 * PERIOD, NOW + 20 * PERIOD) is None
-    assert cursor.next(NOW + 20 * PERIOD, NOW + 20 * PERIOD) is None
-
-
 def test_window_ends_at_the_newest_sample_and_counts_each_sample_for_its_period() -> None:
     ring = Ring()
     cursor, start = begun(ring)
@@ -97,14 +89,6 @@ def test_window_ends_at_the_newest_sample_and_counts_each_sample_for_its_period(
     assert window.observed_ns == 3 * PERIOD * 1000
     assert window.unobserved_ns == 0
     assert window.busy.core == PERIOD * 1500
-
-
-def test_no_new_sample_gives_no_window_and_loses_nothing() -> None:
-    ring = Ring()
-    cursor, start = begun(ring)
-    assert cursor.next(start + PERIOD, start + PERIOD) is None
-    end = ring.run([100])
-    assert taken(cursor, end).start_unix_ns == start * 1000
 
 
 def test_rows_are_asked_for_the_same_window() -> None:
@@ -206,18 +190,6 @@ def test_what_fell_out_of_the_ring_is_unobserved() -> None:
     assert window.busy.core == pytest.approx(seen_ns, abs=1000)
 
 
-def test_gap_between_samples_is_unobserved_not_busy() -> None:
-    ring = Ring()
-    cursor, _ = begun(ring)
-    end = ring.run([0, 0, 0, 0]) + 5 * SECOND
-    core = ring.samples["core"]
-    assert core is not None
-    core.append(Sample(end, 100))
-    window = taken(cursor, end)
-    assert window.busy.core == int(1.5 * PERIOD * 1000)
-    assert window.unobserved_ns == 5 * SECOND * 1000 - window.busy.core
-
-
 def test_driver_that_stopped_sampling_an_idle_device_is_idle_not_blind() -> None:
     ring = Ring(rates={"core": 0.0})
     cursor, start = begun(ring)
@@ -225,12 +197,6 @@ def test_driver_that_stopped_sampling_an_idle_device_is_idle_not_blind() -> None
     window = taken(cursor, start + 4 * SECOND)
     assert (window.busy.core, window.unobserved_ns) == (0, 0)
     assert window.end_unix_ns == (start + 4 * SECOND) * 1000
-
-
-def test_device_that_tells_nothing_has_no_windows() -> None:
-    ring = Ring(rows=None)
-    cursor = Cursor(ring)
-    assert [cursor.next(NOW + n * SECOND, NOW + n * SECOND) for n in range(5)] == [None] * 5
 
 
 def test_stand_in_speaks_for_no_more_than_a_ring() -> None:
@@ -260,27 +226,6 @@ def test_window_says_how_it_was_measured(
     if sampled:
         ring.run([0] * 24)
     assert taken(cursor, start + 4 * SECOND).methods == methods
-
-
-def test_samples_that_count_from_boot_are_understood() -> None:
-    ring = Ring(rates={"core": 0.0})
-    booted = 3_600 * SECOND
-    ring.run([0] * 8, start=booted)
-    cursor = Cursor(ring)
-    cursor.next(NOW, NOW)
-    ring.run([100] * 6)
-    window = taken(cursor, NOW + 6 * PERIOD)
-    assert window.busy.core == 6 * PERIOD * 1000
-
-
-def test_engine_that_is_not_measured_is_unknown_for_the_processes_too() -> None:
-    ring = Ring()
-    cursor, _ = begun(ring)
-    end = ring.run([100])
-    ring.rows = [row(7, end, memory=10)]
-    window = taken(cursor, end)
-    assert window.busy.memory_active is None
-    assert window.processes[0].busy.memory_active is None
 
 
 @pytest.mark.parametrize(

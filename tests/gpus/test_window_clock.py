@@ -177,16 +177,6 @@ def test_no_time_is_lost_when_a_ring_that_was_empty_fills(clock: int) -> None:
     assert watched.core == pytest.approx(15, abs=0.4)
 
 
-def test_a_device_that_keeps_no_samples_has_a_window_each_second() -> None:
-    watched = Watched(Driver(keeps_samples=False))
-
-    watched.watch(30)
-
-    assert len(watched.windows) == 29
-    assert {w.end_unix_ns - w.start_unix_ns for w in watched.windows} == {SECOND * 1000}
-    assert watched.named == pytest.approx(watched.core)
-
-
 @pytest.mark.parametrize("blank", [0xFFFFFFFF, 2_147_483_632.0, 101.0, -(2.0**31), float("nan")])
 def test_a_blank_value_is_no_busy_time(blank: float) -> None:
     driver = Driver()
@@ -198,21 +188,3 @@ def test_a_blank_value_is_no_busy_time(blank: float) -> None:
     watched.watch(10)
 
     assert watched.core + watched.unobserved / 2 == pytest.approx(10, abs=0.3)
-
-
-def test_after_a_call_that_hung_the_next_cycle_makes_nothing_up() -> None:
-    driver = Driver()
-    watched = Watched(driver)
-    watched.watch(10)
-    asked_at = driver.mono
-    driver.pass_time(8 * SECOND)  # while the call hangs
-    window = watched.cursor.next(asked_at + EPOCH, asked_at, driver.mono)
-    assert window is not None
-    watched.windows.append(window)
-
-    again = watched.cursor.next(driver.mono + EPOCH, driver.mono)
-    watched.watch(10)
-
-    assert again is None
-    assert watched.length == pytest.approx(27, abs=0.4)
-    assert watched.core == pytest.approx(13.5, abs=0.3)
