@@ -7,7 +7,7 @@ import pytest
 from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
 from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, remove
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -68,19 +68,6 @@ def test_the_device_is_never_less_busy_than_its_clients(node: Node, board: Board
     window = node.window(board.uuid)
 
     assert (window.busy.core, core(window)) == (600 * MS, {MESA: 600 * MS})
-
-
-def test_a_process_of_rocm_is_marked_and_never_has_zero(node: Node, board: Board) -> None:
-    rocm(node, board)
-    node.read()
-    board.set(gpu_busy_percent=90)
-
-    reading = node.device(board.uuid)
-
-    assert reading.window is not None
-    assert reading.window.busy.core == 900 * MS
-    assert reading.window.processes == ()
-    assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}  # counted once
 
 
 def test_beside_rocm_a_client_of_mesa_keeps_its_own_time_and_no_more(
@@ -185,23 +172,6 @@ def test_who_has_too_many_clients_is_not_told_and_the_others_are(node: Node, boa
     assert held(reading)[MESA].used_bytes is None
 
 
-def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
-    node: Node, board: Board
-) -> None:
-    """In whichever order its files are listed, some of those that stay were not looked at."""
-    numbers = range(1, 1 + 2 * MOST_OF_ONE)
-    for number in numbers:
-        node.client(MESA, board, number=number, gfx=SECOND)
-    node.read()
-    for number in numbers[::2]:
-        node.machine.close(MESA, 4 + number)
-
-    windows = [node.window(board.uuid, after=6) for _ in range(2)]
-
-    assert [core(window) for window in windows] == [{}, {}]
-    assert windows[-1].unmeasured_pids == frozenset()  # it is seen whole
-
-
 def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> None:
     node.client(MESA, board)
     node.read()
@@ -224,11 +194,3 @@ def test_a_board_that_tells_no_percentage_is_as_busy_as_its_clients(
     window = node.window(board.uuid)
 
     assert (window.busy.core, window.methods.busy) == (7 * MS, "fdinfo")
-
-
-def test_who_has_ended_holds_nothing_any_more(node: Node, board: Board) -> None:
-    node.client(MESA, board, vram=GIB)
-    node.read()
-    remove(node.machine.proc / str(MESA))
-
-    assert held(node.device(board.uuid, after=6)) == {}

@@ -1,6 +1,5 @@
 """What is found on a node, and how it is named and numbered."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from pyfakefs.helpers import reset_ids, set_uid
 from exporter.model import DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import discover
-from exporter.sources.gpus.amd.source import AmdSource
-from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
-from tests.gpus.amd.node import DEMAND, Node
+from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, Tree, put, remove
 
 
@@ -37,13 +34,6 @@ def test_a_board_is_one_device(node: Node, kind: Kind, model: str) -> None:
     assert (device.parent_uuid, device.profile, device.core_share) == ("", "", 1)
 
 
-def test_boards_are_numbered_from_100_on_by_their_place_on_the_bus(node: Node) -> None:
-    node.tree.add(MI210)
-    node.tree.add(RADEON)
-
-    assert [r.device.index for r in node.read().devices] == [100, 101]
-
-
 def test_the_partitions_of_a_board_are_devices_with_a_parent(node: Node) -> None:
     board = node.tree.add(MI300X, parts=8, memory="NPS4")
 
@@ -54,23 +44,6 @@ def test_the_partitions_of_a_board_are_devices_with_a_parent(node: Node) -> None
     assert {(p.parent_uuid, p.profile, p.core_share, p.memory_bytes) for p in parts} == {
         (board.uuid, "cpx_nps4", 1 / 8, 24 * GIB)
     }
-
-
-def test_a_board_that_is_partitioned_anew_is_found_so(node: Node) -> None:
-    board = node.tree.add(MI300X)
-    assert len(node.read().devices) == 1
-    remove(node.tree.kfd / "topology/nodes/1")
-    remove(node.tree.sysfs / "devices")
-    remove(node.tree.sysfs / "class/drm")
-    node.tree.boards.clear()
-
-    node.tree.add(MI300X, parts=2)
-
-    assert [r.device.uuid for r in node.read(after=31).devices] == [
-        board.uuid,
-        f"{board.uuid}-0",
-        f"{board.uuid}-1",
-    ]
 
 
 def test_boards_with_one_unique_id_go_by_their_places_for_good_and_it_is_said_once(
@@ -89,24 +62,6 @@ def test_boards_with_one_unique_id_go_by_their_places_for_good_and_it_is_said_on
     assert [device.parent_uuid for device in found] == ["", "", uuids[0], uuids[0]]
     assert [r.device.uuid for r in node.read().devices if r.state is DeviceState.UP] == uuids
     assert caplog.text.count("several boards are") == 1
-
-
-def test_what_firmware_calls_a_board_is_bounded_and_printable(node: Node) -> None:
-    board = node.tree.add(MI210)
-    put(board.folder / "product_name", b"AMD\x1b[31m\n" + b"x" * 4000)
-
-    [reading] = node.read().devices
-
-    assert reading.device.model == "AMD?[31m?" + "x" * 55
-
-
-def test_cards_of_other_vendors_are_not_ours(node: Node) -> None:
-    put(node.tree.sysfs / "class/drm/card0/device/vendor", "0x8086")
-
-    reading = node.read()
-
-    assert (reading.devices, reading.status.up) == ((), True)
-    assert reading.status.detail == "amdgpu reports no board"
 
 
 def test_without_a_driver_the_source_is_down_and_takes_it_up_when_it_is_loaded(
@@ -245,51 +200,6 @@ def test_a_released_source_reads_nothing_and_goes_on_when_it_is_taken_up(node: N
     assert [str(r.state) for r in node.read().devices] == ["up"]
 
 
-def test_a_file_that_hangs_costs_the_board_it_is_of(node: Node) -> None:
-    stuck, fine = node.tree.add(MI210), node.tree.add(MI210)
-    node.read()
-    pipe = stuck.folder / "gpu_busy_percent"
-    pipe.unlink()
-    os.mkfifo(pipe)
-    node.source.follow(Demand(deadline_s=0.2))
-
-    states = {r.device.uuid: str(r.state) for r in node.read().devices}
-    node.source.follow(DEMAND)
-    pipe.write_text("30\n")  # which lets the read come back
-    after = {r.device.uuid: r for r in node.read().devices}
-
-    assert states == {stuck.uuid: "driver_stuck", fine.uuid: "up"}
-    assert str(after[fine.uuid].state) == "up"
-
-
-def test_a_driver_without_a_board_any_more_is_up_and_says_so(node: Node) -> None:
-    """As NVML's is: the driver answers, and the board is lost."""
-    gone = node.tree.add(MI210)
-    node.read()
-    remove(gone.folder)
-
-    reading = node.read(60)
-
-    assert states(reading) == {gone.uuid: (100, "gpu_lost")}
-    assert (reading.status.up, reading.status.detail) == (True, AmdSource.no_device)
-
-
-def test_kfds_nodes_that_may_not_be_read_are_told(fs: FakeFilesystem) -> None:
-    fs.is_case_sensitive = True
-    tree = Tree(Path("/host/sys"))
-    tree.load()
-    tree.add(MI210)
-    (tree.kfd / "topology/nodes/1/gpu_id").chmod(0o200)
-    set_uid(65532)
-
-    found = discover(tree.sysfs)
-
-    reset_ids()
-    assert "1 of KFD's nodes may not be read" in found.trouble
-    [board] = found.boards
-    assert board.whole.node is None
-
-
 def in_reset(board: Board) -> Callable[[], None]:
     """Let the driver refuse what it refuses while it resets a board; gives the way back."""
     names = ("unique_id", "current_compute_partition", "mem_info_vram_total")
@@ -333,9 +243,10 @@ def test_a_board_that_was_partitioned_while_files_were_refused_is_found_so(node:
 def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFilesystem) -> None:
     tree = seen_in_part(fs, parts=1)
 
-    [board] = discover(tree.sysfs).boards
-    reading = AmdDevice(board.whole, tree.sysfs, ManualClock())
+    found = discover(tree.sysfs)
+    reading = AmdDevice(found.boards[0].whole, tree.sysfs, ManualClock())
 
+    assert "1 of KFD's nodes may not be read" in found.trouble
     assert reading.unmeasured(None)["core"] is Unmeasured.NO_PERMISSION
     assert reading.unmeasured(None)["memory"] is Unmeasured.NO_PERMISSION
     reset_ids()

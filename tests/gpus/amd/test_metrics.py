@@ -11,25 +11,32 @@ JOULE = 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("version", "energy_at"),
+    ("version", "energy_at", "counter", "inside", "stride"),
     [
-        (V1_4, 24),
-        ((328, 1, 5), 56),
-        ((1664, 1, 6), 16),
-        ((2208, 1, 7), 24),
-        ((3360, 1, 8), 24),
-        ((3872, 1, 8), 24),
+        (V1_4, 24, None, 0, 0),
+        ((328, 1, 5), 56, None, 0, 0),
+        ((1664, 1, 6), 16, 32, 312, 168),
+        ((2208, 1, 7), 24, 40, 344, 232),
+        ((3360, 1, 8), 24, 40, 344, 376),
+        ((3872, 1, 8), 24, 40, 344, 440),
     ],
 )
-def test_each_revision_has_its_energy_in_a_place_of_its_own(
-    version: tuple[int, int, int], energy_at: int
+def test_figures_stand_where_their_revision_has_them(
+    version: tuple[int, int, int], energy_at: int, counter: int | None, inside: int, stride: int
 ) -> None:
-    content = table(version, {12: ("H", 37), 14: ("H", 9), energy_at: ("Q", 5 * TICKS)})
+    fields = {12: ("H", 37), 14: ("H", 9), energy_at: ("Q", 5 * TICKS)}
+    if counter is not None:
+        fields |= {inside: ("I", 100), inside + 4: ("I", 50), inside + 7 * stride: ("I", 12)}
+        fields |= {counter: ("I", 1000), counter + 8: ("I", 250), counter + 20: ("I", 7)}
 
-    metrics = decode(content)
+    metrics = decode(table(version, fields))
 
     assert (metrics.gfx_percent, metrics.umc_percent) == (37, 9)
     assert metrics.energy_uj == 5 * JOULE
+    if counter is not None:
+        assert metrics.partitions == {0: 75, 7: 12}
+        assert metrics.cycles == 1000
+        assert metrics.residencies == {"ppt": 250, "hbm_thermal": 7}
 
 
 @pytest.mark.parametrize(("gfx", "energy"), [(90010, 3 * JOULE), (110000, None), (0, None)])
@@ -40,40 +47,6 @@ def test_an_energy_without_a_told_unit_is_believed_of_data_centre_boards_only(
 
     assert metrics.gfx_percent == 50
     assert metrics.energy_uj == energy
-
-
-@pytest.mark.parametrize(
-    ("version", "counter", "inside", "stride"),
-    [
-        ((1664, 1, 6), 32, 312, 168),
-        ((2208, 1, 7), 40, 344, 232),
-        ((3360, 1, 8), 40, 344, 376),
-        ((3872, 1, 8), 40, 344, 440),
-    ],
-)
-def test_partitions_and_residencies_stand_where_their_revision_has_them(
-    version: tuple[int, int, int], counter: int, inside: int, stride: int
-) -> None:
-    dies = {
-        inside: ("I", 100),
-        inside + 4: ("I", 50),
-        inside + 7 * stride: ("I", 12),
-    }
-    held = {counter: ("I", 1000), counter + 8: ("I", 250), counter + 20: ("I", 7)}
-
-    metrics = decode(table(version, {**dies, **held}))
-
-    assert metrics.partitions == {0: 75, 7: 12}
-    assert metrics.cycles == 1000
-    assert metrics.residencies == {"ppt": 250, "hbm_thermal": 7}
-
-
-def test_what_is_not_told_is_absent() -> None:
-    assert decode(table(V1_4, {})) == GpuMetrics()
-
-
-def test_a_percentage_over_100_is_none() -> None:
-    assert decode(table(V1_4, {12: ("H", 101)})).gfx_percent is None
 
 
 @pytest.mark.parametrize("version", [(288, 1, 3), (120, 2, 1), (1672, 1, 6), (24, 1, 9)])

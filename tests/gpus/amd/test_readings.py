@@ -11,12 +11,9 @@ from tests.gpus.amd.trees import (
     GIB,
     MI210,
     MI300X,
-    RADEON,
     TICKS,
-    V1_3,
     put,
     remove,
-    table,
     v1_6,
 )
 
@@ -107,20 +104,6 @@ def test_the_contexts_of_one_process_are_taken_together(node: Node) -> None:
     assert memory.processes == (ProcessMemory(7, 2 * GIB, COMPUTE),)
 
 
-def test_who_has_ended_has_no_part_any_more(node: Node) -> None:
-    board = node.tree.add(MI210)
-    node.tree.run(7)
-    node.tree.use(7, board.gpu_ids[0], cus=26, vram=GIB)
-    node.read()
-    node.tree.end(7)
-
-    reading = node.device(board.uuid, after=6)
-
-    assert reading.memory is not None
-    assert reading.window is not None
-    assert (reading.memory.processes, reading.window.processes) == ((), ())
-
-
 def test_who_ends_between_being_listed_and_read_has_just_gone(node: Node) -> None:
     board = node.tree.add(MI210)
     (node.tree.kfd / "proc/7").symlink_to("ended")  # is listed, and is not there
@@ -131,26 +114,6 @@ def test_who_ends_between_being_listed_and_read_has_just_gone(node: Node) -> Non
     assert "core" not in reading.unmeasured
     assert reading.window is not None
     assert reading.window.methods.shares == "cu_occupancy"
-
-
-def test_a_radeon_tells_of_itself_and_of_memory(node: Node) -> None:
-    board = node.tree.add(RADEON)
-    node.tree.run(7)
-    node.tree.use(7, board.gpu_ids[0], vram=GIB)
-    board.metrics(table(V1_3, {16: ("H", 99), 24: ("Q", 10**9)}))
-    node.read()
-    board.set(gpu_busy_percent=80)
-
-    reading = node.device(board.uuid)
-
-    assert reading.memory is not None
-    assert reading.memory.processes == (ProcessMemory(7, GIB, COMPUTE),)
-    assert reading.window is not None
-    assert reading.window.busy.core == 800_000_000
-    assert reading.window.energy_uj == 100 * JOULE  # by its power: the counter's unit is not told
-    assert reading.window.methods.energy == "power"
-    assert reading.sensors.by_label("ecc_errors_total") == {}
-    assert reading.sensors.by_label("throttle_seconds_total") == {}
 
 
 def test_a_counter_that_comes_after_power_is_not_spent_all_at_once(node: Node) -> None:
@@ -180,17 +143,6 @@ def test_a_counter_that_is_not_told_for_a_moment_is_not_counted_again(node: Node
     windows = [node.window(board.uuid, after=6), node.window(board.uuid)]
 
     assert sum(w.counted["copy"].get(7, 0) for w in windows) == 100_000
-
-
-def test_energy_is_the_difference_of_the_counter(node: Node) -> None:
-    board = node.tree.add(MI300X)
-    board.metrics(v1_6(1000 * TICKS))
-    node.read()
-    board.metrics(v1_6(1350 * TICKS))
-
-    window = node.window(board.uuid)
-
-    assert (window.energy_uj, window.methods.energy) == (350 * JOULE, "counter")
 
 
 def test_energy_of_a_table_that_fails_once_is_not_lost(node: Node) -> None:
@@ -230,18 +182,6 @@ def test_a_partition_has_its_own_activity_and_the_board_the_energy(node: Node) -
     assert second.memory is not None
     assert (second.memory.total_bytes, second.memory.used_bytes) == (24 * GIB, 2 * GIB)
     assert second.unmeasured["energy"] is Unmeasured.PARTITIONED
-
-
-def test_a_partition_whose_activity_is_not_told_is_unmeasured_not_idle(node: Node) -> None:
-    board = node.tree.add(MI300X, parts=2)
-    board.metrics(v1_6(0))
-    node.read()
-
-    reading = node.device(f"{board.uuid}-1")
-
-    assert reading.unmeasured["core"] is Unmeasured.PARTITIONED
-    assert reading.window is not None
-    assert reading.window.busy.core is None
 
 
 def test_sensors_are_those_of_hwmon_and_ras(node: Node) -> None:

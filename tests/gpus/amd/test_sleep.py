@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import Unmeasured, Window
-from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, TICKS, Kind, v1_6
 
@@ -111,20 +110,6 @@ def test_a_board_whose_clients_cannot_be_seen_is_not_idle_in_a_pause(nested: Nod
 
     assert busy_ns(told) == sum(window.observed_ns for window in told)
     assert sum(window.unobserved_ns for window in told) == (PAUSE - 5) * SECOND
-
-
-def test_a_board_with_more_clients_than_are_looked_at_is_not_idle_in_a_pause(node: Node) -> None:
-    board = node.tree.add(RADEON)
-    board.may_sleep()
-    for number in range(MOST_OF_ONE + 1):
-        node.client(42, board, number=number + 1)
-    node.read()
-    node.read()
-    board.set(gpu_busy_percent=100)
-
-    told = windows(node, board.uuid, 2 * PAUSE)
-
-    assert busy_ns(told) == sum(window.observed_ns for window in told)
 
 
 def test_a_partition_is_not_idle_in_a_pause_in_which_it_is_not_asked(node: Node) -> None:

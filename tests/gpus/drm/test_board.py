@@ -96,27 +96,6 @@ def test_power_is_integrated_where_there_is_no_counter(machine: Machine) -> None
     assert reading.sensors.number("power_watts") == 100
 
 
-def test_the_idle_part_is_what_an_idle_board_used(machine: Machine) -> None:
-    files = {f"{HWMON}/name": "xe", f"{HWMON}/energy1_input": "0"}
-    device = machine.card(0, "xe", PCI, files=files)
-    machine.process(42)
-    machine.open(42, 5, xe(1, 0))
-    source, used = machine.source(), 0
-    source.read()
-    for second in range(1, 8):
-        used += 10_000_000
-        machine.write(device, {f"{HWMON}/energy1_input": str(used)})
-        machine.open(42, 5, xe(1, second * 1000))
-        idle = step(machine, source)
-    machine.write(device, {f"{HWMON}/energy1_input": str(used + 90_000_000)})
-    machine.open(42, 5, xe(1, 8000, rcs=1000))
-
-    busy = step(machine, source)
-
-    assert energy(idle) == (10_000_000, 10_000_000)
-    assert energy(busy) == (90_000_000, 10_000_000)
-
-
 @pytest.mark.parametrize(
     ("driver", "files", "sensors"),
     [
@@ -208,22 +187,6 @@ def tick(machine: Machine, device: Path, second: int, rcs: int, status: str = "a
     machine.open(42, 5, xe(1, second * 1000, rcs=rcs))
 
 
-def test_a_device_at_work_is_read_each_time(machine: Machine) -> None:
-    device = sleepy_xe(machine)
-    source = machine.source()
-    tick(machine, device, 0, 0)
-    source.read()
-    tick(machine, device, 1, 0)
-    step(machine, source, 3)
-    cores = []
-    for second, rcs in ((4, 100), (5, 300), (6, 400)):
-        tick(machine, device, second, rcs)
-        reading = step(machine, source, 3 if second == 4 else 1)
-        cores.append(window(reading).busy.core)
-
-    assert all(cores)
-
-
 def test_an_idle_device_is_left_alone_long_enough_to_fall_asleep(machine: Machine) -> None:
     device = sleepy_xe(machine)
     source = machine.source()
@@ -260,22 +223,6 @@ def test_what_it_used_asleep_is_nobodys_when_it_wakes(machine: Machine) -> None:
     awake = step(machine, source)
 
     assert energy(awake) == (4_000_000, 4_000_000)
-
-
-def test_of_what_it_used_asleep_what_came_too_late_is_counted_once(machine: Machine) -> None:
-    device = sleepy_xe(machine)
-    source = machine.source()
-    source.read()
-    machine.write(device, {f"{HWMON}/energy1_input": ""})
-    step(machine, source, 3)
-    tick(machine, device, 5, 0, "suspended")
-    step(machine, source, 2)
-    tick(machine, device, 6, 500)
-
-    awake = step(machine, source)
-
-    assert energy(awake) == (6_000_000, 3_000_000)
-    assert window(awake).late_energy_uj == 3_000_000
 
 
 def test_what_it_did_before_it_slept_is_told_when_it_wakes_by_a_clock_that_stood(

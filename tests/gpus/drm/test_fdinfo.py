@@ -57,11 +57,6 @@ def test_what_is_well_formed_is_read_as_it_was_written(client: DrmClient) -> Non
     assert parse(written(client)) == client
 
 
-@given(st.binary(max_size=4096))
-def test_no_bytes_make_it_fail(content: bytes) -> None:
-    parse(content)
-
-
 @given(st.lists(st.text(max_size=40) | st.sampled_from(i915(3).splitlines()), max_size=40))
 def test_no_lines_make_it_fail_or_give_what_cannot_be(lines: list[str]) -> None:
     text = "drm-driver: i915\ndrm-client-id: 1\n" + "\n".join(lines)
@@ -93,16 +88,6 @@ def test_the_documented_xe_is_read() -> None:
     assert client.engines["rcs"] == EngineUsage(None, 28257900, 7655183225)
     assert client.engines["ccs"] == EngineUsage(None, 0, 7655183225, capacity=4)
     assert client.held == {"system": 0, "gtt": 192 * 1024, "vram0": 23992 * 1024}
-
-
-def test_the_documented_i915_is_read() -> None:
-    client = parse((HEAD + i915(7, render=5, compute=8)).encode())
-
-    assert client is not None
-    assert client.engines["render"] == EngineUsage(5)
-    assert client.engines["compute"] == EngineUsage(8, capacity=4)
-    assert client.engines["video-enhance"] == EngineUsage(0)
-    assert client.held["local0"] == 16 * 1024**2
 
 
 @pytest.mark.parametrize(

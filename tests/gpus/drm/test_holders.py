@@ -1,7 +1,6 @@
 """Who has DRM devices open: of real processes, of composed ones, and of those that hide."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from exporter.model import DeviceState, Unmeasured
-from exporter.sources.gpus.drm.holders import Handle, HandleScan, HandleScanner, sees_all_processes
-from exporter.sources.gpus.fleet import HANGS
+from exporter.sources.gpus.drm.holders import (
+    MOST_HANDLES,
+    MOST_OF_ONE,
+    Handle,
+    Handles,
+    HandleScan,
+    HandleScanner,
+    sees_all_processes,
+)
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
 from tests.scenario.clock import ManualClock
@@ -67,17 +73,6 @@ def test_descriptors_are_known_by_their_node(
 
     assert sight is not None
     assert sight.handles == ({} if minor is None else {minor: (Handle(77, 42, 5),)})
-
-
-def test_the_youngest_process_comes_first(machine: Machine) -> None:
-    for pid, start in ((42, 10), (43, 30), (44, 20)):
-        machine.process(pid, start)
-        machine.open(pid, 5, "")
-
-    sight = looked(machine).newest
-
-    assert sight is not None
-    assert [handle.pid for handle in sight.handles[128]] == [43, 44, 42]
 
 
 def test_what_is_no_process_is_passed_over(machine: Machine) -> None:
@@ -256,68 +251,43 @@ def test_a_scan_that_hangs_is_not_waited_for_and_then_nobody_is_idle(
     assert only(readings[-1]).state is DeviceState.UP
 
 
-def test_a_look_for_devices_that_hangs_does_not_stop_them(machine: Machine) -> None:
-    come_back = threading.Event()
-    come_back.set()
-    machine.card(0, "i915", PCI)
-
-    def hang() -> tuple[str, ...]:
-        come_back.wait()
-        return ()
-
-    source = machine.source(taken=hang)
-    source.read()
-    come_back.clear()
-    source.follow(Demand(deadline_s=0.5, processes_every_ns=0))
-    machine.clock.move(10)
-    hung = source.read()
-    come_back.set()
-
-    assert only(hung).window is not None
-    assert (hung.status.up, hung.status.detail[:27]) == (True, "the driver has not answered")
+def taken(*numbers: int) -> Handles:
+    """Handles after processes 1, 2, … have been looked at, which have so many each."""
+    handles = Handles()
+    for pid, number in enumerate(numbers, 1):
+        for descriptor in range(number):
+            if not handles.add(128, Handle(pid, pid, descriptor)):
+                break
+    return handles
 
 
-def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
-    clock = machine.clock = HangingClock("drm DRM-")
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    machine.open(42, 5, i915(7))
-    source = machine.source()
-    source.read()
-    clock.go_on.clear()
-    source.follow(Demand(deadline_s=0, processes_every_ns=0))
-    clock.move(1)
-    stuck = only(source.read())
-    machine.open(42, 5, i915(7, render=9))
-    clock.move(1)
-    clock.go_on.set()
-    source.follow(Demand(deadline_s=30, processes_every_ns=0))
+def test_a_process_that_has_too_many_is_cut_and_no_other() -> None:
+    handles = taken(3, MOST_OF_ONE + 1, 5)
 
-    readings = [stuck]
-    while readings[-1].state is DeviceState.STUCK:  # until its worker has come back
-        readings.append(only(source.read()))
-    readings.append(only(source.read()))
+    found = [handle.pid for handle in handles.by_minor()[128]]
 
-    assert stuck.state is DeviceState.STUCK
-    assert stuck.detail.startswith("the driver has not answered")
-    assert readings[-1].state is DeviceState.UP
-    assert sum(p.busy.core or 0 for r in readings if r.window for p in r.window.processes) == 9
+    assert handles.cut == {2}
+    assert [found.count(pid) for pid in (1, 2, 3)] == [3, MOST_OF_ONE, 5]
 
 
-def test_a_driver_that_hangs_in_all_that_is_there_is_down(machine: Machine) -> None:
-    clock = machine.clock = HangingClock("drm DRM-")
-    folders = [machine.card(0, "i915", PCI), machine.card(1, "i915", "0000:04:00.0")]
-    source = machine.source()
-    source.read()
-    shutil.rmtree(folders[1])
-    clock.move(10)
-    gone = source.read()
-    clock.go_on.clear()
-    source.follow(Demand(deadline_s=0))
-    hung = source.read()
-    clock.go_on.set()
+def test_who_has_the_most_is_cut_however_many_they_are() -> None:
+    hostile = [MOST_OF_ONE] * (MOST_HANDLES // MOST_OF_ONE + 2)
 
-    assert {r.state for r in gone.devices} == {DeviceState.UP, DeviceState.LOST}
-    assert gone.status.up
-    assert {r.state for r in hung.devices} == {DeviceState.STUCK, DeviceState.LOST}
-    assert (hung.status.up, hung.status.detail) == (False, HANGS)
+    handles = taken(100, *hostile, 200)
+
+    assert handles.cut == set(range(2, len(hostile) + 2))
+    assert len(handles.by_minor()[128]) <= MOST_HANDLES
+
+
+def test_where_nothing_helps_who_comes_later_is_cut() -> None:
+    handles = taken(*[1] * (MOST_HANDLES + 2))
+
+    assert handles.cut == {MOST_HANDLES + 2}
+
+
+def test_a_process_without_any_is_nobodys_client_however_many_files_it_has() -> None:
+    handles = taken(1)
+    handles.cut_off(1)
+    handles.cut_off(2)
+
+    assert handles.cut == {1}

@@ -15,7 +15,7 @@ from exporter.model import (
 from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from exporter.sources.gpus.drm.source import DrmSource
 from exporter.sources.gpus.source import Demand
-from tests.gpus.drm.machine import Machine, i915, only, xe
+from tests.gpus.drm.machine import Machine, i915, only
 
 PCI = "0000:03:00.0"
 MIB = 1024**2
@@ -44,62 +44,56 @@ def core(reading: DeviceReading) -> dict[int, int | None]:
     return {process.pid: process.busy.core for process in reading.window.processes}
 
 
-def test_the_device_is_as_sysfs_describes_it(machine: Machine) -> None:
-    machine.card(0, "xe", PCI, (0x8086, 0xE20B), {"tile0/physical_vram_size_bytes": str(12 << 30)})
+@pytest.mark.parametrize(
+    ("number", "driver", "pci", "ids", "files", "facts"),
+    [
+        (
+            *(0, "xe", PCI, (0x8086, 0xE20B), {"tile0/physical_vram_size_bytes": "12884901888"}),
+            (f"DRM-{PCI}", 200, "intel", "8086:e20b", "xe 6.12.0", 12 << 30),
+        ),
+        (
+            *(1, "amdgpu", PCI, (0x1002, 0x7448)),
+            {"product_name": "AMD Radeon\x1b" + "x" * 99, "mem_info_vram_total": "51539607552"},
+            (f"DRM-{PCI}", 101, "amd", "AMD Radeon?" + "x" * 53, "amdgpu 6.12.0", 48 << 30),
+        ),
+        (
+            *(0, "nouveau", PCI, (0x10DE, 0x1B81), {}),  # no number of one of NVML's
+            (f"DRM-{PCI}", 300, "nvidia", "10de:1b81", "nouveau 6.12.0", None),
+        ),
+        (0, "v3d", "", (0, 0), {}, ("DRM-0.gpu", 300, "broadcom", "", "v3d 6.12.0", None)),
+    ],
+)
+def test_the_device_is_as_sysfs_describes_it(
+    machine: Machine,
+    number: int,
+    driver: str,
+    pci: str,
+    ids: tuple[int, int],
+    files: dict[str, str],
+    facts: tuple[object, ...],
+) -> None:
+    machine.card(number, driver, pci, ids, files)
 
     device = only(machine.source().read()).device
 
-    assert (device.uuid, device.index, device.minor) == (f"DRM-{PCI}", 200, 0)
-    assert (device.vendor, device.model, device.pci_bus_id) == ("intel", "8086:e20b", PCI)
-    assert (device.driver_version, device.memory_bytes) == ("xe 6.12.0", 12 << 30)
-
-
-def test_a_name_that_the_driver_knows_is_the_model(machine: Machine) -> None:
-    files = {"product_name": "AMD Radeon PRO W7900", "mem_info_vram_total": str(48 << 30)}
-    machine.card(1, "amdgpu", PCI, (0x1002, 0x7448), files)
-
-    device = only(machine.source().read()).device
-
-    assert (device.vendor, device.model, device.memory_bytes) == (
-        *("amd", "AMD Radeon PRO W7900"),
-        48 << 30,
+    assert (device.minor, device.pci_bus_id) == (number, pci)
+    assert facts == (
+        *(device.uuid, device.index, device.vendor, device.model),
+        *(device.driver_version, device.memory_bytes),
     )
 
 
-def test_what_firmware_calls_a_device_is_bounded_and_printable(machine: Machine) -> None:
-    files = {"product_name": "Radeon\x1b[31m" + "x" * 4000}
-    machine.card(1, "amdgpu", PCI, (0x1002, 0x7448), files)
-
-    assert only(machine.source().read()).device.model == "Radeon?[31m" + "x" * 53
-
-
-def test_a_device_without_a_pci_address_is_known_by_its_platform_name(machine: Machine) -> None:
-    machine.card(0, "v3d")
-
-    device = only(machine.source().read()).device
-
-    assert (device.uuid, device.vendor, device.pci_bus_id) == ("DRM-0.gpu", "broadcom", "")
-
-
 @pytest.mark.parametrize("driver", ["ast", "mgag200", "simpledrm", "vkms", "nvidia-drm"])
-def test_what_only_shows_or_is_another_sources_is_no_device(machine: Machine, driver: str) -> None:
+def test_what_only_shows_is_no_device_and_what_is_not_known_is_if_asked_for(
+    machine: Machine, driver: str
+) -> None:
     machine.card(0, driver, PCI, render=False)
 
     assert machine.source().read().devices == ()
     assert machine.source(any_driver=True).read().devices == ()
-
-
-def test_a_driver_that_is_not_known_is_taken_up_if_asked_for(machine: Machine) -> None:
-    machine.card(0, "unheard-of", PCI)
-
+    machine.card(1, "unheard-of", "0000:04:00.0")
     assert machine.source().read().devices == ()
-    assert len(machine.source(any_driver=True).read().devices) == 1
-
-
-def test_no_device_has_the_number_of_one_of_nvmls(machine: Machine) -> None:
-    machine.card(0, "nouveau", PCI, (0x10DE, 0x1B81))
-
-    assert only(machine.source().read()).device.index == 300
+    assert only(machine.source(any_driver=True).read()).device.index == 201
 
 
 def test_devices_that_another_source_has_are_left_to_it(machine: Machine) -> None:
@@ -136,20 +130,6 @@ def test_i915_render_and_compute_are_core_time_over_their_capacity(machine: Mach
     assert window.methods == Methods("fdinfo", "fdinfo", "none")
 
 
-def test_xe_cycles_are_time(machine: Machine) -> None:
-    machine.card(0, "xe", PCI)
-    machine.process(42)
-    machine.open(42, 5, xe(3, 0))
-    source = machine.source()
-    source.read()
-    machine.open(42, 5, xe(3, 19_200_000, rcs=1_920_000, ccs=19_200_000, vcs=3_840_000))
-
-    window = step(machine, source).window
-
-    assert window is not None
-    assert window.busy == Engines(core=350 * MS, decoder=100 * MS)
-
-
 def test_a_client_counts_once_however_many_descriptors_and_processes_have_it(
     machine: Machine,
 ) -> None:
@@ -183,41 +163,6 @@ def test_when_the_youngest_closes_it_the_next_one_goes_on_with_it(machine: Machi
     assert core(step(machine, source)) == {42: 150}
 
 
-def test_two_clients_of_a_process_are_summed_and_two_processes_are_not(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    for pid in (42, 43):
-        machine.process(pid)
-    source = machine.source()
-    source.read()
-    machine.open(42, 5, i915(7, render=100, local_mib=1))
-    machine.open(42, 6, i915(8, render=20, local_mib=2))
-    machine.open(43, 5, i915(9, render=3, local_mib=4))
-
-    reading = step(machine, source)
-
-    assert core(reading) == {42: 120, 43: 3}
-    assert reading.memory is not None
-    assert {p.pid: p.used_bytes for p in reading.memory.processes or ()} == {
-        42: 3 * MIB,
-        43: 4 * MIB,
-    }
-
-
-def test_the_same_id_on_two_devices_is_two_clients(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.card(1, "i915", "0000:04:00.0")
-    machine.process(42)
-    source = machine.source()
-    source.read()
-    machine.open(42, 5, i915(7, render=100))
-    machine.open(42, 6, i915(7, render=30, pdev="0000:04:00.0"), "renderD129")
-    machine.clock.move(1)
-
-    first, second = source.read().devices
-
-    assert (core(first), core(second)) == ({42: 100}, {42: 30})
-
-
 def test_what_a_client_used_until_the_last_look_stays_when_it_is_closed(machine: Machine) -> None:
     machine.card(0, "i915", PCI)
     machine.process(42)
@@ -234,21 +179,6 @@ def test_what_a_client_used_until_the_last_look_stays_when_it_is_closed(machine:
     reading = step(machine, source)
     assert reading.window is not None
     assert (reading.window.busy.core, reading.window.processes) == (0, ())
-
-
-def test_a_descriptor_number_that_is_taken_by_another_client_is_that_client(
-    machine: Machine,
-) -> None:
-    machine.card(0, "i915", PCI)
-    for pid in (42, 43):
-        machine.process(pid)
-        machine.open(pid, 5, i915(7, render=100))
-    source = machine.source()
-    source.read()
-    machine.open(43, 5, i915(7, render=120))
-    machine.open(42, 5, i915(8, render=30))
-
-    assert core(step(machine, source)) == {42: 30, 43: 20}
 
 
 def test_one_descriptor_of_each_client_is_read_until_the_processes_are_looked_through_again(
@@ -282,19 +212,6 @@ def test_the_device_is_never_busier_than_the_time_that_went_by(machine: Machine)
 
     assert window is not None
     assert window.busy.core == SECOND
-
-
-def test_windows_follow_one_another_without_gap(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    source = machine.source()
-    source.read()
-
-    windows = [step(machine, source, seconds).window for seconds in (1, 0.3, 7)]
-
-    assert all(windows)
-    ends = [w.end_unix_ns for w in windows if w]
-    assert [w.start_unix_ns for w in windows if w][1:] == ends[:-1]
-    assert sum(w.observed_ns for w in windows if w) == 8_300 * MS
 
 
 def test_amdgpu_lists_an_engine_once_it_is_used(machine: Machine) -> None:
@@ -402,17 +319,6 @@ def test_a_foreign_address_in_fdinfo_is_not_counted(machine: Machine) -> None:
     assert core(step(machine, source)) == {}
 
 
-def test_processes_without_drm_descriptors_are_not_asked(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    for pid in (42, 43):
-        machine.process(pid)
-    machine.open(42, 5, i915(7))
-    for number in range(3):  # would be an error if it were opened and not regular
-        (machine.proc / "43/fdinfo" / str(number)).mkdir()
-
-    assert only(machine.source().read()).memory is not None
-
-
 def test_what_happened_while_it_was_released_is_unobserved(machine: Machine) -> None:
     machine.card(0, "i915", PCI)
     machine.process(42)
@@ -456,21 +362,6 @@ def test_the_processes_are_looked_through_at_their_own_cadence(machine: Machine)
     found = [core(step(machine, source)) for _ in range(6)]
 
     assert found == [{}, {}, {}, {}, {42: SECOND}, {}]
-
-
-def test_a_process_that_is_known_is_read_each_time(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    machine.open(42, 5, i915(7))
-    source = machine.source()
-    source.follow(Demand(deadline_s=30, processes_every_ns=60 * SECOND))
-    source.read()
-    spent = []
-    for render in (5, 12, 13):
-        machine.open(42, 5, i915(7, render=render))
-        spent.append(core(step(machine, source)).get(42))
-
-    assert spent == [5, 7, 1]
 
 
 def crowd(machine: Machine, pid: int, number: int = MOST_OF_ONE + 1) -> None:
