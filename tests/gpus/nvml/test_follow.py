@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.metrics.families import OFF_BY_DEFAULT, OPTIONAL_GROUPS
 from exporter.model import Reading
+from exporter.sources.gpus.nvml.counters import TABLE
 from exporter.sources.gpus.source import SECOND, Demand
 from tests.fakenvml.scenario import Field, Gpu, Work, Xid
 from tests.gpus.nvml.node import START, Node, calls
@@ -54,6 +56,12 @@ def test_a_group_is_switched_off_and_on_again(one: Node, group: str) -> None:
     assert all(reading.devices[0].window for reading in (*off, *on))
 
 
+def test_every_group_that_can_be_switched_off_is_asked_for_by_number_or_by_name() -> None:
+    no_calls = {"cost", *OFF_BY_DEFAULT}  # what all calls take, and what needs none
+    by_number = {counted.group for counted in TABLE}
+    assert set(OPTIONAL_GROUPS) - no_calls == {"xid", *CALLS} | by_number
+
+
 def test_what_is_switched_off_is_not_shown_any_more(one: Node) -> None:
     one.start()
     one.read()
@@ -88,12 +96,6 @@ def counting(one: Node) -> Node:
     one.start()
     one.read()
     return one
-
-
-def test_sums_go_on_where_other_groups_are_switched(counting: Node) -> None:
-    before = transmitted(counting, after=1)
-    follow(counting, disabled=frozenset({"power"}), sensors_every_ns=SECOND)
-    assert transmitted(counting, after=1) == before + MIB
 
 
 def test_a_sum_that_was_switched_off_goes_on_without_what_it_missed(counting: Node) -> None:

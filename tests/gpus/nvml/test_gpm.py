@@ -4,7 +4,7 @@ import pytest
 
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.gpm import GpmReading
-from tests.fakenvml.scenario import Fault, Field, Gpu, Instance, Work
+from tests.fakenvml.scenario import Fault, Gpu, Instance, Work
 from tests.gpus.nvml.node import START, Node
 
 TX, RX = 197, 198
@@ -53,37 +53,12 @@ def test_a_figure_is_the_average_between_two_reads(opened: Node) -> None:
     assert reading.ratios["tensor_active_ratio"] == pytest.approx(0.125)
 
 
-def test_reads_are_contiguous(opened: Node) -> None:
-    gpm(opened, "GPU-0")
-    lengths = [reading.elapsed_ns for _ in range(5) if (reading := gpm(opened, "GPU-0", after=1.5))]
-    assert lengths == [1_500_000_000] * 5
-
-
 def test_samples_closer_than_the_driver_allows_are_not_taken(opened: Node) -> None:
     gpm(opened, "GPU-0")
     assert gpm(opened, "GPU-0", after=0.1) is None
     reading = gpm(opened, "GPU-0", after=0.9)
     assert reading
     assert reading.elapsed_ns == 10**9
-
-
-def test_each_instance_has_its_own(opened: Node) -> None:
-    gpm(opened, "MIG-1-0")
-    gpm(opened, "MIG-1-1")
-    idle, busy = gpm(opened, "MIG-1-0", after=1), gpm(opened, "MIG-1-1")
-    assert idle
-    assert busy
-    assert (idle.graphics_ratio, busy.graphics_ratio) == (0.0, 1.0)
-    assert busy.pcie_rx_bytes is None
-
-
-def test_pcie_traffic_is_told_in_bytes(parted: Node) -> None:
-    parted.scenario.fields = [Field(0, TX, rate=2**30), Field(0, RX, rate=60 * 2**30)]
-    start(parted)
-    gpm(parted, "GPU-0")
-    reading = gpm(parted, "GPU-0", after=5)
-    assert reading
-    assert (reading.pcie_tx_bytes, reading.pcie_rx_bytes) == (5 * 2**30, 300 * 2**30)
 
 
 def test_a_board_without_gpm_is_asked_once(parted: Node) -> None:

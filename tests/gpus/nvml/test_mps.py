@@ -37,6 +37,7 @@ def kinds(node: Node) -> dict[int, set[str]]:
 def test_server_is_known_by_its_name(shared: Node) -> None:
     shared.start()
     assert kinds(shared) == {1: {"compute", "mps_server"}, 2: {"mps"}, 3: {"compute"}}
+    assert shared.device("GPU-0").device.sharing == "mps"
 
 
 def test_without_clients_nobody_is_asked_for_a_name(shared: Node) -> None:

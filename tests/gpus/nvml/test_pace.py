@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import PartCost, Reading
+from exporter.model import Reading
 from exporter.sources.gpus.nvml.cadence import (
     LONGEST_NS,
     MOST_SHARE,
@@ -82,39 +82,8 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
     assert widened_ns >= LONGEST_NS or cost <= MOST_SHARE * widened_ns + 64
 
 
-@given(st.lists(st.integers(0, 10**10), max_size=20))
-def test_two_quick_turns_lead_back_whatever_was_before(costs: list[int]) -> None:
-    pace = AdaptiveInterval()
-    for cost in [*costs, 0]:
-        pace.observe(cost, FIVE_NS)
-
-    assert pace.factor == 1
-
-
 def test_what_is_read_each_cycle_is_never_put_off() -> None:
     assert after(900, 900, every_ns=0) == 0
-
-
-def read(parts: ReadPhases, clock: ManualClock, part: str, cost_ms: int) -> bool:
-    """One cycle a second later; whether the part had its turn."""
-    clock.move(1)
-    taken = parts.cadence(part).begin_if_due()
-    if taken:
-        parts.read(part, parts.note_call, cost_ms * MS)
-    return taken
-
-
-def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
-    clock = ManualClock()
-    slow, quick = (ReadPhases(clock, Demand()) for _ in range(2))
-    taken = {"slow": 0, "other part": 0, "other device": 0}
-    for _ in range(60):
-        taken["slow"] += read(slow, clock, PROCESSES, 190)
-        taken["other part"] += read(slow, clock, SENSORS, 1)
-        taken["other device"] += read(quick, clock, PROCESSES, 1)
-
-    assert taken["slow"] < taken["other part"] / 2
-    assert taken["other part"] == taken["other device"]
 
 
 def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
@@ -133,16 +102,6 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
         parts.cadence(PROCESSES).restart()
 
     assert waits == [20, 4]
-
-
-def test_each_call_is_counted_for_its_part() -> None:
-    parts = ReadPhases(ManualClock(), Demand())
-    parts.note_call(5)
-    parts.read(PROCESSES, parts.note_call, 7)
-    parts.note_call(1)
-    parts.add_up()
-
-    assert parts.costs == {SAMPLES: PartCost(6), PROCESSES: PartCost(7, FIVE_NS)}
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from exporter.metrics.families import BOARD
-from exporter.model import CallCount, ProcessMemory
+from exporter.model import ProcessMemory
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.board import PLAIN
 from exporter.sources.gpus.nvml.calls import MOST_ROWS, RowBuffer
 from exporter.sources.gpus.nvml.counters import TABLE
 from exporter.sources.gpus.nvml.discovery import profile_of
 from exporter.sources.gpus.nvml.gpm import PERCENTS
-from exporter.sources.gpus.nvml.library import CallTally
 from exporter.sources.gpus.nvml.processes import NOT_AVAILABLE, united
 from exporter.sources.gpus.nvml.refusals import Backoff
 
@@ -184,13 +183,6 @@ def test_backoff_doubles_up_to_its_limit_and_can_be_reset() -> None:
     retry.reset()
     assert due == [True, *(False, True) * 4]
     assert retry.due
-
-
-def test_tally_sums_calls_and_time() -> None:
-    tally = CallTally()
-    for name, took_ns in ("a", 5), ("a", 6), ("b", 1):
-        tally.of(name)(took_ns)
-    assert tally.snapshot() == {"a": CallCount(2, 11), "b": CallCount(1, 1)}
 
 
 def test_each_sensor_is_of_a_family_of_the_board_with_or_without_a_label() -> None:

@@ -143,41 +143,6 @@ def test_memory_and_who_holds_it(busy: Node) -> None:
     )
 
 
-def test_process_in_two_lists_is_one_process(busy: Node) -> None:
-    busy.scenario.processes = [
-        Process(gpu=0, pid=101, memory=2 * GIB),
-        Process(gpu=0, pid=101, memory=2 * GIB, kind="graphics"),
-    ]
-    busy.start()
-    memory = busy.device("GPU-0").memory
-    assert memory
-    assert memory.processes == (ProcessMemory(101, 2 * GIB, frozenset({"compute", "graphics"})),)
-
-
-def test_memory_that_the_driver_does_not_tell_is_unknown(busy: Node) -> None:
-    busy.scenario.processes = [Process(gpu=0, pid=101, memory=None)]
-    busy.start()
-    memory = busy.device("GPU-0").memory
-    assert memory
-    assert memory.processes == (ProcessMemory(101, None, frozenset({"compute"})),)
-
-
-def test_mps_clients_make_the_device_shared_by_mps(busy: Node) -> None:
-    busy.scenario.processes.append(Process(gpu=0, pid=103, memory=GIB, kind="mps"))
-    busy.start()
-    assert busy.device("GPU-0").device.sharing == "mps"
-    assert busy.device("GPU-1").device.sharing == ""
-
-
-def test_sensors(busy: Node) -> None:
-    busy.start()
-    sensors = busy.device("GPU-1").sensors
-    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (70.0, 400.0)
-    assert sensors.by_label("temperature_celsius") == {"gpu": 50.0, "memory": 60.0}
-    assert set(sensors.by_label("clock_hertz")) == {"sm", "memory"}
-    assert sensors.by_label("clock_hertz")["sm"] > 1_000_000_000
-
-
 RARE = {
     "fan_speed_ratio": 0.3,
     "performance_state": 0,
@@ -200,12 +165,16 @@ REFUSED = [
 ]
 
 
-def test_what_a_board_reports_of_its_fan_links_and_pages(busy: Node) -> None:
+def test_what_a_board_reports_of_itself(busy: Node) -> None:
     values = {230: 4, 94: 7, 31: 1, 29: 2, 30: 3, 38: 5, 45: 6, 52: 8, 59: 9}
     busy.scenario.fields = [Field(1, number, value) for number, value in values.items()]
     busy.start()
     sensors = busy.device("GPU-1").sensors
     assert {family: sensors.number(family) for family in RARE} == RARE
+    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (70.0, 400.0)
+    assert sensors.by_label("temperature_celsius") == {"gpu": 50.0, "memory": 60.0}
+    clocks = {"sm": 1_755_000_000, "memory": 2_619_000_000}
+    assert sensors.by_label("clock_hertz") == clocks
     assert sensors.by_label("retired_pages") == {"corrected": 2, "uncorrected": 3}
     errors = {"crc_flit": 5, "crc_data": 6, "replay": 8, "recovery": 9}
     assert sensors.by_label("nvlink_errors_total") == errors
@@ -229,12 +198,6 @@ def test_what_a_board_refuses_is_absent_and_not_0(busy: Node) -> None:
     for family in ("retired_pages", "nvlink_errors_total"):
         assert not reading.sensors.by_label(family)
     assert reading.sensors.number("power_watts") == 70.0
-
-
-def test_links_and_pages_are_read_no_more_often_than_memory_errors(busy: Node) -> None:
-    busy.start()
-    made = [calls(busy.read(after=1), "nvmlDeviceGetCurrPcieLinkWidth") for _ in range(9)]
-    assert made[-1] == 2  # once for each of the two boards
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:
@@ -295,13 +258,6 @@ def test_newer_call_stands_in_for_the_older_and_is_remembered(busy: Node, code: 
     after = busy.read(after=1)
     assert calls(after, NEWER) > calls(before, NEWER)
     assert calls(after, LEGACY) == calls(before, LEGACY)
-
-
-def test_older_call_is_kept_once_it_has_told_of_a_process(busy: Node) -> None:
-    busy.scenario.gpus = [Gpu(0)]
-    busy.start()
-    busy.read()
-    assert calls(busy.read(after=1), NEWER) == 0
 
 
 def test_a_rate_above_100_percent_is_rejected_and_counted(node: Node) -> None:
