@@ -36,10 +36,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
     """End the product's logging that a test began, while the stream of ``capsys`` is still open."""
+    root = logging.getLogger()
+    level = root.level
     try:
         return (yield)
     finally:
-        root = logging.getLogger()
+        root.setLevel(level)
         for handler in root.handlers[:]:
             if isinstance(handler, Collapsing):
                 root.removeHandler(handler)

@@ -136,7 +136,7 @@ def test_the_page_says_how_it_is_measured_and_what_is_not(tmp_path: Path) -> Non
         labels["quantity"]: labels["reason"]
         for labels, _ in page.all("mgpu_device_unmeasured", uuid=UUIDS[0])
     }
-    assert (info["vendor"], info["model"], info["pci_bus_id"]) == ("intel", "8086:56a0", ARC)
+    assert (info["vendor"], info["model"], info["pci_bus_id"]) == ("intel", "Intel Arc A770", ARC)
     assert methods == {"fdinfo"}
     assert {"encoder", "memory_active"} <= reasons.keys()
     assert set(reasons.values()) <= {"not_supported", "never_idle"}

@@ -22,7 +22,7 @@ from exporter.web.page.cells import (
     memory_of,
     spark,
 )
-from exporter.web.page.charts import Hour
+from exporter.web.page.charts import Hour, Owned
 from exporter.web.page.entries import Colours, Part, TreeEntry, key_of, why
 from exporter.web.page.text import NBSP, gibibytes, held_of, many, percent, shortened
 
@@ -66,6 +66,18 @@ class Gpu(NamedTuple):
         return self.facts.is_up and used is not None and max(used, *known(self.core_past), 0) < IDLE
 
 
+class Board(NamedTuple):
+    """A GPU with its MIG instances or partitions. A part stands alone where its GPU is hidden."""
+
+    gpu: Gpu
+    parts: Sequence[Gpu]
+
+    @property
+    def all(self) -> Sequence[Gpu]:
+        """The GPU and its parts."""
+        return (self.gpu, *self.parts)
+
+
 class Gauge(NamedTuple):
     """Use of core or memory. ``figure`` is None if it is not known, for these ``reasons``."""
 
@@ -94,7 +106,7 @@ class Row(NamedTuple):
 class Card:
     """The card of one GPU. ``folded`` is its line if it opens on request only.
 
-    ``is_divided``: only its partitions are measured, whose cards come after it.
+    ``parts`` are the cards of its MIG instances or partitions, which stand inside it.
     ``problem`` has the reasons why the GPU cannot be read, with what they mean; ``owner`` is what
     its tenants are called, ``hour`` its last hour, if it is shown.
     """
@@ -105,7 +117,6 @@ class Card:
     is_up: bool
     senses: Sequence[str]
     folded: str
-    is_divided: bool
     marks: Sequence[Mark]
     problem: tuple[str, str]
     gauges: Sequence[Gauge]
@@ -116,6 +127,7 @@ class Card:
     nobody: str
     details: Sequence[tuple[str, str]]
     hour: Hour | None
+    parts: Sequence["Card"]
 
 
 def card_of(
@@ -123,29 +135,35 @@ def card_of(
     marks: Sequence[Mark],
     hour: Hour | None = None,
     owner: str = "Container",
+    parts: Sequence[Card] = (),
+    *,
+    inside: bool = False,
 ) -> Card:
-    """The card of one GPU. One that is idle or divided, without marks, is folded."""
+    """The card of one GPU. One on which nothing works is folded if it has no marks.
+
+    ``inside``: it stands in the card of its board, which has the model.
+    """
     facts = gpu.facts
     rows = [_row(tenant) for tenant in gpu.tenants]
     reasons = facts.unmeasured.values()
     return Card(
         key=f"gpu-{facts.uuid}",
         name=card_name(facts),
-        model=" ".join(filter(None, (facts.device.model, facts.device.profile))),
+        model=" ".join(filter(None, ("" if inside else facts.device.model, facts.device.profile))),
         is_up=facts.is_up,
         senses=_sensed(facts),
-        folded="" if marks else _folded(gpu),
-        is_divided=_is_divided(facts),
+        folded="" if marks else _folded(gpu, parts),
         marks=[mark for mark in marks if mark.kind not in BY_OTHERS],
         problem=(", ".join(reasons), " ".join(UNMEASURED[Unmeasured(each)] for each in reasons)),
-        gauges=(_core(gpu), _memory(gpu)) if facts.is_up else (),
+        gauges=() if _is_divided(facts) or not facts.is_up else (_core(gpu), _memory(gpu)),
         owner=owner,
         first=rows[:TENANTS_SHOWN],
         others=rows[TENANTS_SHOWN:],
         unattributed=gpu.unattributed,
-        nobody=_nobody(facts),
+        nobody="" if parts else _nobody(facts),
         details=_details(facts),
         hour=hour,
+        parts=parts,
     )
 
 
@@ -167,32 +185,38 @@ def _weight(tenant: Tenant) -> tuple[float, float, str]:
     return (-(figures.core or 0.0), -(figures.memory_bytes or 0), tenant.entry.key)
 
 
-def ordered(gpus: Sequence[Gpu], sort: str) -> list[Gpu]:
-    """The GPUs in the order that was chosen for their owners; the parts of a board together.
+def boards_of(gpus: Sequence[Gpu]) -> list[Board]:
+    """Each GPU with its parts, in the order given."""
+    parts: dict[str, list[Gpu]] = {gpu.facts.uuid: [] for gpu in gpus}
+    whole = []
+    for gpu in gpus:
+        board = parts.get(gpu.facts.device.parent_uuid)
+        whole.append(gpu) if board is None else board.append(gpu)
+    return [Board(gpu, parts[gpu.facts.uuid]) for gpu in whole]
+
+
+def ordered(boards: Sequence[Board], sort: str) -> list[Board]:
+    """The GPUs in the order that was chosen for their owners: most first.
 
     Those that cannot be read come first. By core, the mean of the last ten minutes counts.
     """
-    weights: dict[str, tuple[bool, float]] = {}
-    for gpu in gpus:
-        board = _board(gpu)
-        weights[board] = max(weights.get(board, (False, 0.0)), _rank(gpu, sort))
-    return sorted(gpus, key=lambda gpu: weights[_board(gpu)], reverse=True)
+    return sorted(boards, key=lambda board: _rank(board, sort), reverse=True)
 
 
-def _board(gpu: Gpu) -> str:
-    return gpu.facts.device.parent_uuid or gpu.facts.uuid
-
-
-def _rank(gpu: Gpu, sort: str) -> tuple[bool, float]:
-    facts = gpu.facts
-    past = known(gpu.core_past) or [facts.average.core or 0.0]
-    core = sum(past) / len(past)
+def _rank(board: Board, sort: str) -> tuple[bool, float]:
+    """Of a GPU with parts, those count together."""
+    core = sum(_busy(gpu) for gpu in board.all)
     weights = {
         "core": core,
-        "memory": facts.memory.used_bytes or 0.0,
-        "limit": core / (facts.allocated.core or inf),
+        "memory": sum(gpu.facts.memory.used_bytes or 0.0 for gpu in board.parts or board.all),
+        "limit": core / (sum(gpu.facts.allocated.core or 0.0 for gpu in board.all) or inf),
     }
-    return not facts.is_up, weights.get(sort, 0.0)
+    return any(not gpu.facts.is_up for gpu in board.all), weights.get(sort, 0.0)
+
+
+def _busy(gpu: Gpu) -> float:
+    past = known(gpu.core_past) or [gpu.facts.average.core or 0.0]
+    return sum(past) / len(past)
 
 
 def known(past: Known) -> list[float]:
@@ -205,6 +229,14 @@ def card_name(facts: DeviceFacts) -> str:
     uuid, parent = facts.uuid, facts.device.parent_uuid
     part = uuid.removeprefix(parent) if parent else ""
     return f"GPU{NBSP}{facts.index}{part if len(part) < len(uuid) else ''}"
+
+
+def owned(gpu: Gpu) -> list[Owned]:
+    """Whose use the last hour of a GPU is drawn by."""
+    return [
+        Owned(f"{tenant.name} {tenant.part.name}", f"c{tenant.colour}", tenant.part.series)
+        for tenant in gpu.tenants
+    ]
 
 
 def whole_core(facts: DeviceFacts) -> float:
@@ -309,11 +341,12 @@ def _row(tenant: Tenant) -> Row:
     )
 
 
-def _folded(gpu: Gpu) -> str:
-    """The line of a GPU that is idle or divided; "" of any other."""
+def _folded(gpu: Gpu, parts: Sequence[Card]) -> str:
+    """The line of a GPU on which nothing works; "" of any other."""
     facts = gpu.facts
     if _is_divided(facts):
-        return " · ".join([*_sensed(facts), "see its partitions"])
+        idle = all(part.folded for part in parts)
+        return " · ".join([*_sensed(facts), "nothing works on its parts"]) if idle else ""
     if not gpu.is_idle:
         return ""
     holds = len({tenant.entry.key for tenant in gpu.tenants})
@@ -337,7 +370,7 @@ def _nobody(facts: DeviceFacts) -> str:
     """Why nobody is on a device; "" if it cannot be read, because nobody knows."""
     if not facts.is_up:
         return ""
-    return "See the cards of its partitions." if _has_partitions(facts) else "Nothing runs on it."
+    return "It has no parts that are measured." if _has_partitions(facts) else "Nothing runs on it."
 
 
 def _sensed(facts: DeviceFacts) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from exporter.facts.history import POINTS, Past
-from exporter.model import DeviceFacts, History
+from exporter.model import DeviceFacts, History, SeriesKey
 from exporter.web.page.cells import sum_of
 from exporter.web.page.entries import Part, TreeEntry, series_of
 from exporter.web.page.text import gibibytes, percent
@@ -20,29 +20,44 @@ STOP = 10  # minutes between two stops of the tab key
 TICKS = 5  # of the time axis
 HEIGHT = 100
 MOST_CHARTS = 8  # of one entry
+NAMED = 3  # owners in the text of a minute
 Values = Sequence[float | None]
 
 
+class Owned(NamedTuple):
+    """What one owner had of a GPU. ``look`` is the class of its colour."""
+
+    name: str
+    look: str
+    series: SeriesKey
+
+
 class Course(NamedTuple):
-    """What a chart is made of. ``limit`` is drawn as a line if it is known."""
+    """What a chart is made of. ``limit`` is drawn as a line if it is known.
+
+    ``parts``: the names, looks and values of those whose sum it is.
+    """
 
     title: str
     values: Values
     top: float
     write: Callable[[float | None], str]
     limit: float | None = None
+    parts: Sequence[tuple[str, str, Values]] = ()
 
 
 class Chart(NamedTuple):
-    """A chart. ``axis`` has its values from top to bottom, ``line`` and ``limit`` are SVG.
+    """A chart. ``axis`` has its values from top to bottom; ``line``, ``limit``, ``areas`` are SVG.
 
-    ``minutes``: the text of each, and whether the tab key stops there.
+    ``areas``: the look and the shape of each owner's part, one upon the other. ``minutes``: the
+    text of each, and whether the tab key stops there.
     """
 
     title: str
     stats: str
     axis: Sequence[str]
     line: str
+    areas: Sequence[tuple[str, str]]
     limit: str | None
     minutes: Sequence[tuple[bool, str]]
 
@@ -55,16 +70,28 @@ class Hour(NamedTuple):
     note: str
 
 
-def of_device(device: DeviceFacts, whole: float, history: History) -> Hour:
-    """Core and memory of one device; ``whole`` is what of a GPU's core it has."""
-    past = Past(history, POINTS).get(series_of(device), {})
-    core, held = past.get("core_utilization_ratio", ()), past.get("memory_used_bytes", ())
+def of_device(
+    device: DeviceFacts, whole: float, history: History, owners: Sequence[Owned] = ()
+) -> Hour:
+    """Core and memory of one device, by those who are on it now.
+
+    ``whole`` is what of a GPU's core it has.
+    """
+    past = Past(history, POINTS)
+    own, none = past.get(series_of(device), {}), ()
+    known = [(each.name, each.look, past[each.series]) for each in owners if each.series in past]
+
+    def by(quantity: str) -> list[tuple[str, str, Values]]:
+        return [(name, look, series[quantity]) for name, look, series in known]
+
+    core, held = own.get("core_utilization_ratio", none), own.get("memory_used_bytes", none)
     total = device.memory.total_bytes or _most(held)
     courses = [
-        Course("Core", core, whole, percent, device.allocated.core),
-        Course("Memory", held, total, gibibytes),
+        Course("Core", core, whole, percent, device.allocated.core, by("core_utilization_ratio")),
+        Course("Memory", held, total, gibibytes, parts=by("memory_used_bytes")),
     ]
-    return _hour(courses, history)
+    note = "Coloured: who is on the GPU now. The rest is of what has ended, or unattributed."
+    return _hour(courses, history, note if known else "")
 
 
 def of_entry(entry: TreeEntry, history: History) -> Hour:
@@ -115,12 +142,33 @@ def _hour(courses: Sequence[Course], history: History, note: str = "") -> Hour:
 
 
 def _chart(course: Course, history: History) -> Chart:
-    minutes = _minutes(course.values, max(round(60e9 / history.step_ns), 1))
+    per_minute = max(round(60e9 / history.step_ns), 1)
+    minutes = _minutes(course.values, per_minute)
+    parts = [(name, _minutes(values, per_minute)) for name, _, values in course.parts]
     top, limit = course.top or 1.0, course.limit
     at = f"{HEIGHT * (1 - limit / top):.1f}" if limit and limit <= top else None
     axis = [course.write(top * part) for part in (1, 0.5, 0)]
-    moments = [_moment(course, n, each, history) for n, each in enumerate(minutes)]
-    return Chart(course.title, _stats(course), axis, _line(minutes, top), at, moments)
+    moments = [_moment(course, n, minutes, parts, history) for n in range(MINUTES)]
+    areas = _areas([means for _, means in parts], top)
+    looks = (look for _, look, _ in course.parts)
+    drawn = [pair for pair in zip(looks, areas, strict=True) if pair[1]]
+    return Chart(course.title, _stats(course), axis, _line(minutes, top), drawn, at, moments)
+
+
+def _areas(parts: Sequence[Sequence["Minute"]], top: float) -> list[str]:
+    """The shape of each part by minute, the first lowest; "" of one that had nothing."""
+    below, made = [0.0] * MINUTES, []
+    for minutes in parts:
+        above = [b + (each.mean or 0.0) for b, each in zip(below, minutes, strict=True)]
+        edge = "".join(f"V{_height(v, top)}H{n + 1}" for n, v in enumerate(above))
+        back = "".join(f"V{_height(below[n], top)}H{n}" for n in reversed(range(MINUTES)))
+        made.append(f"M0 {_height(below[0], top)}{edge}{back}Z" if above != below else "")
+        below = above
+    return made
+
+
+def _height(value: float, top: float) -> str:
+    return f"{HEIGHT * (1 - min(max(value / top, 0), 1)):.1f}"
 
 
 def _stats(course: Course) -> str:
@@ -156,17 +204,26 @@ def _line(minutes: Sequence[Minute], top: float) -> str:
         if minute.mean is None:
             runs.append([])
         else:
-            height = HEIGHT * (1 - min(max(minute.mean / top, 0), 1))
-            runs[-1].append(f"{number} {height:.1f}L{number + 1} {height:.1f}")
+            height = _height(minute.mean, top)
+            runs[-1].append(f"{number} {height}L{number + 1} {height}")
     return "".join(f"M{'L'.join(run)}" for run in runs if run)
 
 
-def _moment(course: Course, number: int, minute: Minute, history: History) -> tuple[bool, str]:
-    ago = MINUTES - number
+def _moment(
+    course: Course,
+    number: int,
+    minutes: Sequence[Minute],
+    parts: Sequence[tuple[str, Sequence[Minute]]],
+    history: History,
+) -> tuple[bool, str]:
+    ago, minute = MINUTES - number, minutes[number]
     when = _clock(history.end_unix_ns - (ago - 1) * 60 * 10**9)
     said = "not measured" if minute.mean is None else course.write(minute.mean)
     if minute.most is not None and course.write(minute.most) != said:
         said += f", at most {course.write(minute.most)}"
+    means = ((name, each[number].mean or 0.0) for name, each in parts)
+    largest = sorted((pair for pair in means if pair[1]), key=lambda pair: -pair[1])
+    said += "".join(f"; {name} {course.write(mean)}" for name, mean in largest[:NAMED])
     return ago % STOP == 1, f"{when} UTC: {said}"
 
 

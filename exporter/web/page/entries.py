@@ -291,15 +291,16 @@ def why(unmeasured: Reasons, quantity: str) -> list[str]:
 def colours(entries: Iterable[TreeEntry]) -> Colours:
     """A colour for each owner, the same on all its devices and in each snapshot.
 
-    It is the hash of its name, or the next colour that no other has on its devices.
+    It is the hash of its name, or the next colour that no other has on its devices. What has ended
+    takes none from what is there.
     """
     places: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: (entry.ended, entry.key)):
         for part in entry.parts:
             if entry.kind != "unattributed" and part.uuid:
                 places[entry.key, part.name].add(part.uuid)
     made, taken = {}, defaultdict[str, set[int]](set)
-    for (key, name), uuids in sorted(places.items()):
+    for (key, name), uuids in places.items():
         others = set[int]().union(*(taken[uuid] for uuid in uuids))
         colour = crc32(key_of(key, name).encode(errors="surrogatepass")) % COLOURS
         while colour in others and len(others) < COLOURS:

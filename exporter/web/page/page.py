@@ -1,6 +1,6 @@
 """The page of one Snapshot: what it shows to one reader, as values for its template."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -11,11 +11,14 @@ from exporter.facts.history import Past
 from exporter.facts.marks import Earlier, Mark, device_marks
 from exporter.model import SourceStatus
 from exporter.web.page.cards import (
+    Board,
     Card,
     Gpu,
+    boards_of,
     card_name,
     card_of,
     ordered,
+    owned,
     tenants_by_device,
     whole_core,
 )
@@ -135,13 +138,18 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
     hosts = {part.uuid for entry in matching for part in entry.parts}
     hosts |= {uuid for uuid, text in texts.items() if _has(text, marks[uuid], choice)}
-    some = [gpu for gpu in ordered(gpus, choice.sort) if gpu.facts.uuid in hosts]
+    boards = boards_of(gpus)
+    some = [each for board in ordered(boards, choice.sort) if (each := _of_hosts(board, hosts))]
 
-    def card(gpu: Gpu) -> Card:
+    def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
         is_open = choice.hour == f"gpu-{uuid}"
-        hour = of_device(facts, whole_core(facts), node.history) if is_open else None
-        return card_of(gpu, marks[uuid], hour, names.owner)
+        owners = owned(gpu) if is_open else ()
+        hour = of_device(facts, whole_core(facts), node.history, owners) if is_open else None
+        return card_of(gpu, marks[uuid], hour, names.owner, parts, inside=inside)
+
+    def board_card(board: Board) -> Card:
+        return card(board.gpu, [card(part, inside=True) for part in board.parts])
 
     def line(entry: TreeEntry) -> Line:
         hour = of_entry(entry, node.history) if choice.hour == entry.key else None
@@ -157,7 +165,7 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
         sources_down=sum(not source.up for source in node.sources),
         has_allocations=any(gpu.facts.allocated.core is not None for gpu in gpus),
         lost=[(facts.uuid, card_name(facts)) for facts in node.unread],
-        cards=_first(some, GPUS_SHOWN, len(gpus), choice, card),
+        cards=_first(some, GPUS_SHOWN, len(boards), choice, board_card),
         lines=_first(present, ENTRIES_SHOWN, len(there), choice, line),
         ended=_first(gone, ENTRIES_SHOWN, len(gone), choice, line),
         meanings=explanations(node.tree.devices),
@@ -183,6 +191,14 @@ def _gpus(node: Node, everyone: Sequence[TreeEntry], colour: Colours, series: Pa
         )
         for facts, entry in node.devices
     ]
+
+
+def _of_hosts(board: Board, hosts: Collection[str]) -> Board | None:
+    """The board with those of its parts that have what is looked for, or with all if it does."""
+    some = [part for part in board.parts if part.facts.uuid in hosts]
+    if board.gpu.facts.uuid in hosts:
+        return board._replace(parts=some or board.parts)
+    return board._replace(parts=some) if some else None
 
 
 def _has(text: str, marks: Iterable[Mark], choice: Choice) -> bool:

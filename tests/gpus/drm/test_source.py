@@ -49,7 +49,7 @@ def core(reading: DeviceReading) -> dict[int, int | None]:
     [
         (
             *(0, "xe", PCI, (0x8086, 0xE20B), {"tile0/physical_vram_size_bytes": "12884901888"}),
-            (f"DRM-{PCI}", 200, "intel", "8086:e20b", "xe 6.12.0", 12 << 30),
+            (f"DRM-{PCI}", 200, "intel", "Intel Arc B580", "xe 6.12.0", 12 << 30),
         ),
         (
             *(1, "amdgpu", PCI, (0x1002, 0x7448)),

@@ -90,6 +90,22 @@ MOST_DEVICES = 128
 _CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
 _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_INTEL_NAMES = {
+    0x0BD5: "Data Center GPU Max 1550",
+    0x0BDA: "Data Center GPU Max 1100",
+    0x56A0: "Arc A770",
+    0x56A1: "Arc A750",
+    0x56A2: "Arc A580",
+    0x56A5: "Arc A380",
+    0x56A6: "Arc A310",
+    0x56C0: "Data Center GPU Flex 170",
+    0x56C1: "Data Center GPU Flex 140",
+    0xE20B: "Arc B580",
+    0xE20C: "Arc B570",
+    0xE211: "Arc Pro B60",
+    0xE212: "Arc Pro B50",
+}
+"""Intel's driver has no names of cards. Source: the PCI ID database."""
 _VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
 _FIRST_OF_OTHERS = 300  # no vendor has this hundred in ``FIRST_INDEX``
 _OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
@@ -159,11 +175,13 @@ def _vendor(card: str, driver: str) -> str:
 
 
 def _model(card: str) -> str:
-    """The board's name if its driver has it, or else the ids of a PCI device."""
+    """The board's name if its driver has it or Intel sells it, or else the ids of a PCI device."""
     name = label(text(f"{card}/device/product_name"))
     vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
     if name:
         return name
+    if vendor == 0x8086 and device in _INTEL_NAMES:  # noqa: PLR2004 - Intel
+        return f"Intel {_INTEL_NAMES[device]}"
     return "" if vendor is None or device is None else f"{vendor:04x}:{device:04x}"
 
 
