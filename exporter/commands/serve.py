@@ -164,7 +164,7 @@ class _Agent:
             reload=self._reloader.reload,
             verdicts=self._verdicts,
         )
-        return HttpServer(app, config=self._config)
+        return HttpServer(app)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Run the cycle. If it ends by itself, a new process is needed."""

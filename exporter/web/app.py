@@ -12,14 +12,13 @@ from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers, Body
 from exporter.web.api import Api
-from exporter.web.connection import HEADERS, ClientLimits
+from exporter.web.connection import CLIENTS, HEADERS, ClientLimits, Clients
 from exporter.web.health import CollectorState, ProbeAnswer, Reload, alive, ready, reload_handler
 from exporter.web.landing import landing
 from exporter.web.live import LivePage, static_routes
 from exporter.web.negotiation import accepts_gzip, choose_format, header
 from exporter.web.pages import Pages
 from exporter.web.selection import SelectionError, select
-from exporter.web.slots import RequestSlots
 from exporter.web.verdicts import Verdicts
 from exporter.web.views import Views
 from exporter.web.webconfig import WebConfig
@@ -47,8 +46,9 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     config = config or WebConfig()
     views = None if verdicts is None else Views(verdicts, lambda: health.snapshot)
     gate = Gate(config, clock, open_page=settings.web_open_page, views=views)
-    slots = RequestSlots(settings.web_max_requests, limits or ClientLimits())
-    app = web.Application(middlewares=[gate.check, slots.check])
+    clients = Clients(limits or ClientLimits(), settings.web_max_requests, config)
+    app = web.Application(middlewares=[gate.check, clients.check])
+    app[CLIENTS] = clients
     app.on_response_prepare.append(_add_headers(config))
     for route in (
         *_checks(health, clock),

@@ -1,19 +1,27 @@
-"""One client's connection: aiohttp's, with bounds of what it reads, holds and waits for."""
+"""Connections of clients: aiohttp's, with bounds of what one reads, holds and waits for, and all.
+
+At a bound, the peer that holds most gives way.
+"""
 
 import asyncio
 import logging
-import ssl
+import sys
 from asyncio import sslproto
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
 
 from exporter.web.landing import CONTENT_SECURITY_POLICY
-from exporter.web.peers import UNIX
+from exporter.web.peers import UNIX, gives_way
 from exporter.web.tls import has_allowed_name
+from exporter.web.webconfig import WebConfig
+
+logger = logging.getLogger(__name__)
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -30,7 +38,19 @@ _MAX_LINE = 4096
 _MAX_FIELD = 8190
 _MAX_HEADERS = 64
 _MALFORMED = "not an HTTP/1.1 request, or one of its lines is too long\n"
-_HEAD_TOO_LARGE = "the headers of a request are too large\n"
+_TOO_LARGE = "the headers of a request are too large\n"
+_HEAD_TOO_LARGE = "\r\n".join(
+    (
+        "HTTP/1.1 431 Request Header Fields Too Large",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
+        "Connection: close",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(_TOO_LARGE)}",
+        "",
+        _TOO_LARGE,
+    )
+).encode()
+_QUIET_S = 60.0
 
 sslproto.SSLProtocol.max_size = 2 * _READ  # asyncio would keep 256 KiB for each connection
 
@@ -40,51 +60,33 @@ class ClientLimits:
     """Limits for clients, in seconds and connections.
 
     ``request_s``: for a TLS handshake, and then for each request to arrive completely.
-    ``write_s``: for a client to read an answer.
-    ``slow_s``: after which an answer may be dropped if too many requests are served.
-    ``refresh_s``: between two reads of the web configuration's files.
+    ``write_s``: for a client to read an answer. ``refresh_s``: between two reads of the web
+    configuration's files.
     """
 
     request_s: float = 5.0
-    write_s: float = 30.0
-    slow_s: float = 5.0
+    write_s: float = 10.0
     connections: int = 256
     refresh_s: float = 2.0
 
 
-class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
+class ClientConnection(web.RequestHandler):
     """A client's connection. aiohttp closes it if no request arrives within ``request_s``.
 
     ``peer`` is the client's address as ``peer_of`` has it. ``local``: only this machine can reach
     the listener. ``certified``: the client has shown a certificate. ``at_work``: a request is
-    served; ``sending_s`` is when its answer began to be sent. ``lost`` is called at the end.
-
-    It is a ``BufferedProtocol`` because that limits how much is read at once. asyncio would read
-    256 KiB, and aiohttp needs 20 ms of the event loop to parse that much body in small chunks.
+    served.
     """
 
-    __slots__ = (
-        *("_allowed_sans", "_buffer", "_limits", "_lost", "_tls_now", "_waiting_bytes"),
-        *("at_work", "certified", "local", "peer", "sending_s"),
-    )
+    __slots__ = ("_clients", "_head_bytes", "at_work", "certified", "local", "peer")
 
-    def __init__(
-        self,
-        server: web.Server,
-        limits: ClientLimits,
-        lost: Callable[["ClientConnection"], None],
-        tls_now: Callable[[], ssl.SSLContext | None],
-        *,
-        peer: str,
-        local: bool,
-        allowed_sans: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, server: web.Server, clients: "Clients", *, peer: str, local: bool) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]
-            logger=http_logger,
-            keepalive_timeout=limits.request_s,
+            logger=logger,
+            keepalive_timeout=clients.limits.request_s,
             lingering_time=0,
             max_line_size=_MAX_LINE,
             max_field_size=_MAX_FIELD,
@@ -94,13 +96,8 @@ class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
         self.local = local
         self.certified = False
         self.at_work = False
-        self.sending_s: float | None = None
-        self._allowed_sans = allowed_sans
-        self._limits = limits
-        self._lost = lost
-        self._tls_now = tls_now
-        self._buffer = memoryview(bytearray(_READ))
-        self._waiting_bytes = 0  # of an incomplete request
+        self._clients = clients
+        self._head_bytes = 0  # of an incomplete request
 
     def abort(self) -> None:
         """Closes the connection at once and drops what is still to be sent."""
@@ -110,82 +107,53 @@ class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Aborts if the client's certificate has no allowed name."""
         super().connection_made(transport)
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.set_write_buffer_limits(high=1, low=0)  # drained: the client's kernel has it
-        peer = transport.get_extra_info("peercert")
-        self.certified = bool(peer)
-        if self._allowed_sans and not has_allowed_name(peer or {}, self._allowed_sans):
+        _bound(transport)
+        shown = transport.get_extra_info("peercert")
+        self.certified = bool(shown)
+        tls = self._clients.config.active.file.tls
+        allowed = tls.client_allowed_sans if tls and self.ssl_context else ()
+        if allowed and not has_allowed_name(shown or {}, allowed):
             self.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Reports the end of the connection."""
+        """Gives its place to another connection."""
         super().connection_lost(exc)
-        self._lost(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """The buffer for the next bytes."""
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Processes the bytes that were written to the buffer."""
-        self.data_received(bytes(self._buffer[:nbytes]))
+        self._clients.open.pop(self, None)
 
     def data_received(self, data: bytes) -> None:
         """Processes a part of a request, and closes the connection if it has too many."""
         requests = self._request_count
         super().data_received(data)
-        if self._request_count > requests:
-            self._waiting_bytes = 0
-        else:
-            self._waiting_bytes += len(data)
-        if self._waiting_bytes > _MAX_HEAD:
-            self._refuse_head()
-
-    def _refuse_head(self) -> None:
-        """Closes the connection; answers 431 if no other answer is being sent."""
-        if self.at_work or self.transport is None:
-            self.abort()
+        self._head_bytes = 0 if self._request_count > requests else self._head_bytes + len(data)
+        if self._head_bytes <= _MAX_HEAD or self.transport is None:
             return
-        lines = [
-            "HTTP/1.1 431 Request Header Fields Too Large",
-            *(f"{name}: {value}" for name, value in HEADERS.items()),
-            "Connection: close",
-            "Content-Type: text/plain; charset=utf-8",
-            f"Content-Length: {len(_HEAD_TOO_LARGE)}",
-            "",
-            _HEAD_TOO_LARGE,
-        ]
-        self.transport.write("\r\n".join(lines).encode())
-        self.force_close()
-
-    async def send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Writes the response and waits until the client's kernel has it, within ``write_s``.
-
-        aiohttp would wait for ever, and counts an answer as sent that only waits to be sent. The
-        connection ends with this response if new ones have another TLS context.
-        """
-        if not response.prepared and self._tls_now() is not self.ssl_context:
-            response.force_close()
-        self.sending_s = asyncio.get_running_loop().time()
-        try:
-            async with asyncio.timeout(self._limits.write_s):
-                await response.prepare(request)
-                await response.write_eof()
-                await request.writer.drain()
-        except (TimeoutError, ConnectionError):
+        if self.at_work:  # an answer is being sent
             self.abort()
-        finally:
-            self.sending_s = None
+        else:
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.force_close()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Sends what is not sent yet."""
+        """Sends the response and waits until the client's kernel has it, within ``write_s``.
+
+        aiohttp would wait for ever, and counts an answer as sent that only waits to be sent. The
+        connection ends with this response if new ones have another TLS context.
+        """
+        if self._clients.config.active.tls is not self.ssl_context:
+            resp.force_close()
         try:
-            await self.send(request, resp)
-            return await super().finish_response(request, resp, start_time)
+            async with asyncio.timeout(self._clients.limits.write_s):
+                done = await super().finish_response(request, resp, start_time)
+                await request.writer.drain()
+        except (TimeoutError, ConnectionError):
+            self.abort()
+            return resp, True
         finally:
             self.at_work = False
+            self._clients.served.pop(self, None)
+        return done
 
     def handle_error(
         self,
@@ -203,6 +171,24 @@ class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
         response.headers.update(HEADERS)
         return response
 
+    def log_exception(self, *args: object, **kw: Any) -> None:  # noqa: ANN401 - aiohttp's signature
+        """Logs no traceback for malformed requests, because every client can send them."""
+        if not isinstance(kw.get("exc_info"), HttpProcessingError):
+            super().log_exception(*args, **kw)
+
+
+def _bound(transport: asyncio.BaseTransport) -> None:
+    """Lets asyncio take little at once from a client, and count as sent what the kernel has.
+
+    It would read 256 KiB, and aiohttp needs 20 ms of the event loop to parse that much body in
+    small chunks. Below TLS it would keep 64 KiB more.
+    """
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    for each in (transport, below):
+        if isinstance(each, asyncio.Transport):
+            each.set_write_buffer_limits(high=1, low=0)
+            setattr(each, "max_size", _READ)  # noqa: B010 - it is no part of asyncio's interface
+
 
 def peer(request: web.BaseRequest) -> str:
     """The peer that sent the request."""
@@ -210,16 +196,74 @@ def peer(request: web.BaseRequest) -> str:
     return connection.peer if isinstance(connection, ClientConnection) else UNIX
 
 
-class _MalformedFilter(logging.Filter):
-    """Drops records about malformed requests.
+class Clients:
+    """The connections of all clients, and the requests that are served at once, oldest first.
 
-    aiohttp logs a traceback for each of them, and every client can send them.
+    ``open``: all connections, with the tasks that open them. ``served``: those with one of the
+    ``most_requests`` places, which each holds until the last byte of its answer.
     """
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
+    def __init__(self, limits: ClientLimits, most_requests: int, config: WebConfig) -> None:
+        self.limits = limits
+        self.config = config
+        self.open: dict[ClientConnection, asyncio.Task[None]] = {}
+        self.served: dict[ClientConnection, None] = {}
+        self._most_requests = most_requests
+        files = getrlimit(RLIMIT_NOFILE)[0]
+        files = sys.maxsize if files == RLIM_INFINITY else files
+        self._most = min(limits.connections, files // 2)  # the rest is to measure
+        self._quiet_until_s = 0.0
+
+    def has_room(self, newcomer: str) -> bool:
+        """Whether a peer may open a connection; at the limit, another one is closed for it.
+
+        Silent clients must not keep a probe out, nor must one peer with many requests.
+        """
+        return len(self.open) < self._most or self.close_one(newcomer)
+
+    def close_one(self, newcomer: str | None = None) -> bool:
+        """Closes a connection for one of ``newcomer``, or else an idle one, if there is one."""
+        chosen = gives_way(self.open, newcomer, lambda each: not each.at_work)
+        if chosen is None:
+            return False
+        self.open.pop(chosen).cancel()  # if it is being opened
+        chosen.abort()
+        return True
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Serves the request if there is a place for it.
+
+        Health checks need none, because many scrapers must not make the exporter look dead.
+        """
+        connection = request.protocol
+        if request.path.startswith("/-/") or not isinstance(connection, ClientConnection):
+            return await handler(request)
+        if len(self.served) >= self._most_requests and not self._drop_one(connection.peer):
+            raise web.HTTPServiceUnavailable(
+                text=f"{self._most_requests} requests are being served already; "
+                "see --web.max-requests\n",
+                headers={"Retry-After": "1"},
+            )
+        self.served[connection] = None
+        return await handler(request)
+
+    def _drop_one(self, newcomer: str) -> bool:
+        """Closes a connection to free its place, and returns True, if one must give way."""
+        chosen = gives_way(self.served, newcomer, lambda _: False)
+        if chosen is None:
+            return False
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._quiet_until_s:  # clients can cause it as often as they like
+            self._quiet_until_s = now_s + _QUIET_S
+            logger.warning(
+                "an answer to %s is dropped: it has most of the %d requests that are served at "
+                "once; see --web.max-requests. This is said once a minute",
+                *(chosen.peer, self._most_requests),
+            )
+        del self.served[chosen]
+        chosen.abort()
+        return True
 
 
-http_logger = logging.getLogger("exporter.web.server.http")
-http_logger.addFilter(_MalformedFilter())
+CLIENTS = web.AppKey("clients", Clients)

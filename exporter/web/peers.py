@@ -5,16 +5,27 @@ clients of a Unix socket.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv6Address, ip_address, ip_network
-from itertools import chain
-from typing import Generic, TypeVar
-
-T = TypeVar("T")
+from typing import Protocol, TypeVar
 
 UNIX = "unix"
+MOST_WAITING = 64  # of all peers together
 _IPV6_PREFIX = 64  # bits; all addresses below it usually belong to one machine
+
+
+class OfPeer(Protocol):
+    """What a peer holds."""
+
+    @property
+    def peer(self) -> str:
+        """The peer, as ``peer_of`` names it."""
+        ...
+
+
+T = TypeVar("T", bound=OfPeer)
 
 
 def peer_of(address: object) -> str:
@@ -27,51 +38,19 @@ def peer_of(address: object) -> str:
     return str(ip.ipv4_mapped or ip_network((ip, _IPV6_PREFIX), strict=False))
 
 
-class Shares(Generic[T]):
-    """The items that each peer holds, the oldest first."""
+def gives_way(held: Collection[T], newcomer: str | None, free: Callable[[T], bool]) -> T | None:
+    """The item that gives way to one of ``newcomer``: one of the peer with most; None if none.
 
-    def __init__(self) -> None:
-        self._held: dict[str, dict[T, None]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._held.values()))
-
-    def __iter__(self) -> Iterator[T]:
-        return chain.from_iterable(self._held.values())
-
-    def add(self, peer: str, item: T) -> None:
-        """Adds an item to a peer's."""
-        self._held.setdefault(peer, {})[item] = None
-
-    def remove(self, peer: str, item: T) -> None:
-        """Removes an item, if the peer still has it."""
-        items = self._held.get(peer, {})
-        items.pop(item, None)
-        if not items:
-            self._held.pop(peer, None)
-
-    def largest(self) -> tuple[str, list[T]]:
-        """The peer that holds most, with its items. There must be one."""
-        peer = max(self._held, key=lambda peer: len(self._held[peer]))
-        return peer, list(self._held[peer])
-
-    def must_give_way(self, newcomer: str) -> bool:
-        """Whether the largest peer, after giving ``newcomer`` one item, still holds as many."""
-        return len(self.largest()[1]) > len(self._held.get(newcomer, ())) + 1
-
-    def take_turn(self) -> T | None:
-        """Removes and returns the oldest item of the next peer, which then goes to the end."""
-        for peer in self._held:
-            items = self._held.pop(peer)
-            item = next(iter(items))
-            del items[item]
-            if items:
-                self._held[peer] = items
-            return item
-        return None
-
-
-MOST_WAITING = 64  # of all peers together
+    It is the oldest one that is ``free``, or else the oldest one, if that peer still holds as many
+    as ``newcomer`` without it. ``held`` is in the order of age. For nobody only a free one gives
+    way.
+    """
+    counts = Counter(each.peer for each in held)
+    for crowd, most in counts.most_common(1):
+        theirs = [each for each in held if each.peer == crowd]
+        outdone = newcomer is not None and most > counts[newcomer] + 1
+        return next(filter(free, theirs), theirs[0] if outdone else None)
+    return None
 
 
 class Busy(Exception):  # noqa: N818 - a state: the client should try again
@@ -82,7 +61,7 @@ class FairQueue:
     """A lock whose waiters are served peer by peer in turn, and oldest first within a peer."""
 
     def __init__(self) -> None:
-        self._waiting: Shares[asyncio.Future[None]] = Shares()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the peer that is next first
         self._taken = False
 
     @asynccontextmanager
@@ -103,24 +82,35 @@ class FairQueue:
 
     async def _wait(self, peer: str) -> None:
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.add(peer, turn)
-        if len(self._waiting) > MOST_WAITING:
-            crowd, turns = self._waiting.largest()
-            self._waiting.remove(crowd, turns[-1])
-            turns[-1].set_exception(Busy())
+        self._waiting.setdefault(peer, deque()).append(turn)
+        if sum(map(len, self._waiting.values())) > MOST_WAITING:
+            crowd = max(self._waiting, key=lambda each: len(self._waiting[each]))
+            newest = self._waiting[crowd][-1]
+            self._leave(crowd, newest)
+            newest.set_exception(Busy())
         try:
             await turn
         except asyncio.CancelledError:
-            self._waiting.remove(peer, turn)
-            if not turn.cancelled():  # the turn had come
+            self._leave(peer, turn)
+            if not turn.cancelled() and turn.exception() is None:  # the turn had come
                 self._pass_on()
             raise
 
+    def _leave(self, peer: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(peer, deque())
+        with suppress(ValueError):  # it may have come, or have been refused
+            turns.remove(turn)
+        if not turns:
+            self._waiting.pop(peer, None)
+
     def _pass_on(self) -> None:
-        turn = self._waiting.take_turn()
-        while turn is not None and turn.done():  # cancelled a moment ago
-            turn = self._waiting.take_turn()
-        if turn is None:
-            self._taken = False
-        else:
-            turn.set_result(None)
+        while self._waiting:
+            peer = next(iter(self._waiting))
+            turns = self._waiting.pop(peer)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[peer] = turns
+            if not turn.done():  # else cancelled a moment ago
+                turn.set_result(None)
+                return
+        self._taken = False

@@ -139,7 +139,7 @@ def serving(  # noqa: PLR0913 - a site and what it serves
     host, port = ("", 0) if address.path else sock.getsockname()[:2]
     started, ended = threading.Event(), asyncio.Event()
 
-    server = HttpServer(app, limits, web_config)
+    server = HttpServer(app)
 
     async def run() -> None:
         await server.start([sock])

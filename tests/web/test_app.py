@@ -39,7 +39,7 @@ class HugeRenderer(Renderer):
 
 async def unsent(site: Site) -> int:
     """How many bytes wait for the one client to read; asked between two steps of the server."""
-    [connection] = site.server._open
+    [connection] = site.server._clients.open
     assert isinstance(connection.transport, asyncio.Transport)
     return connection.transport.get_write_buffer_size()
 

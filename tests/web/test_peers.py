@@ -1,6 +1,13 @@
+from typing import NamedTuple
+
 import pytest
 
-from exporter.web.peers import UNIX, Shares, peer_of
+from exporter.web.peers import UNIX, gives_way, peer_of
+
+
+class Item(NamedTuple):
+    peer: str
+    number: int
 
 
 @pytest.mark.parametrize(
@@ -17,24 +24,26 @@ def test_a_peer_is_an_address_or_a_network_of_one_machine(address: object, peer:
     assert peer_of(address) == peer
 
 
-def test_the_peer_with_most_gives_way_to_one_with_fewer() -> None:
-    shares: Shares[int] = Shares()
-    for peer, item in (("a", 1), ("b", 2), ("a", 3), ("a", 4)):
-        shares.add(peer, item)
+@pytest.mark.parametrize(
+    ("held", "newcomer", "free", "number"),
+    [
+        ("", "a", (), None),
+        ("abaa", "c", (), 0),  # the peer with most, and of that the oldest
+        ("abaa", "b", (), 0),
+        ("abaa", "b", (2,), 2),  # a free one first
+        ("abaa", "b", (1,), 0),  # though not of another peer
+        ("abaa", "a", (), None),
+        ("abaa", "a", (2, 3), 2),
+        ("aba", "b", (), None),  # it would hold fewer than the newcomer
+        ("abaa", None, (), None),
+        ("abaa", None, (3,), 3),
+    ],
+)
+def test_the_peer_with_most_gives_way_to_one_with_fewer(
+    held: str, newcomer: str | None, free: tuple[int, ...], number: int | None
+) -> None:
+    items = [Item(peer, number) for number, peer in enumerate(held)]
 
-    assert (len(shares), shares.largest()) == (4, ("a", [1, 3, 4]))
-    assert [shares.must_give_way(peer) for peer in ("a", "b", "c")] == [False, True, True]
-    shares.remove("a", 1)
-    shares.remove("a", 1)
-    assert [shares.must_give_way(peer) for peer in ("b", "c")] == [False, True]
+    chosen = gives_way(items, newcomer, lambda item: item.number in free)
 
-
-def test_peers_have_their_turns_whatever_each_of_them_holds() -> None:
-    shares: Shares[str] = Shares()
-    for item in ("a1", "a2", "a3", "b1", "c1", "c2"):
-        shares.add(item[0], item)
-
-    turns = iter(shares.take_turn, None)
-
-    assert list(turns) == ["a1", "b1", "c1", "a2", "c2", "a3"]
-    assert len(shares) == 0
+    assert chosen == (None if number is None else items[number])
