@@ -52,7 +52,7 @@ _HEAD_TOO_LARGE = "\r\n".join(
 ).encode()
 _QUIET_S = 60.0
 
-sslproto.SSLProtocol.max_size = 2 * _READ  # asyncio would keep 256 KiB for each connection
+sslproto.SSLProtocol.max_size = _READ  # asyncio would keep 256 KiB for each connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,15 @@ def _bound(transport: asyncio.BaseTransport) -> None:
     """Lets asyncio take little at once from a client, and count as sent what the kernel has.
 
     It would read 256 KiB, and aiohttp needs 20 ms of the event loop to parse that much body in
-    small chunks. Below TLS it would keep 64 KiB more.
+    small chunks. TLS would keep 256 KiB that are not read yet, and 64 KiB that are not sent.
     """
     below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
     for each in (transport, below):
         if isinstance(each, asyncio.Transport):
             each.set_write_buffer_limits(high=1, low=0)
             setattr(each, "max_size", _READ)  # noqa: B010 - it is no part of asyncio's interface
+    if below is not None:
+        getattr(transport, "set_read_buffer_limits")(high=_READ)  # noqa: B009 - nor is this
 
 
 def peer(request: web.BaseRequest) -> str:

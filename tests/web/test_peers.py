@@ -6,6 +6,8 @@ from exporter.web.peers import UNIX, gives_way, peer_of
 
 
 class Item(NamedTuple):
+    """What a peer holds."""
+
     peer: str
     number: int
 
