@@ -84,6 +84,12 @@ class Device:
     placement_start: int | None = None
     cuda_version: str = ""
 
+    @property
+    def number(self) -> str:
+        """The GPU's index, and behind it a part's own number; "" if there is none."""
+        index = str(self.index) if self.index >= 0 else ""
+        return index if self.gpu_instance is None else f"{index}-{self.gpu_instance}"
+
 
 class DeviceState(StrEnum):
     """Whether a device could be read in this cycle, and if not, why: a value of Unmeasured."""

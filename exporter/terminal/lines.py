@@ -117,8 +117,8 @@ def _name(device: DeviceFacts) -> str:
     """The number, the model, and the partition's profile as its vendor calls it."""
     of = device.device
     profile = f"MIG {of.profile}" if of.profile and of.vendor == "nvidia" else of.profile
-    index = str(of.index) if of.index >= 0 else ""
-    return clean(" ".join(filter(None, (index, of.model.removeprefix("NVIDIA "), profile))))
+    model = "" if of.parent_uuid else of.model.removeprefix("NVIDIA ")  # its board has it
+    return clean(" ".join(filter(None, (of.number, model, profile))))
 
 
 def _tenants(pods: Iterable[Line], groups: Iterable[Line]) -> tuple[Line, ...]:

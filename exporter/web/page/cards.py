@@ -225,10 +225,8 @@ def known(past: Known) -> list[float]:
 
 
 def card_name(facts: DeviceFacts) -> str:
-    """The name of a card: the board's index, with the partition's number if its UUID has one."""
-    uuid, parent = facts.uuid, facts.device.parent_uuid
-    part = uuid.removeprefix(parent) if parent else ""
-    return f"GPU{NBSP}{facts.index}{part if len(part) < len(uuid) else ''}"
+    """The name of a card: its number, with that of the board before it."""
+    return f"GPU{NBSP}{facts.device.number}"
 
 
 def owned(gpu: Gpu) -> list[Owned]:
