@@ -6,7 +6,8 @@ from threading import Event, Thread, current_thread, get_ident
 
 import pytest
 
-from exporter.sources.gpus.pool import ALONE_RUNS, DeviceWorkers, Stuck
+from exporter.sources.gpus.pool import ALONE_RUNS, SHARED_TIMEOUT_S, DeviceWorkers, Stuck
+from tests.scenario.clock import ManualClock
 
 PATIENT, HASTY = 60.0, 0.05
 LONG = 1.0  # waited for to the end
@@ -23,6 +24,30 @@ def workers() -> Iterator[DeviceWorkers]:
 def settle(workers: DeviceWorkers, key: str) -> None:
     """Wait until the job of a key has come back."""
     assert workers._wait([workers._tasks[key]], PATIENT)
+
+
+def test_results_come_by_key(workers: DeviceWorkers) -> None:
+    assert workers.run({"a": lambda: 1, "b": lambda: 2}, PATIENT) == {"a": 1, "b": 2}
+
+
+def test_nothing_to_do_is_done_at_once(workers: DeviceWorkers) -> None:
+    assert workers.run({}, PATIENT) == {}
+
+
+def test_jobs_run_side_by_side_each_in_its_own_thread(workers: DeviceWorkers) -> None:
+    here, there = Event(), Event()
+
+    def meet(mine: Event, other: Event) -> str:
+        mine.set()
+        assert other.wait(PATIENT)
+        return current_thread().name
+
+    jobs = {"a": lambda: meet(here, there), "b": lambda: meet(there, here)}
+    first = workers.run(jobs, PATIENT)
+    assert first == {"a": "test a", "b": "test b"}
+    here.clear()
+    there.clear()
+    assert workers.run(jobs, PATIENT) == first
 
 
 def test_what_a_job_raises_is_its_result(workers: DeviceWorkers) -> None:
@@ -88,6 +113,19 @@ def test_close_does_not_wait_for_a_hung_job() -> None:
     let_go.set()
 
 
+class Reader:
+    """Tells which thread a job runs in, and takes so long for it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.takes_s = 0.0
+
+    def job(self) -> Thread:
+        """Its thread."""
+        self._clock.move(self.takes_s)
+        return current_thread()
+
+
 def test_quick_jobs_share_a_thread_that_is_named_after_what_it_is_at(
     workers: DeviceWorkers,
 ) -> None:
@@ -100,6 +138,65 @@ def test_quick_jobs_share_a_thread_that_is_named_after_what_it_is_at(
     a, b, c = workers.run(dict.fromkeys("abc", job), PATIENT).values()
     assert a == b == c != get_ident()
     assert names == ["test a", "test b", "test c"]
+
+
+class Two:
+    """A pool with two readers."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.workers = DeviceWorkers(clock, "test")
+        self.a, self.b = Reader(clock), Reader(clock)
+
+    def run(self) -> list[Thread]:
+        """The threads that each ran in."""
+        results = self.workers.run({"a": self.a.job, "b": self.b.job}, PATIENT).values()
+        return [thread for thread in results if isinstance(thread, Thread)]
+
+    def apart(self) -> bool:
+        """Run them, and tell whether each had a thread of its own."""
+        a, b = self.run()
+        return a != b
+
+
+@pytest.fixture
+def two() -> Iterator[Two]:
+    made = Two()
+    yield made
+    made.workers.close()
+
+
+def test_slow_job_leaves_the_shared_thread_and_comes_back_when_it_is_quick(two: Two) -> None:
+    two.a.takes_s = 1
+    assert [two.apart() for _ in range(4)] == [False, False, True, True]
+    two.a.takes_s = 0
+    runs = [two.apart() for _ in range(2 * ALONE_RUNS)]
+    assert runs == [True] * ALONE_RUNS + [False] * ALONE_RUNS
+
+
+@pytest.mark.parametrize(("part", "apart"), [(0.45, False), (0.55, True)])
+def test_of_two_each_may_take_half_of_what_all_may(
+    two: Two,
+    part: float,
+    apart: bool,  # noqa: FBT001 - a column
+) -> None:
+    two.a.takes_s = part * SHARED_TIMEOUT_S
+
+    assert [two.apart() for _ in range(4)] == [False, False, apart, apart]
+
+
+def test_the_thread_of_who_was_slow_ends_when_it_shares_again(two: Two) -> None:
+    two.a.takes_s = 1
+    for _ in range(3):
+        own, _ = two.run()
+    two.a.takes_s = 0
+    for _ in range(ALONE_RUNS + 2):
+        shared, _ = two.run()
+
+    own.join(PATIENT)
+
+    assert not own.is_alive()
+    assert shared.is_alive()
 
 
 def test_the_thread_of_a_forgotten_key_ends_when_its_job_has_come_back(
@@ -130,6 +227,11 @@ def test_close_ends_the_shared_thread(workers: DeviceWorkers) -> None:
     assert not shared.is_alive()
 
 
+def test_one_slow_run_alone_parts_nobody(two: Two) -> None:
+    for two.a.takes_s in (1, 0) * 3:
+        assert not two.apart()
+
+
 def test_job_that_hangs_first_keeps_nobody_behind_it_waiting(workers: DeviceWorkers) -> None:
     let_go = Event()
     jobs: dict[str, Callable[[], object]] = {"a": let_go.wait}
@@ -154,14 +256,8 @@ def test_hung_job_that_is_back_stays_alone_for_a_while(workers: DeviceWorkers) -
     let_go.set()
     settle(workers, "a")
     workers.run({"a": get_ident}, PATIENT)
-    jobs = dict.fromkeys("abc", current_thread)
-    runs = [workers.run(jobs, PATIENT) for _ in range(ALONE_RUNS + 1)]
-    assert runs[0]["a"] != runs[0]["b"] == runs[0]["c"]
-    assert [run["a"] == run["b"] for run in runs] == [False] * ALONE_RUNS + [True]
-    alone = runs[0]["a"]
-    assert isinstance(alone, Thread)
-    alone.join(PATIENT)
-    assert not alone.is_alive()
+    results = workers.run({"a": get_ident, "b": get_ident, "c": get_ident}, PATIENT)
+    assert results["a"] != results["b"] == results["c"]
 
 
 def test_who_hangs_alone_leaves_the_others_their_shared_thread(workers: DeviceWorkers) -> None:

@@ -1,8 +1,8 @@
 """Worker threads for driver calls, so that a call that hangs costs only its own device.
 
 A driver call cannot be interrupted. So it runs in another thread, and its result is awaited until a
-deadline. Devices share one thread, which reads them one after another: a switch between threads
-costs more than most calls. A device that keeps the others waiting has its own thread for a while.
+deadline. Devices that answer quickly share one thread, which reads them one after another: a switch
+between threads costs more than most calls. A device that is slow or hangs has its own thread.
 """
 
 from collections import deque
@@ -17,9 +17,10 @@ from exporter.model import Clock
 
 T = TypeVar("T")
 
+SECOND = 1_000_000_000
 SHARED_TIMEOUT_S = 0.2  # time of the shared thread for all of its jobs, and
 SHARED_PART = 0.25  # the most that this may be of the deadline
-ALONE_RUNS = 30  # of a job that kept others waiting, until it shares a thread again
+ALONE_RUNS = 30  # of a job that was slow, until it shares a thread again
 
 
 class Stuck(NamedTuple):
@@ -35,16 +36,25 @@ class _Task:
         self.name = name
         self.job: Callable[[], object] = tuple
         self.started_mono_ns = 0
+        self.quick_ns = 0
         self.running = False
         self.results: list[object] = []
+        self.took_ns = 0
         self.alone_runs = 0
         self.worker: _Worker | None = None  # its own
 
-    def run(self) -> None:
+    def run(self, clock: Clock) -> None:
+        """Runs the job. Only two slow runs in a row count: the first one is often slow."""
+        began_ns = clock.monotonic_ns()
         try:
             result = self.job()
         except Exception as error:  # noqa: BLE001 - it is the job's result
             result = error
+        before_ns, self.took_ns = self.took_ns, clock.monotonic_ns() - began_ns
+        if before_ns > self.quick_ns < self.took_ns:
+            self.alone_runs = ALONE_RUNS
+        elif self.alone_runs:
+            self.alone_runs -= 1
         self.results.append(result)
         self.running = False  # the last statement: from now on the pool owns it
 
@@ -59,7 +69,8 @@ class _Worker:
     Tasks that it has not begun may be taken back. It puts an item into ``ended`` when all are done.
     """
 
-    def __init__(self, ended: SimpleQueue[None]) -> None:
+    def __init__(self, clock: Clock, ended: SimpleQueue[None]) -> None:
+        self._clock = clock
         self._ended = ended
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self._todo: deque[_Task] = deque()
@@ -89,7 +100,7 @@ class _Worker:
                 while True:
                     task = self._todo.popleft()
                     self._thread.name = task.name
-                    task.run()
+                    task.run(self._clock)
             self._ended.put(None)
 
 
@@ -141,6 +152,7 @@ class DeviceWorkers:
         """Begins the jobs of all keys without an earlier job or result pending."""
         begun, quick = [], []
         now_ns = self._clock.monotonic_ns()
+        quick_ns = int(SHARED_TIMEOUT_S * SECOND / max(len(jobs), 1))
         for key, job in jobs.items():
             task = self._tasks.get(key)
             if task is None:
@@ -148,9 +160,9 @@ class DeviceWorkers:
             if task.running or task.results:
                 continue
             task.job, task.started_mono_ns, task.running = job, now_ns, True
+            task.quick_ns = quick_ns
             begun.append(task)
             if task.alone_runs:
-                task.alone_runs -= 1
                 self._apart(task)
                 continue
             quick.append(task)
@@ -158,12 +170,12 @@ class DeviceWorkers:
                 task.worker.stop()
                 task.worker = None
         if quick:
-            self._shared = self._shared or _Worker(self._ended)
+            self._shared = self._shared or _Worker(self._clock, self._ended)
             self._shared.begin(quick)
         return begun
 
     def _apart(self, task: _Task) -> None:
-        task.worker = task.worker or _Worker(self._ended)
+        task.worker = task.worker or _Worker(self._clock, self._ended)
         task.worker.begin([task])
 
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
