@@ -9,6 +9,7 @@ from exporter.model import (
     AllocationFacts,
     Averages,
     CallCount,
+    CgroupMemory,
     ContainerHolding,
     ContainerKey,
     Device,
@@ -70,7 +71,9 @@ def with_every_family(number: int = 1) -> Snapshot:
         "uuid": "GPU-1",
         "used": used,
         "average": average,
-        "memory": HeldMemory(number, number, number),
+        "memory": HeldMemory(
+            number, number, number, CgroupMemory(number, number, number, "kernel")
+        ),
         "last_active_unix_ns": number,
         "since_unix_ns": number,
         "unmeasured": {"encoder": Unmeasured.MIG},

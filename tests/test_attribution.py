@@ -11,6 +11,7 @@ from exporter.model import (
     QUANTITIES,
     Allocation,
     CgroupIdentity,
+    CgroupMemory,
     Container,
     ContainerKey,
     Device,
@@ -353,6 +354,23 @@ def test_memory_goes_to_its_holders_and_the_rest_has_no_pid() -> None:
         B: MemoryHeld(None, 1),
         Unattributed.HOST_PROCESS: MemoryHeld(10, 1),
         Unattributed.NO_PID: MemoryHeld(35, 0),
+    }
+
+
+def test_a_cgroups_charge_is_the_figure_where_the_driver_has_none() -> None:
+    inner, outer = CgroupMemory(20, 10, 50, "kernel"), CgroupMemory(40, 10, 50, "kernel")
+    refused = CgroupMemory(refused="not_found")
+    processes = (
+        ProcessMemory(1, None, frozenset(), inner),
+        ProcessMemory(3, 5, frozenset(), outer),
+        ProcessMemory(2, 7, frozenset(), outer),
+        ProcessMemory(4, None, frozenset(), refused),
+    )
+    assert share_memory(DeviceMemory(100, 60, None, processes), OWNERS) == {
+        A: MemoryHeld(40, 2, cgroup=outer, is_charge=True),
+        B: MemoryHeld(7, 1, cgroup=outer),
+        Unattributed.HOST_PROCESS: MemoryHeld(None, 1),
+        Unattributed.NO_PID: MemoryHeld(13, 0),
     }
 
 

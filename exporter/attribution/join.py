@@ -19,6 +19,7 @@ from exporter.model import (
     Engines,
     MemoryHeld,
     Owner,
+    ProcessMemory,
     Spent,
     Unattributed,
     Window,
@@ -127,17 +128,22 @@ def _share_energy(
 def share_memory(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
     """Device memory by owner. What no process explains (driver, reserved) goes to NO_PID.
 
-    If the driver reports no size for one of an owner's processes, the owner's memory is unknown,
+    If the driver reports no size for one of an owner's processes, and its cgroup is not charged by
+    the kernel, the owner's memory is unknown,
     and it counts as nothing here. Processes may hold more together than the device has in use: the
     driver counts shared memory for each of them, and reads device and processes at different
     moments. The excess is OVERLAP, below zero. Each holder keeps the driver's figure, because its
     limit is compared with that. So the parts always add up to the device's memory, where that is
     known.
     """
-    sizes: dict[Owner, list[int | None]] = {}
-    for pid, used_bytes, _ in memory.processes or ():
-        sizes.setdefault(owners.get(pid, Unattributed.UNKNOWN_CGROUP), []).append(used_bytes)
-    held = {owner: _held(own) for owner, own in sizes.items()}
+    held_by: dict[Owner, list[ProcessMemory]] = {}
+    for process in memory.processes or ():
+        owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
+        held_by.setdefault(owner, []).append(process)
+    held = {
+        owner: _held(own, is_one=_has_one_cgroup(owner), rejected=memory.rejected)
+        for owner, own in held_by.items()
+    }
     for owner in {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in memory.rejected}:
         held[owner] = replace(held[owner], is_rejected=True)
     whole = memory.used_bytes
@@ -147,9 +153,26 @@ def share_memory(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owne
     return held
 
 
-def _held(sizes: Sequence[int | None]) -> MemoryHeld:
-    known = [size for size in sizes if size is not None]
-    return MemoryHeld(sum(known) if len(known) == len(sizes) else None, len(sizes))
+def _has_one_cgroup(owner: Owner) -> bool:
+    """Whether all processes of an owner are in one cgroup, or in cgroups below it."""
+    return not isinstance(owner, Unattributed) and bool(getattr(owner, "container", True))
+
+
+def _held(
+    processes: Sequence[ProcessMemory], *, is_one: bool, rejected: Collection[int]
+) -> MemoryHeld:
+    """The memory of one owner; where the driver has no figure, what its cgroup is charged.
+
+    Of cgroups within each other the outermost counts, which is charged the most.
+    """
+    known = [process.used_bytes for process in processes if process.used_bytes is not None]
+    used_bytes = sum(known) if len(known) == len(processes) else None
+    cgroups = [p.cgroup for p in processes if is_one and p.cgroup and p.cgroup.evidence]
+    cgroup = max(cgroups, key=lambda one: one.charged_bytes or 0, default=None)
+    is_charge = used_bytes is None and not any(p.pid in rejected for p in processes)
+    if cgroup is None or cgroup.charged_bytes is None or not is_charge:
+        return MemoryHeld(used_bytes, len(processes), cgroup=cgroup)
+    return MemoryHeld(cgroup.charged_bytes, len(processes), cgroup=cgroup, is_charge=True)
 
 
 def place(

@@ -94,10 +94,10 @@ class Residents(NamedTuple):
 
 def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
     """The residents of a device's process list. They change only with the list or an owner."""
-    servers = frozenset([pid for pid, _, kinds in processes if MPS_SERVER in kinds])
-    clients = frozenset([pid for pid, _, kinds in processes if MPS in kinds])
+    servers = frozenset([pid for pid, _, kinds, _ in processes if MPS_SERVER in kinds])
+    clients = frozenset([pid for pid, _, kinds, _ in processes if MPS in kinds])
     working = _with_servers(owners, servers)
-    found = {(_owner(working, pid), kinds) for pid, _, kinds in processes}
+    found = {(_owner(working, pid), kinds) for pid, _, kinds, _ in processes}
     return Residents(
         owners=frozenset(owner for owner, _ in found),
         computing=frozenset(owner for owner, kinds in found if COMPUTE in kinds),

@@ -14,6 +14,7 @@ from exporter.ledger import Ledger
 from exporter.model import Clock
 from exporter.settings import Complaint, Problem, Settings, examine, load
 from exporter.simulation import ScenarioError
+from exporter.sources.cgroups.dmem import CgroupFiles
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.gpus.factory import open_gpus
 from exporter.sources.gpus.source import demand_of
@@ -149,7 +150,9 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     node = node_name(settings.node_name)
     pods = open_pod_source(settings.pods_source, node, places, keep_of(settings), timings)
     gpus = open_gpus(settings)
+    cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs)
     for source in gpus:
+        source.cgroups = cgroups
         source.follow(demand_of(settings))
     return Sources(
         gpus=gpus,

@@ -23,6 +23,7 @@ from exporter.model import (
     ContainerKey,
     Granted,
     GroupHolding,
+    HeldMemory,
     MemoryHeld,
     Unmeasured,
     Waiting,
@@ -57,6 +58,7 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
     there, shown = part.there, part.shown
     if shown and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
+    memory = part.memory if shown else NO_HELD_MEMORY
     return ContainerHolding(
         owner=key,
         index=seen.index,
@@ -64,17 +66,25 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
         ended=not (there or allocation.granted),
         used=part.used,
         average=part.average if shown else NO_AVERAGES,
-        memory=part.memory if shown else NO_HELD_MEMORY,
+        memory=memory,
         last_active_unix_ns=part.account.active_unix_ns if shown else None,
         since_unix_ns=part.account.since_unix_ns if shown else None,
         unmeasured=_unmeasured(part, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
-        allocation=allocation,
+        allocation=_enforced(allocation, memory),
         allocated=allocated_time(
             view, account, limit.sum.core, part.account.counters if "core" in part.known else None
         ),
         waiting=_waiting(part),
         misplaced=misplaced(view, key, seen) if part.live and not seen.withheld else None,
     )
+
+
+def _enforced(allocation: AllocationFacts, memory: HeldMemory) -> AllocationFacts:
+    """The allocation, with the limit of memory that the driver or the kernel enforces."""
+    if memory.cgroup is None or memory.limit_bytes is None:
+        return allocation
+    granted = (*allocation.granted, Granted(memory.cgroup.evidence, "enforced"))
+    return replace(allocation, memory_bytes=memory.limit_bytes, granted=granted)
 
 
 def _waiting(part: Part[ContainerKey]) -> Waiting:

@@ -200,7 +200,10 @@ class Part(NamedTuple, Generic[K]):
         account = self.account
         if account.held is None:
             return HeldMemory(peak_bytes=account.peak_bytes)
-        return HeldMemory(account.held.used_bytes, account.peak_bytes, account.held.processes)
+        held = account.held
+        return HeldMemory(
+            held.used_bytes, account.peak_bytes, held.processes, held.cgroup, held.is_charge
+        )
 
     @property
     def used(self) -> Used:

@@ -13,6 +13,7 @@ from exporter.model.devices import (
     PARTITIONED,
     QUANTITIES,
     CallCount,
+    CgroupMemory,
     Clock,
     Device,
     DeviceMemory,

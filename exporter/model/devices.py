@@ -230,12 +230,30 @@ class ProcessSample(NamedTuple):
     decoder: int
 
 
+class CgroupMemory(NamedTuple):
+    """A cgroup's memory of one device, by the word of what holds it to its limit.
+
+    ``guaranteed_bytes`` and ``limit_bytes`` None: no limit is set. ``charged_bytes`` None: unknown.
+    ``evidence``: "driver" (NVML) or "kernel" (dmem). ``refused``: the driver's answer instead.
+    """
+
+    charged_bytes: int | None = None
+    guaranteed_bytes: int | None = None
+    limit_bytes: int | None = None
+    evidence: str = ""
+    refused: str = ""
+
+
 class ProcessMemory(NamedTuple):
-    """A process that holds a context on a device. ``used_bytes`` None: not reported."""
+    """A process that holds a context on a device. ``used_bytes`` None: not reported.
+
+    ``cgroup`` is that of the whole cgroup that it is in.
+    """
 
     pid: int
     used_bytes: int | None
     kinds: frozenset[str]  # of "compute", "graphics", "mps" (a client), "mps_server"
+    cgroup: CgroupMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)

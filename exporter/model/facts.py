@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from exporter.model.devices import (
     CallCount,
+    CgroupMemory,
     Device,
     DeviceState,
     Methods,
@@ -181,11 +182,35 @@ class DeviceFacts:
 
 
 class HeldMemory(NamedTuple):
-    """The memory that an owner holds, the most so far, and its processes with a context."""
+    """The memory that an owner holds, the most so far, and its processes with a context.
+
+    ``cgroup`` and ``is_charge`` as in ``MemoryHeld``.
+    """
 
     used_bytes: int | None = None
     peak_bytes: int | None = None
     processes: int | None = None
+    cgroup: CgroupMemory | None = None
+    is_charge: bool = False
+
+    @property
+    def guaranteed_bytes(self) -> int | None:
+        """What is kept for its cgroup; None: no limit is set."""
+        return self.cgroup.guaranteed_bytes if self.cgroup else None
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What its cgroup is held to; None: no limit is set."""
+        return self.cgroup.limit_bytes if self.cgroup else None
+
+    @property
+    def borrowed_bytes(self) -> int | None:
+        """What it holds beyond what is kept for it; None where nothing is."""
+        if self.cgroup is None or self.cgroup.guaranteed_bytes is None:
+            return None
+        charged = self.cgroup.charged_bytes
+        held = self.used_bytes if charged is None else charged
+        return None if held is None else max(0, held - self.cgroup.guaranteed_bytes)
 
 
 NO_HELD_MEMORY = HeldMemory()

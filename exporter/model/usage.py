@@ -6,7 +6,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.model.devices import Device, Engines, Methods, ProcessActivity, Unmeasured
+from exporter.model.devices import (
+    CgroupMemory,
+    Device,
+    Engines,
+    Methods,
+    ProcessActivity,
+    Unmeasured,
+)
 
 
 class ContainerKey(NamedTuple):
@@ -56,12 +63,15 @@ class Spent(NamedTuple):
 class MemoryHeld:
     """Device memory of one owner. ``used_bytes`` is None if any of its processes is unknown.
 
-    ``is_rejected``: it is unknown because the driver reports more than can be.
+    ``is_rejected``: it is unknown because the driver reports more than can be. ``is_charge``: it is
+    what the ``cgroup`` is charged, because the driver has no figure of its processes.
     """
 
     used_bytes: int | None
     processes: int
     is_rejected: bool = False
+    cgroup: CgroupMemory | None = None
+    is_charge: bool = False
 
 
 class Unexplained(StrEnum):

@@ -13,6 +13,7 @@ typedef enum {
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
     NVML_ERROR_TIMEOUT = 10,
     NVML_ERROR_GPU_IS_LOST = 15,
+    NVML_ERROR_OPERATING_SYSTEM = 17,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999
 } nvmlReturn_t;
@@ -92,6 +93,11 @@ typedef struct {
     unsigned long long lastSeenTimeStamp;
     nvmlProcessUtilizationInfo_v1_t *procUtilArray;
 } nvmlProcessesUtilizationInfo_v1_t; /* 24 */
+
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t; /* 32; since R615 */
 
 enum { VALUE_DOUBLE = 0, VALUE_UINT = 1, VALUE_ULONGLONG = 3 }; /* nvmlValueType_t */
 

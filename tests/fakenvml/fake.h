@@ -79,6 +79,11 @@ typedef struct {
 } Xid;
 
 typedef struct {
+    const char *cgroup;
+    unsigned long long soft, hard, used;
+} Limit;
+
+typedef struct {
     unsigned pid;
     unsigned long long timestamp; /* us */
     unsigned long long sum[ENGINES];
@@ -93,9 +98,10 @@ typedef struct {
     Process *processes;
     Field *fields;
     Xid *xids;
+    Limit *limits; /* of cgroups */
     Row *rows; /* of process utilisation, handed out as they are */
     Work *works; /* of all units, as read; each unit has its own copy */
-    unsigned process_count, field_count, xid_count, work_count, row_count;
+    unsigned process_count, field_count, xid_count, work_count, row_count, limit_count;
     Instance instances[MAX_INSTANCES];
     Unit units[1 + MAX_INSTANCES]; /* 0 is the GPU itself */
 } Gpu;

@@ -88,6 +88,23 @@ NVML(nvmlSystemGetProcessName)(unsigned pid, char *name, unsigned length)
     return NVML_ERROR_NOT_FOUND;
 }
 
+/* --- memory limits of cgroups --- */
+
+NVML(nvmlDeviceGetMemoryLimits_v1)(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
+{
+    BOARD_CALL(device)
+    if (access(limits->nameSpace, R_OK)) return NVML_ERROR_OPERATING_SYSTEM;
+    for (unsigned i = 0; i < call.gpu->limit_count; i++) {
+        const Limit *limit = &call.gpu->limits[i];
+        if (strcmp(limit->cgroup, limits->nameSpace)) continue;
+        limits->softLimit = limit->soft;
+        limits->hardLimit = limit->hard;
+        limits->currentUsed = limit->used;
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
 /* --- process utilisation --- */
 
 /* Before the division by the number of samples the utilisations are sums of 1/100 %. */

@@ -263,6 +263,16 @@ static void read_row(Line *line, Scenario *scenario)
     *APPEND(gpu->rows, gpu->row_count) = row;
 }
 
+static void read_limit(Line *line, Scenario *scenario)
+{
+    Gpu *gpu = gpu_of(line, scenario, "gpu");
+    Limit limit = {.cgroup = text_of(line, "cgroup", "/"),
+                   .soft = number_of(line, "soft", 0),
+                   .hard = number_of(line, "hard", NVML_NOT_AVAILABLE),
+                   .used = number_of(line, "used", 0)};
+    *APPEND(gpu->limits, gpu->limit_count) = limit;
+}
+
 static void read_record(Line *line, Scenario *scenario)
 {
     const char *kind = line->kind;
@@ -277,6 +287,7 @@ static void read_record(Line *line, Scenario *scenario)
     else if (!strcmp(kind, "hang")) read_fault(line, scenario, FAULT_HANG);
     else if (!strcmp(kind, "field")) read_field(line, scenario);
     else if (!strcmp(kind, "xid")) read_xid(line, scenario);
+    else if (!strcmp(kind, "limit")) read_limit(line, scenario);
     else if (!strcmp(kind, "row")) read_row(line, scenario);
     else if (!strcmp(kind, "lost")) gpu_of(line, scenario, "gpu")->lost = true;
     else if (!strcmp(kind, "garbage"))
@@ -409,6 +420,7 @@ void scenario_free(Scenario *scenario)
         free(gpu->fields);
         free(gpu->xids);
         free(gpu->rows);
+        free(gpu->limits);
         free(gpu->works);
     }
     free(scenario->faults);

@@ -168,6 +168,17 @@ class Row:
     decoder: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The memory limits of a cgroup, by its directory, which must be there. ``hard`` None: none."""
+
+    gpu: int
+    cgroup: str
+    soft: int = 0
+    hard: int | None = None
+    used: int = 0
+
+
 @dataclass(slots=True)
 class Scenario:
     """All of it. ``now`` freezes the library's clock, ``offset`` shifts it from the real one.
@@ -183,6 +194,7 @@ class Scenario:
     fields: list[Field] = field(default_factory=list)
     xids: list[Xid] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
     driver: str = "580.65.06"
     cuda: int = 13000
     loaded: float = 0.0
@@ -220,6 +232,7 @@ class Scenario:
             ("field", self.fields),
             ("xid", self.xids),
             ("row", self.rows),
+            ("limit", self.limits),
         ):
             yield from (_record(kind, record) for record in records)
 

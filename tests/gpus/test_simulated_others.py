@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.model import DeviceReading, Methods, Unmeasured, Window
+from exporter.model import DeviceReading, Methods, ProcessMemory, Unmeasured, Window
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.gpus.simulated import SimulatedGpus
@@ -107,7 +107,7 @@ def test_the_kernel_s_counters_of_a_card_of_intel_s_are_exact() -> None:
     assert windows[-1].methods == Methods("fdinfo", "fdinfo", "counter")
     assert card.memory
     assert (card.memory.total_bytes, card.memory.used_bytes) == (None, None)
-    assert card.memory.processes == ((2001, 2 * GIB, frozenset()),)
+    assert card.memory.processes == (ProcessMemory(2001, 2 * GIB, frozenset()),)
     assert set(card.sensors.by_label("clock_hertz")) == {"graphics"}
     assert card.sensors.by_label("ecc_errors_total") == {}
     assert card.xids == {}

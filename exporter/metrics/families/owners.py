@@ -21,6 +21,7 @@ from exporter.model import (
     ContainerHolding,
     GroupHolding,
     GroupKindFacts,
+    HeldMemory,
     Holding,
     NamespaceFacts,
     PodFacts,
@@ -76,6 +77,25 @@ def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
             "Highest device memory held so far.",
             lambda h: h.memory.peak_bytes,
         ),
+        of(
+            "memory_guaranteed_bytes",
+            "Device memory that is kept for its cgroup (NVML's soft limit, or dmem.min).",
+            lambda h: h.memory.guaranteed_bytes,
+        ),
+        of(
+            "memory_borrowed_bytes",
+            "Device memory held beyond memory_guaranteed_bytes: while it is above 0, its clients "
+            "may be evicted when another one needs what is kept for it.",
+            lambda h: h.memory.borrowed_bytes,
+        ),
+        of(
+            "memory_charged_bytes",
+            "Device memory that its cgroup is charged, by the driver (NVML's memory limits) or the "
+            "kernel (dmem.current). Role figure: memory_used_bytes is this, because the driver has "
+            "no figure of its processes.",
+            labels=("evidence", "role"),
+            each=lambda h: _charged(h.memory),
+        ),
         *averages(level),
         of("processes", "Processes with a context on the device.", lambda h: h.memory.processes),
         of(
@@ -123,6 +143,14 @@ def _held_against(level: str, about: str, whose: str) -> tuple[FamilyOf[HasAlloc
     )
 
 
+def _charged(memory: HeldMemory) -> list[Sample]:
+    cgroup = memory.cgroup
+    if cgroup is None or cgroup.charged_bytes is None:
+        return []
+    role = "figure" if memory.is_charge else "second_opinion"
+    return [((cgroup.evidence, role), cgroup.charged_bytes)]
+
+
 def _identity(info: PodInfo | None) -> list[Sample]:
     return [((info.uid, info.qos, info.owner_kind, info.owner_name), 1)] if info else []
 
@@ -133,7 +161,9 @@ CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
         "core_limit_ratio", "Allocated share of the GPU's core.", lambda c: c.allocation.core
     ),
     _container(
-        "memory_limit_bytes", "Allocated device memory.", lambda c: c.allocation.memory_bytes
+        "memory_limit_bytes",
+        "Allocated device memory; where the driver or the kernel has a limit, that.",
+        lambda c: c.allocation.memory_bytes,
     ),
     _container(
         "core_limit_utilization_ratio",
@@ -260,6 +290,11 @@ GROUP: tuple[FamilyOf[GroupHolding], ...] = (
         "the account, job and step; empty if not known.",
         labels=("name", "user", "account", "slurm_job", "slurm_step"),
         each=lambda g: [(astuple(g.info), 1)] if g.info else [],
+    ),
+    _group(
+        "memory_limit_bytes",
+        "Device memory that the driver or the kernel holds it to.",
+        lambda g: g.memory.limit_bytes,
     ),
     *_gauges("group"),
     *_counters("group", _CORE),

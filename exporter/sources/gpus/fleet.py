@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
-from exporter.sources.gpus.source import Demand, RestartRequiredError
+from exporter.sources.gpus.source import Demand, DeviceCgroups, NoCgroups, RestartRequiredError
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
 
     def __init__(self, clock: Clock = time, demand: Demand | None = None) -> None:
         self.missed: Callable[[], bool] = lambda: True
+        self.cgroups: DeviceCgroups = NoCgroups()
         self._clock = clock
         self._demand = demand or Demand()
         self._workers = DeviceWorkers(clock, self.name)
@@ -84,7 +85,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
                 self._let_go()
                 devices = self._all(DeviceState.RELEASED, RELEASED)
             else:
-                devices = self._cycle(began_ns)
+                devices = tuple(map(self.cgroups.charged, self._cycle(began_ns)))
             return Reading(self._status(devices, self._clock.monotonic_ns() - began_ns), devices)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option

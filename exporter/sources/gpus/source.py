@@ -4,12 +4,35 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.metrics.families import groups_without
-from exporter.model import Reading
+from exporter.model import DeviceReading, Reading
 from exporter.settings import Settings
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
 SECOND = 10**9  # in nanoseconds
+
+
+class DeviceCgroups(Protocol):
+    """The cgroups of processes."""
+
+    def path_of(self, pid: int) -> str | None:
+        """The directory of a process's cgroup; None: unknown. Thread-safe."""
+        ...
+
+    def charged(self, reading: DeviceReading) -> DeviceReading:
+        """The reading with what the kernel says of its processes' cgroups."""
+        ...
+
+
+class NoCgroups:
+    """None is known."""
+
+    def path_of(self, pid: int) -> str | None:
+        """None."""
+
+    def charged(self, reading: DeviceReading) -> DeviceReading:
+        """The reading as it is."""
+        return reading
 
 
 @dataclass(frozen=True, slots=True)

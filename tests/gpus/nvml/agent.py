@@ -18,7 +18,7 @@ from exporter.sources.gpus.nvml.errors import DeviceLostError
 from exporter.sources.gpus.nvml.gpm import Gpm
 from exporter.sources.gpus.nvml.refusals import Refusals
 from exporter.sources.gpus.nvml.source import NvmlSource
-from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.source import Demand, NoCgroups
 
 
 class SetClock:
@@ -39,6 +39,17 @@ class SetClock:
         return self.now_ns + self.ahead_ns
 
 
+class Cgroups(NoCgroups):
+    """The cgroups of processes, by pid."""
+
+    def __init__(self, folders: dict[int, str]) -> None:
+        self._folders = folders
+
+    def path_of(self, pid: int) -> str | None:
+        """The directory."""
+        return self._folders.get(pid)
+
+
 class Agent:
     """What the test may ask for."""
 
@@ -46,7 +57,9 @@ class Agent:
         self.clock = SetClock()
         self.log: list[str] = []
         self.library_path: str = settings["library_path"]
+        cgroups = settings.pop("cgroups", {})
         self.source = NvmlSource(clock=self.clock, **settings)
+        self.source.cgroups = Cgroups(cgroups)
         self.gpms: dict[str, Gpm] = {}
         handler = logging.Handler()
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]

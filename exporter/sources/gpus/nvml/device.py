@@ -29,6 +29,7 @@ from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, 
 from exporter.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
 from exporter.sources.gpus.nvml.instance import InstanceActivity
 from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.limits import CgroupOf
 from exporter.sources.gpus.nvml.processes import ResidentReader
 from exporter.sources.gpus.nvml.refusals import Backoff, Refusals
 from exporter.sources.gpus.source import Demand
@@ -50,6 +51,7 @@ class NvmlDevice:
         clock: Clock,
         demand: Demand,
         xids: XidWatch,
+        cgroup_of: CgroupOf,
     ) -> None:
         self.device = self._under_mps = found.device
         self._phases = ReadPhases(clock, demand)
@@ -59,7 +61,9 @@ class NvmlDevice:
         self._watch = xids
         self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = ResidentReader(library, found, self._refusals, demand, self._phases)
+        self._residents = ResidentReader(
+            library, found, self._refusals, demand, self._phases, cgroup_of
+        )
         self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
         self._energy = NvmlEnergy(self._engines, self._refusals, clock)
         self._cursor = self._new_cursor()

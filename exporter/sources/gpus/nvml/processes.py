@@ -25,6 +25,7 @@ from exporter.sources.gpus.nvml.errors import (
     NvmlError,
 )
 from exporter.sources.gpus.nvml.library import CFunction, Library
+from exporter.sources.gpus.nvml.limits import CgroupOf, MemoryLimits
 from exporter.sources.gpus.nvml.refusals import Refusals, listing_of
 from exporter.sources.gpus.samples import NO_PID
 from exporter.sources.gpus.source import Demand
@@ -174,8 +175,10 @@ class ResidentReader:
         refusals: Refusals,
         demand: Demand,
         phases: ReadPhases,
+        cgroup_of: CgroupOf,
     ) -> None:
         self._library = library
+        self._cgroup_of = cgroup_of
         self._refusals = refusals
         self._phases = phases
         self._cadence = phases.cadence(PROCESSES)
@@ -189,6 +192,8 @@ class ResidentReader:
         self._uuid, self._handle = found.device.uuid, found.handle
         self._servers = MpsServers(self._library)
         self._lists = ProcessLists(self._library, found.handle, self._refusals)
+        self._limits = MemoryLimits(self._library, found.handle, self._cgroup_of)
+        self._has_limits = not found.device.parent_uuid  # MIG handles are refused
         self._cadence.restart()
 
     def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
@@ -213,6 +218,7 @@ class ResidentReader:
         processes = self._lists.read()
         if processes is not None:
             processes = self._servers.marked(processes)
+            processes = self._limits.marked(processes) if self._has_limits else processes
         return DeviceMemory(info.total, info.used, info.reserved, processes)
 
     def _check_identity(self) -> None:

@@ -199,7 +199,10 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         if known is not None:
             known.bind(found)
             return known
-        return NvmlDevice(library, found, self._clock, self._demand, self._xids)
+        return NvmlDevice(library, found, self._clock, self._demand, self._xids, self._cgroup_of)
+
+    def _cgroup_of(self, pid: int) -> str | None:
+        return self.cgroups.path_of(pid)
 
     def _miss(self, device: NvmlDevice, *, busy: bool) -> None:
         """Keeps a device whose board did not answer; drops one that is not there any more."""
