@@ -393,6 +393,7 @@ def test_memory_that_is_counted_twice_is_overlap_and_no_holder_loses_any() -> No
             st.integers(1, 6),
             st.one_of(st.none(), st.integers(0, 10**12)),
             st.just(frozenset({"compute"})),
+            st.none(),
         )
     ),
 )

@@ -37,6 +37,31 @@ A name that ends in `-`, `_` or `/` is a prefix. The minor number is the N of
 
 """
 
+LIMITS_TEXT = """
+## Limits of cgroups, by the driver or the kernel
+
+Whatever the sharing system promises, two interfaces hold a cgroup to a limit, and both are read
+without root where a process of the container is on the card:
+
+- NVIDIA's driver from R615 on (MPS v3 memory partitioning): `evidence="driver"`
+- the kernel's dmem controller, since 6.14, with amdgpu, xe or NVIDIA's driver: `evidence="kernel"`
+
+`mgpu_container_memory_limit_bytes` is then the enforced limit, `…_memory_guaranteed_bytes` the soft
+one, `…_memory_borrowed_bytes` what is used beyond that, and `…_memory_charged_bytes` what the cgroup
+is charged. Groups have the same. Where the driver has no figure of a process (`role="figure"`),
+`…_memory_used_bytes` is the charge.
+
+Those that borrow are candidates for eviction when another container that is within its guarantee
+meets a full card; which of them goes is the MPS server's choice. The largest first:
+
+```promql
+sort_desc(mgpu_container_memory_borrowed_bytes > 0)
+```
+
+`mgpu-exporter check` says what each answer of the driver means, which cgroups keep more than those
+below them (a deleted one left its guarantee behind), and whether the exporter itself is limited.
+"""
+
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
@@ -65,13 +90,13 @@ def sharing() -> str:
     heads = ("scheme: devices by", "resources", "annotations and labels of the pod")
     overview = SHARING_PREFACE + table(heads, map(_row, SCHEMES))
     read = READINGS_PREFACE + readings()
-    return overview + read + "".join(map(_section, SCHEMES))
+    return overview + LIMITS_TEXT + read + "".join(map(_section, SCHEMES))
 
 
 def _row(scheme: Scheme) -> tuple[str, ...]:
     return (
         f"[`{scheme.name}`](#{scheme.name}): {BASES[scheme.index_basis]}",
-        _names(scheme.resources) or "claims",
+        _names(scheme.resources) or ("none" if scheme.annotations else "claims"),
         _names((*scheme.annotations, *scheme.labels)) or "none",
     )
 

@@ -121,6 +121,14 @@ READINGS = {
         "annotation of amounts; the reservation pod names the card",
         "not: `unenforced`; by HAMi-core if it is loaded from the host: `enforced`",
     ),
+    "nvfractions": Reading(
+        "kai-gpu-fractioning 0ee10b42, 6b664769 (2026); KAI-Scheduler 39165828; "
+        "nvidia-container-toolkit #2075 (2026-09); not run",
+        "2026-11-25",
+        "memory",
+        "annotation of amounts, cards",
+        "by the driver (R615), whose own word `allocation_info` has as scheme `driver`",
+    ),
     "gke": Reading(
         "container-engine-accelerators 992db812 (2026-06-11)",
         _BEFORE,

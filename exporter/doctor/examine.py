@@ -15,6 +15,7 @@ from exporter.doctor.evidence import CheckResult, CheckVerdict, ProbeResults, no
 from exporter.doctor.exporter import clock, exporter
 from exporter.doctor.gpus import gpus
 from exporter.doctor.groups import groups
+from exporter.doctor.limits import limits
 from exporter.doctor.pods import node, pods
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 
@@ -66,6 +67,7 @@ EXAMINATIONS: dict[str, Callable[[ProbeResults], Iterator[CheckResult]]] = {
     "exporter": exporter,
     "cgroups": cgroups,
     "gpus": gpus,
+    "limits": limits,
     "pods": pods,
     "node": node,
     "groups": groups,

@@ -18,6 +18,7 @@ from exporter.allocations.registry import (
     NODE_ANNOTATION_PREFIXES,
     SCHEMES,
 )
+from exporter.allocations.schemes import nvfractions
 from exporter.allocations.schemes.dra import ATTRIBUTES, CAPACITIES, DRIVERS
 from exporter.allocations.schemes.hami import OTHER_RESOURCES
 from exporter.allocations.schemes.kai import (
@@ -91,7 +92,7 @@ ALLOWED_TERMS = frozenset(  # in annotations: fixed terms of sharing systems
         *("fixed-share", "guaranteed-burst-share", "native-burst-share"),
         *("best-effort", "burst-share", "be", "fs", "bs"),
         *("online", "offline", "true", "false", "null"),
-        *("MPS", "TimeSlicing"),  # strategies of claims
+        *("MPS", "TimeSlicing", "time-slicing", "sm-sharing"),  # strategies of claims, NvFractions
         *("hami-core", "mig", "mps", "containerIndex", "deviceIndex", "gpuUUID", "migUUID"),
         *("gpu", "id", "devmem", "minor", "resources", "koordinator.sh"),
         *("gpu-core", "gpu-memory", "gpu-memory-ratio"),
@@ -408,7 +409,10 @@ class Pseudonyms(Names):
             if not prefix:
                 continue
             rest = key.removeprefix(prefix)
-            if rest in containers or not AMOUNT.fullmatch(rest):
+            owner, _, end = rest.partition(".")
+            if owner in containers and end in nvfractions.ENDS:
+                rest = f"{self.name(owner)}.{end}"
+            elif rest in containers or not AMOUNT.fullmatch(rest):
                 rest = self.name(rest)
             made[prefix + rest] = self._tokens(value)
         return made

@@ -99,6 +99,11 @@ def test_without_honoured_labels_the_exporters_own_are_kept(value: str) -> None:
         ({"kubeRBACProxy": {"enabled": True}, "hostNetwork": True}, "hostNetwork"),
         ({"web": {"config": {"a": 1}, "existingSecret": "x"}}, "web.existingSecret"),
         ({"settings": {"log": {"level": "info"}}, "existingConfigMap": "x"}, "existingConfigMap"),
+        (
+            {"podAnnotations": {"nvidia.com/container.mgpu-exporter.gpu-memory.limit": "1Gi"}},
+            "own GPU memory",
+        ),
+        ({"extraEnv": [{"name": "NVIDIA_GPU_MEMORY_LIMIT", "value": "1024"}]}, "own GPU memory"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], words: str) -> None:

@@ -178,6 +178,16 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- if and (include "mgpu.isDcgm" .) (not .Values.service.enabled) }}
 {{- fail "compat.dropIn needs service.enabled: the Services are what dcgm-exporter is found by" }}
 {{- end }}
+{{- range $key, $_ := .Values.podAnnotations }}
+{{- if regexMatch "^nvidia[.]com/container[.].+[.]gpu-memory[.]" $key }}
+{{- fail (printf "podAnnotations: %s would limit the exporter's own GPU memory, and NVML then reports the limit as the card's" $key) }}
+{{- end }}
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if hasPrefix "NVIDIA_GPU_MEMORY_" .name }}
+{{- fail (printf "extraEnv: %s would limit the exporter's own GPU memory, and NVML then reports the limit as the card's" .name) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.web.config .Values.web.existingSecret }}
 {{- fail "web.config and web.existingSecret: give one of the two" }}
 {{- end }}

@@ -1,0 +1,95 @@
+"""NVIDIA's memory limits of cgroups (R615, MPS v3), as KAI's NvFractions ask for them.
+
+A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
+limit is the most that it may have, and is the allocation here. One fills in the other. Core is
+promised by nobody. What the driver enforces is read from the driver and has priority
+(`memory_limit_bytes`, `memory_guaranteed_bytes`); so are limits that come without these
+annotations, as from the variables `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT` of the NVIDIA container
+toolkit, which does nothing unless both are set.
+
+Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
+`allocation_info` has no scheme `driver` beside this one.
+
+Unconfirmed: whether pods of several GPUs have the amount on each of them (assumed).
+
+Sources: ``fractioning-manager/fractiond/internal/annotations/annotations.go`` and ``plugin.go`` of
+kai-scheduler/kai-gpu-fractioning; KAI-Scheduler's ``docs/gpu-sharing/nv-fraction``;
+``cmd/nvidia-cdi-hook`` (apply-cuda-memory-limits) of nvidia-container-toolkit. Quantities are
+Kubernetes', rounded up to MiB, of at least 1 MiB. KAI writes the devices: UUIDs or NVML's indices.
+"""
+
+from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
+from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "nvfractions"
+_PREFIX = "nvidia.com/container."
+_REQUEST, _LIMIT, _DEVICES = "gpu-memory.request", "gpu-memory.limit", "gpus.devices"
+_MODE = "gpu-compute.mode"
+ENDS = frozenset({_REQUEST, _LIMIT, _DEVICES, _MODE})
+"""What stands behind the container's name in a key."""
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of each container, one per device."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        for allocation in _allocations(reader, container)
+    )
+
+
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+    request, limit = (_memory(reader, container, end) for end in (_REQUEST, _LIMIT))
+    if request is None and limit is None:
+        return []
+    if request and limit and request > limit:
+        reader.reject(Reason.LIMITS_DIFFER, f"{container.name}: {_REQUEST} above {_LIMIT}")
+    devices = _devices(reader, container)
+    if not reader.allows(container, len(devices)):
+        return []
+    return reader.allocate(container, devices, Share(None, limit or request))
+
+
+def _memory(reader: PodReader, container: Container, end: str) -> int | None:
+    """Return an amount in bytes of whole MiB; None without one."""
+    text = reader.annotation(f"{_PREFIX}{container.name}.{end}")
+    if not text:
+        return None
+    amount = parse_quantity(text)
+    if amount is None or amount < MIB:
+        reader.reject(Reason.BAD_QUANTITY, f"{container.name}: {end}={text[:50]}")
+        return None
+    return reader.memory(-(-amount // MIB), MIB)
+
+
+def _devices(reader: PodReader, container: Container) -> tuple[Device | None, ...]:
+    """Return the devices that KAI has chosen; one that is not known until it has."""
+    text = reader.annotation(f"{_PREFIX}{container.name}.{_DEVICES}")
+    named = [part.strip() for part in text.split(",") if part.strip()]
+    found = [_device(reader, one) for one in named]
+    known = [device.uuid for device in found if device is not None]
+    if len(set(known)) < len(known):
+        reader.reject(Reason.DUPLICATE_DEVICE, text)
+        return (None,)
+    return tuple(found) or (None,)
+
+
+def _device(reader: PodReader, name: str) -> Device | None:
+    number = parse_natural(name)
+    if number is None:
+        return reader.device(name)
+    return reader.card(reader.basis(IndexBasis.NVML_INDEX), number)
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(),
+    annotations=(_PREFIX,),
+    index_basis=IndexBasis.NVML_INDEX,
+    decode=decode,
+    amounts=(Evidence.ANNOTATION,),
+    enforcement="",
+)

@@ -1,0 +1,117 @@
+"""Checks of device memory that cgroups are held to: the driver's limits and the kernel's dmem."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from exporter.collector.wiring import cgroup_root
+from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
+from exporter.doctor.privileges import CGROUPS
+from exporter.sources.cgroups.dmem import CAPACITY, MAX, MIN, Address, CgroupFiles, read
+
+ENVIRONMENT = "NVIDIA_GPU_MEMORY_LIMIT"
+_MOST_NAMED = 3
+_REMEDIES = {
+    "not_found": (
+        "no limit is set: nothing to do, unless one was asked for; then NVIDIA_GPU_MEMORY_REQUEST "
+        "and NVIDIA_GPU_MEMORY_LIMIT must both be in the container's environment, and the toolkit "
+        "1.20 or newer"
+    ),
+    "not_supported": (
+        "none is set, or the driver has no back end: it needs R615, cgroup v2, no MIG, and "
+        "RmMemacctMode of NVreg_RegistryDwords not 0"
+    ),
+    "operating_system": (
+        "the driver's library cannot open the cgroup's directory: mount the node's /sys/fs/cgroup "
+        "read-only into the pod"
+    ),
+}
+_OTHERWISE = "see the log; reading these limits needs no right"
+
+
+def limits(
+    evidence: ProbeResults, environ: Mapping[str, str] = os.environ
+) -> Iterator[CheckResult]:
+    """What the driver and the kernel say of memory limits; nothing where neither has any."""
+    if evidence.settings.simulate:
+        return
+    yield from _answers(evidence)
+    files = CgroupFiles(cgroup_root(evidence.settings), evidence.settings.path_procfs)
+    capacity = read(files.root, CAPACITY)
+    if capacity is not None:
+        yield ok("dmem", f"the kernel counts the memory of {counted(len(capacity), 'device')}")
+        yield from _drift(files.root)
+    yield from _own(files, environ)
+
+
+def _answers(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """How many processes have limits by the driver or the kernel, and what was refused."""
+    devices = [device for reading in evidence.readings for device in reading.devices]
+    processes = [p for d in devices if d.memory for p in d.memory.processes or ()]
+    cgroups = [process.cgroup for process in processes if process.cgroup]
+    held = Counter(one.evidence for one in cgroups if one.evidence)
+    for by, count in sorted(held.items()):
+        yield ok("memory limits", f"of {count} of {len(processes)} processes, by the {by}")
+    for refused, count in sorted(Counter(one.refused for one in cgroups if one.refused).items()):
+        of = f"{count} of {len(processes)} processes"
+        found = f"nvmlDeviceGetMemoryLimits_v1 answers {refused} for {of}"
+        make = note if refused in {"not_found", "not_supported"} else problem
+        privilege = CGROUPS if refused == "operating_system" else ""
+        yield make("memory limits", found, _REMEDIES.get(refused, _OTHERWISE), privilege)
+
+
+def _drift(root: str) -> Iterator[CheckResult]:
+    """Cgroups that keep more than the living cgroups below them, or less."""
+    stale, short = [], []
+    for folder, own, below in reserved(root):
+        name = folder.removeprefix(root)
+        stale += [name for device, least in own.items() if least > below.get(device, 0)]
+        short += [name for device in below if own.get(device, 0) < below[device]]
+    if stale:
+        remedy = (
+            "a cgroup was deleted without its soft limit being set to 0 first: set dmem.min of "
+            "these to the sum of those below them"
+        )
+        yield problem("dmem.min", f"more than below is kept by {_named(stale)}", remedy)
+    if short:
+        remedy = (
+            "the kernel honours a guarantee only if each cgroup above it keeps as much: set limits "
+            "by nvidia-smi or NVML, not by the files"
+        )
+        yield problem("dmem.min", f"less than below is kept by {_named(short)}", remedy)
+
+
+def reserved(root: str) -> Iterator[tuple[str, dict[Address, int], dict[Address, int]]]:
+    """Each cgroup with others below it: its ``dmem.min``, and the sum of the leaves' below it."""
+    sums: dict[str, dict[Address, int]] = {}
+    for folder, names, _ in os.walk(root, topdown=False):
+        own = {device: least or 0 for device, least in (read(folder, MIN) or {}).items()}
+        below: Counter[Address] = Counter()
+        for name in names:
+            below.update(sums.pop(f"{folder}/{name}", {}))
+        has_leaves = bool(below)
+        sums[folder] = dict(below) if has_leaves else own
+        if has_leaves and own and folder != root:
+            yield folder, own, dict(below)
+
+
+def _named(folders: list[str]) -> str:
+    more = len(folders) - _MOST_NAMED
+    return ", ".join(sorted(folders)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _own(files: CgroupFiles, environ: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Whether this process is in a limited cgroup: NVML would show the limit as the card."""
+    own = files.path_of(os.getpid())
+    limited = [
+        folder
+        for folder in (files.upward(own) if own else ())
+        if any(most is not None for most in (read(folder, MAX) or {}).values())
+    ]
+    if limited or ENVIRONMENT in environ:
+        found = limited[0] if limited else f"{ENVIRONMENT} is set"
+        remedy = (
+            "in such a cgroup NVML reports the limit as the card's memory: take the annotations "
+            "and variables of GPU memory away from the exporter's pod"
+        )
+        yield problem("exporter's cgroup", f"its GPU memory is limited: {found}", remedy)

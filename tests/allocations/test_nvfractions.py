@@ -1,0 +1,43 @@
+import pytest
+
+from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.nvfractions import decode
+from tests.allocations.build import FOUR_CARDS, GIB, container, node, pod, reasons
+
+KEY = "nvidia.com/container.a."
+ASKED = {f"{KEY}gpu-memory.limit": "4Gi"}
+LIMIT, REQUEST, DEVICES = f"{KEY}gpu-memory.limit", f"{KEY}gpu-memory.request", f"{KEY}gpus.devices"
+
+REFUSED = {
+    "below 1 MiB": ({LIMIT: "1000k"}, Reason.BAD_QUANTITY, []),
+    "not a quantity": ({LIMIT: "much"}, Reason.BAD_QUANTITY, []),
+    "request above limit": (
+        {**ASKED, REQUEST: "8Gi"},
+        Reason.LIMITS_DIFFER,
+        [(None, 4 * GIB)],
+    ),
+    "a device that is not there": (
+        {**ASKED, DEVICES: "GPU-9"},
+        Reason.UNKNOWN_DEVICE,
+        [(None, 4 * GIB)],
+    ),
+    "a device twice": (
+        {**ASKED, DEVICES: "GPU-1,GPU-1"},
+        Reason.DUPLICATE_DEVICE,
+        [(None, 4 * GIB)],
+    ),
+    "too many devices": ({**ASKED, DEVICES: "0," * 99}, Reason.DUPLICATE_DEVICE, [(None, 4 * GIB)]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_and_counted(case: str) -> None:
+    annotations, reason, expected = REFUSED[case]
+    decoded = decode(pod(container("a"), annotations=annotations), node(*FOUR_CARDS))
+    assert reason in reasons(decoded)
+    assert [(a.device, a.memory_bytes) for a in decoded.allocations] == expected
+
+
+def test_another_containers_keys_are_not_read() -> None:
+    decoded = decode(pod(container("b"), annotations=ASKED), node(*FOUR_CARDS))
+    assert decoded.allocations == ()

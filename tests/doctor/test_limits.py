@@ -1,0 +1,120 @@
+"""Checks of device memory that cgroups are held to, on a directory laid out as the kernel's."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.doctor.evidence import CheckVerdict
+from exporter.doctor.limits import limits
+from exporter.model import (
+    CgroupMemory,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    ProcessMemory,
+    Reading,
+    SourceStatus,
+)
+from tests.doctor.looking import by_subject, evidence, settings
+
+KEY = "drm/0000:03:00.0/vram0"
+POD, LEAF, OTHER = "pods/pod1", "pods/pod1/a", "pods/pod1/b"
+
+
+class Tree:
+    """Two containers of a pod with 1 and 2 guaranteed, and the pod with their sum."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.proc = folder / "cgroup", folder / "proc"
+        for name, least in {LEAF: 1, OTHER: 2, POD: 3, "pods": 3}.items():
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+            self.write(name, "min", least)
+        (self.root / "cgroup.controllers").write_text("dmem\n")
+        self.write("", "capacity", 64)
+        own = self.proc / str(os.getpid())
+        own.mkdir(parents=True)
+        (own / "cgroup").write_text("0::/pods/pod1/a\n")
+
+    def write(self, cgroup: str, name: str, value: object) -> None:
+        """Write one file."""
+        (self.root / cgroup / f"dmem.{name}").write_text(f"{KEY} {value}\n")
+
+    def findings(
+        self, *cgroups: CgroupMemory | None, environ: dict[str, str] | None = None
+    ) -> dict[str, tuple[CheckVerdict, str]]:
+        """What the check says of it, by subject."""
+        processes = tuple(
+            ProcessMemory(pid, 1, frozenset(), one) for pid, one in enumerate(cgroups, 1)
+        )
+        memory = DeviceMemory(64, 1, 0, processes)
+        device = DeviceReading(Device("GPU-0", 0, "nvidia"), memory=memory)
+        given = evidence(
+            settings(path_cgroup=str(self.root), path_procfs=str(self.proc)),
+            readings=(Reading(SourceStatus("nvml", up=True), (device,)),),
+        )
+        found = by_subject(limits(given, environ or {}))
+        return {subject: (one.verdict, one.found) for subject, one in found.items()}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_a_tree_whose_guarantees_add_up_has_no_problem(tree: Tree) -> None:
+    assert tree.findings() == {
+        "dmem": (CheckVerdict.OK, "the kernel counts the memory of 1 device")
+    }
+
+
+def test_a_guarantee_that_a_deleted_cgroup_left_behind_is_found(tree: Tree) -> None:
+    tree.write(POD, "min", 7)
+    tree.write("pods", "min", 7)
+    verdict, found = tree.findings()["dmem.min"]
+    assert (verdict, found) == (
+        CheckVerdict.PROBLEM,
+        "more than below is kept by /pods, /pods/pod1",
+    )
+
+
+def test_a_guarantee_that_the_cgroups_above_do_not_have_is_found(tree: Tree) -> None:
+    tree.write("pods", "min", 0)
+    assert tree.findings()["dmem.min"][1] == "less than below is kept by /pods"
+
+
+@pytest.mark.parametrize(
+    ("refused", "verdict"),
+    [
+        ("not_found", CheckVerdict.NOTE),
+        ("not_supported", CheckVerdict.NOTE),
+        ("operating_system", CheckVerdict.PROBLEM),
+        ("no_permission", CheckVerdict.PROBLEM),
+    ],
+)
+def test_each_answer_of_the_driver_says_what_to_do(
+    refused: str, verdict: CheckVerdict, tree: Tree
+) -> None:
+    found = tree.findings(CgroupMemory(refused=refused), None)["memory limits"]
+    assert found == (
+        verdict,
+        f"nvmlDeviceGetMemoryLimits_v1 answers {refused} for 1 of 2 processes",
+    )
+
+
+def test_limits_that_are_known_are_counted(tree: Tree) -> None:
+    held = CgroupMemory(1, 1, 2, "driver")
+    assert tree.findings(held, held, None)["memory limits"] == (
+        CheckVerdict.OK,
+        "of 2 of 3 processes, by the driver",
+    )
+
+
+@pytest.mark.parametrize("way", ["its own", "the pod's", "by the environment"])
+def test_the_exporter_in_a_limited_cgroup_is_told(way: str, tree: Tree) -> None:
+    if way == "by the environment":
+        found = tree.findings(environ={"NVIDIA_GPU_MEMORY_LIMIT": "4096"})
+    else:
+        tree.write(LEAF if way == "its own" else POD, "max", 5)
+        found = tree.findings()
+    assert found["exporter's cgroup"][0] is CheckVerdict.PROBLEM
