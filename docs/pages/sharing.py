@@ -47,7 +47,7 @@ without root where a process of the container is on the card:
 - the kernel's dmem controller, since 6.14, with amdgpu, xe or NVIDIA's driver: `evidence="kernel"`
 
 `mgpu_container_memory_limit_bytes` is then the enforced limit, `…_memory_guaranteed_bytes` the soft
-one, `…_memory_borrowed_bytes` what is used beyond that, and `…_memory_charged_bytes` what the cgroup
+one, `…_memory_borrowed_bytes` what is used beyond it, `…_memory_charged_bytes` what the cgroup
 is charged. Groups have the same. Where the driver has no figure of a process (`role="figure"`),
 `…_memory_used_bytes` is the charge.
 
