@@ -29,8 +29,10 @@ on which GPU. You can
 - If the system does not name the device, it is the one on which a process of the container is seen.
 - Annotations count only for containers whose limits ask for a resource of the scheme. If both
   state an amount, the limits are used ([what can be forged](security.md#who-can-forge-what)).
+- HAMi shares `nvidia.com/gpu` with NVIDIA's plugin. A pod with that resource alone counts as HAMi's
+  if the exporter may read the node, where HAMi registers its cards, or the kubelet's grants.
 - A pod with unreadable values has no limits, and is
-  [counted](troubleshooting.md#what-was-rejected).
+  [counted](troubleshooting.md#what-was-rejected). `mgpu-exporter check` names such pods.
 
 A name that ends in `-`, `_` or `/` is a prefix. The minor number is the N of
 `/dev/nvidiaN`, for Intel of `/dev/dri/cardN`.

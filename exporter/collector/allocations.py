@@ -32,7 +32,7 @@ def by_name(table: PodTable) -> Mapping[tuple[str, str], Pod]:
 logger = logging.getLogger(__name__)
 
 # What follows from an annotation that is not accepted, and what to do.
-_OUTCOMES = {
+OUTCOMES = {
     Reason.NOT_REQUESTED: "the annotation is ignored; find out who wrote it, or state the resource "
     "names if they are configured (--allocations.hami)",
     Reason.LIMITS_DIFFER: "the limits' amounts are used; find out who changed the annotation, or "
@@ -158,7 +158,7 @@ class Allocations:
         if reason is Reason.NODE_UNKNOWN:
             self._log_node_unknown(scheme)
             return
-        outcome = _OUTCOMES.get(reason, "its limits are not exported")
+        outcome = OUTCOMES.get(reason, "its limits are not exported")
         logger.warning(
             "pod %s/%s: its %s allocation cannot be read (%s: %s); %s",
             pod.namespace,

@@ -11,6 +11,7 @@ from exporter.collector import FIRST_LIST_S, Sources
 from exporter.model import (
     CgroupIdentity,
     Clock,
+    NodeFacts,
     PartCost,
     PodTable,
     Reading,
@@ -20,6 +21,7 @@ from exporter.model import (
 )
 from exporter.settings import Settings
 from exporter.sources.gpus.source import GpuSource, RestartRequiredError
+from exporter.sources.node.source import merged
 
 READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
@@ -51,6 +53,7 @@ class ProbeResults:
     fatal: str = ""
     identities: Mapping[int, CgroupIdentity | Unattributed] = field(default_factory=dict)
     table: PodTable = field(default_factory=PodTable)
+    node: NodeFacts = field(default_factory=NodeFacts)
     sources: tuple[SourceStatus, ...] = ()
 
     def status(self, name: str) -> SourceStatus | None:
@@ -71,13 +74,14 @@ def gather(
         memories = [device.memory for reading in found.readings for device in reading.devices]
         pids = {p.pid for memory in memories if memory for p in memory.processes or ()}
         table = sources.pods.table()
-        for node in sources.nodes:
-            node.facts(table)
+        facts = merged(node.facts(table) for node in sources.nodes)
+        devices = tuple(d.device for reading in found.readings for d in reading.devices)
         return replace(
             found,
             ended=ClockReading(clock.monotonic_ns(), clock.time_ns()),
             identities=sources.processes.resolve(pids),
             table=table,
+            node=replace(facts, devices=devices),
             sources=tuple(
                 [reading.status for reading in found.readings]
                 + [source.status() for source in sources.reporting]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.attribution.ownership import owner_of
+from exporter.doctor.allocations import allocations
 from exporter.doctor.cgroups import cgroups
 from exporter.doctor.evidence import CheckResult, CheckVerdict, ProbeResults, note, ok, problem
 from exporter.doctor.exporter import clock, exporter
@@ -70,6 +71,7 @@ EXAMINATIONS: dict[str, Callable[[ProbeResults], Iterator[CheckResult]]] = {
     "limits": limits,
     "pods": pods,
     "node": node,
+    "allocations": allocations,
     "groups": groups,
     "clock": clock,
     "together": together,

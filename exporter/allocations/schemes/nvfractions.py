@@ -2,10 +2,9 @@
 
 A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
 limit is the most that it may have, and is the allocation here. One fills in the other. Core is
-promised by nobody. What the driver enforces is read from the driver and has priority
-(`memory_limit_bytes`, `memory_guaranteed_bytes`); so are limits that come without these
-annotations, as from the variables `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT` of the NVIDIA container
-toolkit, which does nothing unless both are set.
+promised by nobody. What the driver enforces is read from the driver, and has priority. So are
+limits without these annotations: those of the variables `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT`.
+NVIDIA's container toolkit does nothing unless both are set.
 
 Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
 `allocation_info` has no scheme `driver` beside this one.

@@ -1,0 +1,39 @@
+"""The check of what pods were allocated: which of them have values that could not be used."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from exporter.allocations.scheme import Reason
+from exporter.collector.allocations import OUTCOMES
+from exporter.collector.rules import rules_of
+from exporter.doctor import privileges
+from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok
+
+_MOST_NAMED = 5
+_OTHERWISE = "see this reason in docs/troubleshooting.md"
+
+
+def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """Allocations of the node's pods by sharing system, and the pods of each problem.
+
+    What is only suspected is left to the cycle, which sees where a container runs.
+    """
+    rules, pods = rules_of(evidence.settings), evidence.table.pods
+    node = replace(evidence.node, pods=rules.neighbours(pods))
+    schemes: dict[str, set[str]] = defaultdict(set)
+    problems: dict[tuple[str, Reason], list[str]] = defaultdict(list)
+    for pod in pods.values():
+        decoded = rules.decode(pod, node)
+        for allocation in decoded.allocations:
+            schemes[allocation.scheme].add(pod.uid)
+        for one in decoded.problems:
+            if not one.devices:
+                problems[one.scheme, one.reason].append(f"{pod.namespace}/{pod.name}")
+    for scheme, uids in sorted(schemes.items()):
+        yield ok(scheme, f"allocations of {counted(len(uids), 'pod')}")
+    for (scheme, reason), names in sorted(problems.items()):
+        more = len(names) - _MOST_NAMED
+        named = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        privilege = privileges.NODES if reason is Reason.UNPROVEN and not node.labels else ""
+        yield note(f"{scheme}: {reason}", named, OUTCOMES.get(reason, _OTHERWISE), privilege)
