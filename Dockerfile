@@ -21,6 +21,7 @@ RUN /opt/tools/bin/uv sync --locked --no-dev --all-extras --no-extra=parquet --n
  && rm -r "$(/opt/mgpu-exporter/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/kubernetes/aio"
 COPY README.md LICENSE ./
 COPY exporter exporter
+COPY docs/runbooks docs/runbooks
 RUN /opt/tools/bin/hatchling build --target wheel --directory dist \
  && /opt/tools/bin/uv pip install --python /opt/mgpu-exporter --no-deps dist/*.whl
 

@@ -110,8 +110,9 @@ MONITORING = (
                 "prometheusRule.runbookUrl",
                 "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/{alert}.md",
                 TEXT,
-                "Where the alerts' runbooks are, for sites with a copy of their own; `{alert}` "
-                "stands for the name. Empty: no link.",
+                "Where the alerts' runbooks are; `{alert}` stands for the name. Each exporter serves "
+                "them, so an Ingress or a port-forward to one does: "
+                "`http://localhost:10045/runbooks/{alert}`. Empty: no link.",
             ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),
         ),

@@ -9,6 +9,7 @@ from aiohttp.typedefs import Handler
 from exporter.api import About
 from exporter.model import Clock
 from exporter.settings import Settings
+from exporter.web import runbooks
 from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers, Body
 from exporter.web.api import Api
@@ -76,6 +77,7 @@ def _page_and_api(
     home = _home(gate, LivePage(answers, about, metrics), health, clock, metrics)
     yield Route("/", home, Access.OPEN if gate.views is None else Access.VIEW)
     yield from static_routes()
+    yield from runbooks.routes(gate)
     yield from Api(answers, about, gate.view).routes()
 
 

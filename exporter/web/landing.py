@@ -7,7 +7,7 @@ from exporter import __version__
 from exporter.model import Snapshot
 from exporter.web.page.templates import written
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 46rem; padding: 1rem; }
 h1 { font-size: 1.4rem; margin-bottom: 0; }
@@ -17,9 +17,10 @@ th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transpare
 td { overflow-wrap: anywhere; }
 .banner { border: 2px solid; font-weight: bold; padding: .5rem; text-align: center; }
 a:focus-visible { outline: 2px solid; }
+pre { overflow-wrap: anywhere; white-space: pre-wrap; }
 """
 
-_DIGEST = b64encode(sha256(_STYLE.encode()).digest()).decode()
+_DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()
 CONTENT_SECURITY_POLICY = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
@@ -34,7 +35,7 @@ def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
         version=__version__,
         freshness=_freshness(snapshot, age_ns),
         metrics=metrics_path,
-        style=_STYLE,
+        style=STYLE,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from charts.package import package
+from exporter.settings import TABLE
 
 ROOT = Path(__file__).parents[2]
 package()  # what git does not hold of the chart
@@ -60,9 +61,11 @@ class Rendered:
 
     @property
     def args(self) -> list[str]:
-        """Its arguments."""
-        found: list[str] = self.container["args"]
-        return found
+        """Its arguments, and before them as flags those settings that are variables."""
+        settings = {one.variable: one.name for one in TABLE.values()}
+        flags = [f"--{settings[k]}={v}" for k, v in self.env.items() if k in settings]
+        command, *given = self.container["args"]
+        return [command, *flags, *given]
 
     @property
     def env(self) -> dict[str, str | None]:

@@ -251,6 +251,9 @@ def test_a_config_map_of_ones_own_is_taken_instead() -> None:
 # --- where it runs --------------------------------------------------------------------------------
 
 
+OFF = {"key": "mgpu-exporter/off", "operator": "DoesNotExist"}  # of a runbook, before a reset
+
+
 def terms(rendered: Rendered) -> list[Object]:
     affinity = rendered.pod["affinity"]["nodeAffinity"]
     found: list[Object] = affinity["requiredDuringSchedulingIgnoredDuringExecution"][
@@ -262,13 +265,13 @@ def terms(rendered: Rendered) -> list[Object]:
 def test_any_one_of_the_labels_makes_a_gpu_node() -> None:
     labels = [{"key": "a", "values": ["1", "2"]}, {"key": "b"}]
     assert terms(render(gpuNodeLabels=labels)) == [
-        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]},
-        {"matchExpressions": [{"key": "b", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}, OFF]},
+        {"matchExpressions": [{"key": "b", "operator": "Exists"}, OFF]},
     ]
 
 
-def test_no_label_is_every_node() -> None:
-    assert "affinity" not in render(gpuNodeLabels=[]).pod
+def test_no_label_is_every_node_from_which_it_was_not_sent_away() -> None:
+    assert terms(render(gpuNodeLabels=[])) == [{"matchExpressions": [OFF]}]
 
 
 def test_taints_do_not_keep_it_off_a_node() -> None:

@@ -92,7 +92,10 @@ def test_the_wheel_is_installed_from_an_index_and_serves(
     assert said.stdout.strip() == f"mgpu-exporter {__version__}", time
     with Installed("--simulate=single") as exporter:
         page = exporter.ready().scrape()
+        runbook = exporter.get("/runbooks/reset")
     assert page.value("mgpu_exporter_build_info", version=__version__) == 1
+    assert runbook[0] == 200
+    assert "Before a reset" in runbook[1]
     _pip(environment, "uninstall", "--quiet", "--yes", "mgpu-exporter")
     assert not Path(Installed.program).exists()
 

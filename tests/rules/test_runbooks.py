@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.test_alerts import NAMES, RUNBOOKS
+from exporter.cli import _parser
+from exporter.settings import TABLE
+from tests.rules.test_alerts import NAMES, ROOT, RUNBOOKS
 
 PATHS = sorted(RUNBOOKS.glob("*.md"))
-PROGRAMS = {"kubectl", "nvidia-smi"}
-ON_THE_NODE = {"nvidia-smi", "dmesg", "ps"}
+SHARED = {"on-the-node", "reset"}  # what several of them need
+OF_ALERTS = [path for path in PATHS if path.stem not in SHARED]
+ON_THE_NODE = {"nvidia-smi", "dmesg", "ps", "systemctl", "fuser"}
+PROGRAMS = {"kubectl", "echo", *ON_THE_NODE}
+RESET = re.compile(r"\breset|\b[Dd]rain")
+COMMANDS = {
+    *("get", "describe", "logs", "exec", "delete", "cordon", "uncordon", "drain", "label"),
+    *("debug", "auth"),
+}
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -21,17 +30,89 @@ def blocks(path: Path, language: str) -> list[str]:
     return [line for block in found for line in block.splitlines()]
 
 
+def words_of(line: str) -> list[str]:
+    """The words of a command, also of one whose answer a variable takes."""
+    return shlex.split(re.sub(r"^[A-Z]+=\$\((.*)\)$", r"\1", line))
+
+
+def section(path: Path, title: str) -> str:
+    """The text of a section, which must be there."""
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert found, f"{path.name} lacks {title}"
+    return found[1]
+
+
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
-    assert [path.stem for path in PATHS] == NAMES
+    assert [path.stem for path in OF_ALERTS] == NAMES
+    assert {path.stem for path in PATHS} - set(NAMES) == SHARED
+
+
+@pytest.mark.parametrize("path", OF_ALERTS, ids=lambda path: path.stem)
+def test_a_runbook_begins_with_who_is_hit_by_a_command_and_a_query(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith(f"# {path.stem}\n\n## Who is hit\n\n```sh\n")
+    hit, typed = section(path, "Who is hit"), section(path, "What to type")
+    assert hit.count("```sh") == hit.count("```promql") == 1
+    assert "```" in typed
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["Who is hit", "What to type"]
+
+
+@pytest.mark.parametrize("path", OF_ALERTS, ids=lambda path: path.stem)
+def test_a_runbook_leads_to_a_shell_and_to_what_goes_before_a_reset(path: Path) -> None:
+    typed = section(path, "What to type")
+    programs = {shlex.split(line)[0] for line in blocks(path, "sh")}
+    assert ("(on-the-node.md)" in typed) == bool(programs & ON_THE_NODE)
+    assert not RESET.search(typed) or "(reset.md)" in typed
+
+
+def test_before_a_reset_all_that_holds_the_device_is_stopped_this_exporter_too() -> None:
+    before = section(RUNBOOKS / "reset.md", "Before a reset")
+    after = section(RUNBOOKS / "reset.md", "After it")
+    assert "kubectl drain $NODE" in before
+    assert "systemctl stop" in before
+    labels = re.findall(r"(\S+)=(?:reset|false)\b", before)
+    assert "mgpu-exporter/off" in labels
+    assert all(f"{label}-" in after or f"{label}=true" in after for label in labels)
+    assert "mgpu-exporter/off" in (ROOT / "charts/mgpu-exporter/templates/_dropin.tpl").read_text()
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_runbooks_commands_are_of_programs_that_are_there(path: Path) -> None:
     for line in blocks(path, "sh"):
-        words = shlex.split(line)
-        assert words[0] in PROGRAMS
-        if "chroot" in words:
-            assert words[words.index("chroot") + 2] in ON_THE_NODE
+        words = words_of(line)
+        assert words[0] in PROGRAMS, line
+        if words[0] != "kubectl":
+            continue
+        if "debug" in words:  # the node has the image, and nothing is pulled
+            assert "--image=$IMAGE" in words
+        after = words[words.index("--") + 1 :] if "--" in words else []
+        if after[:1] == ["mgpu-exporter"]:
+            assert _parser().parse_args(after[1:]).command == after[1]
+
+
+@pytest.mark.program("kubectl")
+def test_the_runbooks_flags_are_kubectls() -> None:
+    known: dict[str, str] = {}
+    for path in PATHS:
+        for line in blocks(path, "sh"):
+            words = words_of(line)
+            words = words[: words.index("--")] if "--" in words else words
+            if words[0] != "kubectl":
+                continue
+            command = next(word for word in words[1:] if word in COMMANDS)
+            if command not in known:
+                asked = ["kubectl", command, *(["can-i"] * (command == "auth")), "--help"]
+                done = subprocess.run(asked, capture_output=True, text=True, check=True)
+                known[command] = done.stdout
+            flags = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert all(f"{flag}=" in known[command] for flag in flags - {"--as"}), line
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_a_runbooks_settings_are_the_exporters(path: Path) -> None:
+    outside = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for name in re.findall(r"`--([a-z.-]+)", outside):
+        assert name in {setting.name for setting in TABLE.values()}, name
 
 
 @pytest.mark.program("promtool")

@@ -2,7 +2,6 @@
 
 {{- define "mgpu.args" -}}
 - serve
-- --config.file=/etc/mgpu-exporter/settings/settings.yaml
 - --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ include "mgpu.webPort" . }}
 {{- if .Values.kubeRBACProxy.enabled }}
 - --web.metrics-only
@@ -17,31 +16,6 @@
 - --web.kubernetes-audiences={{ join "," . }}
 {{- end }}
 {{- end }}
-{{- if .Values.simulate }}
-- --simulate={{ .Values.simulate }}
-{{- else }}
-- --path.cgroup=/host/sys/fs/cgroup
-{{- with .Values.passwd }}
-- --path.passwd=/host/passwd
-{{- end }}
-- --pods.source={{ .Values.pods.source }}
-{{- if not (include "mgpu.readsClaims" .) }}
-- --pods.claims=off
-{{- end }}
-- --kubelet.pod-resources-socket=
-  {{- if include "mgpu.readsPodResources" . }}/var/lib/kubelet/pod-resources/kubelet.sock{{ else }}none{{ end }}
-{{- if include "mgpu.asksKubelet" . }}
-{{- with .Values.kubelet.address }}
-- --kubelet.address={{ . }}
-{{- end }}
-{{- if .Values.kubelet.caFile }}
-- --kubelet.ca-file=/host/kubelet-ca.crt
-{{- end }}
-{{- if .Values.kubelet.insecureTLS }}
-- --kubelet.insecure-tls
-{{- end }}
-{{- end }}
-{{- end }}
 {{- if include "mgpu.isDcgm" . }}
 - --compat={{ include "mgpu.compat" . }}
 {{- end }}
@@ -50,7 +24,38 @@
 {{- end }}
 {{- end }}
 
+{{/* Where things are on this node: as variables, so that `kubectl exec` of top, why and check has them too. */}}
+{{- define "mgpu.places" -}}
+- {name: MGPU_CONFIG_FILE, value: /etc/mgpu-exporter/settings/settings.yaml}
+{{- if .Values.simulate }}
+- {name: MGPU_SIMULATE, value: {{ .Values.simulate | quote }}}
+{{- else }}
+- {name: MGPU_PATH_CGROUP, value: /host/sys/fs/cgroup}
+{{- with .Values.passwd }}
+- {name: MGPU_PATH_PASSWD, value: /host/passwd}
+{{- end }}
+- {name: MGPU_PODS_SOURCE, value: {{ .Values.pods.source }}}
+{{- if not (include "mgpu.readsClaims" .) }}
+- {name: MGPU_PODS_CLAIMS, value: "off"}
+{{- end }}
+- name: MGPU_KUBELET_POD_RESOURCES_SOCKET
+  value: {{ include "mgpu.readsPodResources" . | empty | ternary "none" "/var/lib/kubelet/pod-resources/kubelet.sock" }}
+{{- if include "mgpu.asksKubelet" . }}
+{{- with .Values.kubelet.address }}
+- {name: MGPU_KUBELET_ADDRESS, value: {{ . | quote }}}
+{{- end }}
+{{- if .Values.kubelet.caFile }}
+- {name: MGPU_KUBELET_CA_FILE, value: /host/kubelet-ca.crt}
+{{- end }}
+{{- if .Values.kubelet.insecureTLS }}
+- {name: MGPU_KUBELET_INSECURE_TLS, value: "true"}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "mgpu.env" -}}
+{{ include "mgpu.places" . }}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 - name: NODE_IP

@@ -36,14 +36,18 @@ prometheus.io/scheme: {{ include "mgpu.scheme" . }}
 {{- end }}
 
 {{/*
-The GPU operator's MIG and driver managers set this label of a node while GPUs may have no users, and
-wait until the pods of app=nvidia-dcgm-exporter are gone. A DaemonSet's pods leave a node that its
-affinity no longer allows. Nodes without the label are allowed.
+What sends the pods away from a node while its GPUs may have no users. A DaemonSet's pods leave a node
+that its affinity no longer allows. mgpu-exporter/off is for people, before a reset. In the place of
+dcgm-exporter there is also the label that the GPU operator's MIG and driver managers set; they wait
+until the pods of app=nvidia-dcgm-exporter are gone. Nodes without these labels are allowed.
 */}}
 {{- define "mgpu.notPaused" -}}
+- {key: mgpu-exporter/off, operator: DoesNotExist}
+{{- if include "mgpu.isDcgm" . }}
 - key: nvidia.com/gpu.deploy.dcgm-exporter
   operator: NotIn
   values: ["false", paused-for-mig-change, paused-for-driver-upgrade]
+{{- end }}
 {{- end }}
 
 {{/* Each pod describes its own node, so that nobody needs just any one of them: headless. */}}
