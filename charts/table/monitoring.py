@@ -110,8 +110,8 @@ MONITORING = (
                 "prometheusRule.runbookUrl",
                 "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/{alert}.md",
                 TEXT,
-                "Where the alerts' runbooks are; `{alert}` stands for the name. Each exporter serves "
-                "them, so an Ingress or a port-forward to one does: "
+                "Where the alerts' runbooks are; `{alert}` stands for the name. Each exporter "
+                "serves them, so an Ingress or a port-forward to one does: "
                 "`http://localhost:10045/runbooks/{alert}`. Empty: no link.",
             ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),
