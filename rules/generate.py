@@ -25,7 +25,7 @@ HEAD = "# Written by rules/generate.py, for series with exported_ labels. Do not
 COMMENT = re.compile(r"^\s*#.*\n", re.MULTILINE)
 ANNOTATION = re.compile(r"(\$labels\.|\blabel \")(namespace|pod|container)\b")
 # a label in an expression: not in braces of a template, not the level in a recorded name
-LABEL = re.compile(r"(?<![\w$.])(namespace|pod|container)\b(?=\s*(?:[,)]|[=!]))")
+LABEL = re.compile(r"""(?<![\w$.])(namespace|pod|container)\b(?=\s*(?:"?[,)]|[=!]))""")
 
 
 def exported(text: str) -> str:

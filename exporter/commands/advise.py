@@ -7,9 +7,8 @@ from argparse import ArgumentParser, Namespace
 from exporter.commands.progress import progress
 from exporter.httpclient import NoAnswerError
 from exporter.prometheus import advice_report
-from exporter.prometheus.advice import advise as advice_of
+from exporter.prometheus.advice import advised
 from exporter.prometheus.client import Prometheus
-from exporter.prometheus.needs import BY, Needs, grid_of
 from exporter.prometheus.ranges import moment
 from exporter.settings import Settings
 from exporter.terminal.access import PROMETHEUS, far_client, far_namespace
@@ -25,7 +24,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("advise")
     group.add_argument("--since", default="7d", metavar="TIME", help="begin [default 7d, ago]")
     group.add_argument("--until", default="now", metavar="TIME", help="end [default now]")
-    group.add_argument("--by", choices=BY, default="owner", help="[default owner]")
     group.add_argument(
         "--format", choices=advice_report.FORMATS, default="table", help="[default table]"
     )
@@ -51,10 +49,9 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
         with progress() as shown:
             shown.say("reading what was used ...")
             prometheus = Prometheus(http, namespace=seen)
-            needs = Needs(prometheus, grid_of(since_s, until_s), arguments.by, seen).read()
+            found = advised(prometheus, since_s, until_s, seen)
     except (NoAnswerError, ValueError) as error:
         return _refused(str(error))
-    found = [(workload, advice_of(one)) for workload, both in needs for one in both]
     print(printable(advice_report.written_as(arguments.format, found, since_s, until_s)), end="")
     return _OK
 

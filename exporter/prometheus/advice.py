@@ -1,26 +1,24 @@
-"""What a container should ask for, by what was seen of it: core and memory, or a refusal. Pure.
+"""What a workload should ask for, by what rules/mgpu-recording.yaml records of it.
+
+Each figure is one expression, so that a dashboard shows what the command ``advise`` prints.
 
 The core is compressed when it is short, so a high percentile and a margin do. Memory is not: the
 next step is a crash, so it is the peak and a margin. What was seen at a limit, or on a full card,
-is only a lower bound. Confidence, half-life and bounds are those of Kubernetes' Vertical Pod
-Autoscaler (kubernetes/autoscaler, recommender): a week raises the upper bound by a seventh.
+is only a lower bound. Confidence and the upper bound are those of Kubernetes' Vertical Pod
+Autoscaler (kubernetes/autoscaler, recommender): a week raises the bound by a seventh.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil, isclose
 from typing import NamedTuple
 
-MARGIN = 1.15
-TYPICAL, HIGH = 0.5, 0.95  # percentiles of the core
-HALF_LIFE_S = 86_400
-DAY_S, SHORT_S = 86_400, 3600
-MOST_UNMEASURED = 0.1  # of the time
-AT_LIMIT, FULL = 0.95, 0.95  # of the share, of the card
-CENSORED = 0.05  # of the time: on a full card for longer than this
-FLAT, POOLED = 0.02, 0.7  # a pool varies by less, and is at least this part of its limit
-PERCENT, MIB = 0.01, 1 << 20
+from exporter.httpclient import NoAnswerError
+from exporter.prometheus.client import Labels, Prometheus, label, quoted
+
+_LEVEL = "namespace_workload_container:"
+_DAY, _HOUR = 288, 12  # in steps: the rules record each 5 minutes
 
 
 class Verdict(StrEnum):
@@ -52,49 +50,45 @@ class Resource(StrEnum):
     MEMORY = "memory"
 
 
+class Outcome(NamedTuple):
+    """A verdict, and its reason if nothing certain is advised."""
+
+    verdict: Verdict
+    reason: Reason | None = None
+
+
+# What the figure "outcome" counts from 0. The first that fits counts.
+OUTCOMES: Sequence[Outcome] = (
+    Outcome(Verdict.REFUSED, Reason.NOT_PROMISED),
+    Outcome(Verdict.REFUSED, Reason.SHORT_LIVED),
+    Outcome(Verdict.REFUSED, Reason.TOO_EARLY),
+    Outcome(Verdict.REFUSED, Reason.UNMEASURED),
+    Outcome(Verdict.REFUSED, Reason.PREALLOCATED),
+    Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT),
+    Outcome(Verdict.AT_LEAST, Reason.FULL_CARD),
+    Outcome(Verdict.AT_LEAST, Reason.NOT_PROMISED),
+    Outcome(Verdict.LOWER),
+    Outcome(Verdict.RAISE),
+    Outcome(Verdict.KEEP),
+)
 UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
 
 
-class Point(NamedTuple):
-    """A step of a pod's container: seconds before the range's end, and its use of one card.
+class Workload(NamedTuple):
+    """A container of the pods of one owner."""
 
-    Of several cards it is the card that it used most. ``card``: how busy that card was.
-    """
-
-    age_s: float
-    used: float
-    card: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What was seen of a container of a workload, over all its pods.
-
-    ``allocated`` is of one card, None where nothing is promised. ``whole``: the most that one card
-    can give. ``present`` steps is how many it was there for; ``life_s`` is from the first to the
-    last of them, ``longest_s`` that of its longest pod. ``pool_bytes`` and ``pool_used``: its pool
-    of memory and the most that was used of it, if the program says.
-    """
-
-    resource: Resource
-    allocated: float | None
-    points: Sequence[Point]
-    present: int
-    step_s: int
-    life_s: float
-    longest_s: float
-    ended: bool = False
-    whole: float | None = None
-    pool_bytes: float | None = None
-    pool_used: float | None = None
-    scheme: str = ""
+    cluster: str
+    namespace: str
+    owner_kind: str
+    owner: str
+    container: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What to ask for. Amounts are in GPUs or bytes, of one card; None is not known.
 
-    ``scheme`` is the sharing system that allocated; "" if it is not known.
+    ``freed`` is of all cards of all pods. ``scheme`` is the sharing system that allocated.
     """
 
     resource: Resource
@@ -102,6 +96,7 @@ class Advice:
     typical: float | None
     peak: float | None
     recommended: float | None
+    freed: float | None
     verdict: Verdict
     reason: Reason | None
     confidence: float
@@ -109,122 +104,186 @@ class Advice:
     scheme: str = ""
 
 
-def advise(seen: Seen) -> Advice:
-    """The advice, or a refusal with its reason."""
-    values = [point.used for point in seen.points]
-    made = Advice(
-        resource=seen.resource,
-        allocated=seen.allocated,
-        typical=percentile(seen.points, TYPICAL) if values else None,
-        peak=max(values, default=None),
-        recommended=None,
-        verdict=Verdict.REFUSED,
-        reason=_refusal(seen),
-        confidence=confidence(seen),
-        observed_ratio=len(values) / seen.present if seen.present else 0.0,
-        scheme=seen.scheme,
+class _Terms(NamedTuple):
+    """Of a resource: what was used (a range), what is allocated, what is needed; special cases."""
+
+    used: str
+    allocated: str
+    target: str
+    cases: Mapping[Outcome, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is recorded of the workloads that matchers choose, over a range of PromQL's (``7d``)."""
+
+    chosen: str
+    over: str
+
+    def allocations(self, over: str = "") -> str:
+        """How many cards each workload was last allocated, by its sharing system."""
+        return f"last_over_time({self._of('mgpu_allocations:count', over)})"
+
+    def figures(self, resource: Resource) -> Mapping[str, str]:
+        """The expression of each figure: amounts of one card, but ``freed`` of all that it has."""
+        used, allocated, target, cases = (
+            self._core() if resource is Resource.CORE else self._memory()
+        )
+        present = f"max without (scheme) (count_over_time({self._of('mgpu_allocations:count')}))"
+        seen = f"count_over_time({used})"
+        lasting = f"max_over_time({self._of('mgpu_lasting_pods:count')})"
+        conditions = {
+            Outcome(Verdict.REFUSED, Reason.SHORT_LIVED): f"{present} > {_HOUR} unless {lasting}",
+            Outcome(Verdict.REFUSED, Reason.TOO_EARLY): f"{present} < {_DAY}",
+            Outcome(Verdict.REFUSED, Reason.UNMEASURED): (
+                f"({seen} or 0 * {present}) < 0.9 * {present}"
+            ),
+            Outcome(Verdict.LOWER): f"{allocated} > {target} * (1 + {_DAY} / {seen})",
+            Outcome(Verdict.RAISE): f"{allocated} < {target}",
+            Outcome(Verdict.KEEP): allocated,
+            **cases,
+        }
+        refused, bound = (
+            " or ".join(conditions[one] for one in OUTCOMES if one in conditions and one[0] is kind)
+            for kind in (Verdict.REFUSED, Verdict.AT_LEAST)
+        )
+        lower = f"({conditions[Outcome(Verdict.LOWER)]} unless ({bound}))"
+        return {
+            "allocated": allocated,
+            "typical": f"quantile_over_time(0.5, {used})",
+            "peak": f"max_over_time({used})",
+            "recommended": f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})",
+            "freed": (
+                f"({allocated} - {target}) * max without (scheme) ({self.allocations('10m')})"
+                f" and {lower} unless ({refused})"
+            ),
+            "outcome": " or ".join(
+                f"({conditions[one]}) * 0 + {code}"
+                for code, one in enumerate(OUTCOMES)
+                if one in conditions
+            ),
+            "confidence": f"{seen} / {_DAY}",
+            "observed_ratio": f"({seen} or 0 * {present}) / {present}",
+        }
+
+    def _core(self) -> _Terms:
+        used = self._of("mgpu_core_seconds:max_rate5m")
+        allocated = f"last_over_time({self._of('mgpu_core_limit_ratio:max')})"
+        high = f"quantile_over_time(0.95, {used})"
+        present = self.allocations()
+        return _Terms(
+            used,
+            allocated,
+            f"clamp_max({_rounded(high, '* 100', '/ 100')}, 1)",
+            {
+                Outcome(Verdict.REFUSED, Reason.NOT_PROMISED): (
+                    f"max without (scheme) ({present}) unless {allocated}"
+                ),
+                Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT): f"{high} >= 0.95 * {allocated}",
+                Outcome(Verdict.AT_LEAST, Reason.FULL_CARD): (
+                    f"avg_over_time({self._of('mgpu_on_full_card:max')}) > 0.05"
+                ),
+            },
+        )
+
+    def _memory(self) -> _Terms:
+        """A program that takes a constant part at once says nothing of its need."""
+        needed = self._of("mgpu_memory_needed_bytes:max_5m")
+        allocated = f"last_over_time({self._of('mgpu_memory_limit_bytes:max')})"
+        usable = f"last_over_time({self._of('mgpu_memory_usable_bytes:max')})"
+        full = f"max_over_time({self._of('vllm_kv_cache_usage:max_5m')}) >= 0.95"
+        peak = f"max_over_time({needed})"
+        rounded = _rounded(peak, "/ 1048576", "* 1048576")
+        # without the time in which it does not run, and a little while it starts
+        low = f"quantile_over_time(0.05, ({needed.removesuffix(f'[{self.over}]')} > 0)[{self.over}:5m])"
+        flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {peak} - {low} <= 0.02 * {peak}"
+        return _Terms(
+            self._of("mgpu_memory_used_bytes:max_5m"),
+            allocated,
+            f"({usable} < {rounded} or {rounded})",
+            {
+                Outcome(Verdict.REFUSED, Reason.PREALLOCATED): f"{flat} unless {full}",
+                Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT): (
+                    f"{full} or {peak} >= 0.95 * {allocated}"
+                ),
+                Outcome(Verdict.AT_LEAST, Reason.NOT_PROMISED): f"{peak} unless {allocated}",
+            },
+        )
+
+    def _of(self, name: str, over: str = "") -> str:
+        return f"{_LEVEL}{name}{{{self.chosen}}}[{over or self.over}]"
+
+
+def _rounded(need: str, divided: str, multiplied: str) -> str:
+    """The need and 15 %, up to whole units, at least one."""
+    return f"clamp_min(ceil(round({need} * 1.15 {divided}, 0.000001)), 1) {multiplied}"
+
+
+def advised(
+    prometheus: Prometheus, since_s: int, until_s: int, namespace: str = ""
+) -> list[tuple[Workload, Advice]]:
+    """The advice on each workload that had an allocation in the range, by name.
+
+    Raises:
+        NoAnswerError: the rules recorded none.
+
+    """
+    for name in ("namespace", "exported_namespace"):  # as Prometheus may have renamed it
+        chosen = f"{name}={quoted(namespace)}" if namespace else ""
+        recorded = Recorded(chosen, f"{until_s - since_s}s")
+        schemes = {
+            _workload(one.labels): one.labels.get("scheme", "")
+            for one in prometheus.at(recorded.allocations(), until_s)
+        }
+        if schemes:
+            break
+    else:
+        where = f"namespace {namespace}" if namespace else "any namespace"
+        raise NoAnswerError(
+            f"{prometheus.address} knows no container of {where} that was allocated a GPU in this "
+            "range; it needs the rules of mgpu-recording.yaml"
+        )
+    found = {one: _figures(prometheus, recorded, one, until_s) for one in Resource}
+    return [
+        (workload, _advice(resource, found[resource][workload], schemes[workload]))
+        for workload in sorted(schemes)
+        for resource in Resource
+        if "outcome" in found[resource].get(workload, {})
+    ]
+
+
+def _figures(
+    prometheus: Prometheus, recorded: Recorded, resource: Resource, until_s: int
+) -> Mapping[Workload, Mapping[str, float]]:
+    found: dict[Workload, dict[str, float]] = defaultdict(dict)
+    for name, expression in recorded.figures(resource).items():
+        for one in prometheus.at(expression, until_s):
+            if one.samples:
+                found[_workload(one.labels)][name] = one.samples[-1][1]
+    return found
+
+
+def _advice(resource: Resource, figures: Mapping[str, float], scheme: str) -> Advice:
+    outcome = OUTCOMES[int(figures["outcome"])]
+    amounts = {
+        name: figures.get(name) for name in ("allocated", "typical", "peak", "recommended", "freed")
+    }
+    return Advice(
+        resource=resource,
+        **amounts,
+        verdict=outcome.verdict,
+        reason=outcome.reason,
+        confidence=figures.get("confidence", 0.0),
+        observed_ratio=figures.get("observed_ratio", 0.0),
+        scheme=scheme,
     )
-    if made.reason is not None:
-        return made
-    return _of_core(seen, made) if seen.resource is Resource.CORE else _of_memory(seen, made)
 
 
-def confidence(seen: Seen) -> float:
-    """VPA's: days of life, or as many full days as there are samples, whichever is less."""
-    return min(seen.life_s / DAY_S, len(seen.points) * seen.step_s / DAY_S)
-
-
-def _refusal(seen: Seen) -> Reason | None:
-    if seen.resource is Resource.CORE and seen.allocated is None:
-        return Reason.NOT_PROMISED
-    if seen.longest_s < SHORT_S and (seen.ended or seen.life_s >= DAY_S):
-        return Reason.SHORT_LIVED
-    if seen.life_s < DAY_S:
-        return Reason.TOO_EARLY
-    if len(seen.points) < (1 - MOST_UNMEASURED) * seen.present:
-        return Reason.UNMEASURED
-    return None
-
-
-def _of_core(seen: Seen, made: Advice) -> Advice:
-    high = percentile(seen.points, HIGH)
-    target = rounded(max(high * MARGIN, PERCENT), PERCENT)
-    share = seen.allocated or 0.0
-    on_full = [point for point in seen.points if (point.card or 0.0) >= FULL and point.used > 0]
-    if high >= AT_LIMIT * share:
-        return _at_least(seen, made, target, Reason.AT_LIMIT)
-    if len(on_full) > CENSORED * len(seen.points):
-        return _at_least(seen, made, target, Reason.FULL_CARD)
-    return _judged(seen, made, target)
-
-
-def _of_memory(seen: Seen, made: Advice) -> Advice:
-    peak = made.peak or 0.0
-    limit = seen.allocated or seen.whole
-    target = rounded(max(peak * MARGIN, MIB), MIB)
-    if limit and _is_pool(seen, limit):
-        if seen.pool_used is None:
-            return replace(made, reason=Reason.PREALLOCATED)
-        if seen.pool_used >= AT_LIMIT:
-            return _at_least(seen, made, target, Reason.AT_LIMIT)
-        if seen.pool_bytes is None:
-            return replace(made, reason=Reason.PREALLOCATED)
-        need = peak - min(seen.pool_bytes, peak) * (1 - seen.pool_used)
-        target = rounded(max(need * MARGIN, MIB), MIB)
-    elif seen.allocated and peak >= AT_LIMIT * seen.allocated:
-        return _at_least(seen, made, target, Reason.AT_LIMIT)
-    if seen.allocated is None:
-        return _at_least(seen, made, target, Reason.NOT_PROMISED)
-    return _judged(seen, made, target)
-
-
-def _is_pool(seen: Seen, limit: float) -> bool:
-    """Whether it holds a constant part of its limit, as programs do that take all at once."""
-    held = sorted(point.used for point in seen.points if point.used > 0)
-    if not held:
-        return False
-    low, high = held[int(len(held) * CENSORED)], held[-1]  # while it starts, it holds less
-    return high >= POOLED * limit and high - low <= FLAT * high
-
-
-def _at_least(seen: Seen, made: Advice, target: float, reason: Reason) -> Advice:
-    """A lower bound. It never lowers what is allocated."""
-    recommended = _capped(seen, max(target, seen.allocated or 0.0))
-    return replace(made, recommended=recommended, verdict=Verdict.AT_LEAST, reason=reason)
-
-
-def _judged(seen: Seen, made: Advice, target: float) -> Advice:
-    """Keep what is allocated if it is within VPA's bounds."""
-    allocated, target = seen.allocated or 0.0, _capped(seen, target)
-    upper = target * (1 + 1 / made.confidence)
-    lower = target * (1 + 0.001 / made.confidence) ** -2
-    if allocated > upper:
-        return replace(made, recommended=target, verdict=Verdict.LOWER)
-    if allocated < lower:
-        return replace(made, recommended=target, verdict=Verdict.RAISE)
-    return replace(made, recommended=allocated, verdict=Verdict.KEEP)
-
-
-def _capped(seen: Seen, amount: float) -> float:
-    """Not more than a card has, and not less than what is allocated of it already."""
-    if seen.whole is None:
-        return amount
-    return min(amount, max(seen.whole, seen.allocated or 0.0))
-
-
-def percentile(points: Sequence[Point], part: float) -> float:
-    """The value that this part of the weight is not above. Weight halves with each day of age."""
-    ordered = sorted((point.used, 0.5 ** (point.age_s / HALF_LIFE_S)) for point in points)
-    wanted = part * sum(weight for _, weight in ordered)
-    counted = 0.0
-    for value, weight in ordered:
-        counted += weight
-        if counted >= wanted:
-            return value
-    return ordered[-1][0]
-
-
-def rounded(amount: float, unit: float) -> float:
-    """Up to whole units."""
-    count = round(amount / unit) if isclose(amount / unit, round(amount / unit)) else amount / unit
-    return round(ceil(count) * unit, 9)
+def _workload(labels: Labels) -> Workload:
+    return Workload(
+        labels.get("cluster", ""),
+        label(labels, "namespace"),
+        labels.get("owner_kind", ""),
+        labels.get("owner_name", ""),
+        label(labels, "container"),
+    )

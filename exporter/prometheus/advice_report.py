@@ -6,9 +6,8 @@ from typing import Any
 
 import yaml
 
-from exporter.prometheus.advice import UNITS, Advice, Reason, Resource, Verdict
+from exporter.prometheus.advice import UNITS, Advice, Reason, Resource, Workload
 from exporter.prometheus.asked import asked
-from exporter.prometheus.needs import Workload
 from exporter.prometheus.ranges import written
 
 FORMATS = ("table", "json", "yaml")
@@ -60,6 +59,7 @@ def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
         "typical": advice.typical,
         "peak": advice.peak,
         "recommended": advice.recommended,
+        "freed": advice.freed,
         "unit": UNITS[advice.resource],
         "resource_name": wanted.name if wanted else None,
         "resource_quantity": wanted.quantity if wanted else None,
@@ -84,7 +84,7 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
 
 
 def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
-    name = f"{workload.namespace}/{workload.owner_kind}/{workload.owner}"
+    name = "/".join(filter(None, workload[:-1]))
     wanted = asked(advice)
     amounts = (advice.allocated, advice.typical, advice.peak, advice.recommended)
     return (
@@ -104,16 +104,11 @@ def _amount(amount: float | None, resource: Resource) -> str:
 
 
 def _freed(found: Found) -> str:
-    """What each pod of the workloads that should ask for less would give back."""
-    freed = {
-        resource: sum(
-            (advice.allocated or 0.0) - (advice.recommended or 0.0)
-            for _, advice in found
-            if advice.verdict is Verdict.LOWER and advice.resource is resource
-        )
+    """What the workloads that should ask for less would give back."""
+    core, memory = (
+        sum(advice.freed or 0.0 for _, advice in found if advice.resource is resource)
         for resource in Resource
-    }
-    if not any(freed.values()):
+    )
+    if not core and not memory:
         return ""
-    core, memory = freed[Resource.CORE], freed[Resource.MEMORY] / _GIB
-    return f"Lowered, each pod and card gives back: {core:.2f} GPUs, {memory:.1f} GiB in sum.\n"
+    return f"All that ask for less would give back {core:.2f} GPUs and {memory / _GIB:.1f} GiB.\n"
