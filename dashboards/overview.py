@@ -4,8 +4,25 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
 from dashboards.frame import NAMESPACE, NODE, board, events, to
-from dashboards.panels import ALLOCATED, ANY, BAD, HIGH, IDLE, SPARE, Panel, series, stat, timeline
-from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, table, tinted
+from dashboards.panels import (
+    ALLOCATED,
+    ANY,
+    BAD,
+    FREE,
+    GOOD,
+    HIGH,
+    IDLE,
+    LOOK,
+    SPARE,
+    Panel,
+    Words,
+    folded,
+    series,
+    stat,
+    timeline,
+)
+from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, colored, table, tinted
+from exporter.prometheus.advice import OUTCOMES, Recorded, Resource, Verdict
 
 EVENTS = events()
 BY_CARD = "cluster, instance, gpu"
@@ -37,6 +54,21 @@ MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 NO_SHARE = "No pod was promised a share here"
 IDLE_BAR = bar(((None, IDLE),), top=None)
+
+# Of the last week, because a shorter range says nothing of need. The rules know no job and no node.
+SIZING_RANGE = "7d"
+SIZING = Recorded('cluster=~"$cluster",$namespace_label=~"$namespace"', "$__range")
+NOT_RECORDED = "The recording rules have seen no allocation"
+_VERDICTS = {
+    Verdict.LOWER: IDLE,
+    Verdict.RAISE: BAD,
+    Verdict.KEEP: GOOD,
+    Verdict.AT_LEAST: LOOK,
+    Verdict.REFUSED: FREE,
+}
+ADVICE: Words = {
+    str(code): (one.words, _VERDICTS[one.verdict]) for code, one in enumerate(OUTCOMES)
+}
 
 
 def _of(family: str) -> str:
@@ -70,7 +102,13 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("What is idle, and what is short"))
     for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
         found.with_panel(panel)
-    return found
+    sizing = [
+        _freed(Resource.CORE, "short"),
+        _freed(Resource.MEMORY, "bytes"),
+        _sizing(Resource.CORE, "percentunit", "short"),
+        _sizing(Resource.MEMORY, "bytes", "bytes"),
+    ]
+    return found.with_row(folded("What workloads should ask for", sizing))
 
 
 def _totals() -> list[Panel]:
@@ -353,3 +391,41 @@ def _over_memory() -> Panel:
         nothing="No pod's device memory is limited here",
         width=12,
     )
+
+
+def _freed(resource: Resource, unit: str) -> Panel:
+    return stat(
+        f"{resource.title()} that could be freed",
+        f"What all workloads whose advice is to lower their {resource} would give back, in "
+        f"{'GPUs' if resource is Resource.CORE else 'bytes of device memory'}.",
+        f"sum({SIZING.figures(resource)['freed']}) or 0 * sum({SIZING.allocations()})",
+        unit,
+        nothing=NOT_RECORDED,
+        width=12,
+    ).time_from(SIZING_RANGE)
+
+
+def _sizing(resource: Resource, unit: str, of_all: str) -> Panel:
+    figures = SIZING.figures(resource)
+    return table(
+        f"{resource.title()} to ask for",
+        "What the command advise says, by the same rules: amounts are of one card, what could be "
+        "freed is of all pods and cards. docs/your-pods.md says what the advice means.",
+        {
+            "namespace": "Namespace",
+            "owner_kind": "Kind",
+            "owner_name": "Owner",
+            "container": "Container",
+        },
+        [
+            Column("Could be freed", figures["freed"], of_all, IDLE_BAR),
+            Column("Allocated", figures["allocated"], unit),
+            Column("Typical", figures["typical"], unit),
+            Column("Peak", figures["peak"], unit),
+            Column("Ask for", figures["recommended"], unit),
+            Column("Advice", figures["outcome"], "short", colored(words=ADVICE)),
+        ],
+        links={"Namespace": TO_NAMESPACE},
+        nothing=NOT_RECORDED,
+        known=SIZING.allocations(),
+    ).time_from(SIZING_RANGE)

@@ -62,7 +62,17 @@ def tinted(steps: Steps) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 # Of columns of text that is long or short wherever it stands, the least width.
-WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 110, "Name": 110, "User": 75, "Model": 115}
+WIDTHS = {
+    "GPU": 50,
+    "Pod": 130,
+    "Alert": 200,
+    "Node": 110,
+    "Name": 110,
+    "User": 75,
+    "Model": 115,
+    "Owner": 170,
+    "Advice": 170,
+}
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
 SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
@@ -92,6 +102,7 @@ def table(  # noqa: PLR0913 - what a table says
     words: Mapping[str, Words] | None = None,
     lowest_of: str = "",
     nothing: str = "",
+    known: str = "",
     width: int = 24,
     height: int = HEIGHT,
 ) -> table_panel.Panel:
@@ -99,13 +110,14 @@ def table(  # noqa: PLR0913 - what a table says
 
     ``links`` are the addresses that a key's cells lead to, ``words`` its values in words and
     colours, both by its head. ``nothing`` is what it says where no query finds anything; by default
-    it follows from the first. A UUID is long and stands last. Sorted by the first column, or by
+    it follows from the first. ``known`` finds something wherever there is a row; by default, any of
+    the queries does. A UUID is long and stands last. Sorted by the first column, or by
     ``lowest_of`` with its lowest first.
     Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
     """
     targets = [_now(column.expr, ref(i)) for i, column in enumerate(columns)]
     if len(columns) > 1:  # of a single query that finds nothing Grafana shows the text by itself
-        targets.append(_now(_instead(columns, nothing), INSTEAD))
+        targets.append(_now(_instead(columns, nothing, known), INSTEAD))
     panel = (
         table_panel.Panel()
         .title(title)
@@ -137,12 +149,13 @@ def table(  # noqa: PLR0913 - what a table says
     return panel.sort_by([sort.desc(desc=not lowest_of)])
 
 
-def _instead(columns: Sequence[Column], nothing: str) -> str:
+def _instead(columns: Sequence[Column], nothing: str, known: str) -> str:
     """A row that says why there is no other; of several queries Grafana shows the heads alone.
 
     It stands in a column that is there with it.
     """
-    found = " or on () ".join(f"count({column.expr})" for column in columns)
+    each = [column.expr for column in columns]
+    found = " or on () ".join(f"count({expr})" for expr in ([known] if known else each))
     text = nothing or why_nothing(columns[0].expr)
     return f'label_replace(vector(0) unless on () ({found}), "{WHY}", "{text}", "", "")'
 

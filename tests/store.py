@@ -17,6 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import yaml
+
 from exporter.metrics.families import FAMILIES, PREFIX
 from tests.e2e.programs import eventually
 
@@ -53,7 +55,10 @@ class Store:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         config = folder / "prometheus.yml"
-        config.write_text(json.dumps({"rule_files": [str(path) for path in rules]}))
+        kept = {"tsdb": {"out_of_order_time_window": "100d"}}  # what rules record comes later
+        config.write_text(
+            json.dumps({"rule_files": [str(path) for path in rules], "storage": kept})
+        )
         self._shown: dict[Labels, set[Labels]] = {}  # by the target's labels
         self._process = subprocess.Popen(
             [
@@ -77,10 +82,29 @@ class Store:
         samples |= dict.fromkeys(before - samples.keys(), STALE)
         up = {"__name__": "up", **target.labels}
         samples[tuple(sorted(up.items()))] = struct.pack("<d", page is not None)
-        self._write(samples, round(at * 1000))
+        at_ms = round(at * 1000)
+        self._write(_series(labels, [(at_ms, value)]) for labels, value in samples.items())
 
-    def _write(self, samples: Mapping[Labels, bytes], at_ms: int) -> None:
-        message = b"".join(_field(1, _series(*sample, at_ms)) for sample in samples.items())
+    def record(self, rules: Path, since: int, until: int, step_s: int) -> None:
+        """Let it have what these recording rules would have recorded in a range."""
+        for group in yaml.safe_load(rules.read_text())["groups"]:
+            for rule in group["rules"]:
+                span = {"start": str(since), "end": str(until), "step": str(step_s)}
+                self._write(
+                    _series(
+                        tuple(sorted({**one["metric"], "__name__": rule["record"]}.items())),
+                        [
+                            (at * 1000, struct.pack("<d", float(value)))
+                            for at, value in one["values"]
+                        ],
+                    )
+                    for one in self.get("query_range", query=rule["expr"], **span)["result"]
+                )
+
+    def _write(self, series: Iterable[bytes]) -> None:
+        message = b"".join(_field(1, one) for one in series)
+        if not message:
+            return
         request = urllib.request.Request(
             f"http://{self.address}/api/v1/write",
             data=_snappy(message),
@@ -143,9 +167,11 @@ def _own(series: str) -> Labels:
     return tuple(LABEL.findall(series))
 
 
-def _series(labels: Labels, value: bytes, at_ms: int) -> bytes:
-    """prompb.TimeSeries with one sample."""
-    return _labels(labels) + _field(2, b"\x09" + value + b"\x10" + _varint(at_ms))
+def _series(labels: Labels, samples: Iterable[tuple[int, bytes]]) -> bytes:
+    """prompb.TimeSeries; a sample is its time in milliseconds and its value."""
+    return _labels(labels) + b"".join(
+        _field(2, b"\x09" + value + b"\x10" + _varint(at_ms)) for at_ms, value in samples
+    )
 
 
 @lru_cache(maxsize=100_000)

@@ -56,6 +56,11 @@ class Outcome(NamedTuple):
     verdict: Verdict
     reason: Reason | None = None
 
+    @property
+    def words(self) -> str:
+        """Both, as a person reads them."""
+        return f"{self.verdict} ({self.reason})" if self.reason else self.verdict.value
+
 
 # What the figure "outcome" counts from 0. The first that fits counts.
 OUTCOMES: Sequence[Outcome] = (
@@ -97,8 +102,7 @@ class Advice:
     peak: float | None
     recommended: float | None
     freed: float | None
-    verdict: Verdict
-    reason: Reason | None
+    outcome: Outcome
     confidence: float
     observed_ratio: float
     scheme: str = ""
@@ -152,7 +156,9 @@ class Recorded:
             "allocated": allocated,
             "typical": f"quantile_over_time(0.5, {used})",
             "peak": f"max_over_time({used})",
-            "recommended": f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})",
+            "recommended": (
+                f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})"
+            ),
             "freed": (
                 f"({allocated} - {target}) * max without (scheme) ({self.allocations('10m')})"
                 f" and {lower} unless ({refused})"
@@ -195,7 +201,8 @@ class Recorded:
         peak = f"max_over_time({needed})"
         rounded = _rounded(peak, "/ 1048576", "* 1048576")
         # without the time in which it does not run, and a little while it starts
-        low = f"quantile_over_time(0.05, ({needed.removesuffix(f'[{self.over}]')} > 0)[{self.over}:5m])"
+        running = f"({needed.removesuffix(f'[{self.over}]')} > 0)[{self.over}:5m]"
+        low = f"quantile_over_time(0.05, {running})"
         flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {peak} - {low} <= 0.02 * {peak}"
         return _Terms(
             self._of("mgpu_memory_used_bytes:max_5m"),
@@ -264,15 +271,13 @@ def _figures(
 
 
 def _advice(resource: Resource, figures: Mapping[str, float], scheme: str) -> Advice:
-    outcome = OUTCOMES[int(figures["outcome"])]
     amounts = {
         name: figures.get(name) for name in ("allocated", "typical", "peak", "recommended", "freed")
     }
     return Advice(
         resource=resource,
         **amounts,
-        verdict=outcome.verdict,
-        reason=outcome.reason,
+        outcome=OUTCOMES[int(figures["outcome"])],
         confidence=figures.get("confidence", 0.0),
         observed_ratio=figures.get("observed_ratio", 0.0),
         scheme=scheme,

@@ -63,8 +63,8 @@ def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
         "unit": UNITS[advice.resource],
         "resource_name": wanted.name if wanted else None,
         "resource_quantity": wanted.quantity if wanted else None,
-        "verdict": advice.verdict.value,
-        "reason": advice.reason.value if advice.reason else None,
+        "verdict": advice.outcome.verdict.value,
+        "reason": advice.outcome.reason.value if advice.outcome.reason else None,
         "confidence": round(advice.confidence, 2),
         "observed_ratio": round(advice.observed_ratio, 4),
     }
@@ -78,7 +78,7 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
         for line in lines
     )
     body = "\n".join(rows)
-    reasons = sorted({advice.reason for _, advice in found if advice.reason})
+    reasons = sorted({one.outcome.reason for _, one in found if one.outcome.reason})
     notes = "".join(f"{reason}: {_WORDS[reason]}\n" for reason in reasons)
     return f"{written(since_s)} to {written(until_s)}\n\n{body}\n\n{_freed(found)}{notes}"
 
@@ -91,7 +91,7 @@ def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
         f"{name} {workload.container}".rstrip(),
         advice.resource.value,
         *(_amount(amount, advice.resource) for amount in amounts),
-        " ".join(filter(None, (advice.verdict.value, advice.reason and f"({advice.reason})"))),
+        advice.outcome.words,
         f"{advice.confidence:.1f}",
         f"{wanted.name}: {wanted.quantity}" if wanted else "",
     )

@@ -1,19 +1,25 @@
-"""Eleven workloads of known need for two days, in a real Prometheus: the truth and the advice."""
+"""Workloads of known need for two days, in a real Prometheus: the truth, the advice, the board."""
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from math import sin
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from exporter.cli import main
+from rules.generate import FOLDER as RULES
+from tests.dashboards.grafana import FOLDER as BOARDS
+from tests.dashboards.grafana import fill, load, panels
 from tests.store import Store, Target
 
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
+
 GIB = 1 << 30
-SCRAPE_S, DAYS_S = 120, 2 * 86_400
+SCRAPE_S, RECORD_S, DAYS_S = 150, 300, 2 * 86_400
 BEGIN = 1_780_012_800
 RANGE = ("--since=2026-05-29T00:00:00Z", "--until=2026-05-31T00:00:00Z")
 
@@ -29,7 +35,10 @@ class Load(NamedTuple):
     cores: tuple[Curve, ...]
     memory_gib: Curve
     kind: str = "Deployment"
+    pods: int = 1  # the first uses least
     on_full_card: bool = False  # a neighbour takes the rest
+    life: tuple[float, float] = (0, 1)  # parts of the two days
+    dark: float = 0  # part of the time in which its core is not measured
 
 
 def steady(value: float) -> Curve:
@@ -52,7 +61,20 @@ LOADS = (
     Load("sliced", None, None, (steady(0.3),), waves(3, 4)),
     Load("idle", 0.3, 16, (steady(0),), steady(0.5)),
     Load("crowded", 0.5, 16, (steady(0.4),), waves(11, 13), on_full_card=True),
+    Load("full-vllm", 0.5, 16, (steady(0.4),), steady(14.4)),
+    Load("sliced-jax", None, None, (steady(0.3),), steady(19)),
+    Load("card", 1, 23, (steady(1),), waves(20, 22.5)),
+    Load("service", 0.6, 16, (steady(0.3),), waves(3, 4), pods=3),
+    Load("bare", 0.5, 16, (steady(0.2),), waves(3, 4), ""),
+    Load("new", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0.6, 1)),
+    Load("ended", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0, 0.8)),
+    Load("dark", 0.5, 16, (steady(0.2),), waves(11, 13), dark=0.2),
 )
+# Of vLLM's cache: its size, and how full it is by the second of two hours.
+CACHES: dict[str, tuple[int | None, Callable[[int], float]]] = {
+    "vllm": (8, lambda second: 0.25 if second < 600 else 0.1),
+    "full-vllm": (None, lambda _: 0.97),
+}
 TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("steady", "core"): ("lower", None, 0.23),
     ("steady", "memory"): ("lower", None, 4.6),
@@ -76,63 +98,105 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("idle", "memory"): ("lower", None, 0.575),
     ("crowded", "core"): ("at_least", "full_card", 0.5),
     ("crowded", "memory"): ("keep", None, 16),
+    ("full-vllm", "core"): ("keep", None, 0.5),
+    ("full-vllm", "memory"): ("at_least", "at_limit", 16.56),
+    ("sliced-jax", "core"): ("refused", "not_promised", None),
+    ("sliced-jax", "memory"): ("refused", "preallocated", None),
+    ("card", "core"): ("at_least", "at_limit", 1),
+    ("card", "memory"): ("at_least", "at_limit", 23),  # what programs can have of it
+    ("service", "core"): ("lower", None, 0.35),
+    ("service", "memory"): ("lower", None, 4.6),
+    ("bare", "core"): ("lower", None, 0.23),
+    ("bare", "memory"): ("lower", None, 4.6),
+    ("new", "core"): ("refused", "too_early", None),
+    ("new", "memory"): ("refused", "too_early", None),
+    ("ended", "core"): ("lower", None, 0.23),
+    ("ended", "memory"): ("lower", None, 4.6),
+    ("dark", "core"): ("refused", "unmeasured", None),
+    ("dark", "memory"): ("keep", None, 16),
+}
+PANELS = {"core": "Core to ask for", "memory": "Memory to ask for"}
+SUMS = {"core": "Core that could be freed", "memory": "Memory that could be freed"}
+HEADS = {
+    "Could be freed": "freed",
+    "Allocated": "allocated",
+    "Typical": "typical",
+    "Peak": "peak",
+    "Ask for": "recommended",
 }
 
 
 class Node:
-    """All workloads, each on cards of its own."""
+    """All workloads, each pod on cards of its own."""
 
     def __init__(self) -> None:
         self._counted: dict[str, float] = defaultdict(float)
 
     def page(self, second: int) -> str:
-        """What its exporter and its vLLM show."""
-        lines = []
-        for load in LOADS:
-            number = second // 1800  # of the night's job: 20 minutes in each 30
-            if load.kind == "CronJob" and second % 1800 >= 1200:
+        """What its exporter shows."""
+        lines: list[str] = []
+        for one in LOADS:
+            number = second // 1800 if one.kind == "CronJob" else 0  # 20 minutes in each 30
+            begin, end = one.life
+            there = second % 1800 < 1200 or one.kind != "CronJob"
+            if not there or not begin <= second / DAYS_S <= end:
                 continue
-            pod = f"{load.name}-{number if load.kind == 'CronJob' else 0}"
-            named = f'namespace="team",pod="{pod}"'
-            lines.append(
-                f'mgpu_pod_info{{{named},owner_kind="{load.kind}",owner_name="{load.name}"}} 1'
-            )
-            for card, core in enumerate(load.cores):
-                lines += self._card(load, core, named, f"GPU-{load.name}-{card}", second)
-        vllm = 'namespace="team",pod="vllm-0"'
-        lines += [
-            f"vllm:kv_cache_usage_perc{{{vllm}}} {0.25 if second % 7200 < 600 else 0.1}",
-            f'vllm:cache_config_info{{{vllm},kv_cache_memory_bytes="{8 * GIB}"}} 1',
-        ]
+            for pod in range(number, number + one.pods):
+                named = f'namespace="team",pod="{one.name}-{pod}"'
+                owner = f'owner_kind="{one.kind}",owner_name="{one.name if one.kind else ""}"'
+                lines.append(f"mgpu_pod_info{{{named},{owner}}} 1")
+                part = (pod - number + 1) / one.pods
+                for card in range(len(one.cores)):
+                    lines += self._card(one, card, named, part, second)
         return "\n".join(lines)
 
-    def _card(self, load: Load, core: Curve, named: str, uuid: str, second: int) -> Iterator[str]:
+    def _card(self, one: Load, card: int, named: str, part: float, second: int) -> Iterator[str]:
+        uuid, at = f"GPU-{named}-{card}".replace('"', ""), second / DAYS_S
         of_card, own = f'{{uuid="{uuid}"}}', f'{{{named},container="main",gpu="0",uuid="{uuid}"}}'
-        at = second / DAYS_S
-        used = core(at)
-        for name, rate in (
-            (f"mgpu_container_core_seconds_total{own}", used),
-            (f"mgpu_device_busy_seconds_total{of_card}", 1.0 if load.on_full_card else used),
-        ):
+        used = one.cores[card](at) * part
+        rates = {f"mgpu_device_busy_seconds_total{of_card}": 1.0 if one.on_full_card else used}
+        if at * 10 % 1 >= one.dark:
+            rates[f"mgpu_container_core_seconds_total{own}"] = used
+        for name, rate in rates.items():
             self._counted[name] += rate * SCRAPE_S
             yield f"{name} {self._counted[name]!r}"
         yield f"mgpu_device_memory_total_bytes{of_card} {24 * GIB}"
         yield f"mgpu_device_memory_reserved_bytes{of_card} {GIB}"
         yield f'mgpu_container_allocation_info{own[:-1]},scheme="hami"}} 1'
-        yield f"mgpu_container_memory_used_bytes{own} {load.memory_gib(at) * GIB!r}"
-        if load.share is not None and load.limit_gib is not None:
-            yield f"mgpu_container_core_limit_ratio{own} {load.share}"
-            yield f"mgpu_container_memory_limit_bytes{own} {load.limit_gib * GIB!r}"
+        yield f"mgpu_container_memory_used_bytes{own} {one.memory_gib(at) * GIB!r}"
+        if one.share is not None and one.limit_gib is not None:
+            yield f"mgpu_container_core_limit_ratio{own} {one.share}"
+            yield f"mgpu_container_memory_limit_bytes{own} {one.limit_gib * GIB!r}"
+
+
+def caches(second: int) -> str:
+    """What the vLLM programs show, by the labels that their own scrape gives them."""
+    lines = []
+    for name, (size_gib, fullness) in CACHES.items():
+        named = f'namespace="team",pod="{name}-0"'
+        lines.append(f"vllm:kv_cache_usage_perc{{{named}}} {fullness(second % 7200)}")
+        size = "None" if size_gib is None else size_gib * GIB
+        lines.append(f'vllm:cache_config_info{{{named},kv_cache_memory_bytes="{size}"}} 1')
+    return "\n".join(lines)
+
+
+def filled(folder: Path, rules: Path, *, honors: bool) -> Iterator[Store]:
+    """A Prometheus that scraped the workloads, and recorded by these rules."""
+    node = Node()
+    labels = {"job": "mgpu", "instance": "n1", "namespace": "gpu", "pod": "e", "container": "e"}
+    exporter, vllm = Target(labels, honors), Target({"job": "vllm", "instance": "v1"})
+    with Store(folder) as store:
+        for second in range(0, DAYS_S + 1, SCRAPE_S):
+            store.scrape(exporter, node.page(second), BEGIN + second)
+            store.scrape(vllm, caches(second), BEGIN + second)
+        store.record(rules, BEGIN, BEGIN + DAYS_S, RECORD_S)
+        yield store
 
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    node = Node()
-    target = Target({"job": "mgpu", "instance": "n1:10045"})
-    with Store(tmp_path_factory.mktemp("prometheus")) as store:
-        for second in range(0, DAYS_S + 1, SCRAPE_S):
-            store.scrape(target, node.page(second), BEGIN + second)
-        yield store
+    folder = tmp_path_factory.mktemp("prometheus")
+    yield from filled(folder, RULES / "mgpu-recording.yaml", honors=True)
 
 
 def advise(store: Store, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
@@ -142,22 +206,32 @@ def advise(store: Store, capsys: pytest.CaptureFixture[str], *flags: str) -> str
     return said.out
 
 
-def test_the_advice_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(advise(prometheus, capsys, "--format=json"))
+def rows(store: Store, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], Any]:
+    """The advice by owner and resource."""
+    document = json.loads(advise(store, capsys, "--format=json", "-n=team"))
     assert (document["since"], document["until"]) == tuple(one.split("=")[1] for one in RANGE)
-    found: dict[tuple[str, str], Any] = {}
-    for one in document["advice"]:
+    found = {(one["owner"], one["resource"]): one for one in document["advice"]}
+    assert len(found) == len(document["advice"])
+    return found
+
+
+def test_the_advice_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rows(prometheus, capsys)
+    truth = {(f"{name}-0" if name == "bare" else name, of): TRUTH[name, of] for name, of in TRUTH}
+    assert found.keys() == truth.keys()
+    cards = {one.name: one.pods * len(one.cores) for one in LOADS}
+    for key, (verdict, reason, amount) in truth.items():
+        one = found[key]
         unit = {"gpus": 1, "bytes": GIB}[one["unit"]]
-        amount = None if one["recommended"] is None else one["recommended"] / unit
-        found[one["owner"], one["resource"]] = one["verdict"], one["reason"], amount
-    assert found.keys() == TRUTH.keys()
-    for key, (verdict, reason, amount) in TRUTH.items():
-        close = amount if amount is None else pytest.approx(amount, rel=0.005)
-        assert found[key] == (verdict, reason, close), key
-    [steady_core] = [
-        one for one in document["advice"] if (one["owner"], one["resource"]) == ("steady", "core")
-    ]
-    assert steady_core == {
+        assert (one["verdict"], one["reason"]) == (verdict, reason), key
+        close = amount if amount is None else pytest.approx(amount * unit, rel=0.005)
+        assert one["recommended"] == close, key
+        freed = None
+        if verdict == "lower" and key[0] != "ended":  # which holds nothing now
+            freed = (one["allocated"] - one["recommended"]) * cards.get(key[0], 1)
+        assert one["freed"] == (freed if freed is None else pytest.approx(freed)), key
+    assert found["steady", "core"] == {
+        "cluster": "",
         "namespace": "team",
         "owner_kind": "Deployment",
         "owner": "steady",
@@ -167,14 +241,80 @@ def test_the_advice_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixtur
         "typical": pytest.approx(0.2),
         "peak": pytest.approx(0.2, rel=0.05),
         "recommended": 0.23,
+        "freed": pytest.approx(0.27),
         "unit": "gpus",
         "resource_name": "nvidia.com/gpucores",
         "resource_quantity": 23,
         "verdict": "lower",
         "reason": None,
         "confidence": 2.0,
-        "observed_ratio": 1.0,
+        "observed_ratio": pytest.approx(1, abs=0.005),  # a rate needs two scrapes
     }
+    assert found["bare-0", "core"]["owner_kind"] == "Pod"
+
+
+@pytest.mark.parametrize("resource", PANELS)
+def test_the_board_shows_the_advice_row_for_row(
+    prometheus: Store, resource: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = {one["title"]: one for one in panels(load(BOARDS / "mgpu-overview.json"))}
+    advice = {owner: one for (owner, of), one in rows(prometheus, capsys).items() if of == resource}
+    table = board[PANELS[resource]]
+    (heads,) = (
+        one["options"]["renameByName"]
+        for one in table["transformations"]
+        if one["id"] == "organize"
+    )
+    words = {
+        code: shown["text"]
+        for each in table["fieldConfig"]["overrides"]
+        if each["matcher"]["options"] == "Advice"
+        for one in each["properties"]
+        if one["id"] == "mappings"
+        for mapping in one["value"]
+        if mapping["type"] == "value"
+        for code, shown in mapping["options"].items()
+    }
+    shown: dict[str, dict[str, Any]] = {heads[f"Value #{ref}"]: {} for ref in "ABCDEF"}
+    for target in table["targets"]:
+        found = asked(prometheus, target["expr"])
+        if head := heads.get(f"Value #{target['refId']}"):
+            shown[head] = {one["metric"]["owner_name"]: one["value"][1] for one in found}
+        else:
+            assert found == []  # it has rows, and so none that says why not
+    assert {owner: words[code] for owner, code in shown.pop("Advice").items()} == {
+        owner: one["verdict"] + (f" ({one['reason']})" if one["reason"] else "")
+        for owner, one in advice.items()
+    }
+    assert {
+        head: {owner: pytest.approx(float(value)) for owner, value in column.items()}
+        for head, column in shown.items()
+    } == {
+        head: {owner: one[name] for owner, one in advice.items() if one[name] is not None}
+        for head, name in HEADS.items()
+    }
+    ((total),) = asked(prometheus, board[SUMS[resource]]["targets"][0]["expr"])
+    assert float(total["value"][1]) == pytest.approx(
+        sum(one["freed"] for one in advice.values() if one["verdict"] == "lower" and one["freed"])
+    )
+
+
+def asked(store: Store, expression: str) -> list[dict[str, Any]]:
+    """What a panel's query finds for the range, with everything chosen."""
+    every = {"cluster": ".*", "namespace_label": "namespace", "namespace": ".*"}
+    return store.query(fill(expression, {**every, "__range": f"{DAYS_S}s"}), BEGIN + DAYS_S)
+
+
+def test_renamed_labels_change_only_what_is_known_of_vllm(
+    prometheus: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its series have the plain names of labels, by which nothing is recorded."""
+    rules = RULES / "exported" / "mgpu-recording.yaml"
+    (found,) = (rows(store, capsys) for store in filled(tmp_path, rules, honors=False))
+    known = rows(prometheus, capsys)
+    differs = {key for key in known | found if known.get(key) != found.get(key)}
+    assert differs == {("vllm", "memory"), ("full-vllm", "memory")}
+    assert {found[key]["reason"] for key in differs} == {"preallocated"}
 
 
 def test_yaml_and_the_table_say_the_same(
@@ -183,20 +323,18 @@ def test_yaml_and_the_table_say_the_same(
     document = json.loads(advise(prometheus, capsys, "--format=json", "-n=team"))
     assert yaml.safe_load(advise(prometheus, capsys, "--format=yaml")) == document
     table = advise(prometheus, capsys)
-    rows = [line.split() for line in table.splitlines()]
+    lines = [line.split() for line in table.splitlines()]
     row = ["team/Deployment/steady", "main", "core", "50%", "20%", "20%", "23%", "lower", "2.0"]
     row += ["nvidia.com/gpucores:", "23"]
-    assert row in rows
+    assert row in lines
     assert "short_lived: its pods live for less than an hour" in table
-
-
-def test_by_pod_each_job_stands_alone(
-    prometheus: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = json.loads(advise(prometheus, capsys, "--format=json", "--by=pod"))
-    jobs = [one for one in document["advice"] if one["owner"].startswith("nightly-")]
-    assert len(jobs) == 2 * 97
-    assert {one["reason"] for one in jobs} <= {"short_lived", "too_early"}
+    freed = {
+        resource: sum(
+            one["freed"] or 0 for one in document["advice"] if one["resource"] == resource
+        )
+        for resource in PANELS
+    }
+    assert f"give back {freed['core']:.2f} GPUs and {freed['memory'] / GIB:.1f} GiB." in table
 
 
 def test_a_namespace_without_gpus_is_said(

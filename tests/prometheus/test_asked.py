@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.allocations.registry import SCHEMES
-from exporter.prometheus.advice import Advice, Resource, Verdict
+from exporter.prometheus.advice import Advice, Outcome, Resource, Verdict
 from exporter.prometheus.asked import UNITS, Asked, asked
 
 GIB = 1 << 30
@@ -17,8 +17,8 @@ def advice(scheme: str, resource: Resource, recommended: float | None) -> Advice
         typical=None,
         peak=None,
         recommended=recommended,
-        verdict=Verdict.RAISE,
-        reason=None,
+        freed=None,
+        outcome=Outcome(Verdict.RAISE),
         confidence=1.0,
         observed_ratio=1.0,
         scheme=scheme,

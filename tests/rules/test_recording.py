@@ -70,9 +70,10 @@ VALUES = {
 
 
 def recorded(file: Path) -> set[str]:
-    """The names that a file's rules record."""
+    """The names that a file's rules record, without those that advice is made of (test_advise)."""
     groups = yaml.safe_load(file.read_text())["groups"]
-    return {rule["record"] for group in groups for rule in group["rules"]}
+    others = [group for group in groups if group["name"] != "mgpu-sizing"]
+    return {rule["record"] for group in others for rule in group["rules"]}
 
 
 def test_every_recording_rule_has_its_series_here() -> None:
