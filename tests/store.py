@@ -85,11 +85,11 @@ class Store:
         at_ms = round(at * 1000)
         self._write(_series(labels, [(at_ms, value)]) for labels, value in samples.items())
 
-    def record(self, rules: Path, since: int, until: int, step_s: int) -> None:
-        """Let it have what these recording rules would have recorded in a range."""
+    def record(self, rules: Path, since: int, until: int, interval: str) -> None:
+        """Let it have what these rules record in a range; ``interval`` is of groups without one."""
         for group in yaml.safe_load(rules.read_text())["groups"]:
+            span = {"start": str(since), "end": str(until), "step": group.get("interval", interval)}
             for rule in group["rules"]:
-                span = {"start": str(since), "end": str(until), "step": str(step_s)}
                 self._write(
                     _series(
                         tuple(sorted({**one["metric"], "__name__": rule["record"]}.items())),

@@ -18,7 +18,8 @@ from exporter.httpclient import NoAnswerError
 from exporter.prometheus.client import Labels, Prometheus, label, quoted
 
 _LEVEL = "namespace_workload_container:"
-_DAY, _HOUR = 288, 12  # in steps: the rules record each 5 minutes
+_DAY = 96  # steps: the rules record each 15 minutes
+_LATELY, _NOW = "1d", "1h"  # what is said of a workload at the end of a range
 
 
 class Verdict(StrEnum):
@@ -65,8 +66,8 @@ class Outcome(NamedTuple):
 # What the figure "outcome" counts from 0. The first that fits counts.
 OUTCOMES: Sequence[Outcome] = (
     Outcome(Verdict.REFUSED, Reason.NOT_PROMISED),
-    Outcome(Verdict.REFUSED, Reason.SHORT_LIVED),
     Outcome(Verdict.REFUSED, Reason.TOO_EARLY),
+    Outcome(Verdict.REFUSED, Reason.SHORT_LIVED),
     Outcome(Verdict.REFUSED, Reason.UNMEASURED),
     Outcome(Verdict.REFUSED, Reason.PREALLOCATED),
     Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT),
@@ -124,7 +125,7 @@ class Recorded:
     chosen: str
     over: str
 
-    def allocations(self, over: str = "") -> str:
+    def allocations(self, over: str = _LATELY) -> str:
         """How many cards each workload was last allocated, by its sharing system."""
         return f"last_over_time({self._of('mgpu_allocations:count', over)})"
 
@@ -133,16 +134,14 @@ class Recorded:
         used, allocated, target, cases = (
             self._core() if resource is Resource.CORE else self._memory()
         )
-        present = f"max without (scheme) (count_over_time({self._of('mgpu_allocations:count')}))"
-        seen = f"count_over_time({used})"
+        known = self._of(f"mgpu_{resource}_known:bool")
+        confidence = f"(sum_over_time({known}) / {_DAY})"
         lasting = f"max_over_time({self._of('mgpu_lasting_pods:count')})"
         conditions = {
-            Outcome(Verdict.REFUSED, Reason.SHORT_LIVED): f"{present} > {_HOUR} unless {lasting}",
-            Outcome(Verdict.REFUSED, Reason.TOO_EARLY): f"{present} < {_DAY}",
-            Outcome(Verdict.REFUSED, Reason.UNMEASURED): (
-                f"({seen} or 0 * {present}) < 0.9 * {present}"
-            ),
-            Outcome(Verdict.LOWER): f"{allocated} > {target} * (1 + {_DAY} / {seen})",
+            Outcome(Verdict.REFUSED, Reason.TOO_EARLY): f"count_over_time({known}) < {_DAY}",
+            Outcome(Verdict.REFUSED, Reason.SHORT_LIVED): f"{lasting} == 0",
+            Outcome(Verdict.REFUSED, Reason.UNMEASURED): f"avg_over_time({known}) < 0.9",
+            Outcome(Verdict.LOWER): f"{allocated} > {target} * (1 + 1 / {confidence})",
             Outcome(Verdict.RAISE): f"{allocated} < {target}",
             Outcome(Verdict.KEEP): allocated,
             **cases,
@@ -152,38 +151,38 @@ class Recorded:
             for kind in (Verdict.REFUSED, Verdict.AT_LEAST)
         )
         lower = f"({conditions[Outcome(Verdict.LOWER)]} unless ({bound}))"
+        outcome = " or ".join(
+            f"({conditions[one]}) * 0 + {code}"
+            for code, one in enumerate(OUTCOMES)
+            if one in conditions
+        )
         return {
             "allocated": allocated,
-            "typical": f"quantile_over_time(0.5, {used})",
-            "peak": f"max_over_time({used})",
-            "recommended": (
+            "typical": self._lately(f"quantile_over_time(0.5, {used})"),
+            "peak": self._lately(f"max_over_time({used})"),
+            "recommended": self._lately(
                 f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})"
             ),
             "freed": (
-                f"({allocated} - {target}) * max without (scheme) ({self.allocations('10m')})"
+                f"({allocated} - {target}) * max without (scheme) ({self.allocations(_NOW)})"
                 f" and {lower} unless ({refused})"
             ),
-            "outcome": " or ".join(
-                f"({conditions[one]}) * 0 + {code}"
-                for code, one in enumerate(OUTCOMES)
-                if one in conditions
-            ),
-            "confidence": f"{seen} / {_DAY}",
-            "observed_ratio": f"({seen} or 0 * {present}) / {present}",
+            "outcome": self._lately(outcome),
+            "confidence": confidence,
+            "observed_ratio": f"avg_over_time({known})",
         }
 
     def _core(self) -> _Terms:
-        used = self._of("mgpu_core_seconds:max_rate5m")
-        allocated = f"last_over_time({self._of('mgpu_core_limit_ratio:max')})"
+        used = self._of("mgpu_core_seconds:max_rate5m_15m")
+        allocated = self._last("mgpu_core_limit_ratio:max")
         high = f"quantile_over_time(0.95, {used})"
-        present = self.allocations()
         return _Terms(
             used,
             allocated,
             f"clamp_max({_rounded(high, '* 100', '/ 100')}, 1)",
             {
                 Outcome(Verdict.REFUSED, Reason.NOT_PROMISED): (
-                    f"max without (scheme) ({present}) unless {allocated}"
+                    f"max without (scheme) ({self.allocations()}) unless {allocated}"
                 ),
                 Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT): f"{high} >= 0.95 * {allocated}",
                 Outcome(Verdict.AT_LEAST, Reason.FULL_CARD): (
@@ -194,18 +193,16 @@ class Recorded:
 
     def _memory(self) -> _Terms:
         """A program that takes a constant part at once says nothing of its need."""
-        needed = self._of("mgpu_memory_needed_bytes:max_5m")
-        allocated = f"last_over_time({self._of('mgpu_memory_limit_bytes:max')})"
-        usable = f"last_over_time({self._of('mgpu_memory_usable_bytes:max')})"
-        full = f"max_over_time({self._of('vllm_kv_cache_usage:max_5m')}) >= 0.95"
+        needed = self._of("mgpu_memory_needed_bytes:max_15m")
+        allocated = self._last("mgpu_memory_limit_bytes:max")
+        usable = self._last("mgpu_memory_usable_bytes:max")
+        full = f"max_over_time({self._of('vllm_kv_cache_usage:max_15m')}) >= 0.95"
         peak = f"max_over_time({needed})"
         rounded = _rounded(peak, "/ 1048576", "* 1048576")
-        # without the time in which it does not run, and a little while it starts
-        running = f"({needed.removesuffix(f'[{self.over}]')} > 0)[{self.over}:5m]"
-        low = f"quantile_over_time(0.05, {running})"
-        flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {peak} - {low} <= 0.02 * {peak}"
+        least = f"quantile_over_time(0.5, {self._of('mgpu_memory_needed_bytes:min_15m')})"
+        flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {least} >= 0.98 * {peak}"
         return _Terms(
-            self._of("mgpu_memory_used_bytes:max_5m"),
+            self._of("mgpu_memory_used_bytes:max_15m"),
             allocated,
             f"({usable} < {rounded} or {rounded})",
             {
@@ -219,6 +216,13 @@ class Recorded:
 
     def _of(self, name: str, over: str = "") -> str:
         return f"{_LEVEL}{name}{{{self.chosen}}}[{over or self.over}]"
+
+    def _last(self, name: str) -> str:
+        return f"last_over_time({self._of(name, _LATELY)})"
+
+    def _lately(self, expression: str) -> str:
+        """Of the workloads that were there lately."""
+        return f"({expression}) and max without (scheme) ({self.allocations()})"
 
 
 def _rounded(need: str, divided: str, multiplied: str) -> str:
