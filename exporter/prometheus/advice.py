@@ -63,6 +63,7 @@ class Outcome(NamedTuple):
         return f"{self.verdict} ({self.reason})" if self.reason else self.verdict.value
 
 
+_LOWER = Outcome(Verdict.LOWER)
 # What the figure "outcome" counts from 0. The first that fits counts.
 OUTCOMES: Sequence[Outcome] = (
     Outcome(Verdict.REFUSED, Reason.NOT_PROMISED),
@@ -73,7 +74,7 @@ OUTCOMES: Sequence[Outcome] = (
     Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT),
     Outcome(Verdict.AT_LEAST, Reason.FULL_CARD),
     Outcome(Verdict.AT_LEAST, Reason.NOT_PROMISED),
-    Outcome(Verdict.LOWER),
+    _LOWER,
     Outcome(Verdict.RAISE),
     Outcome(Verdict.KEEP),
 )
@@ -131,31 +132,16 @@ class Recorded:
 
     def figures(self, resource: Resource) -> Mapping[str, str]:
         """The expression of each figure: amounts of one card, but ``freed`` of all that it has."""
-        used, allocated, target, cases = (
-            self._core() if resource is Resource.CORE else self._memory()
-        )
+        terms = self._core() if resource is Resource.CORE else self._memory()
+        used, allocated, target, _ = terms
         known = self._of(f"mgpu_{resource}_known:bool")
-        confidence = f"(sum_over_time({known}) / {_DAY})"
-        lasting = f"max_over_time({self._of('mgpu_lasting_pods:count')})"
-        conditions = {
-            Outcome(Verdict.REFUSED, Reason.TOO_EARLY): f"count_over_time({known}) < {_DAY}",
-            Outcome(Verdict.REFUSED, Reason.SHORT_LIVED): f"{lasting} == 0",
-            Outcome(Verdict.REFUSED, Reason.UNMEASURED): f"avg_over_time({known}) < 0.9",
-            Outcome(Verdict.LOWER): f"{allocated} > {target} * (1 + 1 / {confidence})",
-            Outcome(Verdict.RAISE): f"{allocated} < {target}",
-            Outcome(Verdict.KEEP): allocated,
-            **cases,
-        }
+        conditions = self._conditions(terms, known)
         refused, bound = (
-            " or ".join(conditions[one] for one in OUTCOMES if one in conditions and one[0] is kind)
-            for kind in (Verdict.REFUSED, Verdict.AT_LEAST)
+            " or ".join(text for one, text in conditions.items() if one.verdict is verdict)
+            for verdict in (Verdict.REFUSED, Verdict.AT_LEAST)
         )
-        lower = f"({conditions[Outcome(Verdict.LOWER)]} unless ({bound}))"
-        outcome = " or ".join(
-            f"({conditions[one]}) * 0 + {code}"
-            for code, one in enumerate(OUTCOMES)
-            if one in conditions
-        )
+        lower = f"({conditions[_LOWER]} unless ({bound}))"
+        outcomes = (f"({text}) * 0 + {OUTCOMES.index(one)}" for one, text in conditions.items())
         return {
             "allocated": allocated,
             "typical": self._lately(f"quantile_over_time(0.5, {used})"),
@@ -167,10 +153,27 @@ class Recorded:
                 f"({allocated} - {target}) * max without (scheme) ({self.allocations(_NOW)})"
                 f" and {lower} unless ({refused})"
             ),
-            "outcome": self._lately(outcome),
-            "confidence": confidence,
+            "outcome": self._lately(" or ".join(outcomes)),
+            "confidence": f"sum_over_time({known}) / {_DAY}",
             "observed_ratio": f"avg_over_time({known})",
         }
+
+    def _conditions(self, terms: _Terms, known: str) -> Mapping[Outcome, str]:
+        """When each outcome holds, if none before it does."""
+        _, allocated, target, cases = terms
+        upper = f"{target} * (1 + {_DAY} / sum_over_time({known}))"
+        found = {
+            Outcome(Verdict.REFUSED, Reason.TOO_EARLY): f"count_over_time({known}) < {_DAY}",
+            Outcome(Verdict.REFUSED, Reason.SHORT_LIVED): (
+                f"max_over_time({self._of('mgpu_lasting_pods:count')}) == 0"
+            ),
+            Outcome(Verdict.REFUSED, Reason.UNMEASURED): f"avg_over_time({known}) < 0.9",
+            _LOWER: f"{allocated} > {upper}",
+            Outcome(Verdict.RAISE): f"{allocated} < {target}",
+            Outcome(Verdict.KEEP): allocated,
+            **cases,
+        }
+        return {one: found[one] for one in OUTCOMES if one in found}
 
     def _core(self) -> _Terms:
         used = self._of("mgpu_core_seconds:max_rate5m_15m")
@@ -196,7 +199,7 @@ class Recorded:
         needed = self._of("mgpu_memory_needed_bytes:max_15m")
         allocated = self._last("mgpu_memory_limit_bytes:max")
         usable = self._last("mgpu_memory_usable_bytes:max")
-        full = f"max_over_time({self._of('vllm_kv_cache_usage:max_15m')}) >= 0.95"
+        full = f"max_over_time({self._of('mgpu_vllm_kv_cache_usage:max_15m')}) >= 0.95"
         peak = f"max_over_time({needed})"
         rounded = _rounded(peak, "/ 1048576", "* 1048576")
         least = f"quantile_over_time(0.5, {self._of('mgpu_memory_needed_bytes:min_15m')})"
