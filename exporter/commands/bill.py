@@ -98,7 +98,7 @@ def _made(
     arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
 ) -> Bill:
     by, _, key = arguments.by.partition(":")
-    books = Books(prometheus, span_of(since_s, until_s, by), by, sanitized(key)).read()
+    books = Books(prometheus, span_of(since_s, until_s), by, sanitized(key)).read()
     return bill_of(books, prices, arguments.method, since_s, until_s)
 
 

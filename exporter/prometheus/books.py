@@ -18,7 +18,7 @@ from exporter.prometheus.client import (
     node_of,
     selector,
 )
-from exporter.prometheus.growth import Counters, Grown, Presence, Span, Target
+from exporter.prometheus.growth import Counters, Grown, Presence, Span, Target, name_of
 from exporter.prometheus.parts import CardStep, Had, Payer
 
 BY = ("namespace", "pod", "owner", "label")
@@ -39,7 +39,7 @@ _NODE_LABELS = "kube_node_labels"
 _SLICES = re.compile(r"^(\d+)g\.")
 _MIG_SLICES = 7
 
-SHORT_STEP_S, POD_STEP_S, LONG_STEP_S = 60, 300, 3600  # a pod's counters stay for 5 minutes
+SHORT_STEP_S, STEP_S, LONG_STEP_S = 60, 300, 3600
 _SHORT_S, _DAYS_S = 6 * 3600, 2 * 86400
 _AT_ONCE = 1.05  # beyond it, two exporters counted the same time
 
@@ -63,12 +63,10 @@ class CardBook:
     end_s: float = 0.0
 
 
-def span_of(since_s: int, until_s: int, by: str) -> Span:
-    """The range with steps that lose nothing of what is to be shown."""
+def span_of(since_s: int, until_s: int) -> Span:
+    """The range with its steps."""
     length = until_s - since_s
-    step = SHORT_STEP_S if length <= _SHORT_S else POD_STEP_S
-    if length > _DAYS_S and by == "namespace":
-        step = LONG_STEP_S
+    step = SHORT_STEP_S if length <= _SHORT_S else STEP_S if length <= _DAYS_S else LONG_STEP_S
     return Span(since_s, until_s, min(step, length))
 
 
@@ -92,13 +90,13 @@ class Books:
         if self._by != "namespace":
             names += [*_CONTAINER, *_GROUP]
         counters = Counters(self._prometheus, names, self._span)
-        grown = counters.grown()
-        if not any(one.labels.get("__name__") == _UNALLOCATED for one in grown):
+        if _UNALLOCATED not in counters.names:
             raise NoAnswerError(self._nothing())
         parents, facts = self._devices()
         owners = self._owners() if self._by in {"owner", "label"} else {}
-        found = _Reading(parents, owners, self._by, self._span.step_s).cards(grown, facts)
         presence = counters.targets
+        reading = _Reading(parents, owners, self._by, self._span.step_s)
+        found = reading.cards(counters.grown(), facts)
         books = [self._bounded(book, targets, presence) for book, targets in found]
         return sorted(books, key=lambda book: (book.facts.node, book.facts.uuid))
 
@@ -128,15 +126,13 @@ class Books:
         counted = sum(step.counted for step in book.steps.values())
         begin = float(self._span.since_s)
         if first > begin:  # it came in the range; what it counted before it was seen is its own
-            early = book.steps.get(self._step_of(first))
-            begin = max(begin, first - (early.counted if early else 0.0))
+            step = self._span.step_of(first)
+            early = book.steps[step].counted if step in book.steps else 0.0
+            begin = max(begin, min(first, self._span.ends[step] - early))
         book.begin_s = min(begin, book.end_s)
         if book.end_s - book.begin_s < counted:
             book.begin_s = max(float(self._span.since_s), book.end_s - counted)
         return book
-
-    def _step_of(self, at_s: float) -> int:
-        return max(0, int(-(-(at_s - self._span.ends[0]) // self._span.step_s)))
 
     def _devices(self) -> tuple[dict[str, tuple[str, float]], dict[str, CardFacts]]:
         """Of each instance its board and its part of it, and the facts of each card."""
@@ -202,7 +198,7 @@ class _Reading:
         self._step_s = step_s
 
     def cards(
-        self, grown: Sequence[Grown], facts: Mapping[str, CardFacts]
+        self, grown: Iterable[Grown], facts: Mapping[str, CardFacts]
     ) -> list[tuple[CardBook, set[Target]]]:
         """The book of each card, and the exporters that counted it."""
         by_card: dict[str, dict[Target, list[Grown]]] = defaultdict(lambda: defaultdict(list))
@@ -210,7 +206,8 @@ class _Reading:
             board, _ = self._board(label(one.labels, "uuid"))
             by_card[board][one.target].append(one)
         found = []
-        for uuid, by_target in by_card.items():
+        while by_card:
+            uuid, by_target = by_card.popitem()
             book = CardBook(facts.get(uuid) or _unnamed(uuid, by_target))
             each = [self._steps(many) for many in by_target.values()]
             for step in sorted({step for steps in each for step in steps}):
@@ -227,7 +224,7 @@ class _Reading:
         sums: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
         instances: dict[int, float] = defaultdict(float)  # the unobserved time of instances
         for one in many:
-            name = one.labels.get("__name__", "")
+            name = name_of(one.labels)
             uuid = label(one.labels, "uuid")
             board, part = self._board(uuid)
             for at, value in one.steps.items():
@@ -247,7 +244,7 @@ class _Reading:
 
     def _payer(self, labels: Labels) -> Payer:
         namespace, pod = label(labels, "namespace"), label(labels, "pod")
-        if labels.get("__name__", "") in (*_GROUP, *_KIND):
+        if name_of(labels) in (*_GROUP, *_KIND):
             return Payer("", label(labels, "kind"), "", label(labels, "group"))
         if self._by == "pod" or not pod:
             return Payer(namespace, "", "", pod)

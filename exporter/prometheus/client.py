@@ -65,12 +65,13 @@ class Prometheus:
     def over(self, expression: str, grid: Grid) -> list[Series]:
         """The series of a range query. It is asked in pieces if the answer would be large."""
         found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
-        for piece in self._pieces(expression, grid):
+        for piece in self.pieces(expression, grid):
             for one in piece:
                 found.setdefault(tuple(sorted(one.labels.items())), []).extend(one.samples)
         return [Series(dict(labels), tuple(samples)) for labels, samples in found.items()]
 
-    def _pieces(self, expression: str, grid: Grid) -> Iterator[list[Series]]:
+    def pieces(self, expression: str, grid: Grid) -> Iterator[list[Series]]:
+        """The same answer in pieces: some times of the grid after the others."""
         times, begin, points = grid.times, 0, 16
         while begin < len(times):
             part = times[begin : begin + points]

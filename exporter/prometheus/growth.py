@@ -10,15 +10,17 @@ begun again, and one that was away for a while goes on where it was.
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 from exporter.prometheus.client import Grid, Labels, Prometheus, Series, quoted, selector
 
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
 _TARGET = ("job", "instance")
+_AWAY_S = 86_400  # whoever was away when the range began goes on where it was
 
 
 class Target(NamedTuple):
@@ -50,9 +52,14 @@ class Span(NamedTuple):
         """When a step begins."""
         return self.ends[step - 1] if step else self.since_s
 
+    def step_of(self, at_s: float) -> int:
+        """The step that a time is in."""
+        last = ceil((self.until_s - self.since_s) / self.step_s) - 1
+        return max(0, last - int((self.until_s - at_s) // self.step_s))
+
 
 class Grown(NamedTuple):
-    """What a series counted in each step, and when it was first and last seen in the range."""
+    """What a series of a target counted in each step."""
 
     labels: Labels
     target: Target
@@ -61,10 +68,9 @@ class Grown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """When a target was scraped in the range, and when Prometheus knew of it, in Unix seconds."""
+    """When a target was first scraped, and until when Prometheus knew of it, in Unix seconds."""
 
     first_s: float
-    last_s: float
     known_until_s: float
 
 
@@ -88,15 +94,35 @@ class Counters:
         self.span = span
         self._series: dict[Target, dict[_Key, _Counted]] = defaultdict(dict)
         self._whole = selector(self._names)
-        self._take(prometheus.at(self._whole, span.since_s), span.since_s)
-        self._take(prometheus.over(self._whole, span.grid))
-        self._restarts = self._steps_of(f"resets({CYCLES}[{span.step_s}s]) > 0")
-        self._scraped = self._steps_of(f"count_over_time({CYCLES}[{span.step_s}s])")
-        for target in self._restarts.keys() | self._scraped.keys():
-            self._series.setdefault(target, {})
-        for target in list(self._series):
+        self._read()
+        self._restarts = self._steps_of(f"resets({CYCLES}[{2 * span.step_s}s]) > 0")
+        self._there = {target_of(one.labels) for one in prometheus.at(CYCLES, span.until_s)}
+        for target in self._series:
             for step in sorted(self._unclear(target)):
                 self._look_closer(target, step)
+
+    def _read(self) -> None:
+        """The last scrape of each step, and the one before the range."""
+        since_s, (first, *others) = self.span.since_s, self.span.ends
+        self._take(self._prometheus.at(self._last_in(first - since_s), first), first)
+        if others:
+            grid = Grid(others[0], others[-1], self.span.step_s)
+            for piece in self._prometheus.pieces(self._last_in(self.span.step_s), grid):
+                self._take(piece)
+        before = self._prometheus.at(self._whole, since_s)
+        away = self._series.keys() - {target_of(one.labels) for one in before}
+        if away:
+            long_ago = self._prometheus.at(self._last_in(_AWAY_S), since_s)
+            before += [one for one in long_ago if target_of(one.labels) in away]
+        self._take([one for one in before if target_of(one.labels) in self._series], since_s)
+
+    def _last_in(self, seconds: int) -> str:
+        return f"last_over_time({self._whole}[{seconds}s])"
+
+    @property
+    def names(self) -> set[str]:
+        """The families that were found."""
+        return {name_of(one.labels) for many in self._series.values() for one in many.values()}
 
     @property
     def targets(self) -> Mapping[Target, Presence]:
@@ -106,21 +132,18 @@ class Counters:
             for one in self._prometheus.over(self._up(), self.span.grid)
         }
         found: dict[Target, Presence] = {}
-        for target, series in self._series.items():
-            times = sorted({at for one in series.values() for at in one.samples})
-            if times:
-                last = times[-1]
-                found[target] = Presence(times[0], last, max(last, known.get(target, last)))
+        for target in self._series:
+            seen = self._scraped(target)
+            found[target] = Presence(seen[0], max(seen[-1], known.get(target, 0)))
         return found
 
-    def grown(self) -> list[Grown]:
-        """What each series counted."""
-        return [
-            Grown(one.labels, target, self._steps(one, self._lives(series)))
-            for target, series in self._series.items()
-            for one in series.values()
-            if one.labels.get("__name__") != CYCLES
-        ]
+    def grown(self) -> Iterator[Grown]:
+        """What each series counted. Asked once: what was read of a series is let go."""
+        for target, series in self._series.items():
+            lives = self._lives(target)
+            for key in [key for key, one in series.items() if name_of(one.labels) != CYCLES]:
+                one = series.pop(key)
+                yield Grown(one.labels, target, self._steps(one, lives))
 
     def _up(self) -> str:
         jobs = "|".join(sorted({_escaped(target.job) for target in self._series}))
@@ -144,52 +167,52 @@ class Counters:
         return found
 
     def _unclear(self, target: Target) -> set[int]:
-        """The steps whose ends do not say what was counted in them."""
+        """The steps whose ends do not say all: what was counted in them, or when it was there."""
         steps = set(self._restarts.get(target, ()))
-        series, ends = self._series[target], self.span.ends
-        for one in series.values():
-            before = one.samples.get(self.span.since_s)
-            for step, end in enumerate(ends):
-                after = one.samples.get(end)
-                came_or_went = (before is None) != (after is None)
-                if came_or_went or (before or 0.0) > (after or 0.0):
-                    steps.add(step)
-                before = after
-        seen = {at for one in series.values() for at in one.samples}
-        lived_within = {
-            step
-            for step in self._scraped.get(target, ())
-            if ends[step] not in seen and self.span.begin(step) not in seen
-        }
-        return steps | lived_within
+        for one in self._series[target].values():
+            steps |= {self.span.step_of(at) for at in _falls(one.samples)}
+        seen = self._scraped(target)
+        if seen[0] > self.span.since_s:
+            steps.add(self.span.step_of(seen[0]))
+        if target not in self._there:
+            steps.add(self.span.step_of(seen[-1]))
+        return steps
 
     def _look_closer(self, target: Target, step: int) -> None:
         """Reads every scrape of one step."""
         begin, end = self.span.begin(step), self.span.ends[step]
+        for one in self._series[target].values():
+            one.samples.pop(end, None)
         chosen = selector(self._names, job=target.job, instance=target.instance)
         self._take(self._prometheus.at(f"{chosen}[{end - begin}s]", end))
 
-    def _lives(self, series: Mapping[_Key, _Counted]) -> list[float]:
+    def _scraped(self, target: Target) -> list[float]:
+        """When the target was scraped, as far as it is read."""
+        many = self._cycles(target) or self._series[target].values()
+        return sorted({at for one in many for at in one.samples})
+
+    def _cycles(self, target: Target) -> list[_Counted]:
+        return [one for one in self._series[target].values() if name_of(one.labels) == CYCLES]
+
+    def _lives(self, target: Target) -> list[float]:
         """When each life of the exporter but the first was seen first."""
-        cycles = [one for one in series.values() if one.labels.get("__name__") == CYCLES]
-        return sorted(
-            later
-            for one in cycles
-            for earlier, later in pairwise(sorted(one.samples))
-            if one.samples[later] < one.samples[earlier]
-        )
+        return sorted(later for one in self._cycles(target) for later in _falls(one.samples))
 
     def _steps(self, one: _Counted, lives: Sequence[float]) -> dict[int, float]:
         found: dict[int, float] = defaultdict(float)
-        ends, last = self.span.ends, None
+        last = None
         for at in sorted(one.samples):
             value = one.samples[at]
             life = bisect_right(lives, at)
             if at > self.span.since_s:
-                step = max(0, -(-(at - ends[0]) // self.span.step_s))
-                found[int(step)] += _counted(last, value, life)
+                found[self.span.step_of(at)] += _counted(last, value, life)
             last = (value, life)
         return dict(found)
+
+
+def _falls(samples: Mapping[float, float]) -> list[float]:
+    """The times at which a value is below the one before."""
+    return [b for a, b in pairwise(sorted(samples)) if samples[b] < samples[a]]
 
 
 def _counted(last: tuple[float, int] | None, value: float, life: int) -> float:
@@ -197,6 +220,11 @@ def _counted(last: tuple[float, int] | None, value: float, life: int) -> float:
     if last is None or life != last[1] or value < last[0]:
         return value
     return value - last[0]
+
+
+def name_of(labels: Labels) -> str:
+    """The name of a series' family."""
+    return labels.get("__name__", "")
 
 
 def target_of(labels: Labels) -> Target:

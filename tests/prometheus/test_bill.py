@@ -1,6 +1,7 @@
 """The bill against counters of known truth, under a real Prometheus."""
 
 import json
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
@@ -24,26 +25,34 @@ class Exporter:
         self.counted: dict[str, float] = defaultdict(float)
 
     def second(self, had: dict[str, tuple[float, float]], unattributed: float = 0.0) -> None:
-        """``had``: of each namespace the part allocated and the part used."""
+        """``had``: of each namespace, or namespace/pod, the part allocated and the part used."""
         self._add("exporter_cycles_total", "", 1)
-        for namespace, (allocated, used) in had.items():
-            key = f'namespace="{namespace}",'
-            self._add("namespace_allocated_gpu_seconds_total", key, allocated)
-            self._add("namespace_core_seconds_total", key, used)
-            self._add("namespace_borrowed_core_seconds_total", key, max(0, used - allocated))
+        for whose, (allocated, used) in had.items():
+            namespace, _, pod = whose.partition("/")
+            self._owner("namespace", f'namespace="{namespace}",', allocated, used)
+            if pod:
+                labels = f'namespace="{namespace}",pod="{pod}",container="main",'
+                self._owner("container", labels, allocated, used)
         given = sum(allocated for allocated, _ in had.values())
         self._add("device_unallocated_gpu_seconds_total", "", max(0, 1 - given))
         self._add("device_overcommitted_gpu_seconds_total", "", max(0, given - 1))
         self._add("device_unattributed_core_seconds_total", 'reason="host_process",', unattributed)
 
+    def _owner(self, level: str, labels: str, allocated: float, used: float) -> None:
+        self._add(f"{level}_allocated_gpu_seconds_total", labels, allocated)
+        self._add(f"{level}_core_seconds_total", labels, used)
+        self._add(f"{level}_borrowed_core_seconds_total", labels, max(0, used - allocated))
+
     def _add(self, name: str, labels: str, value: float) -> None:
         own = f'{{{labels}uuid="{self.uuid}"}}' if name != "exporter_cycles_total" else ""
         self.counted[f"mgpu_{name}{own}"] += value
 
-    def page(self) -> str:
-        """Its page now."""
+    def page(self, times: int = 1) -> str:
+        """Its page now, had each second been so many."""
         info = f'mgpu_device_info{{uuid="{self.uuid}",gpu="0",model="L4",parent_uuid=""}} 1'
-        return "\n".join([info, *(f"{name} {value!r}" for name, value in self.counted.items())])
+        return "\n".join(
+            [info, *(f"{name} {value * times!r}" for name, value in self.counted.items())]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +93,7 @@ def bill(store: Store, capsys: pytest.CaptureFixture[str], *flags: str) -> dict[
 
 
 BEGIN_TEXT, END_TEXT = "2026-05-28T20:26:40Z", "2026-05-28T21:26:40Z"
+DAYS_LATER = "2026-05-31T20:26:40Z"
 
 
 def parts(document: dict[str, Any], uuid: str) -> dict[tuple[str, str], float]:
@@ -116,6 +126,70 @@ def test_a_node_that_does_not_answer_is_unobserved_and_one_that_comes_is_new(
     of_b = parts(bill(prometheus, capsys, "--price=1"), "GPU-b")
     assert of_b["team", "used"] == pytest.approx(1800, abs=15)
     assert of_b["", "unobserved"] == pytest.approx(600, abs=15)
+
+
+DAYS, EVERY_S = 3 * 86_400, 240
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Three days of three nodes, of which each second counts for 240 and ends with a scrape.
+
+    On node a, a job of 20 minutes begins each 40 minutes. Node b comes at the 1,830th minute. Node
+    c does not answer for the last two hours before the range and the first of it; ``old`` had it
+    until then, and ``team`` has it since.
+    """
+    a, b, c = (Exporter(f"GPU-{name}") for name in "abc")
+    with Store(tmp_path_factory.mktemp("days")) as store:
+        for second in range(-4 * HOUR, DAYS, EVERY_S):
+            job = second // 2400
+            a.second({f"batch/job-{job}": (0.5, 0.25)} if second % 2400 < 1200 else {})
+            for gone in [key for key in a.counted if f'job-{job - 1}"' in key]:
+                del a.counted[gone]
+            c.second({"old" if second < -2 * HOUR else "team": (1.0, 1.0)})
+            if second >= 109_800:
+                b.second({"team": (1.0, 1.0)})
+            for one in (a, b, c):
+                away = one is c and -2 * HOUR <= second < HOUR
+                if one.counted:
+                    labels = {"job": "mgpu", "instance": one.uuid, "node": one.uuid[-1]}
+                    store.scrape(
+                        Target(labels), None if away else one.page(EVERY_S), BEGIN + second
+                    )
+        yield store
+
+
+def test_of_days_each_pod_is_billed_whole_and_few_questions_are_asked(
+    days: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = questions(days)
+    document = bill(days, capsys, "--price=1", "--by=pod", f"--until={DAYS_LATER}")
+    assert questions(days) - before < 30
+    used: dict[str, float] = defaultdict(float)
+    for row in document["rows"]:
+        if row["uuid"] == "GPU-a" and row["part"] == "used":
+            used[row["pod"]] += row["gpu_seconds"]
+    assert used == pytest.approx({f"job-{job}": 300 for job in range(DAYS // 2400)}, abs=61)
+
+
+def test_of_days_a_card_is_billed_from_when_it_came_and_one_that_was_away_goes_on(
+    days: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = bill(days, capsys, "--price=1", f"--until={DAYS_LATER}")
+    of_b = parts(document, "GPU-b")
+    assert of_b.pop(("", "unobserved")) <= EVERY_S  # since the last scrape
+    assert of_b == pytest.approx({("team", "used"): DAYS - 109_800}, abs=EVERY_S)
+    of_c = parts(document, "GPU-c")
+    assert of_c["team", "used"] == pytest.approx(DAYS, abs=EVERY_S)
+    assert ("old", "used") not in of_c
+
+
+def questions(store: Store) -> int:
+    """How often its API was asked."""
+    with urllib.request.urlopen(f"http://{store.address}/metrics", timeout=60) as answer:
+        page = answer.read().decode()
+    lines = [line for line in page.splitlines() if "requests_total" in line and "/query" in line]
+    return sum(int(line.rpartition(" ")[2]) for line in lines)
 
 
 @pytest.mark.parametrize("method", ["allocation", "use"])
