@@ -98,15 +98,17 @@ def test_who_sends_much_and_does_not_read_costs_little_memory(
         site.ask("/metrics", tls=tls, Accept_Encoding=encoding)
     forget_peak()
     before = peak_bytes()
+    clients, others = [], set()
     with ExitStack() as stack:
         for _ in range(connections):
             with suppress(OSError):  # it may refuse the connection, or close it
-                client = stack.enter_context(raw(site, tls if sent else None))
-                client.setblocking(False)
-                client.sendall(sent)  # as much as the kernels take
-        others = set()
+                clients.append(stack.enter_context(raw(site, tls if sent else None)))
+                clients[-1].setblocking(False)
         end = time.monotonic() + ATTACK_S
         while time.monotonic() < end:
+            for client in clients:
+                with suppress(OSError):
+                    client.sendall(sent)  # as much as the kernels take
             others.add(site.ask("/-/healthy", tls=tls).status)
         peak = peak_bytes()
 
