@@ -6,7 +6,17 @@ that is not known is absent, never 0. Documents cannot contain command lines of 
 Snapshot has none.
 """
 
-from exporter.api.document import HISTORY_MINUTES, About, Document, devices, history, pod, snapshot
+from exporter.api.document import (
+    HISTORY_MINUTES,
+    Document,
+    devices,
+    error,
+    history,
+    pod,
+    schema,
+    snapshot,
+)
+from exporter.api.objects import About
 from exporter.api.restricted import (
     restricted,
     restricted_devices,
@@ -14,13 +24,13 @@ from exporter.api.restricted import (
     restricted_past,
     restricted_pod,
 )
-from exporter.api.schema import schema
 
 __all__ = [
     "HISTORY_MINUTES",
     "About",
     "Document",
     "devices",
+    "error",
     "history",
     "pod",
     "restricted",

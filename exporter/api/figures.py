@@ -1,17 +1,17 @@
-"""Facts as JSON objects, with the names of the metric table and base units.
+"""Facts as JSON objects, with the names of the metric table and base units, and their schemas.
 
 The texts of the reasons for unmeasured and unattributed figures are here too, one sentence each;
 docs/troubleshooting.md has advice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from exporter.api.fields import FLAG, NUMBER, TEXT, Json, described, listed, object_of
 from exporter.metrics.families import FAMILIES, Family, Sample
-from exporter.model import Number, Unattributed, Unmeasured
-
-Json = dict[str, Any]
+from exporter.model import Number, SourceStatus, Unattributed, Unmeasured
 
 FLAGS = frozenset({"up", "simulated", "placement_mismatch"})  # 0 and 1 mean false and true
 ONE = frozenset({"info", "build_info", "config_info", "method_info"})  # one set of labels at most
@@ -42,6 +42,48 @@ class Figures:
             if samples:
                 made |= _labelled(family, samples) if family.labels else _plain(family, samples[0])
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFields:
+    """The figures of a level as members of an object: all, or all but one, or one.
+
+    A document's context has them as ``figures``.
+    """
+
+    level: str
+    fact: Callable[[Any], object] = lambda thing: thing
+    without: str = ""
+    only: str = ""
+
+    def made(self, thing: Any, context: Any) -> Json:  # noqa: ANN401 - as a part's
+        """The known figures of the fact; none without a fact."""
+        fact = self.fact(thing)
+        figures = context.figures.of(self.level, fact) if fact is not None else {}
+        return {name: own for name, own in figures.items() if self._has(name)}
+
+    def schemas(self) -> Iterable[tuple[str, Json, bool]]:
+        """The names and schemas of all figures; each may be unknown."""
+        for family in FAMILIES:
+            if family.level == self.level and self._has(family.name):
+                yield family.name, _schema(family), False
+
+    def _has(self, name: str) -> bool:
+        return name == self.only if self.only else name != self.without
+
+
+def _schema(family: Family) -> Json:
+    if family.name in FLAGS:
+        return described(FLAG, family.help)
+    if not family.labels:
+        return described(NUMBER, family.help)
+    labels = dict.fromkeys(family.labels, TEXT)
+    if family.name in ONE:
+        return described(object_of(labels), family.help)
+    if family.name in LISTED:
+        return described(listed(object_of(labels)), family.help)
+    numbers = object_of({**labels, "value": NUMBER}, [*labels, "value"])
+    return described(listed(numbers), family.help)
 
 
 def _plain(family: Family, sample: Sample) -> Json:
@@ -124,3 +166,51 @@ def words() -> dict[str, dict[str, str]]:
         "unmeasured": {str(reason): text for reason, text in UNMEASURED.items()},
         "unattributed": {str(reason): text for reason, text in UNATTRIBUTED.items()},
     }
+
+
+def process_type(kinds: frozenset[str]) -> str:
+    """The type as nvidia-smi shows it: C computes, G draws, C+G both, M+C is a client of MPS."""
+    computes = "M+C" if "mps" in kinds else "C" if kinds & {"compute", "mps_server"} else ""
+    draws = "G" if "graphics" in kinds else ""
+    return "+".join(filter(None, (computes, draws)))
+
+
+_DRIVER = (
+    "The driver's library was not found, the kernel module is not loaded, or every device hangs. "
+    "In a container, the driver's libraries and device files must be mounted (NVIDIA container "
+    "toolkit, or --nvml.library). The exporter keeps looking for it; no restart is needed."
+)
+_AMD = (
+    "No amdgpu or KFD module is loaded, the host's sysfs is not where --path.sysfs says, or every "
+    "board hangs: see the kernel log for amdgpu. The exporter keeps looking for it; no restart is "
+    "needed."
+)
+_CGROUPS = (
+    "hostPID: true is missing in the pod, or the node's /sys/fs/cgroup is not mounted. Devices go "
+    "on meanwhile; containers, pods and namespaces are withheld."
+)
+_API = (
+    "The API server does not answer, or the ServiceAccount may not get, list and watch pods: give "
+    "it the ClusterRole. Names are the last known ones meanwhile, and new pods are groups."
+)
+_BY_NAME = {
+    "nvml": _DRIVER,
+    "amd": _AMD,
+    "cgroups": _CGROUPS,
+    "pods_api": _API,
+    "simulated": "The scenario's driver was released by SIGUSR2; another SIGUSR2 opens it again.",
+}
+_BY_REASON = {
+    Unmeasured.RELEASED: "The driver was released on request. SIGUSR2 opens it again.",
+    Unmeasured.NO_HOSTPID: "Set hostPID: true in the exporter's pod.",
+    Unmeasured.NO_CGROUPS: "Mount the node's /sys/fs/cgroup read-only, or set --path.cgroup.",
+}
+_OTHERWISE = "See the exporter's log; the source is polled again in each cycle."
+
+
+def what_to_do(source: SourceStatus) -> str:
+    """Advice for a source that is down, as in docs/troubleshooting.md; "" if it is up."""
+    if source.up:
+        return ""
+    by_reason = _BY_REASON.get(source.reason) if source.reason else None
+    return by_reason or _BY_NAME.get(source.name, _OTHERWISE)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 
 from exporter.api.document import Document
-from exporter.api.figures import Json
+from exporter.api.fields import Json
 from exporter.metrics.families import FAMILIES
 from exporter.model import OTHERS, ContainerKey, History
 

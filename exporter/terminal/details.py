@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from exporter.api.document import process_type
-from exporter.api.figures import UNMEASURED
+from exporter.api.figures import UNMEASURED, process_type
 from exporter.facts.marks import Mark
 from exporter.facts.tree import PodEntry
 from exporter.model import (

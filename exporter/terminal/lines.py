@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from exporter.api.document import process_type
+from exporter.api.figures import process_type
 from exporter.api.kinds import NOBODY
 from exporter.facts.marks import (
     Earlier,

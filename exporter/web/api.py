@@ -100,7 +100,7 @@ class Api:
 
 
 def _error(status: int, words: str) -> web.Response:
-    return web.Response(status=status, body=_encoded({"error": words}), content_type=JSON)
+    return web.Response(status=status, body=_encoded(api.error(words)), content_type=JSON)
 
 
 def _encoded(document: Document) -> bytes:

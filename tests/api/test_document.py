@@ -6,8 +6,7 @@ import pytest
 
 from exporter import api
 from exporter.api import About
-from exporter.api.document import process_type
-from exporter.api.figures import UNATTRIBUTED, UNMEASURED
+from exporter.api.figures import UNATTRIBUTED, UNMEASURED, process_type
 from exporter.metrics.families import families_without
 from exporter.model import (
     NO_AVERAGES,

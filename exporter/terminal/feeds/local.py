@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from exporter import api
-from exporter.api.document import what_to_do
+from exporter.api.figures import what_to_do
 from exporter.collector import Collector, Sources
 from exporter.collector.wiring import make_collector
 from exporter.facts.history import Past

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.api.document import process_type
+from exporter.api.figures import process_type
 from exporter.facts.marks import Mark
 from exporter.model import Process
 from exporter.web.page.cells import (

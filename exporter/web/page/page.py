@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
-from exporter.api.document import what_to_do
+from exporter.api.figures import what_to_do
 from exporter.api.kinds import counted, plural
 from exporter.facts.history import Past
 from exporter.facts.marks import Earlier, Mark, device_marks
