@@ -149,10 +149,13 @@ class Context:
             labels = [*(key.owner or ()), "" if key.gpu is None else str(key.gpu), key.uuid]
             yield Points("device" if key.owner is None else level, labels, *points.values())
 
+    @cached_property
+    def _nobody(self) -> Mapping[str, Mapping[Unattributed, float]]:
+        return {each.device_uuid: unattributed_core(each) for each in self.shown.tenants}
+
     def unattributed(self, device: DeviceFacts) -> Sequence[Unnamed]:
         """A device's unattributed use by reason, with the processes behind it."""
-        cores = {each.device_uuid: unattributed_core(each) for each in self.shown.tenants}
-        core, memory = cores.get(device.uuid, {}), device.memory.unattributed_bytes
+        core, memory = self._nobody.get(device.uuid, {}), device.memory.unattributed_bytes
         is_known = device.average.core is not None
         made = []
         for reason in Unattributed:
