@@ -1,4 +1,5 @@
 # make run     set up what is missing and serve this node (or a simulated one where there is no GPU)
+# make demo    three simulated nodes, a Prometheus with the rules, Grafana if Docker is there; Ctrl-C ends it
 # make test    set up what is missing and run the tests but the slow ones: some minutes on two cores
 # make test-slow  run the tests marked slow, which start programs or simulate many minutes
 # make test-random  try the properties with new random cases; a failure says how to repeat it
@@ -37,7 +38,7 @@ BIN := $(VENV)/bin
 # The tests of a file stay together: they share what the file starts.
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
 
-.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel kubectl chart-package audit sbom soak guard mutations bench fleet clean
+.PHONY: run demo test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel kubectl chart-package audit sbom soak guard mutations bench fleet clean
 
 # The page of this machine names processes, so it is served to this machine unless ARGS says where.
 run: $(VENV)/.run
@@ -53,6 +54,9 @@ run: $(VENV)/.run
 	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served on" \
 	  "http://localhost:10045 (--simulate demo); to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
 	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
+
+demo: $(VENV)/.run
+	@exec $(BIN)/python -m tools.demo $(ARGS)
 
 test: $(VENV)/.dev
 	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
@@ -89,7 +93,6 @@ pictures: $(VENV)/.dev
 
 chart: $(VENV)/.dev
 	$(BIN)/python -m charts.generate
-	$(BIN)/python -m charts.package
 	$(BIN)/python -m charts.generate --manifests
 
 docs-site: $(VENV)/.dev
@@ -140,7 +143,6 @@ kubectl:
 
 chart-package:
 	rm -rf dist/chart
-	$(PYTHON) -m charts.package
 	helm package charts/mgpu-exporter --destination dist/chart
 
 # Strict: a package about which nothing could be learnt fails it as a vulnerable one does.

@@ -1,8 +1,8 @@
 """Writes what the chart has from elsewhere: values, schema, presets, tables of documents.
 
 ``python -m charts.generate`` writes them; with ``--check`` it fails where they differ. With
-``--manifests`` (needs Helm) it writes ``deploy/`` instead, or checks it. ``charts.package`` copies
-the rules and dashboards.
+``--manifests`` (needs Helm) it writes ``deploy/`` instead, or checks it. Rules and dashboards are
+in the chart by links, which Helm follows.
 """
 
 import sys
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from charts import alerts, manifests, presets, settings, written
-from charts.package import package
 from charts.table.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +36,6 @@ def main(arguments: Sequence[str]) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     gone: list[Path] = []
     if "--manifests" in arguments:
-        package()
         texts = {ROOT / "deploy" / name: text for name, text in manifests.rendered(CHART).items()}
         gone = [path for path in (ROOT / "deploy").glob("*.yaml") if path not in texts]
     else:

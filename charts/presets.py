@@ -15,6 +15,7 @@ END = "<!-- end of {} -->"
 def text(preset: Preset) -> str:
     """The values file of a preset."""
     why = preset.why.replace("**", "").replace("[device files](#amd-and-intel)", "device files")
+    why = why.replace("[security](security.md#kubernetes-own-access-control)", "docs/security.md")
     lines = [
         f"{preset.title}. Written by charts/generate.py from charts/table: do not edit.",
         f"{why} See docs/installation.md. Source: {preset.source}.",

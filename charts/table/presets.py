@@ -12,6 +12,11 @@ Values = Mapping[str, object]
 
 SPC = {"seLinuxOptions": {"type": "spc_t"}}
 _ASSUMED = "We assume that NVIDIA's runtime is the default of GPU nodes."
+_MONITORING = {  # all ServiceAccounts of that namespace: Prometheus' own has the release's name
+    "kind": "Group",
+    "apiGroup": "rbac.authorization.k8s.io",
+    "name": "system:serviceaccounts:monitoring",
+}
 _RELEASE = {"release": "kube-prometheus-stack"}
 
 
@@ -145,6 +150,19 @@ PRESETS: tuple[Preset, ...] = (
         },
         "Its Prometheus takes only what has its label `release`. If your release has another name, "
         "set `podMonitor.labels.release` and `prometheusRule.labels.release`.",
+        "prometheus-community/helm-charts cf408a2",
+    ),
+    Preset(
+        "page",
+        "kube-prometheus-stack in the namespace `monitoring`, and the live page",
+        {
+            "accessControl": {"enabled": True, "scrapers": [_MONITORING]},
+            "podMonitor": {"enabled": False},
+            "serviceMonitor": {"enabled": True, "labels": _RELEASE},
+        },
+        "After `kube-prometheus-stack`. Kubernetes decides who scrapes and who sees what of the "
+        "page: [security](security.md#kubernetes-own-access-control). Without TLS tokens travel "
+        "readable.",
         "prometheus-community/helm-charts cf408a2",
     ),
 )

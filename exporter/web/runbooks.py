@@ -33,11 +33,11 @@ def runbook(name: str) -> str | None:
     """The page of a runbook, or of their list for ""; None if there is no such runbook."""
     if not name:
         parts = [part for known in runbooks() for part in ((known, known), ("\n", ""))]
-        return written("runbook", title="Runbooks", parts=parts, path=PATH, style=STYLE)
+        return written("runbook", title="Runbooks", parts=parts, style=STYLE)
     text = runbooks().get(name)
     if text is None:
         return None
-    return written("runbook", title=name, parts=list(_parts(text)), path=PATH, style=STYLE)
+    return written("runbook", title=name, parts=list(_parts(text)), style=STYLE)
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:

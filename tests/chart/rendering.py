@@ -9,11 +9,9 @@ from typing import Any
 
 import yaml
 
-from charts.package import package
 from exporter.settings import TABLE
 
 ROOT = Path(__file__).parents[2]
-package()  # what git does not hold of the chart
 CHART = ROOT / "charts" / "mgpu-exporter"
 RELEASE, NAMESPACE = "gpus", "observing"
 KUBERNETES = "1.34.0"

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from charts import generate, manifests
+from charts import alerts, generate, manifests
 from tests.chart.matrix import MATRIX
 from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Refused, Rendered, helm, template
 
@@ -190,14 +191,29 @@ def test_the_namespace_of_the_manifests_may_run_the_pods() -> None:
     assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
 
 
-@pytest.mark.parametrize(
-    ("values", "what"), [("prometheusRule", "rules"), ("dashboards", "dashboards")]
-)
-def test_a_checkout_without_copies_says_how_to_make_them(
-    chart: Path, values: str, what: str
-) -> None:
-    shutil.rmtree(chart / "files" / what)
+def test_the_chart_as_it_lies_in_the_repository_has_the_rules_and_the_boards() -> None:
+    """No step makes them: they are links, which Helm follows into an archive too."""
+    values = {"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}}
+    rendered = Rendered(template(CHART, json.dumps(values)))
+    root = CHART.parents[1]
+    shown = {name for one in rendered.of("ConfigMap") for name in one["data"]}
+    assert shown >= {path.name for path in (root / "dashboards").glob("*.json")}
+    names = {
+        rule.get("alert")
+        for group in rendered.one("PrometheusRule")["spec"]["groups"]
+        for rule in group["rules"]
+    }
+    assert names >= set(alerts.names())
 
-    with pytest.raises(Refused, match=rf"lacks its {what}: run python3 -m charts\.package"):
-        template(chart, json.dumps({values: {"enabled": True}}))
-    assert Rendered(template(chart, "{}")).of("DaemonSet")
+
+def test_an_archive_of_the_chart_has_what_its_templates_need_and_no_more(tmp_path: Path) -> None:
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    (archive,) = tmp_path.glob("*.tgz")
+    with tarfile.open(archive) as made:
+        names = [
+            name
+            for name in made.getnames()
+            if "/files/rules/" in name or "/files/dashboards/" in name
+        ]
+    assert len(names) == 10
+    assert {Path(name).suffix for name in names} == {".yaml", ".json"}

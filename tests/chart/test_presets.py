@@ -15,7 +15,7 @@ from tests.chart.rendering import CHART, NAMESPACE, Rendered, render, template
 pytestmark = pytest.mark.program("helm")
 
 FILES = {preset.name: CHART / "presets" / f"{preset.name}.yaml" for preset in PRESETS}
-STACK = "kube-prometheus-stack"
+STACK, PAGE = "kube-prometheus-stack", "page"
 OF_OTHER_VENDORS = {"amd-device-plugin", "intel-device-plugin"}  # presets of their own
 
 presets = pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
@@ -33,13 +33,23 @@ def test_a_file_alone_makes_what_its_values_make(preset: Preset) -> None:
     assert with_files(preset.name).objects == render(preset.values).objects
 
 
-@pytest.mark.parametrize("platform", [name for name in FILES if name != STACK])
+@pytest.mark.parametrize("platform", [name for name in FILES if name not in {STACK, PAGE}])
 def test_a_platform_and_the_monitoring_stack_go_together(platform: str) -> None:
     rendered = with_files(platform, STACK)
     assert rendered.one("DaemonSet") == with_files(platform).one("DaemonSet")
     for kind in ("PodMonitor", "PrometheusRule"):
         assert rendered.one(kind)["metadata"]["labels"]["release"] == STACK
     assert any("grafana_dashboard" in c["metadata"]["labels"] for c in rendered.of("ConfigMap"))
+
+
+def test_the_page_is_opened_beside_the_stack_whose_prometheus_shows_its_own_token() -> None:
+    rendered = with_files("gpu-operator", STACK, PAGE)
+    monitor = rendered.one("ServiceMonitor")
+    assert monitor["metadata"]["labels"]["release"] == STACK
+    assert not rendered.of("PodMonitor")
+    assert "--web.kubernetes-access" in rendered.args
+    bound = [one["subjects"][0]["name"] for one in rendered.of("ClusterRoleBinding")]
+    assert "system:serviceaccounts:monitoring" in bound
 
 
 def test_what_the_user_sets_goes_before_a_preset() -> None:

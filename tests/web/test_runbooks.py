@@ -29,7 +29,7 @@ def test_their_links_lead_to_other_runbooks_and_to_no_other_machine(name: str) -
     page = str(runbook(name))
 
     links = re.findall(r'href="([^"]+)"', page)
-    assert {link.removeprefix("/runbooks/") for link in links} <= {"/", "", *runbooks()}
+    assert set(links) <= {"../", "./", *runbooks()}  # relative, so that a proxy may add a path
     assert not re.search(r"<script|\ssrc=|https?://", page)
 
 
@@ -42,6 +42,6 @@ def test_whoever_sees_the_landing_page_reads_them_and_learns_no_name() -> None:
     assert page.status == all_of_them.status == 200
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert b"max_over_time(mgpu_container_processes{uuid=&#34;$UUID&#34;}[1h]) &gt; 0" in page.body
-    assert b'<a href="/runbooks/reset">' in page.body
+    assert b'<a href="reset">' in page.body
     assert all_of_them.body.count(b"<a href") == len(runbooks()) + 2
     assert none == [404, 404, 404]

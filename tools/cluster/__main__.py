@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from charts.package import package
 from tests.fakenvml.build import library
 from tools.cluster.pins import KUBERNETES_SOURCE, MONITORING, MONITORING_KINDS
 from tools.cluster.sandbox import run_inside
@@ -43,7 +42,6 @@ def _cases(arguments: list[str]) -> list[str]:
 
 def _prepare(state: Path) -> None:
     """What cannot be made within, where there is no network and little can be written."""
-    package()
     kubelet = module_folder("k8s.io/kubelet", KUBERNETES_SOURCE.staging)
     shutil.copy(kubelet / "pkg/apis/deviceplugin/v1beta1" / PROTO, state / PROTO)
     shutil.copytree(library().parent, state / DRIVER)

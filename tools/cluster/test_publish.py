@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from charts.package import package
 from exporter import __version__
 from tools.cluster.agent import CHART, NAME, Agent
 from tools.cluster.board import Board
@@ -64,7 +63,6 @@ class Plain(Published):
 @pytest.fixture(scope="module")
 def registry(stage: Stage) -> Iterator[Registry]:
     """A registry with the image and the chart in two versions."""
-    package()
     made = Registry(stage.state, stage.logs)
     made.start()
     try:

@@ -204,10 +204,3 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- fail "serviceMonitor.enabled and podMonitor.enabled: every series would be scraped twice; take one of the two" }}
 {{- end }}
 {{- end }}
-
-{{/* Refuses where the chart lacks files that git does not hold: "files" is their pattern. */}}
-{{- define "mgpu.needsFiles" -}}
-{{- if not (.root.Files.Glob .files) }}
-{{- fail (printf "this checkout of the chart lacks its %s: run python3 -m charts.package (or make chart) at the top of the repository first" .what) }}
-{{- end }}
-{{- end }}
