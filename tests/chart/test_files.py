@@ -11,7 +11,7 @@ import yaml
 
 from charts import alerts, generate, manifests
 from tests.chart.matrix import MATRIX
-from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Refused, Rendered, helm, template
+from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Rendered, helm, template
 
 pytestmark = pytest.mark.program("helm")
 
@@ -195,25 +195,17 @@ def test_the_chart_as_it_lies_in_the_repository_has_the_rules_and_the_boards() -
     """No step makes them: they are links, which Helm follows into an archive too."""
     values = {"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}}
     rendered = Rendered(template(CHART, json.dumps(values)))
-    root = CHART.parents[1]
     shown = {name for one in rendered.of("ConfigMap") for name in one["data"]}
-    assert shown >= {path.name for path in (root / "dashboards").glob("*.json")}
-    names = {
-        rule.get("alert")
-        for group in rendered.one("PrometheusRule")["spec"]["groups"]
-        for rule in group["rules"]
-    }
-    assert names >= set(alerts.names())
+    assert shown >= {path.name for path in (CHART.parents[1] / "dashboards").glob("*.json")}
+    groups = rendered.one("PrometheusRule")["spec"]["groups"]
+    assert {rule.get("alert") for group in groups for rule in group["rules"]} >= {*alerts.names()}
 
 
 def test_an_archive_of_the_chart_has_what_its_templates_need_and_no_more(tmp_path: Path) -> None:
     helm("package", str(CHART), "--destination", str(tmp_path))
     (archive,) = tmp_path.glob("*.tgz")
     with tarfile.open(archive) as made:
-        names = [
-            name
-            for name in made.getnames()
-            if "/files/rules/" in name or "/files/dashboards/" in name
-        ]
-    assert len(names) == 10
-    assert {Path(name).suffix for name in names} == {".yaml", ".json"}
+        names = [name.partition("/files/")[2] for name in made.getnames()]
+    linked = [name for name in names if name.startswith(("rules/", "dashboards/"))]
+    assert len(linked) == 10
+    assert {Path(name).suffix for name in linked} == {".yaml", ".json"}

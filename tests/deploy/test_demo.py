@@ -32,30 +32,29 @@ def test_each_node_can_be_simulated_and_has_devices_of_its_own() -> None:
 @pytest.mark.slow
 @pytest.mark.program("prometheus")
 def test_it_says_where_to_look_is_scraped_and_ends_as_a_whole() -> None:
-    demo = subprocess.Popen(
-        [sys.executable, "-m", "tools.demo"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert demo.stdout is not None
-        said = "".join(iter(demo.stdout.readline, LAST))
-        children = psutil.Process(demo.pid).children(recursive=True)
-        pages = re.findall(r"http://localhost:\d+(?=  the page)", said)
-        (prometheus,) = re.findall(r"(http://localhost:\d+)/alerts", said)
+    command = [sys.executable, "-m", "tools.demo"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as demo:
+        try:
+            assert demo.stdout is not None
+            said = "".join(iter(demo.stdout.readline, LAST))
+            children = psutil.Process(demo.pid).children(recursive=True)
+            pages = re.findall(r"http://localhost:\d+(?=  the page)", said)
+            (prometheus,) = re.findall(r"(http://localhost:\d+)/alerts", said)
 
-        def ask(expression: str) -> list[dict[str, Any]]:
-            url = f"{prometheus}/api/v1/query?{urlencode({'query': expression})}"
-            with urlopen(url, timeout=30) as answer:  # noqa: S310 - loopback
-                found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-                return found
+            def ask(expression: str) -> list[dict[str, Any]]:
+                url = f"{prometheus}/api/v1/query?{urlencode({'query': expression})}"
+                with urlopen(url, timeout=30) as answer:  # noqa: S310 - loopback
+                    found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+                    return found
 
-        for page in pages:
-            with urlopen(page, timeout=30) as answer:  # noqa: S310 - loopback
-                assert b"imulated" in answer.read()
-        assert len(pages) == len(children) - 1 == 3
-        eventually(lambda: len(ask("up == 1")) == 3, "Prometheus scrapes the three nodes")
-        eventually(lambda: ask(RULE), "a rule has a value", 120)
-    finally:
-        demo.send_signal(signal.SIGINT)
-        status = demo.wait(60)
+            for page in pages:
+                with urlopen(page, timeout=30) as answer:  # noqa: S310 - loopback
+                    assert b"imulated" in answer.read()
+            assert len(pages) == len(children) - 1 == 3
+            eventually(lambda: len(ask("up == 1")) == 3, "Prometheus scrapes the three nodes")
+            eventually(lambda: ask(RULE), "a rule has a value", 120)
+        finally:
+            demo.send_signal(signal.SIGINT)
+            status = demo.wait(60)
     assert status == 0
     assert not [child for child in children if child.is_running()]
