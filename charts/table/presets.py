@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Values = Mapping[str, object]
 
 SPC = {"seLinuxOptions": {"type": "spc_t"}}
-_ASSUMED = "We assume that NVIDIA's runtime is the default of GPU nodes."
+_ASSUMED = "Assumed: NVIDIA's runtime is the default."
 _MONITORING = {  # all ServiceAccounts of that namespace: Prometheus' own has the release's name
     "kind": "Group",
     "apiGroup": "rbac.authorization.k8s.io",
@@ -71,9 +71,8 @@ PRESETS: tuple[Preset, ...] = (
             "securityContext": {"privileged": True, "allowPrivilegeEscalation": True},
             "gpuNodeLabels": [{"key": "cloud.google.com/gke-accelerator"}],
         },
-        "There is no runtime of NVIDIA's: only a **privileged** container gets devices without "
-        "asking for a GPU. The process stays UID 61045. Not for Autopilot, which forbids host "
-        "paths and `hostPID`.",
+        "Only a **privileged** container gets devices without asking for a GPU. The process stays "
+        "UID 61045. Not for Autopilot, which forbids host paths and `hostPID`.",
         "Google's agents for GPUs",
     ),
     _runtime_of_the_node(
