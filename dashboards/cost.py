@@ -49,8 +49,8 @@ def dashboard() -> build.Dashboard:
         ["namespace"],
         labels=("namespace",),
     )
-    found.with_variable(_price("price_kwh", "Price of a kWh", "0.20"))
-    found.with_variable(_price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    found.with_variable(price("price_kwh", "Price of a kWh", "0.20"))
+    found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
     for panel in _totals():
         found.with_panel(panel)
     found.with_row(build.Row("Namespaces")).with_panel(_bill())
@@ -58,7 +58,7 @@ def dashboard() -> build.Dashboard:
     return found.with_panel(_power()).with_panel(_allocated())
 
 
-def _price(name: str, label: str, value: str) -> build.TextBoxVariable:
+def price(name: str, label: str, value: str) -> build.TextBoxVariable:
     chosen = VariableOption(selected=True, text=value, value=value)
     box = build.TextBoxVariable(name).label(label).default_value(value)
     return box.current(chosen).options([chosen])

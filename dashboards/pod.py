@@ -3,6 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
+from dashboards.cost import PRICE_GPU_HOUR, price
 from dashboards.frame import NODE, POD, WORKLOAD, board, events, to
 from dashboards.lines import lines, most_of_containers
 from dashboards.panels import (
@@ -14,6 +15,7 @@ from dashboards.panels import (
     LOOK,
     UNMEASURED,
     Panel,
+    folded,
     series,
     stat,
     timeline,
@@ -29,6 +31,7 @@ ON_ITS_CARDS = (
     f"group by (cluster, instance, uuid) (mgpu_container_core_seconds_total{{{POD}}})"
 )
 KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
+NOTHING_SERVED = "No model server is scraped, or the rules of examples/tokens are not loaded"
 NO_SHARE = "No pod was promised a share here"
 BY_NEIGHBOUR = "$namespace_label, $pod_label"
 MOST = most_of_containers(BY_NEIGHBOUR, NODE, f" {ON_ITS_CARDS}")
@@ -66,6 +69,8 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("More of its use"))
     for panel in _more():
         found.with_panel(panel)
+    found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    found.with_row(folded("Tokens and requests of vLLM, SGLang and Triton", _served()))
     found.with_row(build.Row("What is known of it"))
     return found.with_panel(_identity()).with_panel(_unmeasured()).with_panel(alerts())
 
@@ -269,6 +274,37 @@ def _more() -> list[Panel]:
             {CONTAINER: _rate(_own("energy_joules_total"))},
             "watt",
             stacked=True,
+        ),
+    ]
+
+
+def _served() -> list[Panel]:
+    def recorded(name: str) -> str:
+        return f"namespace_pod:mgpu_{name}:ratio_rate5m{{{POD}}}"
+
+    money = f"* {PRICE_GPU_HOUR} / 3600"
+    return [
+        series(
+            "Energy of a token and a request",
+            "Joules, estimated, by the rules of examples/tokens.",
+            {
+                "token {{$pod_label}}": recorded("joules_per_token"),
+                "request {{$pod_label}}": recorded("joules_per_request"),
+            },
+            "joule",
+            nothing=NOTHING_SERVED,
+        ),
+        series(
+            "Cost of a million tokens and of a thousand requests",
+            "What the pod was allocated meanwhile, at the price of a GPU-hour above.",
+            {
+                "10⁶ tokens {{$pod_label}}": "1e6 * "
+                f"{recorded('allocated_gpu_seconds_per_token')} {money}",
+                "10³ requests {{$pod_label}}": "1e3 * "
+                f"{recorded('allocated_gpu_seconds_per_request')} {money}",
+            },
+            "short",
+            nothing=NOTHING_SERVED,
         ),
     ]
 
