@@ -59,6 +59,7 @@ def dashboard() -> build.Dashboard:
 
 
 def price(name: str, label: str, value: str) -> build.TextBoxVariable:
+    """A price that the reader may change."""
     chosen = VariableOption(selected=True, text=value, value=value)
     box = build.TextBoxVariable(name).label(label).default_value(value)
     return box.current(chosen).options([chosen])

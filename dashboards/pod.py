@@ -69,10 +69,10 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("More of its use"))
     for panel in _more():
         found.with_panel(panel)
-    found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
-    found.with_row(folded("Tokens and requests of vLLM, SGLang and Triton", _served()))
     found.with_row(build.Row("What is known of it"))
-    return found.with_panel(_identity()).with_panel(_unmeasured()).with_panel(alerts())
+    found.with_panel(_identity()).with_panel(_unmeasured()).with_panel(alerts())
+    found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    return found.with_row(folded("Tokens and requests of vLLM, SGLang and Triton", _served()))
 
 
 def _totals() -> list[Panel]:

@@ -11,14 +11,14 @@ from tests.rules.cases import HOURS, POD
 
 RULES = Path(__file__).parents[2] / "examples/tokens/rules.yaml"
 SERVER = 'namespace="n",pod="p",job="servers",model_name="m"'
-OWN = {
+OWN: dict[str, float] = {
     f"mgpu_pod_energy_joules_total{{{POD}}}": 300,
     f"mgpu_pod_core_seconds_total{{{POD}}}": 0.5,
     f"mgpu_pod_allocated_gpu_seconds_total{{{POD}}}": 1,
 }
-# Names: vllm-project/vllm docs/usage/metrics.md; docs.sglang.io, production metrics; the metrics page
-# of Triton Inference Server (port 8002). Read 2026-11-25.
-SERVERS = {
+# Names: vllm-project/vllm docs/usage/metrics.md; docs.sglang.io, production metrics; the metrics
+# page of Triton Inference Server (port 8002). Read 2026-11-25.
+SERVERS: dict[str, dict[str, float]] = {
     "vLLM": {
         f"vllm:prompt_tokens_total{{{SERVER}}}": 400,
         f"vllm:generation_tokens_total{{{SERVER}}}": 100,
@@ -55,7 +55,7 @@ def test_every_rule_is_held_to_a_figure() -> None:
 @pytest.mark.program("promtool")
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_pods_figures_are_divided_by_what_it_served(server: str, tmp_path: Path) -> None:
-    series = {**OWN, **SERVERS[server]}
+    series = OWN | SERVERS[server]
     known = {n: v for n, v in EXPECTED.items() if server != "Triton" or "token" not in n}
     test = {
         "interval": "1m",
@@ -66,11 +66,7 @@ def test_a_pods_figures_are_divided_by_what_it_served(server: str, tmp_path: Pat
             {
                 "expr": f"round(sum({record}), 0.0001)",
                 "eval_time": "60m",
-                "exp_samples": [
-                    {"labels": "{}", "value": value}
-                    for name, value in known.items()
-                    if name == record
-                ],
+                "exp_samples": [{"labels": "{}", "value": EXPECTED[record]}] * (record in known),
             }
             for record in EXPECTED
         ],
