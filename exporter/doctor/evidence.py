@@ -22,7 +22,10 @@ from exporter.model import (
 from exporter.settings import Settings
 from exporter.sources.gpus.source import GpuSource, RestartRequiredError
 from exporter.sources.node.source import merged
+from exporter.sources.pods.reader import NOT_YET
+from exporter.sources.pods.source import PodSource
 
+LIST_S = 10.0  # for the first list of pods: a busy node takes seconds to load the client
 READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
 
@@ -69,7 +72,7 @@ def gather(
     try:
         for listening in sources.listening:
             listening.start()
-        sources.pods.wait(FIRST_LIST_S)
+        _await_pods(sources.pods)
         found = _read(sources.gpus, every_s, ProbeResults(settings, begun, begun))
         memories = [device.memory for reading in found.readings for device in reading.devices]
         pids = {p.pid for memory in memories if memory for p in memory.processes or ()}
@@ -90,6 +93,13 @@ def gather(
     finally:
         for source in sources.all:
             source.close()
+
+
+def _await_pods(pods: PodSource) -> None:
+    """Wait for the first list, for longer than the cycle does if nothing says that it fails."""
+    for _ in range(int(LIST_S / FIRST_LIST_S)):
+        if pods.wait(FIRST_LIST_S) or not pods.status().detail.startswith(NOT_YET):
+            return
 
 
 def _read(gpus: tuple[GpuSource, ...], every_s: float, found: ProbeResults) -> ProbeResults:

@@ -2,12 +2,18 @@
 
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from exporter.doctor import CheckVerdict
+from exporter.collector.wiring import open_sources
+from exporter.doctor import CheckVerdict, gather
 from exporter.doctor.pods import node, pods
+from exporter.model import PodTable, SourceStatus
+from exporter.sources.pods.reader import NOT_YET
+from exporter.sources.pods.source import SimulatedPods
 from tests.doctor.looking import by_subject, check, evidence, settings
 
 LOST = """\
@@ -43,6 +49,31 @@ def test_a_snapshot_of_a_node_with_a_lost_gpu_ends_with_1(lost: str, form: str) 
 
     assert done.stdout
     assert done.returncode == 1
+
+
+class LatePods(SimulatedPods):
+    """Its first list comes while somebody waits for the third time; ``detail`` until then."""
+
+    waits = 0
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - it does not come by time
+        """Whether it has come."""
+        self.waits += 1
+        return self.waits >= 3
+
+    def status(self) -> SourceStatus:
+        """Up once it has come."""
+        return super().status()._replace(up=self.waits >= 3)
+
+
+@pytest.mark.parametrize(("detail", "waits"), [(NOT_YET, 3), ("HTTP 403: forbidden", 1)])
+def test_a_list_of_pods_that_is_late_is_waited_for_unless_it_fails(detail: str, waits: int) -> None:
+    given = settings(simulate="demo")
+    late = LatePods(PodTable, detail=detail)
+
+    gather(given, replace(open_sources(given), pods=late), time, every_s=0)
+
+    assert late.waits == waits
 
 
 def test_a_machine_without_kubernetes_is_asked_for_nothing_of_it(

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 SECOND_NS = 10**9
 CLOSE_TIMEOUT_S = 0.9
 MAX_PODS = 10_000
+NOT_YET = "not connected yet"
 NOT_ASKED = "not asked, because a better source is up"
 
 
@@ -98,7 +99,7 @@ class PodReader(ABC):
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._lock = threading.Lock()  # guards the store and the status
         self._store = PodStore()
-        self._status = SourceStatus(self.name, up=False, detail="not connected yet")
+        self._status = SourceStatus(self.name, up=False, detail=NOT_YET)
         self._heard_ns: int | None = None  # when the list was last current
         self._failures = 0
 
