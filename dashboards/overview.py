@@ -22,7 +22,7 @@ from dashboards.panels import (
     timeline,
 )
 from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, colored, table, tinted
-from exporter.prometheus.advice import OUTCOMES, Recorded, Resource, Verdict
+from exporter.prometheus.advice import Outcome, Recorded, Resource
 
 EVENTS = events()
 BY_CARD = "cluster, instance, gpu"
@@ -60,15 +60,13 @@ SIZING_RANGE = "7d"
 SIZING = Recorded('cluster=~"$cluster",$namespace_label=~"$namespace"', "$__range")
 NOT_RECORDED = "The recording rules have seen no allocation"
 _VERDICTS = {
-    Verdict.LOWER: IDLE,
-    Verdict.RAISE: BAD,
-    Verdict.KEEP: GOOD,
-    Verdict.AT_LEAST: LOOK,
-    Verdict.REFUSED: FREE,
+    "lower": IDLE,
+    "raise": BAD,
+    "keep": GOOD,
+    "at_least": LOOK,
+    "refused": FREE,
 }
-ADVICE: Words = {
-    str(code): (one.words, _VERDICTS[one.verdict]) for code, one in enumerate(OUTCOMES)
-}
+ADVICE: Words = {str(code): (one.words, _VERDICTS[one.verdict]) for code, one in enumerate(Outcome)}
 
 
 def _of(family: str) -> str:

@@ -9,9 +9,9 @@ Autoscaler (kubernetes/autoscaler, recommender): a week raises the bound by a se
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import NamedTuple
 
 from exporter.httpclient import NoAnswerError
@@ -22,26 +22,31 @@ _DAY = 96  # steps: the rules record each 15 minutes
 _LATELY, _NOW = "1d", "1h"  # what is said of a workload at the end of a range
 
 
-class Verdict(StrEnum):
-    """What to do with the amount that is allocated."""
+class Outcome(Enum):
+    """A verdict on what is allocated, and the reason if nothing certain is advised: closed lists.
 
-    LOWER = "lower"
-    RAISE = "raise"
-    KEEP = "keep"
-    AT_LEAST = "at_least"
-    REFUSED = "refused"
+    The first that fits counts. The figure "outcome" is their place, from 0.
+    """
 
+    NO_SHARE = "refused", "not_promised"
+    TOO_EARLY = "refused", "too_early"
+    SHORT_LIVED = "refused", "short_lived"
+    UNMEASURED = "refused", "unmeasured"
+    PREALLOCATED = "refused", "preallocated"
+    AT_LIMIT = "at_least", "at_limit"
+    FULL_CARD = "at_least", "full_card"
+    NO_LIMIT = "at_least", "not_promised"
+    LOWER = "lower", ""
+    RAISE = "raise", ""
+    KEEP = "keep", ""
 
-class Reason(StrEnum):
-    """Why nothing certain is advised. A closed list."""
+    def __init__(self, verdict: str, reason: str) -> None:
+        self.verdict, self.reason = verdict, reason
 
-    TOO_EARLY = "too_early"
-    UNMEASURED = "unmeasured"
-    PREALLOCATED = "preallocated"
-    AT_LIMIT = "at_limit"
-    FULL_CARD = "full_card"
-    NOT_PROMISED = "not_promised"
-    SHORT_LIVED = "short_lived"
+    @property
+    def words(self) -> str:
+        """Both, as a person reads them."""
+        return f"{self.verdict} ({self.reason})" if self.reason else self.verdict
 
 
 class Resource(StrEnum):
@@ -51,33 +56,6 @@ class Resource(StrEnum):
     MEMORY = "memory"
 
 
-class Outcome(NamedTuple):
-    """A verdict, and its reason if nothing certain is advised."""
-
-    verdict: Verdict
-    reason: Reason | None = None
-
-    @property
-    def words(self) -> str:
-        """Both, as a person reads them."""
-        return f"{self.verdict} ({self.reason})" if self.reason else self.verdict.value
-
-
-_LOWER = Outcome(Verdict.LOWER)
-# What the figure "outcome" counts from 0. The first that fits counts.
-OUTCOMES: Sequence[Outcome] = (
-    Outcome(Verdict.REFUSED, Reason.NOT_PROMISED),
-    Outcome(Verdict.REFUSED, Reason.TOO_EARLY),
-    Outcome(Verdict.REFUSED, Reason.SHORT_LIVED),
-    Outcome(Verdict.REFUSED, Reason.UNMEASURED),
-    Outcome(Verdict.REFUSED, Reason.PREALLOCATED),
-    Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT),
-    Outcome(Verdict.AT_LEAST, Reason.FULL_CARD),
-    Outcome(Verdict.AT_LEAST, Reason.NOT_PROMISED),
-    _LOWER,
-    Outcome(Verdict.RAISE),
-    Outcome(Verdict.KEEP),
-)
 UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
 
 
@@ -137,11 +115,11 @@ class Recorded:
         known = self._of(f"mgpu_{resource}_known:bool")
         conditions = self._conditions(terms, known)
         refused, bound = (
-            " or ".join(text for one, text in conditions.items() if one.verdict is verdict)
-            for verdict in (Verdict.REFUSED, Verdict.AT_LEAST)
+            " or ".join(text for one, text in conditions.items() if one.verdict == verdict)
+            for verdict in ("refused", "at_least")
         )
-        lower = f"({conditions[_LOWER]} unless ({bound}))"
-        outcomes = (f"({text}) * 0 + {OUTCOMES.index(one)}" for one, text in conditions.items())
+        lower = f"({conditions[Outcome.LOWER]} unless ({bound}))"
+        outcomes = (f"({text}) * 0 + {[*Outcome].index(one)}" for one, text in conditions.items())
         return {
             "allocated": allocated,
             "typical": self._lately(f"quantile_over_time(0.5, {used})"),
@@ -163,34 +141,29 @@ class Recorded:
         _, allocated, target, cases = terms
         upper = f"{target} * (1 + {_DAY} / sum_over_time({known}))"
         found = {
-            Outcome(Verdict.REFUSED, Reason.TOO_EARLY): f"count_over_time({known}) < {_DAY}",
-            Outcome(Verdict.REFUSED, Reason.SHORT_LIVED): (
-                f"max_over_time({self._of('mgpu_lasting_pods:count')}) == 0"
-            ),
-            Outcome(Verdict.REFUSED, Reason.UNMEASURED): f"avg_over_time({known}) < 0.9",
-            _LOWER: f"{allocated} > {upper}",
-            Outcome(Verdict.RAISE): f"{allocated} < {target}",
-            Outcome(Verdict.KEEP): allocated,
+            Outcome.TOO_EARLY: f"count_over_time({known}) < {_DAY}",
+            Outcome.SHORT_LIVED: f"max_over_time({self._of('mgpu_lasting_pods:count')}) == 0",
+            Outcome.UNMEASURED: f"avg_over_time({known}) < 0.9",
+            Outcome.LOWER: f"{allocated} > {upper}",
+            Outcome.RAISE: f"{allocated} < {target}",
+            Outcome.KEEP: allocated,
             **cases,
         }
-        return {one: found[one] for one in OUTCOMES if one in found}
+        return {one: found[one] for one in Outcome if one in found}
 
     def _core(self) -> _Terms:
         used = self._of("mgpu_core_seconds:max_rate5m_15m")
         allocated = self._last("mgpu_core_limit_ratio:max")
         high = f"quantile_over_time(0.95, {used})"
+        present = self.allocations()
         return _Terms(
             used,
             allocated,
             f"clamp_max({_rounded(high, '* 100', '/ 100')}, 1)",
             {
-                Outcome(Verdict.REFUSED, Reason.NOT_PROMISED): (
-                    f"max without (scheme) ({self.allocations()}) unless {allocated}"
-                ),
-                Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT): f"{high} >= 0.95 * {allocated}",
-                Outcome(Verdict.AT_LEAST, Reason.FULL_CARD): (
-                    f"avg_over_time({self._of('mgpu_on_full_card:max')}) > 0.05"
-                ),
+                Outcome.NO_SHARE: f"max without (scheme) ({present}) unless {allocated}",
+                Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
+                Outcome.FULL_CARD: f"avg_over_time({self._of('mgpu_on_full_card:max')}) > 0.05",
             },
         )
 
@@ -209,11 +182,9 @@ class Recorded:
             allocated,
             f"({usable} < {rounded} or {rounded})",
             {
-                Outcome(Verdict.REFUSED, Reason.PREALLOCATED): f"{flat} unless {full}",
-                Outcome(Verdict.AT_LEAST, Reason.AT_LIMIT): (
-                    f"{full} or {peak} >= 0.95 * {allocated}"
-                ),
-                Outcome(Verdict.AT_LEAST, Reason.NOT_PROMISED): f"{peak} unless {allocated}",
+                Outcome.PREALLOCATED: f"{flat} unless {full}",
+                Outcome.AT_LIMIT: f"{full} or {peak} >= 0.95 * {allocated}",
+                Outcome.NO_LIMIT: f"{peak} unless {allocated}",
             },
         )
 
@@ -255,7 +226,7 @@ def advised(
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise NoAnswerError(
             f"{prometheus.address} knows no container of {where} that was allocated a GPU in this "
-            "range; it needs the rules of mgpu-recording.yaml"
+            "range, by the rules of mgpu-recording.yaml, which look every 15 minutes"
         )
     found = {one: _figures(prometheus, recorded, one, until_s) for one in Resource}
     return [
@@ -284,7 +255,7 @@ def _advice(resource: Resource, figures: Mapping[str, float], scheme: str) -> Ad
     return Advice(
         resource=resource,
         **amounts,
-        outcome=OUTCOMES[int(figures["outcome"])],
+        outcome=[*Outcome][int(figures["outcome"])],
         confidence=figures.get("confidence", 0.0),
         observed_ratio=figures.get("observed_ratio", 0.0),
         scheme=scheme,

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from exporter.prometheus.advice import UNITS, Advice, Reason, Resource, Workload
+from exporter.prometheus.advice import UNITS, Advice, Resource, Workload
 from exporter.prometheus.asked import asked
 from exporter.prometheus.ranges import written
 
@@ -26,13 +26,13 @@ _HEAD = (
     "request",
 )
 _WORDS = {
-    Reason.TOO_EARLY: "seen for less than a day",
-    Reason.UNMEASURED: "more than a tenth of the time is unmeasured",
-    Reason.PREALLOCATED: "its program takes a constant part at once: use says nothing of need",
-    Reason.AT_LIMIT: "it used all it may have: it may need more",
-    Reason.FULL_CARD: "its card was full: it may need more",
-    Reason.NOT_PROMISED: "its sharing system promises no amount",
-    Reason.SHORT_LIVED: "its pods live for less than an hour",
+    "too_early": "seen for less than a day",
+    "unmeasured": "more than a tenth of the time is unmeasured",
+    "preallocated": "its program takes a constant part at once: use says nothing of need",
+    "at_limit": "it used all it may have: it may need more",
+    "full_card": "its card was full: it may need more",
+    "not_promised": "its sharing system promises no amount",
+    "short_lived": "its pods live for less than an hour",
 }
 
 
@@ -63,8 +63,8 @@ def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
         "unit": UNITS[advice.resource],
         "resource_name": wanted.name if wanted else None,
         "resource_quantity": wanted.quantity if wanted else None,
-        "verdict": advice.outcome.verdict.value,
-        "reason": advice.outcome.reason.value if advice.outcome.reason else None,
+        "verdict": advice.outcome.verdict,
+        "reason": advice.outcome.reason or None,
         "confidence": round(advice.confidence, 2),
         "observed_ratio": round(advice.observed_ratio, 4),
     }

@@ -216,8 +216,8 @@ def test_advise_and_bill_find_the_prometheus_of_the_cluster(
             assert main(["advise", "--since=2h", here]) == 2
             assert capsys.readouterr().err == (
                 "mgpu-exporter advise: monitoring/prometheus-operated knows no container of "
-                f"namespace {MINE} that was allocated a GPU in this range; it needs the rules of "
-                "mgpu-recording.yaml\n"
+                f"namespace {MINE} that was allocated a GPU in this range, by the rules of "
+                "mgpu-recording.yaml, which look every 15 minutes\n"
             )
 
 

@@ -265,16 +265,6 @@ def test_the_board_shows_the_advice_row_for_row(
         for one in table["transformations"]
         if one["id"] == "organize"
     )
-    words = {
-        code: shown["text"]
-        for each in table["fieldConfig"]["overrides"]
-        if each["matcher"]["options"] == "Advice"
-        for one in each["properties"]
-        if one["id"] == "mappings"
-        for mapping in one["value"]
-        if mapping["type"] == "value"
-        for code, shown in mapping["options"].items()
-    }
     shown: dict[str, dict[str, Any]] = {heads[f"Value #{ref}"]: {} for ref in "ABCDEF"}
     for target in table["targets"]:
         found = asked(prometheus, target["expr"])
@@ -282,6 +272,7 @@ def test_the_board_shows_the_advice_row_for_row(
             shown[head] = {one["metric"]["owner_name"]: one["value"][1] for one in found}
         else:
             assert found == []  # it has rows, and so none that says why not
+    words = words_of(table, "Advice")
     assert {owner: words[code] for owner, code in shown.pop("Advice").items()} == {
         owner: one["verdict"] + (f" ({one['reason']})" if one["reason"] else "")
         for owner, one in advice.items()
@@ -297,6 +288,20 @@ def test_the_board_shows_the_advice_row_for_row(
     assert float(total["value"][1]) == pytest.approx(
         sum(one["freed"] for one in advice.values() if one["verdict"] == "lower" and one["freed"])
     )
+
+
+def words_of(table: dict[str, Any], head: str) -> dict[str, str]:
+    """What a column shows instead of its values."""
+    return {
+        value: shown["text"]
+        for each in table["fieldConfig"]["overrides"]
+        if each["matcher"]["options"] == head
+        for one in each["properties"]
+        if one["id"] == "mappings"
+        for mapping in one["value"]
+        if mapping["type"] == "value"
+        for value, shown in mapping["options"].items()
+    }
 
 
 def asked(store: Store, expression: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.allocations.registry import SCHEMES
-from exporter.prometheus.advice import Advice, Outcome, Resource, Verdict
+from exporter.prometheus.advice import Advice, Outcome, Resource
 from exporter.prometheus.asked import UNITS, Asked, asked
 
 GIB = 1 << 30
@@ -18,7 +18,7 @@ def advice(scheme: str, resource: Resource, recommended: float | None) -> Advice
         peak=None,
         recommended=recommended,
         freed=None,
-        outcome=Outcome(Verdict.RAISE),
+        outcome=Outcome.RAISE,
         confidence=1.0,
         observed_ratio=1.0,
         scheme=scheme,
