@@ -280,15 +280,15 @@ def _add_rest(had: dict[Payer, Had], whole: Mapping[Payer, Had]) -> None:
             for other, mine in had.items()
             if other.namespace == payer.namespace and (payer.namespace or _same_kind(other, payer))
         ]
-        known = [mine.used for mine in parts if mine.used is not None]
-        rest = Had(
-            max(0.0, total.allocated - sum(mine.allocated for mine in parts)),
-            None if total.used is None else max(0.0, total.used - sum(known)),
-            max(0.0, total.borrowed - sum(mine.borrowed for mine in parts)),
-            total.promised,
-        )
-        if rest.allocated or rest.used or not parts:
-            had[payer] = rest
+        allocated = max(0.0, total.allocated - sum(mine.allocated for mine in parts))
+        used = None
+        if total.used is not None:
+            used = max(0.0, total.used - sum(mine.used or 0.0 for mine in parts))
+        if allocated or used or not parts:
+            mine = had.setdefault(payer, Had(promised=total.promised))
+            mine.allocated += allocated
+            mine.borrowed += max(0.0, total.borrowed - sum(one.borrowed for one in parts))
+            mine.used = mine.used if used is None else (mine.used or 0.0) + used
 
 
 def _same_kind(one: Payer, other: Payer) -> bool:

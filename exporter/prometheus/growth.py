@@ -31,22 +31,25 @@ class Target(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A range in Unix seconds, and its steps: each ends at one of ``ends``."""
+    """A range in Unix seconds, divided at the multiples of ``step_s``.
+
+    VictoriaMetrics and Thanos move the times of a range query to these multiples.
+    """
 
     since_s: int
     until_s: int
     step_s: int
 
     @property
-    def ends(self) -> range:
-        """The end of each step. The first step may be shorter than the others."""
-        steps = -(-(self.until_s - self.since_s) // self.step_s)
-        return range(self.until_s - (steps - 1) * self.step_s, self.until_s + 1, self.step_s)
+    def grid(self) -> Grid:
+        """The end of each step; the last may be after the range."""
+        first = self.since_s // self.step_s + 1
+        return Grid(first * self.step_s, -(-self.until_s // self.step_s) * self.step_s, self.step_s)
 
     @property
-    def grid(self) -> Grid:
-        """The ends of all steps."""
-        return Grid(self.ends[0], self.ends[-1], self.step_s)
+    def ends(self) -> list[int]:
+        """The end of each step. The first and the last step may be shorter than the others."""
+        return [*self.grid.times[:-1], self.until_s]
 
     def begin(self, step: int) -> int:
         """When a step begins."""
@@ -54,8 +57,7 @@ class Span(NamedTuple):
 
     def step_of(self, at_s: float) -> int:
         """The step that a time is in."""
-        last = ceil((self.until_s - self.since_s) / self.step_s) - 1
-        return max(0, last - int((self.until_s - at_s) // self.step_s))
+        return max(0, ceil(at_s / self.step_s) - self.since_s // self.step_s - 1)
 
 
 class Grown(NamedTuple):
@@ -103,10 +105,12 @@ class Counters:
 
     def _read(self) -> None:
         """The last scrape of each step, and the one before the range."""
-        since_s, (first, *others) = self.span.since_s, self.span.ends
-        self._take(self._prometheus.at(self._last_in(first - since_s), first), first)
-        if others:
-            grid = Grid(others[0], others[-1], self.span.step_s)
+        since_s, ends = self.span.since_s, self.span.ends
+        for step in {0, len(ends) - 1}:
+            last = self._last_in(ends[step] - self.span.begin(step))
+            self._take(self._prometheus.at(last, ends[step]), ends[step])
+        if between := ends[1:-1]:
+            grid = Grid(between[0], between[-1], self.span.step_s)
             for piece in self._prometheus.pieces(self._last_in(self.span.step_s), grid):
                 self._take(piece)
         before = self._prometheus.at(self._whole, since_s)
@@ -127,10 +131,12 @@ class Counters:
     @property
     def targets(self) -> Mapping[Target, Presence]:
         """The exporters that were scraped, and when."""
+        up, until_s = self._up(), float(self.span.until_s)
         known = {
             target_of(one.labels): one.samples[-1][0]
-            for one in self._prometheus.over(self._up(), self.span.grid)
+            for one in self._prometheus.over(up, self.span.grid)
         }
+        known |= {target_of(one.labels): until_s for one in self._prometheus.at(up, until_s)}
         found: dict[Target, Presence] = {}
         for target in self._series:
             seen = self._scraped(target)
@@ -159,11 +165,9 @@ class Counters:
     def _steps_of(self, expression: str) -> dict[Target, set[int]]:
         """The steps in which an expression has a value, by target."""
         found: dict[Target, set[int]] = defaultdict(set)
-        ends = self.span.ends
         for one in self._prometheus.over(expression, self.span.grid):
-            for at, value in one.samples:
-                if value > 0:
-                    found[target_of(one.labels)].add((int(at) - ends[0]) // self.span.step_s)
+            steps = {self.span.step_of(at) for at, value in one.samples if value > 0}
+            found[target_of(one.labels)] |= steps
         return found
 
     def _unclear(self, target: Target) -> set[int]:

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.cli import main
+from exporter.prometheus.growth import Span
 from tests.store import Store, Target
 
 BEGIN = 1_780_000_000
@@ -60,8 +63,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """An hour of two nodes, scraped each 15 s.
 
     Node a: ``team`` has a half and uses a quarter; ``batch`` runs a job of 10 s in each 20 s, which
-    no scrape sees. Its exporter restarts after 1,800 s. Node b comes after 1,200 s and uses the
-    whole card in ``team``; from 3,000 s on it does not answer.
+    no scrape sees, and a pod without an owner. Its exporter restarts after 1,800 s. Node b comes
+    after 1,200 s and uses the whole card in ``team``; from 3,000 s on it does not answer.
     """
     a, b = Exporter("GPU-a"), Exporter("GPU-b")
     targets = {
@@ -73,7 +76,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             if second == 1800:
                 a.counted.clear()
             job = (0.25, 0.25) if second % 20 < 10 else (0.0, 0.0)
-            a.second({"team": (0.5, 0.25), "batch": job}, unattributed=0.1)
+            a.second({"team": (0.5, 0.25), "batch": job, "batch/bare": (0.1, 0.1)}, 0.1)
             if 1200 <= second < 3000:
                 b.second({"team": (1.0, 1.0)})
             if second % 15 == 0:
@@ -104,15 +107,18 @@ def parts(document: dict[str, Any], uuid: str) -> dict[tuple[str, str], float]:
     return dict(found)
 
 
-def test_each_part_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    document = bill(prometheus, capsys, "--price=2.00")
+@pytest.mark.parametrize("by", ["namespace", "pod", "owner"])
+def test_each_part_is_the_truth(
+    prometheus: Store, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    document = bill(prometheus, capsys, "--price=2.00", f"--by={by}")
     of_a = parts(document, "GPU-a")
     truth = {
         ("team", "used"): 900,
         ("team", "allocated_idle"): 900,
-        ("batch", "used"): 450,
+        ("batch", "used"): 810,
         ("", "unattributed"): 360,
-        ("", "unallocated"): 990,
+        ("", "unallocated"): 630,
     }
     lost_s = of_a.pop(("", "unobserved"))  # from the last scrape before the restart until it
     assert 0 < lost_s < 15
@@ -126,6 +132,18 @@ def test_a_node_that_does_not_answer_is_unobserved_and_one_that_comes_is_new(
     of_b = parts(bill(prometheus, capsys, "--price=1"), "GPU-b")
     assert of_b["team", "used"] == pytest.approx(1800, abs=15)
     assert of_b["", "unobserved"] == pytest.approx(600, abs=15)
+
+
+@given(st.integers(BEGIN, BEGIN + 7200), st.integers(60, 90_000), st.sampled_from([60, 300, 3600]))
+def test_a_range_is_divided_at_multiples_of_the_step(
+    since_s: int, length: int, step_s: int
+) -> None:
+    span = Span(since_s, since_s + length, step_s)
+    assert all(end % step_s == 0 for end in span.ends[:-1])
+    assert span.ends[-1] == since_s + length
+    for step, end in enumerate(span.ends):
+        assert span.begin(step) < end
+        assert span.step_of(span.begin(step) + 0.5) == span.step_of(end) == step
 
 
 DAYS, EVERY_S = 3 * 86_400, 240
