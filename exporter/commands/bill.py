@@ -5,7 +5,6 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,16 +15,18 @@ from exporter.prometheus import focus, report
 from exporter.prometheus.bill import Bill, Unpriced, bill_of
 from exporter.prometheus.books import BY, Books, span_of
 from exporter.prometheus.client import Prometheus
-from exporter.prometheus.money import PriceError, Prices, price, prices_of, sanitized
+from exporter.prometheus.money import Prices, price, sanitized
 from exporter.prometheus.parts import METHODS
-from exporter.prometheus.ranges import moment
+from exporter.prometheus.pricefile import PriceError, currency, prices_of
+from exporter.prometheus.ranges import moment, written
 from exporter.settings import Settings, yamldocument
 from exporter.terminal.access import PROMETHEUS, far_client
 from exporter.terminal.access import add_arguments as add_access
 
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
-_SHORTEST_S = 60
+_SHORTEST_S = 60  # of a range
+_LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -48,9 +49,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="allocation",
         help="whether owners pay for what was kept for them, or for use [default allocation]",
     )
-    group.add_argument("--price", metavar="DECIMAL", type=_price, help="of a GPU's hour")
+    group.add_argument("--price", metavar="DECIMAL", type=_of(price), help="of a GPU's hour")
     group.add_argument("--prices", metavar="FILE", help="prices by model and node label, YAML")
-    group.add_argument("--currency", metavar="CODE", help="of --price [default USD]")
+    group.add_argument(
+        "--currency", metavar="CODE", type=_of(currency), help="of --price [default USD]"
+    )
     group.add_argument("--format", choices=_FORMATS, default="table", help="[default table]")
     group.add_argument(
         "--output",
@@ -70,7 +73,7 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
         prices = _prices(arguments)
         if why := _at_odds(arguments):
             return _refused(why)
-        http = far_client(arguments)
+        http = far_client(arguments, timeout_s=_LONGEST_S)
         if http is None:
             return _refused(
                 "name a Prometheus that scrapes the exporters: "
@@ -99,6 +102,12 @@ def _made(
 ) -> Bill:
     by, _, key = arguments.by.partition(":")
     books = Books(prometheus, span_of(since_s, until_s), by, sanitized(key)).read()
+    first_s = min(book.begin_s for book in books)
+    if first_s - since_s > _SHORTEST_S:
+        _warn(
+            f"the first data is of {written(int(first_s))}, and the bill begins there: "
+            "before, nothing was scraped, or it is past the retention of this Prometheus"
+        )
     return bill_of(books, prices, arguments.method, since_s, until_s)
 
 
@@ -106,14 +115,13 @@ def _prices(arguments: Namespace) -> Prices:
     prices = Prices()
     if arguments.prices:
         try:
-            text = yamldocument.read_bytes(arguments.prices).decode()
-            prices = prices_of(yamldocument.load(text))
+            prices = prices_of(yamldocument.read_bytes(arguments.prices).decode())
         except (OSError, ValueError, yamldocument.YamlError) as error:
             raise PriceError([f"{arguments.prices}: {_said(error)}"]) from None
     if arguments.price is not None:
         prices = replace(prices, flat=arguments.price)
     if arguments.currency:
-        prices = replace(prices, currency=prices_of({"currency": arguments.currency}).currency)
+        prices = replace(prices, currency=arguments.currency)
     return prices
 
 
@@ -123,6 +131,8 @@ def _said(error: Exception) -> str:
             f"no price for {error}; give --price, or in --prices a default, or under models "
             "its name"
         )
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error)
@@ -135,16 +145,26 @@ def _by(text: str) -> str:
     return text
 
 
-def _price(text: str) -> Decimal:
-    try:
-        return price(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+def _of(known: Callable[[str], object]) -> Callable[[str], object]:
+    """The same for a flag, which says what is wrong with it."""
+
+    def read(text: str) -> object:
+        try:
+            return known(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return read
 
 
 def _say(shown: Progress) -> Callable[[float], None]:
+    """Says how far the longest question is; those after it begin again, and are short."""
+    most = 0.0
+
     def say(part: float) -> None:
-        shown.say(f"reading the books: {part:.0%} ...")
+        nonlocal most
+        most = max(most, part)
+        shown.say(f"reading the books: {most:.0%} ...")
 
     return say
 
@@ -176,5 +196,9 @@ def _write(text: str | bytes, arguments: Namespace) -> int:
 
 
 def _refused(why: str) -> int:
-    print(f"mgpu-exporter bill: {why}", file=sys.stderr)
+    _warn(why)
     return _NOTHING
+
+
+def _warn(why: str) -> None:
+    print(f"mgpu-exporter bill: {why}", file=sys.stderr)

@@ -77,7 +77,7 @@ class Books:
         self._prometheus = prometheus
         self._span = span
         self._by = by
-        self._key = key
+        self._label = f"label_{key}"
 
     def read(self) -> list[CardBook]:
         """The book of each card, by node and UUID.
@@ -107,12 +107,15 @@ class Books:
                 f"{self._prometheus.address} has exporters, but no {_UNALLOCATED} in this range: "
                 "they are of an older version, or --collect leaves it out"
             )
-        oldest = self._prometheus.at(
-            f"min_over_time(timestamp({_INFO})[90d:1h])", self._span.until_s
+        if self._prometheus.at(f"count({_INFO})"):
+            return (
+                f"{self._prometheus.address} has exporters now, but no data of them in this range: "
+                "it is past the retention, or before they came"
+            )
+        return (
+            f"{self._prometheus.address} scrapes no exporter: it has no series {_INFO} in this "
+            "range, nor now"
         )
-        if oldest:
-            return f"{self._prometheus.address} has no exporter's data in this range"
-        return f"{self._prometheus.address} scrapes no exporter: it has no series {_INFO}"
 
     def _bounded(
         self, book: CardBook, targets: set[Target], presence: Mapping[Target, Presence]
@@ -171,11 +174,16 @@ class Books:
         found = self._prometheus.at(
             f"last_over_time({selector([_POD_INFO])}[{length}s])", self._span.until_s
         )
+        if self._by == "label" and found and not any(self._label in one.labels for one in found):
+            raise NoAnswerError(
+                f"no pod has {self._label} in {_POD_INFO}: exporters give it the labels that "
+                "--pods.labels names"
+            )
         names: dict[tuple[str, str], tuple[str, str]] = {}
         for one in found:
             pod = label(one.labels, "namespace"), label(one.labels, "pod")
             if self._by == "label":
-                value = one.labels.get(f"label_{self._key}", "")
+                value = one.labels.get(self._label, "")
                 names[pod] = ("label", value) if value else ("", "")
             else:
                 names[pod] = label(one.labels, "owner_kind"), label(one.labels, "owner_name")

@@ -1,23 +1,15 @@
 """Prices and money. Decimals throughout; what is divided adds up to the last unit."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeVar
+from typing import TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 HOUR_MS = 3_600_000
 DEAREST = Decimal(10) ** 6  # of a card's hour
 DIGITS = 6  # of an amount of money
-
-
-class PriceError(ValueError):
-    """A price file or flag cannot be used. ``problems`` has a sentence for each mistake."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,64 +38,15 @@ def sanitized(label: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in label)
 
 
-def price(text: object) -> Decimal:
-    """The price that a text or number states; raises ValueError if it is none."""
+def price(text: str) -> Decimal:
+    """The price that a text states; raises ValueError if it is none."""
     try:
-        found = Decimal(str(text))
+        found = Decimal(text)
     except InvalidOperation:
         found = Decimal("nan")
-    if isinstance(text, bool) or not found.is_finite() or not 0 <= found <= DEAREST:
-        raise ValueError(f"{str(text)[:40]!r} is no price from 0 to {DEAREST:,}")
+    if not found.is_finite() or not 0 <= found <= DEAREST:
+        raise ValueError(f"{text[:40]!r} is no price from 0 to {DEAREST:,}")
     return found
-
-
-_KEYS = ("currency", "default", "models", "node_labels")
-
-
-def prices_of(document: Any) -> Prices:  # noqa: ANN401 - of a user's file
-    """The prices of a price file, once parsed.
-
-    Raises:
-        PriceError: with all mistakes.
-
-    """
-    problems: list[str] = []
-
-    def one(where: str, value: object) -> Decimal:
-        try:
-            return price(value)
-        except ValueError as error:
-            problems.append(f"{where}: {error}")
-            return Decimal(0)
-
-    def many(where: str, value: object) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            problems.append(f"{where}: a mapping is needed")
-            return {}
-        return {str(key): mine for key, mine in value.items()}
-
-    given = many("the file", document if document is not None else {})
-    problems += [
-        f"{key}: unknown; known are {', '.join(_KEYS)}" for key in given if key not in _KEYS
-    ]
-    currency = given.get("currency", "USD")
-    if not (isinstance(currency, str) and len(currency) == 3 and currency.isalpha()):  # noqa: PLR2004 - ISO 4217
-        problems.append("currency: three letters are needed, such as EUR")
-    made = Prices(
-        str(currency).upper(),
-        one("default", given["default"]) if "default" in given else None,
-        {
-            model: one(f"models: {model}", value)
-            for model, value in many("models", given.get("models", {})).items()
-        },
-        {
-            label: {v: one(f"node_labels: {label}: {v}", p) for v, p in many(label, values).items()}
-            for label, values in many("node_labels", given.get("node_labels", {})).items()
-        },
-    )
-    if problems:
-        raise PriceError(problems)
-    return made
 
 
 def largest_remainder(total: int, weights: Mapping[K, Decimal]) -> dict[K, int]:

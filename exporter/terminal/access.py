@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+from exporter.httpclient import TIMEOUT_S, Credentials, HttpClient, NoAnswerError
 from exporter.terminal.feeds.feed import Feed
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
@@ -61,7 +61,9 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
     return RemoteFeed(HttpClient(url, _credentials(arguments, environ))) if url else None
 
 
-def far_client(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> HttpClient | None:
+def far_client(
+    arguments: Namespace, environ: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
+) -> HttpClient | None:
     """The client of the Prometheus that flags or variables name; None: none is named.
 
     Raises:
@@ -73,8 +75,8 @@ def far_client(arguments: Namespace, environ: Mapping[str, str] = os.environ) ->
         return None
     found = getattr(arguments, "prometheus_name", "")
     if found:  # a credential is for the address that its owner named
-        return HttpClient(prometheus, name=found)
-    return HttpClient(prometheus, _credentials(arguments, environ))
+        return HttpClient(prometheus, name=found, timeout_s=timeout_s)
+    return HttpClient(prometheus, _credentials(arguments, environ), timeout_s=timeout_s)
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:

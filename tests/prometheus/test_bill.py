@@ -1,6 +1,7 @@
 """The bill against counters of known truth, under a real Prometheus."""
 
 import json
+import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
@@ -171,9 +172,8 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
                 away = one is c and -2 * HOUR <= second < HOUR
                 if one.counted:
                     labels = {"job": "mgpu", "instance": one.uuid, "node": one.uuid[-1]}
-                    store.scrape(
-                        Target(labels), None if away else one.page(EVERY_S), BEGIN + second
-                    )
+                    page = f'{one.page(EVERY_S)}\nmgpu_pod_info{{namespace="team",pod="x"}} 1'
+                    store.scrape(Target(labels), None if away else page, BEGIN + second)
         yield store
 
 
@@ -271,16 +271,33 @@ def test_what_cannot_be_billed_is_said(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("day", "said"),
-    [
-        ("2026-06-10", "has no exporter's data in this range"),
-        ("2026-05-01", "scrapes no exporter: it has no series mgpu_device_info"),
-    ],
-)
-def test_a_range_without_any_exporter_is_no_bill_of_nothing(
-    prometheus: Store, capsys: pytest.CaptureFixture[str], day: str, said: str
+def test_a_prometheus_without_the_data_says_what_it_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hour = [f"--since={day}T00:00:00Z", f"--until={day}T01:00:00Z", "--price=1"]
-    assert main(["bill", f"--prometheus=http://{prometheus.address}", *hour]) == 2
-    assert said in capsys.readouterr().err
+    page = 'mgpu_device_info{uuid="GPU-a",model="L4",parent_uuid=""} 1'
+    target = Target({"job": "mgpu", "instance": "a:10045"})
+    with Store(tmp_path) as store:
+        command = ["bill", f"--prometheus=http://{store.address}", "--price=1"]
+        hour = [f"--since={BEGIN_TEXT}", f"--until={END_TEXT}"]
+
+        def said() -> str:
+            assert main([*command, *hour]) == 2
+            return capsys.readouterr().err
+
+        assert "scrapes no exporter: it has no series mgpu_device_info" in said()
+        store.scrape(target, page, BEGIN + HOUR)
+        assert "they are of an older version" in said()
+        store.scrape(target, page, time.time())
+        hour = ["--since=2026-06-10", "--until=2026-06-11"]
+        assert "has exporters now, but no data of them in this range" in said()
+
+
+def test_a_bill_that_begins_late_and_a_label_that_no_pod_has_are_said(
+    days: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["bill", f"--prometheus=http://{days.address}", "--price=1"]
+    assert main([*where, "--since=2026-05-20", f"--until={BEGIN_TEXT}"]) == 0
+    assert "the first data is of 2026-05-28T16:" in capsys.readouterr().err
+    times = [f"--since={BEGIN_TEXT}", f"--until={DAYS_LATER}"]
+    assert main([*where, *times, "--by=label:cost-center"]) == 2
+    assert "no pod has label_cost_center in mgpu_pod_info" in capsys.readouterr().err
