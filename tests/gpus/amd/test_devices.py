@@ -9,7 +9,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.model import DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.amd.device import AmdDevice
-from exporter.sources.gpus.amd.discovery import discover
+from exporter.sources.gpus.amd.discovery import BoardNames, discover
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, Tree, put, remove
@@ -243,7 +243,7 @@ def test_a_board_that_was_partitioned_while_files_were_refused_is_found_so(node:
 def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFilesystem) -> None:
     tree = seen_in_part(fs, parts=1)
 
-    found = discover(tree.sysfs)
+    found = discover(tree.sysfs, BoardNames())
     reading = AmdDevice(found.boards[0].whole, tree.sysfs, ManualClock())
 
     assert "1 of KFD's nodes may not be read" in found.trouble
@@ -255,7 +255,7 @@ def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFi
 def test_a_partition_that_may_be_seen_does_not_stand_for_the_board(fs: FakeFilesystem) -> None:
     tree = seen_in_part(fs, parts=8)
 
-    [board] = discover(tree.sysfs).boards
+    [board] = discover(tree.sysfs, BoardNames()).boards
     reset_ids()
 
     assert (board.whole.node, board.parts) == (None, ())

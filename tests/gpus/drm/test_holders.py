@@ -48,7 +48,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def looked(machine: Machine) -> HandleScanner:
     holders = HandleScanner(str(machine.proc), machine.clock)
-    holders.look(0, 60)
+    holders.look(0)
     return holders
 
 
@@ -98,28 +98,15 @@ class Ticking(ManualClock):
         return self.now_ns
 
 
-def test_a_look_keeps_to_its_time_and_goes_on_with_the_next(machine: Machine) -> None:
-    for pid in range(10, 20):
-        machine.process(pid)
-        machine.open(pid, 5, "")
-    holders, looks = HandleScanner(str(machine.proc), Ticking()), 0
-    while holders.newest is None:
-        holders.look(5, 3)
-        looks += 1
-
-    assert looks == 4  # 3 processes each, then the last and the end
-    assert len(holders.newest.handles[128]) == 10
-
-
 def test_the_longer_a_look_takes_the_more_seldom_it_is_done(machine: Machine) -> None:
     for pid in range(10, 20):
         machine.process(pid)
     clock = Ticking()
     holders = HandleScanner(str(machine.proc), clock)
-    holders.look(0, 60)
+    holders.look(0)
     begun = [holders.newest.begun_mono_ns] if holders.newest else []
     while len(begun) < 3:
-        holders.look(0, 60)
+        holders.look(0)
         if holders.newest and holders.newest.begun_mono_ns != begun[-1]:
             begun.append(holders.newest.begun_mono_ns)
 
@@ -131,7 +118,7 @@ def test_a_sight_tells_since_when_what_is_new_in_it_can_be_there(machine: Machin
     holders = looked(machine)
     first = holders.newest
     machine.clock.move(5)
-    holders.look(0, 60)
+    holders.look(0)
     second = holders.newest
 
     assert first is not None
@@ -145,7 +132,7 @@ def test_after_a_look_that_did_not_see_all_nothing_is_known_to_be_new(
 ) -> None:
     holders = HandleScanner(str(machine.proc), machine.clock)
     holders.newest = before
-    holders.look(0, 60)
+    holders.look(0)
 
     assert holders.newest is not before
     assert holders.newest.since_mono_ns is None
@@ -154,7 +141,7 @@ def test_after_a_look_that_did_not_see_all_nothing_is_known_to_be_new(
 def test_real_processes_are_looked_through() -> None:
     """This machine's own: none has a DRM device unless it has one, and all can be looked into."""
     holders = HandleScanner("/proc", ManualClock())
-    holders.look(0, 60)
+    holders.look(0)
 
     assert holders.newest is not None
     assert holders.newest.left == 0

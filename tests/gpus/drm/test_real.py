@@ -31,7 +31,7 @@ def opened() -> Iterator[int]:
 
 def test_a_device_that_this_process_has_open_is_found(opened: int) -> None:
     holders = HandleScanner("/proc", time)
-    holders.look(0, 60)
+    holders.look(0)
 
     assert holders.newest is not None
     mine = [h for all_of in holders.newest.handles.values() for h in all_of if h.pid == os.getpid()]

@@ -21,9 +21,10 @@ from exporter.sources.gpus.amd.clients import ClientDevice
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
 from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
-from exporter.sources.gpus.amd.sensors import AmdEnergy, Hwmon, Throttling, memory_errors
+from exporter.sources.gpus.amd.sensors import Hwmon, Throttling, memory_errors
+from exporter.sources.gpus.board_energy import BoardEnergy
 from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
-from exporter.sources.gpus.drm.clients import ClientReader
+from exporter.sources.gpus.drm.clients import DeviceClients
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import EnergyUse, with_energy
 from exporter.sources.gpus.fleet import GONE
@@ -59,12 +60,12 @@ class AmdBoard:
         self._hwmon = Hwmon(found.folder)
         self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
         if not found.parts and not self._whole.has_occupancy:
-            reader = ClientReader(found.minors, found.whole.device.pci_bus_id, str(procfs))
-            self._whole = ClientDevice(self._whole, reader, sysfs, clock)
+            clients = DeviceClients(found.minors, found.whole.device.pci_bus_id, str(procfs))
+            self._whole = ClientDevice(self._whole, clients, sysfs, clock)
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
-        self.energy: AmdEnergy = before.energy if before else AmdEnergy(clock)
+        self.energy: BoardEnergy = before.energy if before else BoardEnergy()
         self.throttling: Throttling = before.throttling if before else Throttling()
         self._rest = RuntimeSleep(str(found.folder / "power"), LONGEST_PAUSE_NS)
         self._paused = False  # it was not read since the last full read, so that it can fall asleep
@@ -110,7 +111,9 @@ class AmdBoard:
         window = self._window(self._sample, covers_ns)
         self._rest.note(now_ns, idle=idle and not _has_worked(window))
         if window is not None or not self.energy.begun:
-            energy = self.energy.take(metrics, self._hwmon, busiest)
+            counter = self._hwmon.energy_uj() if metrics.energy_uj is None else metrics.energy_uj
+            busy_ns = None if busiest is None else int(busiest * SECOND)
+            energy = self.energy.take(counter, self._hwmon.power_mw, now_ns, busy_ns)
             window = window and with_energy(window, energy, self.energy.method)
         sensors = self._sense(metrics, demand)
         whole = self._partitioned(window) if self._parts else self._undivided(window, demand)

@@ -12,8 +12,6 @@ from pathlib import Path
 from exporter.model import (
     Clock,
     DeviceMemory,
-    Engines,
-    ProcessActivity,
     ProcessMemory,
     Unmeasured,
     Window,
@@ -21,7 +19,7 @@ from exporter.model import (
 from exporter.sources.gpus.amd.activity import ActivitySample
 from exporter.sources.gpus.amd.device import COMPUTE, AmdDevice
 from exporter.sources.gpus.amd.kfd import pids_of
-from exporter.sources.gpus.drm.clients import ClientAccounts, ClientReader, by_process
+from exporter.sources.gpus.drm.clients import DeviceClients, activities_of
 from exporter.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
 from exporter.sources.gpus.drm.fdinfo import held_by
 from exporter.sources.gpus.drm.holders import HandleScan
@@ -39,14 +37,13 @@ class ClientDevice:
     KFD's processes or by the kernel.
     """
 
-    def __init__(self, kfd: AmdDevice, reader: ClientReader, sysfs: Path, clock: Clock) -> None:
+    def __init__(self, kfd: AmdDevice, clients: DeviceClients, sysfs: Path, clock: Clock) -> None:
         self.device = kfd.device
         self.found = kfd.found
         self._kfd = kfd
-        self._reader = reader
+        self._clients = clients
         self._sysfs = sysfs
         self._clock = clock
-        self._clients = ClientAccounts()
         self._scan: HandleScan | None = None
         self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
@@ -58,7 +55,7 @@ class ClientDevice:
             return
         self._scan, self._blind = scan, scan.blind
         try:
-            self._computing = self._reader.holders(scan) & pids_of(self._sysfs)
+            self._computing = self._clients.holders(scan) & pids_of(self._sysfs)
         except RefusedError:  # the clients of KFD's processes cannot be identified
             self._blind = self._blind or Unmeasured.NO_PERMISSION
 
@@ -77,18 +74,13 @@ class ClientDevice:
         scan = self._scan
         if scan is None:
             return None
-        asked = self._reader.ask(scan)
-        since_ns = None if self._blind else scan.since_mono_ns
-        clients = [client for _, client in asked.values()]
-        holders = {client_id: pid for client_id, (pid, _) in asked.items()}
-        unsure = [i for i, pid in holders.items() if pid in scan.cut or pid in scan.was_cut]
-        spent = self._clients.take(clients, self._clock.monotonic_ns(), since_ns, unsure)
-        memory = held_by(asked.values(), self.device, None, scan.cut)
+        use = self._clients.read(scan, self._clock.monotonic_ns())
+        memory = held_by(use.clients, self.device, None, scan.cut)
         self._held = {p.pid: p.used_bytes for p in memory.processes or ()}
         window = self._kfd.window(sample)
         if window is None or self._blind:
             return window
-        return self._with(window, by_process(spent, holders))._replace(unmeasured_pids=scan.cut)
+        return self._with(window, use.used)._replace(unmeasured_pids=scan.cut)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Memory by process, from fdinfo and KFD: neither has all of it."""
@@ -121,22 +113,14 @@ class ClientDevice:
             pid: {role: ns * observed_ns // whole_ns for role, ns in own.items()}
             for pid, own in used.items()
         }
-        sums = {
-            role: min(sum(own.get(role, 0) for own in parts.values()), observed_ns)
-            for role in ROLES
-        }
-        has_rate = window.busy.core is not None
-        sums[CORE] = max(sums[CORE], window.busy.core or 0)
+        busy, processes = activities_of(parts, ROLES, observed_ns)
+        core_ns, how = window.busy.core, "fdinfo" if window.busy.core is None else "rates"
         return window._replace(
-            busy=window.busy._replace(**sums),
-            processes=tuple(
-                ProcessActivity(pid, Engines(**{role: own.get(role, 0) for role in ROLES}))
-                for pid, own in parts.items()
-                if any(own.get(role) for role in ROLES)
+            busy=busy._replace(
+                core=max(busy.core or 0, core_ns or 0), memory_active=window.busy.memory_active
             ),
-            methods=replace(
-                window.methods, busy="rates" if has_rate else "fdinfo", shares="fdinfo"
-            ),
+            processes=processes,
+            methods=replace(window.methods, busy=how, shares="fdinfo"),
             per_sample=True,  # they are counters, and not to be scaled up to what others did
             counted=self._counted(window.counted, used),
         )

@@ -1,8 +1,9 @@
 """Lists the AMD boards of the node, and their partitions."""
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain, count
 from os.path import isdir
@@ -12,6 +13,8 @@ from typing import NamedTuple
 from exporter.model import FIRST_INDEX, PARTITIONED, Device
 from exporter.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
 from exporter.sources.gpus.sysfs import RefusedError, as_count, is_refused, label, names_in, text
+
+logger = logging.getLogger(__name__)
 
 VENDOR = "amd"
 VENDOR_ID = "0x1002"
@@ -58,54 +61,50 @@ class FoundBoard(NamedTuple):
 class BoardList(NamedTuple):
     """All boards in the order of PCI addresses. ``trouble``: what may not be read, and what to do.
 
-    ``unsure``: folders of boards whose driver did not return all of their properties. ``doubled``:
-    UUIDs that several boards have had; such boards are identified by PCI address.
+    ``unsure``: folders of boards whose driver did not return all of their properties.
     """
 
     boards: tuple[FoundBoard, ...]
     trouble: str = ""
     unsure: frozenset[Path] = frozenset()
-    doubled: frozenset[str] = frozenset()
 
 
-class BoardNumbers:
-    """The numbers of boards, which stay the same while the exporter runs.
+class BoardNames:
+    """The UUIDs and numbers of boards, which stay the same while the exporter runs.
 
     Boards that are gone keep theirs, because they may come back. A new board in the place of one
-    that is gone takes over its number.
+    that is gone takes over its number. Boards with one UUID are identified by PCI address, also
+    when only one of them is left.
     """
 
     def __init__(self) -> None:
         self._seats: dict[str, tuple[int, str]] = {}  # number and PCI address, by UUID
+        self._doubled: set[str] = set()
 
-    def assign(self, boards: Iterable[FoundBoard]) -> list[FoundBoard]:
-        """The boards with their numbers; new ones by their place, if that number is free."""
-        found = list(boards)
-        here = {board.whole.device.uuid for board in found}
-        return [_numbered(board, self._of(board, here)) for board in found]
+    def assign(self, folders: Mapping[str, Path]) -> Mapping[str, tuple[str, int]]:
+        """UUID and number of each board, all by PCI address; new ones by their place, if free."""
+        uuids = {pci: _uuid(folder, pci) for pci, folder in folders.items()}
+        for uuid, count_of in Counter(uuids.values()).items():
+            if count_of > 1 and uuid not in self._doubled:
+                self._doubled.add(uuid)
+                logger.warning("several boards are %s: they are known by their PCI address", uuid)
+        uuids = {p: _by_place(p) if uuid in self._doubled else uuid for p, uuid in uuids.items()}
+        here = set(uuids.values())
+        places = enumerate(uuids.items(), FIRST_INDEX[VENDOR])
+        return {pci: (uuid, self._number(uuid, pci, place, here)) for place, (pci, uuid) in places}
 
-    def _of(self, board: FoundBoard, here: set[str]) -> int:
-        device = board.whole.device
-        before = [u for u, (_, pci) in self._seats.items() if pci == device.pci_bus_id]
-        gone = [uuid for uuid in before if uuid not in here]
-        if device.uuid in self._seats:
-            number = self._seats[device.uuid][0]
-        elif gone:
-            number = self._seats.pop(gone[0])[0]
+    def _number(self, uuid: str, pci: str, place: int, here: set[str]) -> int:
+        before = [u for u, (_, seat) in self._seats.items() if seat == pci and u not in here]
+        if uuid in self._seats:
+            number = self._seats[uuid][0]
+        elif before:
+            number = self._seats.pop(before[0])[0]
         else:
             taken = {number for number, _ in self._seats.values()}
-            wanted = chain((device.index,), count(FIRST_INDEX[VENDOR]))
+            wanted = chain((place,), count(FIRST_INDEX[VENDOR]))
             number = next(number for number in wanted if number not in taken)
-        self._seats[device.uuid] = number, device.pci_bus_id
+        self._seats[uuid] = number, pci
         return number
-
-
-def _numbered(board: FoundBoard, number: int) -> FoundBoard:
-    whole, parts = board.whole, board.parts
-    return board._replace(
-        whole=whole._replace(device=replace(whole.device, index=number)),
-        parts=tuple(p._replace(device=replace(p.device, index=number)) for p in parts),
-    )
 
 
 def present(sysfs: Path) -> bool:
@@ -122,21 +121,18 @@ def addresses(sysfs: Path) -> frozenset[str]:
         return frozenset()
 
 
-def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> BoardList:
+def discover(sysfs: Path, names: BoardNames) -> BoardList:
     """Lists DRM's cards, which are boards, with KFD's nodes on them.
-
-    ``doubled``: those of the last call. A board keeps its UUID when another board goes.
 
     Raises:
         RefusedError: the folders may not be read.
 
     """
     topology = read_topology(sysfs)
-    folders = _boards(sysfs / "class/drm")
-    boards = tuple(
-        _checked(_board(folders[pci], pci, place, topology.of(pci)), refused=bool(topology.refused))
-        for place, pci in enumerate(sorted(folders)[:MOST_BOARDS])
-    )
+    folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MOST_BOARDS])
+    named = names.assign(folders)
+    found = (_board(folders[pci], pci, *named[pci], topology.of(pci)) for pci in folders)
+    boards = tuple(_checked(board, refused=bool(topology.refused)) for board in found)
     trouble = ""
     if topology.refused:
         trouble = (
@@ -144,10 +140,7 @@ def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> BoardList:
             "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
         )
     unsure = (b.folder for b in boards if any(is_refused(b.folder / name) for name in WHAT_IT_IS))
-    counts = Counter(board.whole.device.uuid for board in boards)
-    doubled |= {uuid for uuid, number in counts.items() if number > 1}
-    boards = tuple(_placed(b) if b.whole.device.uuid in doubled else b for b in boards)
-    return BoardList(boards, trouble, frozenset(unsure), doubled)
+    return BoardList(boards, trouble, frozenset(unsure))
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -189,11 +182,11 @@ def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
     )
 
 
-def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoard:
+def _board(folder: Path, pci: str, uuid: str, index: int, nodes: list[KfdNode]) -> FoundBoard:
     parted = len(nodes) > 1
     device = Device(
-        uuid=_uuid(folder, pci),
-        index=FIRST_INDEX[VENDOR] + place,
+        uuid=uuid,
+        index=index,
         vendor=VENDOR,
         model=_model(folder),
         minor=_minor(folder),
@@ -239,19 +232,6 @@ def _uuid(folder: Path, pci: str) -> str:
 
 def _by_place(pci: str) -> str:
     return f"AMD-{pci}"
-
-
-def _placed(board: FoundBoard) -> FoundBoard:
-    """The board with a UUID by its PCI address, because another board has the same number."""
-    uuid = _by_place(board.whole.device.pci_bus_id)
-    device = replace(board.whole.device, uuid=uuid)
-    parts = (
-        part._replace(
-            device=replace(part.device, uuid=f"{uuid}-{part.partition}", parent_uuid=uuid)
-        )
-        for part in board.parts
-    )
-    return board._replace(whole=board.whole._replace(device=device), parts=tuple(parts))
 
 
 def _profile(folder: Path) -> str:

@@ -1,16 +1,14 @@
-"""Reads the sensors and the energy of one AMD board.
+"""Reads the sensors of one AMD board.
 
 Sources: amdgpu's hwmon (``Documentation/gpu/amdgpu/thermal.rst``; on an APU the power is that of
-the whole chip, CPU included) and its RAS counters (``.../ras.rst``). Energy is the counter of the
-firmware or of hwmon, or else the integrated power.
+the whole chip, CPU included) and its RAS counters (``.../ras.rst``).
 """
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from exporter.model import Clock, Sensors
+from exporter.model import Sensors
 from exporter.sources.gpus.amd.metrics import GpuMetrics
-from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 from exporter.sources.gpus.sysfs import RefusedError, names_in, read_count, read_text
 
 MICRO = 1_000_000
@@ -30,13 +28,13 @@ class Hwmon:
     def __init__(self, board: Path) -> None:
         self._folder = board / "hwmon"
 
-    def power_uw(self) -> int | None:
-        """Board power in microwatts: averaged by the firmware, or else the current one."""
+    def power_mw(self) -> int | None:
+        """Board power in milliwatts: averaged by the firmware, or else the current one."""
         folder = self._current()
         if folder is None:
             return None
-        average = read_count(folder / "power1_average")
-        return read_count(folder / "power1_input") if average is None else average
+        both = (read_count(folder / f"power1_{name}") for name in ("average", "input"))
+        return next((microwatts // 1000 for microwatts in both if microwatts is not None), None)
 
     def energy_uj(self) -> int | None:
         """The energy counter in microjoules, if the driver has one."""
@@ -48,12 +46,12 @@ class Hwmon:
         folder = self._current()
         if folder is None:
             return Sensors()
-        power = None if "power" in disabled else self.power_uw()
+        power = None if "power" in disabled else self.power_mw()
         limit = None if "power" in disabled else read_count(folder / "power1_cap")
         millidegrees = {} if "temperature" in disabled else _labelled(folder, "temp", TEMPERATURES)
         clocks = {} if "clocks" in disabled else _labelled(folder, "freq", CLOCKS)
         return Sensors.of(
-            power_watts=None if power is None else power / MICRO,
+            power_watts=None if power is None else power / 1000,
             power_limit_watts=limit / MICRO if limit else None,
             temperature_celsius={name: value / 1000 for name, value in millidegrees.items()},
             clock_hertz=clocks,
@@ -120,48 +118,3 @@ class Throttling:
             if 0 < held <= cycles:  # more: the counters were set back by a reset
                 self._sums[name] += passed_ns * held / cycles
         return dict(self._sums)
-
-
-SECOND = 1_000_000_000
-
-
-class AmdEnergy:
-    """The energy of a board between two windows. It goes on when partitions change."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.method = "none"  # how it is measured: a value of Methods.energy
-        self.begun = False
-        self.rested = False  # it was not read for a while
-        self._clock = clock
-        self._meter, self._power = EnergyMeter(), PowerIntegral()
-
-    def sleep(self) -> None:
-        """Notes that the board sleeps. Its power is unknown meanwhile; a counter goes on."""
-        self.rested = True
-        if self.method == "power":
-            self._power = PowerIntegral()
-
-    def take(self, metrics: GpuMetrics, hwmon: Hwmon, busy: float | None) -> EnergyUse:
-        """Energy since the last window. ``busy``: busy seconds of the device, as far as known."""
-        self.begun = True
-        mono_ns = self._clock.monotonic_ns()
-        counter = self._counter(metrics, hwmon, mono_ns)
-        rested, self.rested = self.rested, False
-        busy_ns = None if busy is None or rested else int(busy * SECOND)
-        energy = self._meter.take(counter, mono_ns, busy_ns)
-        return energy.as_idle() if rested else energy
-
-    def _counter(self, metrics: GpuMetrics, hwmon: Hwmon, mono_ns: int) -> int | None:
-        counted = metrics.energy_uj
-        if counted is None:
-            counted = hwmon.energy_uj()
-        if counted is not None:
-            if self.method == "power":  # the firmware was late: the two are not one counter
-                self._meter = EnergyMeter()
-            self.method = "counter"
-            return counted
-        power_uw = hwmon.power_uw() if self.method != "counter" else None
-        if power_uw is None:
-            return None
-        self.method = "power"
-        return self._power.add(power_uw // 1000, mono_ns)

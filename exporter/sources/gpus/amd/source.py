@@ -1,6 +1,5 @@
 """The AMD source: finds the boards and reads them as a fleet."""
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -8,12 +7,10 @@ from pathlib import Path
 
 from exporter.model import Clock
 from exporter.sources.gpus.amd.board import AmdBoard
-from exporter.sources.gpus.amd.discovery import BoardList, BoardNumbers, discover, present
+from exporter.sources.gpus.amd.discovery import BoardList, BoardNames, discover, present
 from exporter.sources.gpus.drm.holders import WorkerScans
 from exporter.sources.gpus.fleet import Fleet, Readings
 from exporter.sources.gpus.sysfs import RefusedError
-
-logger = logging.getLogger(__name__)
 
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"
 
@@ -29,8 +26,7 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         super().__init__(clock)
         self._sysfs, self._procfs = sysfs, procfs
         self._scans = WorkerScans(str(procfs), clock, self._workers)
-        self._numbers = BoardNumbers()
-        self._doubled: frozenset[str] = frozenset()
+        self._names = BoardNames()
         self._unreadable = ""
 
     def _absent(self) -> str:
@@ -38,7 +34,7 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
 
     def _look(self, *, attached: bool) -> BoardList:
         del attached
-        return discover(self._sysfs, self._doubled)
+        return discover(self._sysfs, self._names)
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, RefusedError):
@@ -67,12 +63,9 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         """
         del busy
         self._unreadable = found.trouble
-        for uuid in sorted(found.doubled - self._doubled):
-            logger.warning("several boards are %s: they are known by their PCI address", uuid)
-        self._doubled = found.doubled
         before, self._devices = self._devices, {}
         known = {b.found.folder: b for b in before.values() if b.found.folder in found.unsure}
-        for each in self._numbers.assign(found.boards):
+        for each in found.boards:
             uuid = each.whole.device.uuid
             board = known.get(each.folder)
             if board is None or board.found.nodes != each.nodes:

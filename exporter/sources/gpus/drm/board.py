@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import Enum, auto
 
 from exporter.model import Sensors, Unmeasured
-from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
+from exporter.sources.gpus.board_energy import BoardEnergy
+from exporter.sources.gpus.energy import EnergyUse
 from exporter.sources.gpus.sysfs import names, number, text
 
 _SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
@@ -34,34 +35,22 @@ class DrmBoard:
     def __init__(self, card: str, driver: str) -> None:
         self._card = card
         self._hwmon = _hwmon(f"{card}/device/hwmon", driver)
-        self._meter = EnergyMeter()
-        self._integral = PowerIntegral()
-        self._counts = False
+        self.energy = BoardEnergy()
         self._taken_ns: int | None = None
         self._watts: float | None = None
-        self.method = "none"
         self.sensors = Sensors()
 
     def take_energy(self, mono_ns: int, busy_ns: int | None) -> EnergyUse:
-        counter = self._counter(mono_ns)  # it may replace the meter
-        energy = self._meter.take(counter, mono_ns, busy_ns)
+        counter = self._number("energy1_input")
+        energy = self.energy.take(counter, self._power_mw, mono_ns, busy_ns)
         before, self._taken_ns = self._taken_ns, mono_ns
-        if energy.used_uj is not None and before is not None and self.method == "counter":
+        if energy.used_uj is not None and before is not None and self.energy.method == "counter":
             self._watts = (energy.used_uj - energy.late_uj) * 1000 / (mono_ns - before)
         return energy
 
-    def _counter(self, mono_ns: int) -> int | None:
-        counter = self._number("energy1_input")
-        if counter is not None:
-            if (
-                not self._counts
-            ):  # power may have been integrated until now, which is another counter
-                self._counts, self._meter = True, EnergyMeter()
-            self.method = "counter"
-            return counter
-        microwatts = None if self._counts else self._first(_POWER)
-        self.method = "none" if microwatts is None else "power"
-        return None if microwatts is None else self._integral.add(microwatts // 1000, mono_ns)
+    def _power_mw(self) -> int | None:
+        microwatts = self._first(_POWER)
+        return None if microwatts is None else microwatts // 1000
 
     def read(self, disabled: Collection[str]) -> None:
         """Reads the sensors into ``sensors``, without those of disabled families."""
@@ -78,7 +67,7 @@ class DrmBoard:
         """The quantities that this board does not measure, without disabled groups of families."""
         sensors = self.sensors
         absent = {
-            "energy": ("", self.method == "none"),
+            "energy": ("", self.energy.method == "none"),
             "power": ("power", sensors.number("power_watts") is None),
             "power_limit": ("power", sensors.number("power_limit_watts") is None),
             "temperature": ("temperature", not sensors.by_label("temperature_celsius")),

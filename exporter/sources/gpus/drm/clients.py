@@ -5,9 +5,11 @@ when it is opened. They may step back: then the largest value holds until it is 
 (drm-usage-stats.rst). They vanish when it is closed: what it used after the last read is lost.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
+from exporter.model import Engines, ProcessActivity
 from exporter.sources.gpus.drm.discovery import role_of
 from exporter.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.sources.gpus.drm.holders import Handle, HandleScan
@@ -172,25 +174,64 @@ def by_process(
     return sums
 
 
-class ClientReader:
-    """Reads the ``fdinfo`` of one device, given by the minor numbers of its nodes and its address.
+def activities_of(
+    used: Mapping[int, Mapping[str, int]], quantities: Iterable[str], most_ns: int
+) -> tuple[Engines, tuple[ProcessActivity, ...]]:
+    """The busy time of a device, at most ``most_ns`` a quantity, and that of its processes."""
+    kept = {pid: {q: own.get(q, 0) for q in quantities} for pid, own in used.items()}
+    busy = {q: min(sum(own[q] for own in kept.values()), most_ns) for q in quantities}
+    working = (ProcessActivity(p, Engines(**own)) for p, own in kept.items() if any(own.values()))
+    return Engines(**busy), tuple(working)
+
+
+class ClientUse(NamedTuple):
+    """One read of a device's clients: each with the pid of the youngest process that has it open.
+
+    ``used``: pid → quantity → nanoseconds since the last read.
+    """
+
+    clients: Collection[tuple[int, DrmClient]]
+    used: Mapping[int, Mapping[str, int]]
+
+
+class DeviceClients:
+    """Reads the clients of one device. ``minors``: the minor numbers of its nodes.
 
     If several processes hold a client, it is the youngest's: a process that opens a device for
     another one (a login manager, a broker, a parent) is older.
     """
 
-    def __init__(self, minors: frozenset[int], pci: str, proc_root: str) -> None:
+    def __init__(self, minors: Iterable[int], pci_bus_id: str, proc_root: str) -> None:
         self._minors = minors
-        self._pci = pci
+        self._pci = pci_bus_id
         self._proc = proc_root
+        self._accounts = ClientAccounts()
         self._known: dict[Handle, int] = {}  # client id
         self._known_of: HandleScan | None = None
 
-    def ask(self, scan: HandleScan) -> dict[int, tuple[int, DrmClient]]:
-        """Each client by its id, with the pid of the youngest process that has it open.
+    def read(self, scan: HandleScan, mono_ns: int) -> ClientUse:
+        """Reads the clients that this scan has found."""
+        asked = self._ask(scan)
+        holders = {client_id: pid for client_id, (pid, _) in asked.items()}
+        unsure = [i for i, pid in holders.items() if pid in scan.cut or pid in scan.was_cut]
+        since_ns = None if scan.blind else scan.since_mono_ns
+        clients = [client for _, client in asked.values()]
+        spent = self._accounts.take(clients, mono_ns, since_ns, unsure)
+        return ClientUse(asked.values(), by_process(spent, holders))
 
-        One descriptor of each is read. After a new scan all are read, because a descriptor may
-        have been closed and its number used again.
+    def pause(self) -> None:
+        """Notes that the device sleeps: its clocks may stop."""
+        self._accounts.pause()
+
+    def holders(self, scan: HandleScan) -> frozenset[int]:
+        """Pids of all processes that have the device open."""
+        return frozenset(handle.pid for handle in self._handles(scan))
+
+    def _ask(self, scan: HandleScan) -> dict[int, tuple[int, DrmClient]]:
+        """Each client by its id. One descriptor of each is read.
+
+        After a new scan all are read, because a descriptor may have been closed and its number
+        used again.
         """
         if scan is not self._known_of:
             self._known, self._known_of = {}, scan
@@ -206,14 +247,10 @@ class ClientReader:
             asked.setdefault(client.client_id, (handle.pid, client))
         return asked
 
-    def holders(self, scan: HandleScan) -> frozenset[int]:
-        """Pids of all processes that have the device open."""
-        return frozenset(handle.pid for handle in self._handles(scan))
-
     def _handles(self, scan: HandleScan) -> Sequence[Handle]:
         """The handles of the device, the youngest process first."""
         several = [scan.handles[m] for m in self._minors if m in scan.handles]
-        return several[0] if len(several) == 1 else sorted(_chained(several), reverse=True)
+        return several[0] if len(several) == 1 else sorted(chain(*several), reverse=True)
 
     def _client(self, handle: Handle) -> DrmClient | None:
         try:
@@ -223,8 +260,3 @@ class ClientReader:
             return None
         is_ours = client is not None and client.pdev in {self._pci, ""}
         return client if is_ours else None
-
-
-def _chained(several: Sequence[Sequence[Handle]]) -> Iterator[Handle]:
-    for handles in several:
-        yield from handles

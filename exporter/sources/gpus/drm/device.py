@@ -1,6 +1,6 @@
 """Reads one DRM device, once a cycle, in a worker: a read may hang in its driver."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from exporter.model import (
@@ -8,14 +8,12 @@ from exporter.model import (
     DeviceMemory,
     DeviceReading,
     DeviceState,
-    Engines,
     Methods,
-    ProcessActivity,
     Unmeasured,
     Window,
 )
 from exporter.sources.gpus.drm.board import DrmBoard, PowerState, RuntimeSleep
-from exporter.sources.gpus.drm.clients import ClientAccounts, ClientReader, by_process
+from exporter.sources.gpus.drm.clients import ClientUse, DeviceClients, activities_of
 from exporter.sources.gpus.drm.discovery import (
     COPY,
     CORE,
@@ -26,7 +24,7 @@ from exporter.sources.gpus.drm.discovery import (
     DrmCard,
     role_of,
 )
-from exporter.sources.gpus.drm.fdinfo import DrmClient, held_by
+from exporter.sources.gpus.drm.fdinfo import held_by
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.fleet import GONE
@@ -58,10 +56,9 @@ class DrmDevice:
         self._uncounted = uncounted
         self._clock = clock
         self._driver = DRIVERS.get(found.driver, DriverTraits({}))
-        self._clients = ClientAccounts()
         self._board = DrmBoard(found.card, found.driver)
         self._rest = RuntimeSleep(f"{found.card}/device/power")
-        self._reader = self._begin_reading()
+        self._clients = self._begin_reading()
         self._has_uncounted = False
         self._reported: set[str] = set()  # quantities of some client's engines
         self._silent = False  # a client was read that has no engine
@@ -69,17 +66,16 @@ class DrmDevice:
         self._end_ns: int | None = None
         self._ended_mono_ns = 0
         self._missed = False
-        self._metered_mono_ns: int | None = None
         self._sensed_mono_ns: int | None = None
 
     def restart(self) -> None:
         """Begins again after a time without reads, which is unobserved."""
-        self._clients, self._reader = ClientAccounts(), self._begin_reading()
-        self._metered_mono_ns = None
+        self._clients = self._begin_reading()
+        self._board.energy.restart()
         self._missed = True
 
-    def _begin_reading(self) -> ClientReader:
-        return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
+    def _begin_reading(self) -> DeviceClients:
+        return DeviceClients(self.found.minors, self.found.device.pci_bus_id, self._proc)
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         return (DeviceReading(self.found.device, state, detail),)
@@ -96,19 +92,21 @@ class DrmDevice:
         skipped = self._driver.wakes and state is not PowerState.AWAKE
         window: Window | None = None
         if not skipped:
-            clients = self._reader.ask(scan)
-            self._has_uncounted = bool(self._reader.holders(scan) & {*self._uncounted()})
-            window = self._measure(scan, clients, now_ns, blind)
+            use = self._clients.read(scan, now_ns)
+            self._has_uncounted = bool(self._clients.holders(scan) & {*self._uncounted()})
+            window = self._measure(scan, use, now_ns)
             idle = window is None or not window.busy.core
             if state is PowerState.AWAKE or not idle:
                 self._rest.note(now_ns, idle=idle)
-            self._memory = self._held(clients.values(), scan)
+            self._memory = self._held(use, scan)
         elif state is PowerState.ASLEEP:  # the rest is read when it wakes
             self._clients.pause()
             window = self._cut(now_ns, {}, blind)
         if state is PowerState.AWAKE:
             window = self._with_energy(window, now_ns)
             self._sense(demand, now_ns)
+        elif window is not None:
+            self._board.energy.sleep()
         reading = DeviceReading(
             self.found.device,
             window=window,
@@ -118,27 +116,17 @@ class DrmDevice:
         )
         return (reading,)
 
-    def _held(self, clients: Iterable[tuple[int, DrmClient]], scan: HandleScan) -> DeviceMemory:
-        memory = held_by(clients, self.found.device, self._board.vram_used(), scan.cut)
+    def _held(self, use: ClientUse, scan: HandleScan) -> DeviceMemory:
+        memory = held_by(use.clients, self.found.device, self._board.vram_used(), scan.cut)
         return replace(memory, processes=None) if scan.blind else memory
 
-    def _measure(
-        self,
-        scan: HandleScan,
-        asked: Mapping[int, tuple[int, DrmClient]],
-        now_ns: int,
-        blind: Unmeasured | None,
-    ) -> Window | None:
-        clients = [client for _, client in asked.values()]
+    def _measure(self, scan: HandleScan, use: ClientUse, now_ns: int) -> Window | None:
+        clients = [client for _, client in use.clients]
         roles = {role_of(c.driver, name) for c in clients for name in c.engines}
         self._reported |= {role for role in roles if role is not None}
         self._silent = self._silent or any(not client.engines for client in clients)
-        holders = {client_id: pid for client_id, (pid, _) in asked.items()}
-        unsure = [i for i, pid in holders.items() if pid in scan.cut or pid in scan.was_cut]
-        since_ns = None if blind else scan.since_mono_ns
-        spent = self._clients.take(clients, now_ns, since_ns, unsure)
-        window = self._cut(now_ns, by_process(spent, holders), blind)
-        return window and window._replace(unmeasured_pids=frozenset() if blind else scan.cut)
+        window = self._cut(now_ns, use.used, scan.blind)
+        return window and window._replace(unmeasured_pids=frozenset() if scan.blind else scan.cut)
 
     def _cut(
         self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None
@@ -152,23 +140,15 @@ class DrmDevice:
         self._end_ns = start_ns + elapsed_ns
         measured = self._measured(blind)
         observed_ns, self._missed = 0 if self._missed else elapsed_ns, False
-        busy = {
-            role: min(sum(own.get(role, 0) for own in used.values()), observed_ns)
-            for role in measured
-        }
-        processes = (
-            ProcessActivity(pid, Engines(**{role: own.get(role, 0) for role in measured}))
-            for pid, own in used.items()
-            if any(own.get(role) for role in measured)
-        )
+        busy, processes = activities_of(used, measured, observed_ns)
         copied = {pid: own[COPY] for pid, own in used.items() if own.get(COPY)}
         return Window(
             start_ns,
             self._end_ns,
             observed_ns=observed_ns,
             unobserved_ns=elapsed_ns - observed_ns,
-            busy=Engines(**busy),
-            processes=tuple(processes),
+            busy=busy,
+            processes=processes,
             methods=Methods("fdinfo", "fdinfo") if measured else Methods(),
             counted={COPY: copied} if measured and self._copies else {},
         )
@@ -193,15 +173,10 @@ class DrmDevice:
 
     def _with_energy(self, window: Window | None, now_ns: int) -> Window | None:
         """Adds the energy since the last window. Without a window it waits for the next one."""
-        before = self._metered_mono_ns
-        if window is None and before is not None:
+        if window is None and self._board.energy.begun:
             return None
-        self._metered_mono_ns = now_ns
         energy = self._board.take_energy(now_ns, window.busy.core if window else None)
-        if window is None or before is None:
-            return window
-        has_slept = now_ns - before > window.observed_ns
-        return with_energy(window, energy.as_idle() if has_slept else energy, self._board.method)
+        return window and with_energy(window, energy, self._board.energy.method)
 
     def _sense(self, demand: Demand, now_ns: int) -> None:
         before = self._sensed_mono_ns

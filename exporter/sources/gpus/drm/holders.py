@@ -1,10 +1,11 @@
 """Finds the processes that have DRM devices open, by ``/proc/PID/fd``.
 
-The kernel does not notify of opened devices, so all processes are scanned now and then, a part at a
-time. A process costs some 30 µs: a directory listing, and a readlink(2) for each descriptor. The
-more processes there are, the less often they are scanned. ``fdinfo`` is read elsewhere, only of the
-descriptors found here. Another user's descriptors take CAP_DAC_READ_SEARCH to be listed, because
-the directory is readable to that user only, and CAP_SYS_PTRACE to be resolved (proc_pid_fd(5)).
+The kernel does not notify of opened devices, so all processes are scanned now and then, in a thread
+that may be late. A process costs some 30 µs: a directory listing, and a readlink(2) for each
+descriptor. The more processes there are, the less often they are scanned. ``fdinfo`` is read
+elsewhere, only of the descriptors found here. Another user's descriptors take CAP_DAC_READ_SEARCH
+to be listed, because the directory is readable to that user only, and CAP_SYS_PTRACE to be resolved
+(proc_pid_fd(5)).
 """
 
 import errno
@@ -75,7 +76,7 @@ class Handles:
                 self.cut.add(pid)
 
     def by_minor(self) -> dict[int, tuple[Handle, ...]]:
-        """Handles by minor number, the youngest process first: see ``ClientReader``."""
+        """Handles by minor number, the youngest process first: see ``DeviceClients``."""
         found: dict[int, list[Handle]] = {}
         for own in self._of.values():
             for minor, handle in own:
@@ -88,12 +89,12 @@ logger = logging.getLogger(__name__)
 DRM_MAJOR = 226
 MOST_PROCESSES = 262_144
 MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
-AT_ONCE = 1024  # descriptors, of one process
+AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
 _NODES = "/dev/dri/"
 SCAN = "clients"  # the worker's key; no UUID
-SHARE_OF_DEADLINE = 0.5  # for a scan
+SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
 HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
 _START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
 _REFUSED = {errno.EACCES, errno.EPERM}
@@ -142,16 +143,19 @@ class HandleScan:
 
 
 class HandleScanner:
-    """Scans ``proc_root`` at intervals, a part at a time. One caller at a time."""
+    """Scans ``proc_root`` at intervals. One caller at a time.
+
+    ``moved_mono_ns``: when a scan last went on, which one that hangs does not.
+    """
 
     def __init__(self, proc_root: str, clock: Clock) -> None:
         self._root = proc_root
         self._clock = clock
-        self._under_way: Iterator[HandleScan | None] | None = None
         self._took_ns = 0
         self._said = ""
         self._nested = not sees_all_processes(proc_root)
         self.newest: HandleScan | None = None
+        self.moved_mono_ns = 0
 
     @property
     def trouble(self) -> str:
@@ -167,25 +171,14 @@ class HandleScanner:
             return REFUSED
         return CROWDED if scan.left else CUT if scan.cut else ""
 
-    def look(self, every_ns: int, budget_s: float) -> None:
-        """Continues a scan, or begins one that is due, for no longer than the budget."""
-        now = self._clock.monotonic_ns()
-        if self._under_way is None:
-            pause_ns = max(every_ns, PERIOD * self._took_ns)
-            if self.newest and now - self.newest.begun_mono_ns < pause_ns:
-                return
-            self._under_way, self._took_ns = self._through(now), 0
-        self._go_on(self._under_way, now + int(budget_s * 10**9))
-        self._took_ns += self._clock.monotonic_ns() - now
-
-    def _go_on(self, under_way: Iterator[HandleScan | None], until_ns: int) -> None:
-        for scan in under_way:
-            if scan is not None:
-                self.newest, self._under_way = scan, None
-                self._log()
-                return
-            if self._clock.monotonic_ns() >= until_ns:
-                return
+    def look(self, every_ns: int) -> None:
+        """Scans if it is due."""
+        now_ns = self._move()
+        pause_ns = max(every_ns, PERIOD * self._took_ns)
+        if self.newest is None or now_ns - self.newest.begun_mono_ns >= pause_ns:
+            self.newest = self._scan(now_ns)
+            self._took_ns = self._clock.monotonic_ns() - now_ns
+            self._log()
 
     def _log(self) -> None:
         missing = self._missing()
@@ -193,31 +186,31 @@ class HandleScanner:
             logger.warning("clients of /dev/dri: %s", self.trouble)
         self._said = missing
 
-    def _through(self, begun_ns: int) -> Iterator[HandleScan | None]:
-        """Yields None after each process, and the finished scan at the end."""
-        found = Handles()
+    def _move(self) -> int:
+        self.moved_mono_ns = self._clock.monotonic_ns()
+        return self.moved_mono_ns
+
+    def _scan(self, begun_ns: int) -> HandleScan:
+        found, refused, before = Handles(), 0, self.newest
         pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
-        refused, left = 0, max(len(pids) - MOST_PROCESSES, 0)
         for pid in pids[:MOST_PROCESSES]:
+            self._move()
             try:
                 for opened in _handles(self._root, pid):
-                    if opened is None:
-                        yield None
-                    elif not found.add(*opened):
+                    self._move()
+                    if opened is not None and not found.add(*opened):
                         break
             except OSError as error:
                 refused += error.errno in _REFUSED
                 if error.errno == errno.E2BIG:  # else it ended meanwhile
                     found.cut_off(pid)
-            yield None
-        before = self.newest
         whole = before is not None and not before.refused and not before.left
-        yield HandleScan(
+        return HandleScan(
             found.by_minor(),
             begun_ns,
             before.begun_mono_ns if before and whole else None,
             refused,
-            left,
+            max(len(pids) - MOST_PROCESSES, 0),
             frozenset(found.cut),
             before.cut if before else frozenset(),
             self._nested,
@@ -239,16 +232,14 @@ class WorkerScans:
         self._scanner = HandleScanner(self._root, self._clock)
 
     def newest(self, demand: Demand) -> HandleScan | None:
-        """The newest scan, after a part of the next; None if the first one is not finished."""
-        budget_s = SHARE_OF_DEADLINE * demand.deadline_s
-        job = partial(self._scanner.look, demand.processes_every_ns, budget_s)
-        result = self._workers.run({SCAN: job}, 1.5 * budget_s)[SCAN]
+        """The newest scan; None if the first one is not finished. One that takes long is late."""
+        job = partial(self._scanner.look, demand.processes_every_ns)
+        result = self._workers.run({SCAN: job}, SHARE_OF_DEADLINE * demand.deadline_s)[SCAN]
         if isinstance(result, Exception):
             raise result
         before, scan = self._hung, self._scanner.newest
-        self._hung = (
-            result is not None and self._clock.monotonic_ns() - result.since_mono_ns >= HUNG_NS
-        )
+        moved_ns = self._scanner.moved_mono_ns
+        self._hung = result is not None and self._clock.monotonic_ns() - moved_ns >= HUNG_NS
         if self._hung and not before:
             logger.warning("clients of /dev/dri: %s", HANGS)
         return replace(scan, stale=True) if scan and self._hung else scan

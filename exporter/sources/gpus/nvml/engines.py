@@ -8,7 +8,8 @@ from operator import itemgetter
 from typing import Any
 
 from exporter.model import QUANTITIES, Clock
-from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
+from exporter.sources.gpus.board_energy import BoardEnergy
+from exporter.sources.gpus.energy import EnergyUse
 from exporter.sources.gpus.nvml.calls import DeviceCalls
 from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.sources.gpus.nvml.library import Library
@@ -119,33 +120,27 @@ class NvmlEnergy:
         self._engines = engines
         self._refusals = refusals
         self._clock = clock
-        self._meter = EnergyMeter()
-        self._power = PowerIntegral()
-        self._last_method = ""  # the method of the last reading
+        self._board = BoardEnergy()
 
     @property
     def method(self) -> str:
-        if "energy" not in self._refusals:
-            return "counter"
-        return "none" if "power" in self._refusals else "power"
+        return self._board.method
 
     def take(self, core_ns: int | None) -> EnergyUse:
         """Energy since the last window. Called once a window."""
+        counter_uj = self._optional(self._engines.energy_uj)
+        if "energy" in self._refusals:
+            self._board.lose_counter()
+        return self._board.take(counter_uj, self._power_mw, self._clock.monotonic_ns(), core_ns)
+
+    def _power_mw(self) -> int | None:
+        """The power of a board that refuses its counter."""
+        return self._optional(self._engines.power_mw) if "energy" in self._refusals else None
+
+    def _optional(self, ask: Callable[[], int | None]) -> int | None:
         try:
-            counter_uj = self._engines.energy_uj()
-            if counter_uj is None:
-                counter_uj = self._integrated_uj()
+            return ask()
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError:
-            counter_uj = None
-        if counter_uj is not None and self._last_method != self.method:
-            self._last_method = self.method
-            self._meter.restart()  # the two methods do not count from the same zero
-        return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
-
-    def _integrated_uj(self) -> int | None:
-        milliwatts = self._engines.power_mw()
-        if milliwatts is None:
             return None
-        return self._power.add(milliwatts, self._clock.monotonic_ns())
