@@ -9,6 +9,7 @@ from exporter.simulation.description import SampleRule
 from exporter.sources.gpus.sample_attribution import REMEMBERED_NS, NamingEvidence
 from exporter.sources.gpus.simulated import SimulatedGpus
 from tests.gpus.cursor import Cursor
+from tests.gpus.known import known
 from tests.gpus.test_window import PERIOD, Ring, begun, row, taken
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import node, process
@@ -86,8 +87,7 @@ def test_a_ring_that_wanders_keeps_its_period() -> None:
     cursor, now = begun(ring)
     shown = set()
     for extra in (0, 2_400, -2_400, 2_400):
-        core = ring.samples["core"]
-        assert core is not None
+        core = known(ring.samples["core"])
         for _ in range(12):
             now += PERIOD + extra
             core.append(core[-1]._replace(timestamp_us=now, percent=0))

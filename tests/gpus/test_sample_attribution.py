@@ -13,6 +13,7 @@ from exporter.sources.gpus.sample_attribution import (
     SampleSpan,
     attribute_samples,
 )
+from tests.gpus.known import known
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import SCENARIOS, node
 
@@ -64,9 +65,8 @@ def busy(*percents: int) -> int:
 def test_a_process_has_the_samples_that_name_it(
     samples: Sampled, expected: dict[int, tuple[int, ...]]
 ) -> None:
-    naming = told(samples)
+    naming = known(told(samples))
 
-    assert naming is not None
     for pid, percents in expected.items():
         assert naming[pid] == busy(*percents)
 

@@ -9,6 +9,7 @@ from exporter.model import DeviceReading, Methods, ProcessMemory, Unmeasured, Wi
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.gpus.simulated import SimulatedGpus
+from tests.gpus.known import known
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import process
 from tests.scenario.truth import truth_of
@@ -65,20 +66,17 @@ def test_a_partition_is_measured_and_its_board_keeps_the_energy() -> None:
     assert looked.truth(4) == 40 * 10**9 // 8
     assert looked.named(4).total() == pytest.approx(looked.truth(4), rel=0.03)
     assert looked.busy(5) == 0
-    assert part.window
     assert idle.window
-    assert part.window.methods == Methods("rates", "cu_occupancy")
-    assert part.window.counted == {"copy": {2001: 10**9 // 2}, "evicted": {}}
-    assert part.memory
-    assert (part.memory.total_bytes, part.memory.used_bytes) == (24 * GIB, 3 * GIB)
+    assert known(part.window).methods == Methods("rates", "cu_occupancy")
+    assert known(part.window).counted == {"copy": {2001: 10**9 // 2}, "evicted": {}}
+    assert (known(part.memory).total_bytes, known(part.memory).used_bytes) == (24 * GIB, 3 * GIB)
     assert part.unmeasured["energy"] is Unmeasured.PARTITIONED
     assert part.sensors.number("power_watts") is None
     used = sum(window.energy_uj or 0 for window in looked.windows(0))
     assert used == pytest.approx(40 * (100 + 400 / 8) * 1e6, rel=0.01)
     assert board.sensors.number("power_watts") == 150
     assert set(board.sensors.by_label("temperature_celsius")) == {"hotspot", "memory"}
-    assert board.window
-    assert (board.window.busy.core, board.memory) == (None, None)
+    assert (known(board.window).busy.core, board.memory) == (None, None)
     assert board.unmeasured["core"] is Unmeasured.PARTITIONED
 
 

@@ -12,6 +12,7 @@ from exporter.model import Methods, ProcessSample, Sample, Window
 from exporter.sources.gpus.samples import newest_rows
 from exporter.sources.gpus.window import RING_US
 from tests.gpus.cursor import Cursor
+from tests.gpus.known import known
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
 PERIOD = 166_667
@@ -46,8 +47,7 @@ class Ring:
         """The rows that the test wrote."""
         self.asked.append(newer_than_us)
         if self.arriving:
-            core = self.samples["core"]
-            assert core is not None
+            core = known(self.samples["core"])
             core.append(self.arriving.pop(0))
         if self.rows is None:
             return None
@@ -55,8 +55,7 @@ class Ring:
 
     def run(self, percents: Sequence[float], start: int = NOW) -> int:
         """Append core samples, one a period; gives the last one's timestamp."""
-        core = self.samples.setdefault("core", [])
-        assert core is not None
+        core = known(self.samples.setdefault("core", []))
         last = core[-1].timestamp_us if core else start
         core += [Sample(last + PERIOD * (n + 1), p) for n, p in enumerate(percents)]
         return core[-1].timestamp_us
@@ -173,8 +172,7 @@ def test_a_sample_of_the_far_future_is_left_out() -> None:
     ring = Ring()
     cursor, _ = begun(ring)
     end = ring.run([100] * 5)
-    core = ring.samples["core"]
-    assert core is not None
+    core = known(ring.samples["core"])
     core.append(Sample(end + 60 * SECOND, 100))
     assert taken(cursor, end).end_unix_ns == end * 1000
 

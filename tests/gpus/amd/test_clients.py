@@ -8,6 +8,7 @@ from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Wi
 from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind
+from tests.gpus.known import known
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -33,8 +34,7 @@ def core(window: Window) -> dict[int, int | None]:
 
 
 def held(reading: DeviceReading) -> dict[int, ProcessMemory]:
-    assert reading.memory is not None
-    return {process.pid: process for process in reading.memory.processes or ()}
+    return {process.pid: process for process in known(reading.memory).processes or ()}
 
 
 def test_a_client_of_mesa_has_what_its_engines_did(node: Node, board: Board) -> None:
@@ -45,8 +45,7 @@ def test_a_client_of_mesa_has_what_its_engines_did(node: Node, board: Board) -> 
 
     reading = node.device(board.uuid)
 
-    window = reading.window
-    assert window is not None
+    window = known(reading.window)
     assert window.busy.core == 400 * MS  # as gpu_busy_percent says
     assert [p.busy for p in window.processes] == [
         Engines(core=350 * MS, encoder=0, decoder=20 * MS)
@@ -81,9 +80,11 @@ def test_beside_rocm_a_client_of_mesa_keeps_its_own_time_and_no_more(
 
     reading = node.device(board.uuid)
 
-    assert reading.window is not None
-    assert reading.window.per_sample  # so that nothing is scaled up to what ROCm did
-    assert (reading.window.busy.core, core(reading.window)) == (800 * MS, {MESA: 100 * MS})
+    assert known(reading.window).per_sample  # so that nothing is scaled up to what ROCm did
+    assert (known(reading.window).busy.core, core(known(reading.window))) == (
+        800 * MS,
+        {MESA: 100 * MS},
+    )
     assert {pid: p.kinds for pid, p in held(reading).items()} == {ROCM: COMPUTE, MESA: NOBODY}
 
 
@@ -97,10 +98,9 @@ def test_rocm_is_known_where_kfd_does_not_let_its_nodes_be_read(node: Node, boar
 
     reading = node.device(board.uuid)
 
-    assert reading.window is not None
-    assert core(reading.window) == {MESA: 10 * MS}
+    assert core(known(reading.window)) == {MESA: 10 * MS}
     assert held(reading)[ROCM] == ProcessMemory(ROCM, GIB, COMPUTE)
-    assert "copy" not in reading.window.counted  # ROCm's is not known
+    assert "copy" not in known(reading.window).counted  # ROCm's is not known
     assert "core" not in reading.unmeasured
 
 
@@ -144,8 +144,7 @@ def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(
 
     reading, status = nested.device(board.uuid), nested.read().status
 
-    assert reading.window is not None
-    assert (reading.window.busy, reading.window.processes) == (
+    assert (known(reading.window).busy, known(reading.window).processes) == (
         Engines(core=SECOND // 2, memory_active=0),
         (),
     )
@@ -165,9 +164,8 @@ def test_who_has_too_many_clients_is_not_told_and_the_others_are(node: Node, boa
 
     reading = node.device(board.uuid)
 
-    assert reading.window is not None
-    assert core(reading.window) == {MESA + 1: 7 * MS}
-    assert reading.window.unmeasured_pids == {MESA}
+    assert core(known(reading.window)) == {MESA + 1: 7 * MS}
+    assert known(reading.window).unmeasured_pids == {MESA}
     assert "core" not in reading.unmeasured
     assert held(reading)[MESA].used_bytes is None
 

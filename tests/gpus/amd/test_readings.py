@@ -16,6 +16,7 @@ from tests.gpus.amd.trees import (
     remove,
     v1_6,
 )
+from tests.gpus.known import known
 
 SECOND = 1_000_000_000
 JOULE = 1_000_000
@@ -67,12 +68,10 @@ def test_processes_hold_what_kfd_says_and_only_where_they_hold_something(node: N
 
     readings = {r.device.uuid: r.memory for r in node.read().devices}
 
-    held = readings[first.uuid]
-    assert held is not None
+    held = known(readings[first.uuid])
     assert (held.total_bytes, held.used_bytes) == (64 * GIB, 4 * GIB)
     assert held.processes == (ProcessMemory(7, 3 * GIB, COMPUTE),)
-    nothing = readings[second.uuid]
-    assert nothing is not None
+    nothing = known(readings[second.uuid])
     assert nothing.processes == ()
 
 
@@ -82,12 +81,10 @@ def test_a_new_process_at_work_is_listed_at_once_and_others_at_the_slow_pace(nod
     node.tree.run(7)
     node.tree.use(7, board.gpu_ids[0], vram=GIB)
 
-    quiet = node.device(board.uuid).memory
+    quiet = known(node.device(board.uuid).memory)
     node.tree.use(7, board.gpu_ids[0], cus=1)
-    woken = node.device(board.uuid).memory
+    woken = known(node.device(board.uuid).memory)
 
-    assert quiet is not None
-    assert woken is not None
     assert (quiet.processes, woken.processes) == ((), (ProcessMemory(7, GIB, COMPUTE),))
 
 
@@ -98,9 +95,8 @@ def test_the_contexts_of_one_process_are_taken_together(node: Node) -> None:
     node.tree.use(7, board.gpu_ids[0], vram=GIB, name="pid:7-id:2")
     node.tree.run(8, name="not a process")
 
-    memory = node.device(board.uuid).memory
+    memory = known(node.device(board.uuid).memory)
 
-    assert memory is not None
     assert memory.processes == (ProcessMemory(7, 2 * GIB, COMPUTE),)
 
 
@@ -112,8 +108,7 @@ def test_who_ends_between_being_listed_and_read_has_just_gone(node: Node) -> Non
     reading = node.device(board.uuid)
 
     assert "core" not in reading.unmeasured
-    assert reading.window is not None
-    assert reading.window.methods.shares == "cu_occupancy"
+    assert known(reading.window).methods.shares == "cu_occupancy"
 
 
 def test_a_counter_that_comes_after_power_is_not_spent_all_at_once(node: Node) -> None:
@@ -169,18 +164,18 @@ def test_a_partition_has_its_own_activity_and_the_board_the_energy(node: Node) -
 
     whole, first, second, *_ = node.read().devices
 
-    assert whole.window is not None
-    assert whole.window.energy_uj == 700 * JOULE
-    assert whole.window.busy.core is None
+    assert known(whole.window).energy_uj == 700 * JOULE
+    assert known(whole.window).busy.core is None
     assert whole.unmeasured["memory"] is Unmeasured.PARTITIONED
-    assert first.window is not None
     assert second.window is not None
-    assert (first.window.busy.core, second.window.busy.core) == (SECOND // 8, SECOND // 16)
-    assert (first.window.energy_uj, second.window.energy_uj) == (None, None)
+    assert (known(first.window).busy.core, second.window.busy.core) == (SECOND // 8, SECOND // 16)
+    assert (known(first.window).energy_uj, second.window.energy_uj) == (None, None)
     [activity] = second.window.processes
     assert activity.busy.core == SECOND // 16  # 19 of its 38 units, of an eighth of the board
-    assert second.memory is not None
-    assert (second.memory.total_bytes, second.memory.used_bytes) == (24 * GIB, 2 * GIB)
+    assert (known(second.memory).total_bytes, known(second.memory).used_bytes) == (
+        24 * GIB,
+        2 * GIB,
+    )
     assert second.unmeasured["energy"] is Unmeasured.PARTITIONED
 
 
@@ -225,9 +220,9 @@ def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> No
     assert len(node.read().devices) == 3
     assert before.sensors.by_label("throttle_seconds_total") == {"ppt": 5 * SECOND}
     assert after.sensors.by_label("throttle_seconds_total") == {"ppt": 5 * SECOND}
-    assert before.window is not None
-    assert after.window is not None
-    assert (before.window.energy_uj or 0) + (after.window.energy_uj or 0) == 900 * JOULE
+    assert (known(before.window).energy_uj or 0) + (
+        known(after.window).energy_uj or 0
+    ) == 900 * JOULE
 
 
 def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> None:
@@ -249,8 +244,7 @@ def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> No
     node.source.close()
     assert reading.unmeasured["core"] is Unmeasured.NO_PERMISSION
     assert reading.unmeasured["memory"] is Unmeasured.NO_PERMISSION
-    assert reading.memory is not None
-    assert reading.memory.processes is None
+    assert known(reading.memory).processes is None
 
 
 def counted(node: Node, uuid: str) -> dict[str, dict[int, int]]:

@@ -8,6 +8,7 @@ from exporter.model import DeviceReading, Sensors, Unmeasured, Window
 from exporter.sources.gpus.drm.source import DrmSource
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only, xe
+from tests.gpus.known import known
 
 PCI = "0000:03:00.0"
 SECOND = 10**9
@@ -25,8 +26,7 @@ def step(machine: Machine, source: DrmSource, seconds: float = 1.0) -> DeviceRea
 
 
 def energy(reading: DeviceReading) -> tuple[int | None, int | None]:
-    assert reading.window is not None
-    return reading.window.energy_uj, reading.window.idle_energy_uj
+    return known(reading.window).energy_uj, known(reading.window).idle_energy_uj
 
 
 def window(reading: DeviceReading) -> Window:

@@ -21,6 +21,7 @@ from exporter.sources.gpus.drm.holders import (
 )
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
+from tests.gpus.known import known
 from tests.scenario.clock import ManualClock
 
 PCI = "0000:03:00.0"
@@ -69,9 +70,8 @@ def test_descriptors_are_known_by_their_node(
     machine.process(42, 77)
     machine.open(42, 5, "", node)
 
-    sight = looked(machine).newest
+    sight = known(looked(machine).newest)
 
-    assert sight is not None
     assert sight.handles == ({} if minor is None else {minor: (Handle(77, 42, 5),)})
 
 
@@ -82,9 +82,8 @@ def test_what_is_no_process_is_passed_over(machine: Machine) -> None:
     machine.open(42, 5, "")
     (machine.proc / "42/stat").unlink()
 
-    sight = looked(machine).newest
+    sight = known(looked(machine).newest)
 
-    assert sight is not None
     assert sight.handles == {128: (Handle(0, 42, 5),)}
     assert (sight.refused, sight.left) == (0, 0)
 
@@ -116,13 +115,11 @@ def test_the_longer_a_look_takes_the_more_seldom_it_is_done(machine: Machine) ->
 
 def test_a_sight_tells_since_when_what_is_new_in_it_can_be_there(machine: Machine) -> None:
     holders = looked(machine)
-    first = holders.newest
+    first = known(holders.newest)
     machine.clock.move(5)
     holders.look(0)
-    second = holders.newest
+    second = known(holders.newest)
 
-    assert first is not None
-    assert second is not None
     assert (first.since_mono_ns, second.since_mono_ns) == (None, first.begun_mono_ns)
 
 
@@ -143,9 +140,8 @@ def test_real_processes_are_looked_through() -> None:
     holders = HandleScanner("/proc", ManualClock())
     holders.look(0)
 
-    assert holders.newest is not None
-    assert holders.newest.left == 0
-    assert Path("/dev/dri").exists() or not holders.newest.handles
+    assert known(holders.newest).left == 0
+    assert Path("/dev/dri").exists() or not known(holders.newest).handles
 
 
 @pytest.mark.root
@@ -188,8 +184,7 @@ def test_the_proc_of_a_container_shows_not_all(
     reading = only(source.read())
 
     assert sees_all_processes(str(machine.proc)) is sees
-    assert reading.window is not None
-    assert reading.window.busy.core == (0 if sees else None)
+    assert known(reading.window).busy.core == (0 if sees else None)
     assert reading.unmeasured.get("core") == (None if sees else Unmeasured.NO_HOSTPID)
 
 

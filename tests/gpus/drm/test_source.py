@@ -16,6 +16,7 @@ from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from exporter.sources.gpus.drm.source import DrmSource
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
+from tests.gpus.known import known
 
 PCI = "0000:03:00.0"
 MIB = 1024**2
@@ -35,13 +36,11 @@ def step(machine: Machine, source: DrmSource, seconds: float = 1.0) -> DeviceRea
 
 
 def held(reading: DeviceReading) -> dict[int, int | None]:
-    assert reading.memory is not None
-    return {process.pid: process.used_bytes for process in reading.memory.processes or ()}
+    return {process.pid: process.used_bytes for process in known(reading.memory).processes or ()}
 
 
 def core(reading: DeviceReading) -> dict[int, int | None]:
-    assert reading.window is not None
-    return {process.pid: process.busy.core for process in reading.window.processes}
+    return {process.pid: process.busy.core for process in known(reading.window).processes}
 
 
 @pytest.mark.parametrize(
@@ -119,10 +118,9 @@ def test_i915_render_and_compute_are_core_time_over_their_capacity(machine: Mach
     told = i915(7, render=render, compute=800 * MS, video=60 * MS, copy=SECOND)
     machine.open(42, 5, told)
 
-    window = step(machine, source).window
+    window = known(step(machine, source).window)
 
     assert first.window is None
-    assert window is not None
     assert window.end_unix_ns - window.start_unix_ns == window.observed_ns == SECOND
     assert window.busy == Engines(core=300 * MS, decoder=30 * MS)
     assert window.counted == {"copy": {42: SECOND}}
@@ -143,11 +141,9 @@ def test_a_client_counts_once_however_many_descriptors_and_processes_have_it(
 
     reading = step(machine, source)
 
-    assert reading.window is not None
-    assert reading.window.busy.core == 400 * MS
+    assert known(reading.window).busy.core == 400 * MS
     assert core(reading) == {43: 400 * MS}  # the youngest: whoever handed it on was there before
-    assert reading.memory is not None
-    assert reading.memory.processes == (ProcessMemory(43, 16 * MIB, NOBODY),)
+    assert known(reading.memory).processes == (ProcessMemory(43, 16 * MIB, NOBODY),)
 
 
 def test_when_the_youngest_closes_it_the_next_one_goes_on_with_it(machine: Machine) -> None:
@@ -177,8 +173,7 @@ def test_what_a_client_used_until_the_last_look_stays_when_it_is_closed(machine:
 
     assert total == 5 * 250
     reading = step(machine, source)
-    assert reading.window is not None
-    assert (reading.window.busy.core, reading.window.processes) == (0, ())
+    assert (known(reading.window).busy.core, known(reading.window).processes) == (0, ())
 
 
 def test_one_descriptor_of_each_client_is_read_until_the_processes_are_looked_through_again(
@@ -208,9 +203,8 @@ def test_the_device_is_never_busier_than_the_time_that_went_by(machine: Machine)
     for pid in (42, 43):
         machine.open(pid, 5, i915(pid, render=900 * MS))
 
-    window = step(machine, source).window
+    window = known(step(machine, source).window)
 
-    assert window is not None
     assert window.busy.core == SECOND
 
 
@@ -227,8 +221,7 @@ def test_amdgpu_lists_an_engine_once_it_is_used(machine: Machine) -> None:
 
     reading = step(machine, source)
 
-    assert reading.window is not None
-    assert reading.window.busy == Engines(core=70, encoder=9, decoder=0)
+    assert known(reading.window).busy == Engines(core=70, encoder=9, decoder=0)
     assert reading.memory is not None
     assert reading.memory.used_bytes == 900 * MIB
     assert reading.memory.total_bytes == 24 << 30
@@ -250,11 +243,9 @@ def test_a_device_that_kfd_works_on_does_not_look_idle(machine: Machine) -> None
     alone = step(machine, source)
 
     assert beside.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
-    assert beside.window is not None
-    assert beside.window.busy == Engines(encoder=0, decoder=0)
+    assert known(beside.window).busy == Engines(encoder=0, decoder=0)
     assert "core" not in alone.unmeasured
-    assert alone.window is not None
-    assert alone.window.busy.core == 0
+    assert known(alone.window).busy.core == 0
 
 
 def test_a_device_without_memory_of_its_own_sizes_nobody(machine: Machine) -> None:
@@ -286,8 +277,7 @@ def test_a_driver_that_tells_of_no_engine_measures_none(machine: Machine) -> Non
     reading = step(machine, source)
 
     assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
-    assert reading.window is not None
-    assert reading.window.busy == Engines()
+    assert known(reading.window).busy == Engines()
 
 
 @pytest.mark.parametrize(("bits", "measured"), [("0", False), ("1", True), ("", False)])
@@ -304,8 +294,7 @@ def test_panfrost_counts_only_where_its_profiling_is_on(
 
     reading = step(machine, source)
 
-    assert reading.window is not None
-    assert reading.window.busy.core == (4 if measured else None)
+    assert known(reading.window).busy.core == (4 if measured else None)
     assert ("core" in reading.unmeasured) is not measured
 
 
@@ -384,8 +373,7 @@ def test_who_has_too_many_clients_costs_itself_and_the_others_are_measured(
 
     reading = step(machine, source)
 
-    assert reading.window is not None
-    assert reading.window.unmeasured_pids == {41}
+    assert known(reading.window).unmeasured_pids == {41}
     assert core(reading) == {42: 7 * MS}
     assert "core" not in reading.unmeasured
     assert held(reading) == {41: None, 42: 16 * MIB}
@@ -427,8 +415,10 @@ def test_who_has_only_other_files_open_is_measured_however_many(machine: Machine
     source.read()
     reading = step(machine, source)
 
-    assert reading.window is not None
-    assert (reading.window.unmeasured_pids, reading.window.busy.core) == (frozenset(), 0)
+    assert (known(reading.window).unmeasured_pids, known(reading.window).busy.core) == (
+        frozenset(),
+        0,
+    )
 
 
 def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine) -> None:
@@ -445,5 +435,4 @@ def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine
     back = step(machine, source, 30)
 
     assert (away.state, back.state) == (DeviceState.LOST, DeviceState.UP)
-    assert back.window is not None
-    assert (back.window.observed_ns, back.window.unobserved_ns) == (0, 40 * SECOND)
+    assert (known(back.window).observed_ns, known(back.window).unobserved_ns) == (0, 40 * SECOND)

@@ -4,6 +4,7 @@ import pytest
 
 from exporter.model import DeviceState, Methods
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work
+from tests.gpus.known import known
 from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
 
 GIB = 1 << 30
@@ -49,15 +50,13 @@ def test_lost_device_is_named_and_the_others_go_on(two: Node) -> None:
 def test_lost_device_comes_back_and_its_windows_go_on(two: Node) -> None:
     two.start()
     two.read()
-    before = two.device("GPU-1", after=1).window
+    before = known(two.device("GPU-1", after=1).window)
     two.change_gpu(1, lost=True)
     two.read(after=1)
     two.change_gpu(1, lost=False)
     reading = two.device("GPU-1", after=2)
     assert reading.state is DeviceState.UP
-    assert before
-    assert reading.window
-    assert reading.window.start_unix_ns == before.end_unix_ns
+    assert known(reading.window).start_unix_ns == before.end_unix_ns
 
 
 def test_lost_device_is_looked_for_less_and_less_often(two: Node) -> None:
@@ -94,15 +93,13 @@ def test_device_lost_while_the_driver_is_restarted_is_still_named(two: Node) -> 
 def test_failing_call_costs_a_cycle_and_no_time(two: Node) -> None:
     two.start()
     two.read()
-    before = two.device("GPU-0", after=1).window
+    before = known(two.device("GPU-0", after=1).window)
     two.fail(Fault("error", "nvmlDeviceGetSamples", gpu=0, code=999))
     failed = two.device("GPU-0", after=1)
     assert failed.state is DeviceState.FAILED
     assert "(999)" in failed.detail
     two.fail()
-    after = two.device("GPU-0", after=1).window
-    assert before
-    assert after
+    after = known(two.device("GPU-0", after=1).window)
     assert after.start_unix_ns == before.end_unix_ns
     assert after.unobserved_ns == 0
 
@@ -122,7 +119,7 @@ def test_hung_device_is_stuck_and_the_others_go_on(two: Node) -> None:
 def test_hung_device_gets_no_second_call_and_comes_back_by_itself(two: Node) -> None:
     two.start(HASTY)
     two.read()
-    before = two.device("GPU-1", after=1).window
+    before = known(two.device("GPU-1", after=1).window)
     two.fail(Fault("hang", "nvmlDeviceGetProcessUtilization", gpu=1))
     rows = [calls(two.read(after=1), "nvmlDeviceGetProcessUtilization") for _ in range(3)]
     assert rows[2] - rows[0] == 2  # the other device's; a hung call is counted when it is back
@@ -131,12 +128,9 @@ def test_hung_device_gets_no_second_call_and_comes_back_by_itself(two: Node) -> 
     late = two.device("GPU-1", after=1)
     after = two.device("GPU-1", after=1)
     assert late.state is after.state is DeviceState.UP
-    assert before
-    assert late.window
-    assert after.window
-    assert late.window.start_unix_ns == before.end_unix_ns
-    assert after.window.start_unix_ns == late.window.end_unix_ns
-    assert after.window.unobserved_ns == 0
+    assert known(late.window).start_unix_ns == before.end_unix_ns
+    assert known(after.window).start_unix_ns == known(late.window).end_unix_ns
+    assert known(after.window).unobserved_ns == 0
 
 
 def test_what_comes_late_of_the_driver_before_does_not_end_the_one_after(two: Node) -> None:
@@ -227,8 +221,7 @@ def test_mig_switched_on_and_off_again(parted: Node) -> None:
     reading = parted.device("GPU-1", after=1)
     assert reading.unmeasured == {}
     assert reading.window is None  # begun anew: the time so far was given out with the energy
-    window = parted.device("GPU-1", after=1).window
-    assert window
+    window = known(parted.device("GPU-1", after=1).window)
     assert window.busy.core is not None
     assert window.unobserved_ns == 0
     assert set(states(parted)) == {"GPU-0", "GPU-1"}

@@ -9,6 +9,7 @@ from exporter.model import Reading
 from exporter.sources.gpus.nvml.counters import TABLE
 from exporter.sources.gpus.source import SECOND, Demand
 from tests.fakenvml.scenario import Field, Gpu, Work, Xid
+from tests.gpus.known import known
 from tests.gpus.nvml.node import START, Node, calls
 
 DEMAND = Demand(deadline_s=60, processes_every_ns=5 * SECOND, sensors_every_ns=5 * SECOND)
@@ -155,8 +156,7 @@ def test_counters_of_use_are_not_touched(one: Node) -> None:
     busy = []
     for disabled in ({"power"}, {"profiling", "xid"}, set[str]()):
         follow(one, disabled=frozenset(disabled))
-        window = one.device("GPU-0", after=1).window
-        assert window
+        window = known(one.device("GPU-0", after=1).window)
         busy.append((window.unobserved_ns, window.end_unix_ns - window.start_unix_ns))
     assert all(unobserved == 0 for unobserved, _ in busy)
 

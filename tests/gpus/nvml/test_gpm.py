@@ -5,6 +5,7 @@ import pytest
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.gpm import GpmReading
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Work
+from tests.gpus.known import known
 from tests.gpus.nvml.node import START, Node
 
 TX, RX = 197, 198
@@ -44,8 +45,7 @@ def opened(parted: Node) -> Node:
 
 def test_a_figure_is_the_average_between_two_reads(opened: Node) -> None:
     assert gpm(opened, "GPU-0") is None
-    reading = gpm(opened, "GPU-0", after=5)
-    assert reading
+    reading = known(gpm(opened, "GPU-0", after=5))
     assert reading.elapsed_ns == 5 * 10**9
     assert reading.graphics_ratio == pytest.approx(0.5)
     assert reading.ratios["sm_active_ratio"] == pytest.approx(0.5)
@@ -56,8 +56,7 @@ def test_a_figure_is_the_average_between_two_reads(opened: Node) -> None:
 def test_samples_closer_than_the_driver_allows_are_not_taken(opened: Node) -> None:
     gpm(opened, "GPU-0")
     assert gpm(opened, "GPU-0", after=0.1) is None
-    reading = gpm(opened, "GPU-0", after=0.9)
-    assert reading
+    reading = known(gpm(opened, "GPU-0", after=0.9))
     assert reading.elapsed_ns == 10**9
 
 

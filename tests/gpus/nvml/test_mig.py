@@ -7,6 +7,7 @@ import pytest
 from exporter.model import DeviceReading, DeviceState, Methods
 from exporter.sources.gpus.source import Demand
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work, truth
+from tests.gpus.known import known
 from tests.gpus.nvml.node import START, Node, by_uuid, calls
 
 GIB = 1 << 30
@@ -102,8 +103,7 @@ def test_instance_is_measured_though_profiling_is_not_shown(parted: Node) -> Non
     parted.read()
     reading = parted.device("MIG-0-0", after=2)
     assert reading.sensors.number("sm_active_ratio") is None
-    assert reading.window
-    assert reading.window.busy.core
+    assert known(reading.window).busy.core
 
 
 def test_instance_of_a_board_without_gpm_is_unmeasured(parted: Node) -> None:
@@ -137,9 +137,8 @@ def test_window_waits_until_the_processes_are_known(parted: Node) -> None:
     assert without.memory is None
     assert without.window is None
     assert after.memory
-    assert after.window
-    assert after.window.observed_ns == 2 * SECOND
-    assert after.window.busy.core == pytest.approx(3 / 7 * SECOND, rel=0.001)
+    assert known(after.window).observed_ns == 2 * SECOND
+    assert known(after.window).busy.core == pytest.approx(3 / 7 * SECOND, rel=0.001)
 
 
 def test_who_shares_an_instance_is_unmeasured_where_its_processes_are_not_told(
@@ -149,8 +148,7 @@ def test_who_shares_an_instance_is_unmeasured_where_its_processes_are_not_told(
     parted.start()
     parted.read()
     reading = parted.device("MIG-0-0", after=1)
-    assert reading.window
-    assert reading.window.busy.core
+    assert known(reading.window).busy.core
     assert reading.unmeasured["core"] == "no_permission"
 
 
@@ -185,9 +183,8 @@ def test_time_in_which_an_instance_was_lost_is_unobserved(parted: Node) -> None:
     parted.change_gpu(0, lost=False)
     parted.read(after=3)  # the first sample since
     after = parted.device("MIG-0-0", after=1)
-    assert before.window
     assert after.window
-    assert after.window.start_unix_ns == before.window.end_unix_ns
+    assert after.window.start_unix_ns == known(before.window).end_unix_ns
     assert (after.window.observed_ns, after.window.unobserved_ns) == (SECOND, 4 * SECOND)
 
 
@@ -199,8 +196,7 @@ def test_a_board_without_instances_tells_who_holds_memory_on_it(parted: Node) ->
     parted.start()
     parted.read()
     board = parted.device("GPU-0", after=1)
-    assert board.memory
-    assert [process.pid for process in board.memory.processes or ()] == [201]
+    assert [process.pid for process in known(board.memory).processes or ()] == [201]
     assert board.unmeasured["core"] == "mig"
     assert "memory" not in board.unmeasured
 

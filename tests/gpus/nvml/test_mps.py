@@ -10,6 +10,7 @@ from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.processes import MpsServers
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Gpu, Process
+from tests.gpus.known import known
 from tests.gpus.nvml.node import Node, calls
 
 NAME = "nvmlSystemGetProcessName"
@@ -29,8 +30,7 @@ def shared(node: Node) -> Node:
 
 
 def kinds(node: Node) -> dict[int, set[str]]:
-    memory = node.device("GPU-0").memory
-    assert memory
+    memory = known(node.device("GPU-0").memory)
     return {process.pid: set(process.kinds) for process in memory.processes or ()}
 
 

@@ -16,6 +16,7 @@ from tests.fakenvml.scenario import (
     energy_joules,
     truth,
 )
+from tests.gpus.known import known
 from tests.gpus.nvml.node import START, Node, calls
 
 GIB = 1 << 30
@@ -79,8 +80,7 @@ def test_a_ring_deeper_than_the_first_buffer_is_counted_once(busy: Node) -> None
 def test_each_process_has_its_engines(busy: Node) -> None:
     busy.start()
     busy.read()
-    window = busy.device("GPU-0", after=5).window
-    assert window
+    window = known(busy.device("GPU-0", after=5).window)
     activity = {process.pid: process.busy for process in window.processes}
     assert set(activity) == {101, 102}
     assert activity[101].memory_active
@@ -93,9 +93,8 @@ def test_idle_device_has_a_window_without_processes(busy: Node) -> None:
     busy.read()
     reading = busy.device("GPU-1", after=1)
     assert reading.state is DeviceState.UP
-    assert reading.window
-    assert reading.window.busy.core == 0
-    assert reading.window.processes == ()
+    assert known(reading.window).busy.core == 0
+    assert known(reading.window).processes == ()
     assert reading.unmeasured == {}
 
 
@@ -112,11 +111,9 @@ def test_energy_goes_on_after_the_counter_was_set_back(busy: Node) -> None:
     busy.read()
     assert busy.device("GPU-0", after=1).window.energy_uj  # type: ignore[union-attr]
     busy.scenario.loaded = busy.now
-    window = busy.device("GPU-0", after=1).window
-    assert window
+    window = known(busy.device("GPU-0", after=1).window)
     assert window.energy_uj is None
-    window = busy.device("GPU-0", after=1).window
-    assert window
+    window = known(busy.device("GPU-0", after=1).window)
     assert window.energy_uj
     assert window.energy_uj > 0
 
@@ -125,16 +122,14 @@ def test_garbage_rows_are_counted_and_dropped(busy: Node) -> None:
     busy.change_gpu(0, garbage=4)
     busy.start()
     busy.read()
-    window = busy.device("GPU-0", after=1).window
-    assert window
+    window = known(busy.device("GPU-0", after=1).window)
     assert {process.pid for process in window.processes} == {101, 102}
     assert window.rejected == {"pid": 2, "percentage": 1, "timestamp": 1}
 
 
 def test_memory_and_who_holds_it(busy: Node) -> None:
     busy.start()
-    memory = busy.device("GPU-0").memory
-    assert memory
+    memory = known(busy.device("GPU-0").memory)
     assert (memory.total_bytes, memory.used_bytes) == (80 * GIB, 5 * GIB)
     assert memory.reserved_bytes == GIB // 2
     assert memory.processes == (
@@ -230,8 +225,7 @@ def test_buffer_that_is_too_small_grows(node: Node) -> None:
     node.scenario.gpus = [Gpu(0)]
     node.scenario.processes = [Process(gpu=0, pid=1000 + n, memory=1 << 20) for n in range(1500)]
     node.start()
-    memory = node.device("GPU-0").memory
-    assert memory
+    memory = known(node.device("GPU-0").memory)
     assert memory.processes
     assert len(memory.processes) == 1500
 
@@ -251,8 +245,7 @@ def test_newer_call_stands_in_for_the_older_and_is_remembered(busy: Node, code: 
     busy.fail(Fault("error", LEGACY, code=code))
     busy.start()
     busy.read()
-    window = busy.device("GPU-0", after=1).window
-    assert window
+    window = known(busy.device("GPU-0", after=1).window)
     assert {process.pid for process in window.processes} == {101, 102}
     before = busy.read(after=1)
     after = busy.read(after=1)
@@ -275,7 +268,6 @@ def test_a_rate_above_100_percent_is_rejected_and_counted(node: Node) -> None:
     assert reading.window is None
     assert reading.unmeasured["core"] == "rejected_samples"
     assert reading.rejected["utilization"] >= 1
-    assert later.window
-    assert later.window.busy.core == later.window.observed_ns
+    assert known(later.window).busy.core == known(later.window).observed_ns
     assert "core" not in later.unmeasured
     assert not later.rejected

@@ -8,6 +8,7 @@ import pytest
 from exporter.model import DeviceState, ProcessMemory
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Field, Gpu, Process, Work, energy_joules
+from tests.gpus.known import known
 from tests.gpus.nvml.node import START, Node, calls
 
 GIB = 1 << 30
@@ -112,15 +113,13 @@ def test_the_ring_is_read_again_when_its_refusal_ends(one: Node) -> None:
     one.fail(Fault("error", "nvmlDeviceGetSamples", code=3))
     one.start()
     one.read()
-    before = one.device("GPU-0", after=3).window
-    assert before
+    before = known(one.device("GPU-0", after=3).window)
     assert before.busy.core == before.observed_ns == 3_000_000_000
     assert [process.pid for process in before.processes] == [101]
     one.fail()
     one.read(after=121)
     one.read(after=1)
-    after = one.device("GPU-0", after=1).window
-    assert after
+    after = known(one.device("GPU-0", after=1).window)
     assert (before.methods.busy, after.methods.busy) == ("rates", "samples")
 
 
@@ -168,8 +167,7 @@ def test_a_call_that_fails_once_is_not_given_up_for_one_that_is_mute(one: Node, 
     mute = ROWS[1 - ROWS.index(name)]
     one.scenario.works = [Work(gpu=0, pid=101, start=one.now)]
     one.fail(Fault("error", mute, code=6))  # NOT_FOUND: no process has rows
-    window = one.device("GPU-0", after=1).window
-    assert window
+    window = known(one.device("GPU-0", after=1).window)
     assert [process.pid for process in window.processes] == [101]
 
 
@@ -214,11 +212,9 @@ def test_energy_without_engines_is_of_the_time_that_passed_whatever_the_wall_clo
     ]
     one.start()
     one.read()
-    before = one.device("GPU-0", after=1).window
+    before = known(one.device("GPU-0", after=1).window)
     one.ask("set_wall", step_s * 10**9)
-    after = one.device("GPU-0", after=1).window
-    assert before
-    assert after
+    after = known(one.device("GPU-0", after=1).window)
     assert after.start_unix_ns == before.end_unix_ns
     assert (after.observed_ns, after.unobserved_ns) == (10**9, 0)
 
@@ -231,8 +227,7 @@ def test_encoder_that_is_not_measured_costs_only_itself(one: Node) -> None:
     one.start()
     one.read()
     one.read(after=1)
-    window = one.device("GPU-0", after=3).window
-    assert window
+    window = known(one.device("GPU-0", after=3).window)
     assert window.busy.core
     assert window.busy.encoder is None
     assert window.processes[0].busy.encoder is None
@@ -262,16 +257,14 @@ def test_memory_that_fails_once_is_back_at_its_next_turn(one: Node) -> None:
 @pytest.mark.parametrize("gone", [("_v3",), ("_v3", "_v2")], ids=["v2", "v1"])
 def test_older_process_lists(one: Node, gone: tuple[str, ...]) -> None:
     one.start(path=library(omit={f"{name}{suffix}" for name in LISTS for suffix in gone}))
-    memory = one.device("GPU-0").memory
-    assert memory
+    memory = known(one.device("GPU-0").memory)
     assert memory.processes == (ProcessMemory(101, 2 * GIB, frozenset({"compute"})),)
 
 
 def test_process_lists_of_driver_535(one: Node) -> None:
     one.scenario.processes.append(Process(gpu=0, pid=102, memory=GIB))
     one.start(path=library(struct535=True))
-    memory = one.device("GPU-0").memory
-    assert memory
+    memory = known(one.device("GPU-0").memory)
     assert [(p.pid, p.used_bytes) for p in memory.processes or ()] == [
         (101, 2 * GIB),
         (102, GIB),
@@ -297,18 +290,16 @@ def test_driver_that_lacks_functions(one: Node) -> None:
     assert reading.memory.reserved_bytes is None
     assert reading.memory.processes is None
     assert one.device("GPU-0", after=9).sensors.by_label("temperature_celsius")["gpu"] == 50
-    assert reading.window
-    assert reading.window.busy.core
+    assert known(reading.window).busy.core
     assert set(reading.unmeasured.values()) == {"driver_too_old"}
     assert set(reading.unmeasured) >= {"core", "memory", "throttle", "ecc_errors", "nvlink"}
-    assert reading.window.methods.energy == "power"
+    assert known(reading.window).methods.energy == "power"
 
 
 def test_newer_call_where_the_older_is_missing(one: Node) -> None:
     one.start(path=library(omit={ROWS[0]}))
     one.read()
-    window = one.device("GPU-0", after=1).window
-    assert window
+    window = known(one.device("GPU-0", after=1).window)
     assert [process.pid for process in window.processes] == [101]
 
 
@@ -337,11 +328,9 @@ def test_power_that_fails_once_is_in_the_next_window(old: Node) -> None:
     old.read()
     old.read(after=1)
     old.fail(Fault("error", POWER, code=999))
-    failed = old.device("GPU-0", after=1).window
+    failed = known(old.device("GPU-0", after=1).window)
     old.fail()
-    after = old.device("GPU-0", after=1).window
-    assert failed
-    assert after
+    after = known(old.device("GPU-0", after=1).window)
     assert failed.energy_uj is None
     assert after.energy_uj == pytest.approx(2 * 70e6)
     assert after.late_energy_uj == pytest.approx(70e6, rel=0.1)  # and not the next one's to pay
