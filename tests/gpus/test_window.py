@@ -177,6 +177,16 @@ def test_a_sample_of_the_far_future_is_left_out() -> None:
     assert taken(cursor, end).end_unix_ns == end * 1000
 
 
+@pytest.mark.parametrize("blank", [0xFFFFFFFF, 2_147_483_632.0, 101.0, -(2.0**31), float("nan")])
+def test_a_blank_value_is_no_busy_time(blank: float) -> None:
+    ring = Ring()
+    cursor, _ = begun(ring)
+    ring.run([50, blank, 50])
+    window = taken(cursor, ring.run([50]))
+    assert known(window.busy.core) <= 4 * PERIOD * 500
+    assert window.busy.core == window.observed_ns // 2
+
+
 def test_what_fell_out_of_the_ring_is_unobserved() -> None:
     ring = Ring(depth=72)
     cursor, start = begun(ring)

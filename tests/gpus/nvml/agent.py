@@ -15,8 +15,6 @@ from types import MappingProxyType
 from typing import Any
 
 from exporter.sources.gpus.nvml.errors import DeviceLostError
-from exporter.sources.gpus.nvml.gpm import Gpm
-from exporter.sources.gpus.nvml.refusals import Refusals
 from exporter.sources.gpus.nvml.source import NvmlSource
 from exporter.sources.gpus.source import Demand, NoCgroups
 
@@ -60,7 +58,6 @@ class Agent:
         cgroups = settings.pop("cgroups", {})
         self.source = NvmlSource(clock=self.clock, **settings)
         self.source.cgroups = Cgroups(cgroups)
-        self.gpms: dict[str, Gpm] = {}
         handler = logging.Handler()
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
         logging.getLogger("exporter").handlers = [handler]
@@ -95,20 +92,6 @@ class Agent:
         Path(os.environ["FAKENVML_SCENARIO"]).unlink(missing_ok=True)
         self.settle()
         self.source.close()
-
-    def gpm(self, uuid: str) -> Any:
-        """Read the GPM of a device or MIG instance; the driver must be open."""
-        library = self.source._driver._library
-        assert library
-        if uuid not in self.gpms:
-            handle = library.ask("nvmlDeviceGetHandleByUUID", uuid)
-            self.gpms[uuid] = Gpm(library, handle, Refusals(uuid, self.clock))
-        return self.gpms[uuid].read()
-
-    def close_gpm(self, uuid: str) -> Any:
-        """Close it, and tell how often the driver's functions have been called."""
-        self.gpms[uuid].close()
-        return self.source._driver.tally.snapshot()
 
     def unwatched(self) -> bool:
         """Wait until nobody waits for XIDs any more."""

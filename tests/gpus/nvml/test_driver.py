@@ -60,15 +60,6 @@ def test_library_is_looked_for_in_order(tmp_path: Path) -> None:
     assert list(candidates("/given", [tmp_path])) == ["/given"]
 
 
-def test_broken_library_is_no_reason_to_stop(one: Node, tmp_path: Path) -> None:
-    path = tmp_path / SONAME
-    path.write_text("not a library")
-    one.start(path=path)
-    reading = one.read()
-    assert not reading.status.up
-    assert "file too short" in reading.status.detail or "invalid ELF" in reading.status.detail
-
-
 def test_absent_driver_is_looked_for_less_and_less_often(one: Node) -> None:
     one.fail(Fault("error", INIT, code=9))
     one.start()

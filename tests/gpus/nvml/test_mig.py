@@ -13,6 +13,7 @@ from tests.gpus.nvml.node import START, Node, by_uuid, calls
 GIB = 1 << 30
 SECOND = 10**9
 LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"
+SUPPORT = "nvmlGpmQueryDeviceSupport"
 
 
 @pytest.fixture
@@ -98,6 +99,33 @@ def test_instance_tells_what_its_sms_did(parted: Node) -> None:
     assert parted.device("MIG-0-0", after=1).sensors.number("sm_active_ratio") is None
 
 
+def test_samples_closer_than_the_driver_allows_are_not_taken(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    assert parted.device("MIG-0-0", after=0.1).window is None
+    assert known(parted.device("MIG-0-0", after=0.9).window).observed_ns == SECOND
+
+
+@pytest.mark.parametrize("call", ["nvmlGpmSampleGet", "nvmlGpmMetricsGet"])
+def test_a_sample_that_fails_once_costs_no_more_than_its_time(parted: Node, call: str) -> None:
+    parted.start()
+    parted.read()
+    parted.read(after=1)
+    parted.fail(Fault("error", call, code=999))
+    assert parted.device("MIG-0-0", after=1).window is None
+    parted.fail()
+    parted.read(after=1)
+    window = known(parted.device("MIG-0-0", after=1).window)
+    assert (window.observed_ns, window.unobserved_ns) == (SECOND, 2 * SECOND)
+
+
+def test_a_driver_that_does_not_tell_of_support_is_asked_for_a_sample(parted: Node) -> None:
+    parted.fail(Fault("error", SUPPORT, code=3))
+    parted.start()
+    parted.read()
+    assert parted.device("MIG-0-0", after=1).window
+
+
 def test_instance_is_measured_though_profiling_is_not_shown(parted: Node) -> None:
     parted.start(disabled=("profiling",))
     parted.read()
@@ -115,6 +143,8 @@ def test_instance_of_a_board_without_gpm_is_unmeasured(parted: Node) -> None:
     assert reading.window is None
     assert reading.memory
     assert reading.unmeasured["core"] == "mig"
+    devices = 3  # the board and its two instances
+    assert calls(parted.read(after=1), SUPPORT) == devices
 
 
 def test_part_of_an_instance_is_unmeasured(parted: Node) -> None:

@@ -246,14 +246,6 @@ def test_failing_sensor_costs_only_itself(one: Node) -> None:
     assert reading.unmeasured == {"power_limit": "not_supported"}
 
 
-def test_memory_that_fails_once_is_back_at_its_next_turn(one: Node) -> None:
-    one.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=999))
-    one.start()
-    assert one.device("GPU-0").memory is None
-    one.fail()
-    assert one.device("GPU-0", after=5).memory
-
-
 @pytest.mark.parametrize("gone", [("_v3",), ("_v3", "_v2")], ids=["v2", "v1"])
 def test_older_process_lists(one: Node, gone: tuple[str, ...]) -> None:
     one.start(path=library(omit={f"{name}{suffix}" for name in LISTS for suffix in gone}))
