@@ -30,6 +30,23 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+def begun(machine: Machine, *texts: str, driver: str = "i915", **more: object) -> DrmSource:
+    """A source that has read a card once, of which process 42 has these clients."""
+    ids = (0x1002, 0x744C) if driver == "amdgpu" else (0x8086, 0x56A0)
+    machine.card(0, driver, PCI, ids)
+    machine.process(42)
+    show(machine, *texts)
+    source = machine.source(**more)
+    source.read()
+    return source
+
+
+def show(machine: Machine, *texts: str) -> None:
+    """Let process 42 have these clients."""
+    for descriptor, text in enumerate(texts, 5):
+        machine.open(42, descriptor, text)
+
+
 def step(machine: Machine, source: DrmSource, seconds: float = 1.0) -> DeviceReading:
     machine.clock.move(seconds)
     return only(source.read())
@@ -96,31 +113,23 @@ def test_what_only_shows_is_no_device_and_what_is_not_known_is_if_asked_for(
 
 
 def test_devices_that_another_source_has_are_left_to_it(machine: Machine) -> None:
-    machine.card(0, "amdgpu", PCI)
-    machine.card(1, "i915", "0000:00:02.0")
     theirs: set[str] = set()
-    source = machine.source(taken=lambda: theirs)
+    machine.card(1, "i915", "0000:00:02.0")
+    source = begun(machine, driver="amdgpu", taken=lambda: theirs)
     assert len(source.read().devices) == 2
 
     theirs.add(PCI)
-    machine.clock.move(10)
 
-    assert only(source.read()).device.pci_bus_id == "0000:00:02.0"
+    assert step(machine, source, 10).device.pci_bus_id == "0000:00:02.0"
 
 
 def test_i915_render_and_compute_are_core_time_over_their_capacity(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    machine.open(42, 5, i915(7, render=10**12))
-    source = machine.source()
-    first = only(source.read())
+    source = begun(machine, i915(7, render=10**12))
     render = 10**12 + 100 * MS
-    told = i915(7, render=render, compute=800 * MS, video=60 * MS, copy=SECOND)
-    machine.open(42, 5, told)
+    show(machine, i915(7, render=render, compute=800 * MS, video=60 * MS, copy=SECOND))
 
     window = known(step(machine, source).window)
 
-    assert first.window is None
     assert window.end_unix_ns - window.start_unix_ns == window.observed_ns == SECOND
     assert window.busy == Engines(core=300 * MS, decoder=30 * MS)
     assert window.counted == {"copy": {42: SECOND}}
@@ -131,151 +140,97 @@ def test_i915_render_and_compute_are_core_time_over_their_capacity(machine: Mach
 def test_a_client_counts_once_however_many_descriptors_and_processes_have_it(
     machine: Machine,
 ) -> None:
-    machine.card(0, "i915", PCI)
-    for pid, start in ((42, 1000), (43, 2000)):
-        machine.process(pid, start)
-    source = machine.source()
-    source.read()
-    for pid, descriptor, node in ((42, 5, "renderD128"), (42, 6, "card0"), (43, 9, "renderD128")):
-        machine.open(pid, descriptor, i915(7, render=400 * MS), node)
+    source = begun(machine)
+    machine.process(43, 2000)
+    text = i915(7, render=400 * MS)
+    show(machine, text)
+    machine.open(42, 6, text, "card0")
+    machine.open(43, 9, text)
 
     reading = step(machine, source)
+    machine.end(43)
+    show(machine, *2 * [i915(7, render=550 * MS)])
 
     assert known(reading.window).busy.core == 400 * MS
     assert core(reading) == {43: 400 * MS}  # the youngest: whoever handed it on was there before
     assert known(reading.memory).processes == (ProcessMemory(43, 16 * MIB, NOBODY),)
-
-
-def test_when_the_youngest_closes_it_the_next_one_goes_on_with_it(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    for pid, start in ((42, 1000), (43, 2000)):
-        machine.process(pid, start)
-        machine.open(pid, 5, i915(7, render=100))
-    source = machine.source()
-    source.read()
-    machine.end(43)
-    machine.open(42, 5, i915(7, render=250))
-
-    assert core(step(machine, source)) == {42: 150}
+    assert core(step(machine, source)) == {42: 150 * MS}
 
 
 def test_what_a_client_used_until_the_last_look_stays_when_it_is_closed(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    source = machine.source()
-    source.read()
-    total = 0
+    source, total = begun(machine), 0
     for client in range(5):  # each opened, seen twice at work, and closed
         for render in (100, 250):
-            machine.open(42, 5, i915(client, render=render))
+            show(machine, i915(client, render=render))
             total += core(step(machine, source)).get(42) or 0
         machine.close(42, 5)
 
     assert total == 5 * 250
-    reading = step(machine, source)
-    assert (known(reading.window).busy.core, known(reading.window).processes) == (0, ())
+    window = known(step(machine, source).window)
+    assert (window.busy.core, window.processes) == (0, ())
 
 
 def test_one_descriptor_of_each_client_is_read_until_the_processes_are_looked_through_again(
     machine: Machine,
 ) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    for descriptor in (5, 6):
-        machine.open(42, descriptor, i915(7))
-    source = machine.source()
+    source = begun(machine, i915(7), i915(7))
     source.follow(Demand(deadline_s=30, processes_every_ns=5 * SECOND))
-    source.read()
-    machine.open(42, 6, i915(7, render=3))
-    machine.open(42, 5, i915(8, render=4))  # its number was taken by another client
+    show(machine, i915(8, render=4), i915(7, render=3))  # its number was taken by another client
 
     assert core(step(machine, source)) == {42: 3}
     assert core(step(machine, source, 5)) == {42: 4}
 
 
 def test_the_device_is_never_busier_than_the_time_that_went_by(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    for pid in (42, 43):
-        machine.process(pid)
-        machine.open(pid, 5, i915(pid))
-    source = machine.source()
-    source.read()
-    for pid in (42, 43):
-        machine.open(pid, 5, i915(pid, render=900 * MS))
+    source = begun(machine, i915(7), i915(8))
+    show(machine, i915(7, render=900 * MS), i915(8, render=900 * MS))
 
-    window = known(step(machine, source).window)
-
-    assert window.busy.core == SECOND
+    assert known(step(machine, source).window).busy.core == SECOND
 
 
 def test_amdgpu_lists_an_engine_once_it_is_used(machine: Machine) -> None:
-    machine.card(0, "amdgpu", PCI, (0x1002, 0x744C), {"mem_info_vram_total": str(24 << 30)})
-    machine.write(machine.sys / f"devices/pci0000:00/{PCI}", {"mem_info_vram_used": str(900 * MIB)})
-    machine.process(42)
     head = f"drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t{PCI}\npasid:\t32771\n"
     memory = "drm-memory-vram:\t44564 KiB\ndrm-memory-gtt: \t2392 KiB\ndrm-shared-vram:\t8 KiB\n"
-    machine.open(42, 5, head + memory)
-    source = machine.source()
-    source.read()
-    machine.open(42, 5, head + memory + "drm-engine-gfx:\t70 ns\ndrm-engine-enc:\t9 ns\n")
+    source = begun(machine, head + memory, driver="amdgpu")
+    machine.write(machine.sys / f"devices/pci0000:00/{PCI}", {"mem_info_vram_used": str(900 * MIB)})
+    show(machine, head + memory + "drm-engine-gfx:\t70 ns\ndrm-engine-enc:\t9 ns\n")
 
     reading = step(machine, source)
 
     assert known(reading.window).busy == Engines(core=70, encoder=9, decoder=0)
-    assert reading.memory is not None
-    assert reading.memory.used_bytes == 900 * MIB
-    assert reading.memory.total_bytes == 24 << 30
-    assert reading.memory.processes == (ProcessMemory(42, 44564 * 1024, NOBODY),)
+    assert known(reading.memory).used_bytes == 900 * MIB
+    assert held(reading) == {42: 44564 * 1024}
 
 
 def test_a_device_that_kfd_works_on_does_not_look_idle(machine: Machine) -> None:
     """ROCm's queues are not counted in fdinfo: until its process closes the device, unknown."""
-    machine.card(0, "amdgpu", PCI, (0x1002, 0x744C), {"mem_info_vram_total": str(24 << 30)})
-    for pid in (42, 43):
-        machine.process(pid)
-        head = f"drm-driver:\tamdgpu\ndrm-client-id:\t{pid}\ndrm-pdev:\t{PCI}\n"
-        machine.open(pid, 5, f"{head}drm-engine-gfx:\t{pid} ns\ndrm-engine-dec:\t{pid} ns\n")
-    source = machine.source(computing=lambda: {43})
-    source.read()
+    text = f"drm-driver:\tamdgpu\ndrm-client-id:\t{{0}}\ndrm-pdev:\t{PCI}\n"
+    text += "drm-engine-gfx:\t{0} ns\ndrm-engine-dec:\t{0} ns\n"
+    source = begun(machine, text.format(42), driver="amdgpu", computing=lambda: {43})
+    machine.process(43)
+    machine.open(43, 5, text.format(43))
 
     beside = step(machine, source)
     machine.end(43)
     alone = step(machine, source)
 
     assert beside.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
-    assert known(beside.window).busy == Engines(encoder=0, decoder=0)
+    assert known(beside.window).busy == Engines(encoder=0, decoder=43)
     assert "core" not in alone.unmeasured
     assert known(alone.window).busy.core == 0
 
 
-def test_a_device_without_memory_of_its_own_sizes_nobody(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    machine.open(
-        42,
-        5,
-        f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n"
-        "drm-resident-system0:\t4096 KiB\ndrm-engine-render:\t0 ns\n",
-    )
-
-    reading = only(machine.source().read())
-
-    assert reading.memory is not None
-    assert (reading.memory.total_bytes, reading.memory.used_bytes) == (None, None)
-    assert reading.memory.processes == (ProcessMemory(42, None, NOBODY),)
-    assert reading.unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
-
-
-def test_a_driver_that_tells_of_no_engine_measures_none(machine: Machine) -> None:
-    """Before generation 8, i915 lists no engine: unknown, not idle."""
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    machine.open(42, 5, f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n")
-    source = machine.source()
-    source.read()
+def test_what_a_driver_does_not_tell_is_not_measured(machine: Machine) -> None:
+    """A device without memory of its own; and before generation 8, i915 lists no engine."""
+    text = f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n"
+    source = begun(machine, text + "drm-resident-system0:\t4096 KiB\n")
 
     reading = step(machine, source)
 
+    memory = known(reading.memory)
+    assert (memory.total_bytes, memory.used_bytes) == (None, None)
+    assert memory.processes == (ProcessMemory(42, None, NOBODY),)
+    assert reading.unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
     assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
     assert known(reading.window).busy == Engines()
 
@@ -287,10 +242,10 @@ def test_panfrost_counts_only_where_its_profiling_is_on(
     machine.card(0, "panfrost", files={"profiling": bits} if bits else {})
     machine.process(42)
     text = "drm-driver:\tpanfrost\ndrm-client-id:\t14\ndrm-engine-fragment:\t{} ns\n"
-    machine.open(42, 5, text.format(5))
+    show(machine, text.format(5))
     source = machine.source()
     source.read()
-    machine.open(42, 5, text.format(9))
+    show(machine, text.format(9))
 
     reading = step(machine, source)
 
@@ -299,35 +254,27 @@ def test_panfrost_counts_only_where_its_profiling_is_on(
 
 
 def test_a_foreign_address_in_fdinfo_is_not_counted(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    source = machine.source()
-    source.read()
-    machine.open(42, 5, i915(7, render=100, pdev="0000:99:00.0"))
+    source = begun(machine)
+    show(machine, i915(7, render=100, pdev="0000:99:00.0"))
 
     assert core(step(machine, source)) == {}
 
 
 def test_what_happened_while_it_was_released_is_unobserved(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    machine.process(42)
-    machine.open(42, 5, i915(7, render=100))
-    source = machine.source()
-    source.read()
+    source = begun(machine, i915(7, render=100))
     source.release(True)
     released = step(machine, source, 60)
-    machine.open(42, 5, i915(7, render=5_000))
+    show(machine, i915(7, render=5_000))
     source.release(False)
 
     again = step(machine, source, 1)
-    machine.open(42, 5, i915(7, render=5_007))
-    on = step(machine, source, 1)
+    show(machine, i915(7, render=5_007))
 
     assert released.state is DeviceState.RELEASED
-    assert again.window is not None
-    assert (again.window.observed_ns, again.window.unobserved_ns) == (0, 61 * SECOND)
-    assert again.window.busy.core == 0
-    assert core(on) == {42: 7}
+    window = known(again.window)
+    assert (window.observed_ns, window.unobserved_ns) == (0, 61 * SECOND)
+    assert window.busy.core == 0
+    assert core(step(machine, source, 1)) == {42: 7}
 
 
 def test_without_devices_it_is_down_and_one_that_comes_brings_it_up(machine: Machine) -> None:
@@ -341,12 +288,9 @@ def test_without_devices_it_is_down_and_one_that_comes_brings_it_up(machine: Mac
 
 
 def test_the_processes_are_looked_through_at_their_own_cadence(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    source = machine.source()
+    source = begun(machine)
     source.follow(Demand(deadline_s=30, processes_every_ns=5 * SECOND))
-    source.read()
-    machine.process(42)
-    machine.open(42, 5, i915(7, render=SECOND))
+    show(machine, i915(7, render=SECOND))
 
     found = [core(step(machine, source)) for _ in range(6)]
 
@@ -361,15 +305,11 @@ def crowd(machine: Machine, pid: int, number: int = MOST_OF_ONE + 1) -> None:
 
 
 def test_who_has_too_many_clients_costs_itself_and_the_others_are_measured(
-    machine: Machine,
+    machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    machine.card(0, "i915", PCI)
     crowd(machine, 41)
-    machine.process(42)
-    machine.open(42, 5, i915(2))
-    source = machine.source()
-    source.read()
-    machine.open(42, 5, i915(2, render=7 * MS))
+    source = begun(machine, i915(2))
+    show(machine, i915(2, render=7 * MS))
 
     reading = step(machine, source)
 
@@ -378,18 +318,8 @@ def test_who_has_too_many_clients_costs_itself_and_the_others_are_measured(
     assert "core" not in reading.unmeasured
     assert held(reading) == {41: None, 42: 16 * MIB}
     assert "(41 is the first of 1)" in source.read().status.detail
-
-
-def test_it_is_said_once_that_some_have_too_many(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
-    machine.card(0, "i915", PCI)
-    source = machine.source()
-    for pid in (41, 42):
-        crowd(machine, pid)
-        machine.clock.move(1)
-        source.read()
-
+    crowd(machine, 43)
+    step(machine, source)
     assert caplog.text.count("more files of /dev/dri open than are looked at") == 1
 
 
@@ -397,10 +327,8 @@ def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
     machine: Machine,
 ) -> None:
     """In whichever order its files are listed, some of those that stay were not looked at."""
-    machine.card(0, "i915", PCI)
     crowd(machine, 41, 2 * MOST_OF_ONE)
-    source = machine.source()
-    source.read()
+    source = begun(machine)
     for descriptor in range(3, 3 + 2 * MOST_OF_ONE, 2):
         machine.close(41, descriptor)
 
@@ -408,23 +336,16 @@ def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
 
 
 def test_who_has_only_other_files_open_is_measured_however_many(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
     machine.process(41, descriptors=3000)
+    source = begun(machine)
 
-    source = machine.source()
-    source.read()
-    reading = step(machine, source)
+    window = known(step(machine, source).window)
 
-    assert (known(reading.window).unmeasured_pids, known(reading.window).busy.core) == (
-        frozenset(),
-        0,
-    )
+    assert (window.unmeasured_pids, window.busy.core) == (frozenset(), 0)
 
 
 def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine) -> None:
-    machine.card(0, "i915", PCI)
-    source = machine.source()
-    source.read()
+    source = begun(machine)
     step(machine, source)
     card = machine.sys / "class/drm/card0"
     target = card.readlink()
@@ -435,4 +356,5 @@ def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine
     back = step(machine, source, 30)
 
     assert (away.state, back.state) == (DeviceState.LOST, DeviceState.UP)
-    assert (known(back.window).observed_ns, known(back.window).unobserved_ns) == (0, 40 * SECOND)
+    window = known(back.window)
+    assert (window.observed_ns, window.unobserved_ns) == (0, 40 * SECOND)
