@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.model import DeviceReading, Sensors, Unmeasured, Window
+from exporter.model import DeviceReading, Sensors, Window
 from exporter.sources.gpus.drm.source import DrmSource
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only, xe
@@ -30,24 +30,39 @@ def energy(reading: DeviceReading) -> tuple[int | None, int | None]:
 
 
 def window(reading: DeviceReading) -> Window:
-    assert reading.window is not None
-    return reading.window
+    return known(reading.window)
 
 
-@pytest.mark.parametrize("driver", ["i915", "xe"])
-def test_energy_is_the_hwmon_counters(machine: Machine, driver: str) -> None:
-    files = {f"{HWMON}/name": driver, f"{HWMON}/energy1_input": "5000000"}
-    device = machine.card(0, driver, PCI, files=files)
+COUNTER, POWER = f"{HWMON}/energy1_input", f"{HWMON}/power1_average"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "energy_uj", "method", "watts"),
+    [
+        ("i915", {COUNTER: "5000000"}, {COUNTER: "47000000"}, 42_000_000, "counter", 42),
+        ("i915_gt0", {COUNTER: "5000000"}, {COUNTER: "47000000"}, None, "none", None),  # a part's
+        ("i915", {POWER: "42000000"}, {}, 42_000_000, "power", 42),
+    ],
+)
+def test_energy_is_that_of_the_devices_hwmon_by_its_counter_or_else_its_power(
+    machine: Machine,
+    name: str,
+    before: dict[str, str],
+    after: dict[str, str],
+    energy_uj: int | None,
+    method: str,
+    watts: float | None,
+) -> None:
+    device = machine.card(0, "i915", PCI, files={f"{HWMON}/name": name, **before})
     source = machine.source()
     source.read()
-    machine.write(device, {f"{HWMON}/energy1_input": "47000000"})
+    machine.write(device, after)
 
     reading = step(machine, source)
 
-    assert window(reading).energy_uj == 42_000_000
-    assert window(reading).methods.energy == "counter"
-    assert reading.sensors.number("power_watts") == 42
-    assert "energy" not in reading.unmeasured
+    assert (window(reading).energy_uj, window(reading).methods.energy) == (energy_uj, method)
+    assert reading.sensors.number("power_watts") == watts
+    assert ("energy" in reading.unmeasured) is (energy_uj is None)
 
 
 def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machine: Machine) -> None:
@@ -69,31 +84,6 @@ def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machin
     assert (window(back).energy_uj, window(back).late_energy_uj) == (160_000_000, 120_000_000)
     assert back.sensors.number("power_watts") == 40
     assert energy(step(machine, source))[0] == 40_000_000
-
-
-def test_the_counter_of_a_part_is_not_the_devices(machine: Machine) -> None:
-    files = {f"{HWMON}/name": "i915_gt0", f"{HWMON}/energy1_input": "5000000"}
-    machine.card(0, "i915", PCI, files=files)
-    source = machine.source()
-    source.read()
-
-    reading = step(machine, source)
-
-    assert energy(reading) == (None, None)
-    assert reading.unmeasured["energy"] is Unmeasured.NOT_SUPPORTED
-
-
-def test_power_is_integrated_where_there_is_no_counter(machine: Machine) -> None:
-    files = {f"{HWMON}/name": "amdgpu", f"{HWMON}/power1_average": "100000000"}
-    machine.card(0, "amdgpu", PCI, (0x1002, 0x7448), files)
-    source = machine.source()
-    source.read()
-
-    reading = step(machine, source, 3)
-
-    assert window(reading).energy_uj == 300_000_000
-    assert window(reading).methods.energy == "power"
-    assert reading.sensors.number("power_watts") == 100
 
 
 @pytest.mark.parametrize(
