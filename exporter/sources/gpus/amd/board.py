@@ -16,9 +16,8 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import LONGEST_NS, ActivitySample
 from exporter.sources.gpus.amd.clients import ClientDevice
-from exporter.sources.gpus.amd.device import AmdDevice
+from exporter.sources.gpus.amd.device import LONGEST_NS, ActivitySample, AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
 from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
 from exporter.sources.gpus.amd.sensors import Hwmon, Throttling, memory_errors

@@ -16,8 +16,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import ActivitySample
-from exporter.sources.gpus.amd.device import COMPUTE, AmdDevice
+from exporter.sources.gpus.amd.device import COMPUTE, ActivitySample, AmdDevice
 from exporter.sources.gpus.amd.kfd import pids_of
 from exporter.sources.gpus.drm.clients import DeviceClients, activities_of
 from exporter.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
