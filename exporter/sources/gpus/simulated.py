@@ -36,7 +36,8 @@ from exporter.sources.gpus.amd.device import (
     ActivitySample,
     ActivityWindows,
 )
-from exporter.sources.gpus.energy import EnergyMeter, with_energy
+from exporter.sources.gpus.board_energy import BoardEnergy
+from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.window import WindowCursor
 from exporter.sources.gpus.xids import ACTED_ON, FALLEN_OFF
@@ -70,8 +71,7 @@ class _Device(ABC):
         self._memory: DeviceMemory | None = None
         self._memory_at_ns = 0
         self._known: frozenset[int] = frozenset()
-        self._meter = EnergyMeter()
-        self._has_energy = False
+        self._energy = BoardEnergy()
         self._end_unix_ns: int | None = None
 
     def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
@@ -116,11 +116,10 @@ class _Device(ABC):
 
     def _with_energy(self, window: Window | None, busy_ns: int | None) -> Window | None:
         """Adds the energy since the last window. Without a window it waits for the next one."""
-        if window is None and self._has_energy:
+        if window is None and self._energy.begun:
             return None
         counter_uj, now_ns = self._node.energy_uj(self._number), self._clock.monotonic_ns()
-        energy = self._meter.take(counter_uj, now_ns, busy_ns)
-        self._has_energy = True
+        energy = self._energy.take(counter_uj, lambda: None, now_ns, busy_ns)
         return window and with_energy(window, energy, "counter")
 
 

@@ -46,7 +46,7 @@ class FieldValues:
 
     def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         self._address = cast(handle, c_void_p)
-        self._call = library.function(FIELD_VALUES)
+        self._library = library
 
     def request(self, fields: Collection[Field]) -> Request:
         blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields])
@@ -61,13 +61,9 @@ class FieldValues:
             NvmlError: the call as a whole failed.
 
         """
-        if self._call is None:
-            raise errors.error_of(errors.FUNCTION_NOT_FOUND, FIELD_VALUES)
         blank, rows, arguments = request
         rows[:] = blank
-        code = self._call(*arguments)
-        if code != errors.SUCCESS:
-            raise errors.error_of(code, FIELD_VALUES)
+        self._library.call(FIELD_VALUES, *arguments)
         return [_value(row) for row in ROW.iter_unpack(rows)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from exporter.model import Clock, Unmeasured, XidCount
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.library import CFunction, Library
+from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import retry_of
 from exporter.sources.gpus.xids import ACTED_ON, XidCounts
 
@@ -51,44 +51,31 @@ class _EventSet:
     """An event set of the driver. It must be closed before the driver is."""
 
     def __init__(self, library: Library) -> None:
-        create = _required(library, CREATE, c_void_p)
-        self._free = _required(library, FREE, c_void_p)
-        self._register = _required(library, REGISTER, c_void_p, c_ulonglong, c_void_p)
-        self._wait = _required(library, WAIT, c_void_p, c_void_p, c_uint)
+        self._library = library
         self._data = _EventData()
         self._wait_ms = FIRST_WAIT_MS
         self._set = c_void_p()
-        _check(create(byref(self._set)), CREATE)
+        library.call(CREATE, byref(self._set))
 
     def register(self, address: int) -> None:
-        _check(self._register(address, XID_EVENT, self._set), REGISTER)
+        self._library.call(REGISTER, c_void_p(address), c_ulonglong(XID_EVENT), self._set)
 
     def wait(self) -> _EventData | None:
         """The next event, or None after a wait without one, which is the usual case.
 
         The wait doubles each time, because every wait wakes a thread.
         """
-        code = self._wait(self._set, byref(self._data), self._wait_ms)
-        self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
-        if code == errors.TIMEOUT:
-            return None
-        _check(code, WAIT)
+        wait_ms, self._wait_ms = self._wait_ms, min(2 * self._wait_ms, LONGEST_WAIT_MS)
+        try:
+            self._library.call(WAIT, self._set, byref(self._data), c_uint(wait_ms))
+        except errors.NvmlError as error:
+            if error.code == errors.TIMEOUT:
+                return None
+            raise
         return self._data
 
     def close(self) -> None:
-        self._free(self._set)
-
-
-def _required(library: Library, name: str, *argtypes: Any) -> CFunction:  # noqa: ANN401 - ctypes types
-    function = library.function(name, *argtypes)
-    if function is None:
-        raise errors.error_of(errors.FUNCTION_NOT_FOUND, name)
-    return function
-
-
-def _check(code: int, name: str) -> None:
-    if code != errors.SUCCESS:
-        raise errors.error_of(code, name)
+        self._library.call(FREE, self._set)
 
 
 class Xids(NamedTuple):

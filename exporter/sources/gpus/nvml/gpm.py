@@ -5,12 +5,13 @@ between two samples. It is of a whole device or MIG instance, never of one proce
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from ctypes import Structure, byref, c_char_p, c_double, c_int, c_uint, c_void_p, cast
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.library import CFunction, Library
+from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
 
 GPM = "profiling"  # the topic of a refusal
@@ -97,7 +98,6 @@ class Gpm:
         self._refusals = refusals
         self._samples: list[c_void_p] = []  # the older first
         self._taken_ns: int | None = None
-        self._functions: dict[str, CFunction | None] = {}
         self._get = _MetricsGet(version=1, count=len(METRIC_IDS))
         for place, metric_id in enumerate(METRIC_IDS):
             self._get.metrics[place].metric_id = metric_id
@@ -117,37 +117,37 @@ class Gpm:
 
     def close(self) -> None:
         """Frees the samples in the driver's library."""
-        free = self._library.function(FREE, c_void_p)
-        while self._samples and free:
-            free(self._samples.pop())  # a failure leaves some kilobytes behind
+        while self._samples:
+            with suppress(errors.NvmlError):  # a failure leaves some kilobytes behind
+                self._library.call(FREE, self._samples.pop())
         self._taken_ns = None
 
     def _next(self, now_ns: int) -> GpmReading | None:
         if not self._samples:
             self._check_support()
             self._samples = [self._new_sample(), self._new_sample()]
-        self._call(SAMPLE, self._address, self._samples[0])
+        self._library.call(SAMPLE, self._address, self._samples[0])
         self._samples.reverse()
         before_ns, self._taken_ns = self._taken_ns, now_ns
         return None if before_ns is None else self._between(now_ns - before_ns)
 
     def _check_support(self) -> None:
         """Raises if GPM is not supported. Some drivers do not answer this for MIG instances."""
-        support = _Support(version=1)
-        ask = self._library.function(SUPPORT, c_void_p, c_void_p)
-        answered = ask is not None and ask(self._address, byref(support)) == errors.SUCCESS
-        if answered and not support.supported:
+        support = _Support(version=1, supported=1)
+        with suppress(errors.NvmlError):
+            self._library.call(SUPPORT, self._address, byref(support))
+        if not support.supported:
             raise errors.error_of(errors.NOT_SUPPORTED, SUPPORT)
 
     def _new_sample(self) -> c_void_p:
         sample = c_void_p()
-        self._call(ALLOC, byref(sample))
+        self._library.call(ALLOC, byref(sample))
         return sample
 
     def _between(self, elapsed_ns: int) -> GpmReading:
         get = self._get
         get.first, get.second = self._samples
-        self._call(METRICS, byref(get))
+        self._library.call(METRICS, byref(get))
         values = {
             metric.metric_id: metric.value
             for metric in get.metrics[: len(METRIC_IDS)]
@@ -165,11 +165,3 @@ class Gpm:
         }
         shown = {name: ratios[number] for number, name in PERCENTS.items() if number in ratios}
         return GpmReading(ratios.get(GRAPHICS), shown, elapsed_ns, **moved)
-
-    def _call(self, name: str, *args: object) -> None:
-        if name not in self._functions:
-            self._functions[name] = self._library.function(name, *(c_void_p for _ in args))
-        function = self._functions[name]
-        code = errors.FUNCTION_NOT_FOUND if function is None else function(*args)
-        if code != errors.SUCCESS:
-            raise errors.error_of(code, name)

@@ -140,6 +140,7 @@ class Library:
         self.clock = clock
         self._tally = tally
         self._note = note
+        self._functions: dict[str, CFunction | None] = {}
         self.driver_version = ""
 
     def initialise(self) -> None:
@@ -193,6 +194,20 @@ class Library:
 
     def has(self, name: str) -> bool:
         return hasattr(self._cdll, name)
+
+    def call(self, name: str, *args: object) -> None:
+        """Calls a C function with arguments of ctypes.
+
+        Raises:
+            NvmlError: or a subclass, by the code that the driver answered.
+
+        """
+        if name not in self._functions:
+            self._functions[name] = self.function(name)
+        function = self._functions[name]
+        code = errors.FUNCTION_NOT_FOUND if function is None else function(*args)
+        if code != errors.SUCCESS:
+            raise errors.error_of(code, name)
 
     def function(self, name: str, *argtypes: Any) -> CFunction | None:  # noqa: ANN401 - ctypes types
         """A C function with its argument types set; None if the driver lacks it."""
