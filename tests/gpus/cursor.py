@@ -12,11 +12,9 @@ class SetClocks:
         self.unix_us = self.mono_us = self.after_us = 0
 
     def time_ns(self) -> int:
-        """The wall clock."""
         return self.unix_us * 1000
 
     def monotonic_ns(self) -> int:
-        """The monotonic clock."""
         now_us, self.mono_us = self.mono_us, self.after_us
         return now_us * 1000
 

@@ -49,22 +49,18 @@ class Device:
         self.ring = [*self.ring, *new][-self.depth :]
 
     def time_ns(self) -> int:
-        """The wall clock."""
         return (self.mono_us + self.wall_us) * 1000
 
     def monotonic_ns(self) -> int:
-        """The monotonic clock."""
         return self.mono_us * 1000
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
-        """What there is room for."""
         if engine != "core":
             return None
         newer = [s for s in self.ring if s.timestamp_us > newer_than_us]
         return sorted(newer[: self.room] if self.keeps_oldest else newer[-self.room :])
 
     def utilization(self, engine: str) -> float | None:
-        """The newest sample's."""
         return self.ring[-1].percent if engine == "core" else None
 
     def process_samples(self, newer_than_us: int) -> None:

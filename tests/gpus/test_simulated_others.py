@@ -36,15 +36,12 @@ class Looked:
         self.last = self.cycles[-1]
 
     def windows(self, number: int) -> list[Window]:
-        """The windows of one device."""
         return [window for cycle in self.cycles if (window := cycle[number].window)]
 
     def busy(self, number: int) -> int:
-        """Core time of one device."""
         return sum(window.busy.core or 0 for window in self.windows(number))
 
     def named(self, number: int) -> Counter[int]:
-        """Core time of each process."""
         spent: Counter[int] = Counter()
         for window in self.windows(number):
             for row in window.processes:

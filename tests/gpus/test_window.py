@@ -32,7 +32,6 @@ class Ring:
     engines: list[str] = field(default_factory=list)  # whose samples were asked for
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
-        """What is left in the ring."""
         self.engines.append(engine)
         samples = self.samples.get(engine)
         if samples is None:
@@ -40,11 +39,9 @@ class Ring:
         return [s for s in samples[-self.depth :] if s.timestamp_us > newer_than_us]
 
     def utilization(self, engine: str) -> float | None:
-        """The newest rate."""
         return self.rates.get(engine)
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
-        """The rows that the test wrote."""
         self.asked.append(newer_than_us)
         if self.arriving:
             core = known(self.samples["core"])

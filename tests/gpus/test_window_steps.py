@@ -74,7 +74,6 @@ class Device:
         return [Sample(at, percent) for at, _, percent in self._newer(newer_than_us)]
 
     def utilization(self, engine: str) -> float | None:
-        """The newest sample's."""
         rate = self.last if self.rate is None else self.rate
         return float(rate) if engine == "core" else None
 
@@ -99,7 +98,6 @@ class Seen:
 
     @property
     def named_ns(self) -> int:
-        """Busy time that has a process."""
         return sum(process.busy.core or 0 for process in self.window.processes)
 
 

@@ -23,18 +23,15 @@ class Node:
         self.source.follow(DEMAND)
 
     def read(self, after: float = 1.0) -> Reading:
-        """A reading so many seconds later."""
         self.clock.move(after)
         return self.source.read()
 
     def device(self, uuid: str, after: float = 1.0) -> DeviceReading:
-        """The reading of one device."""
         reading = self.read(after)
         [found] = [device for device in reading.devices if device.device.uuid == uuid]
         return found
 
     def window(self, uuid: str, after: float = 1.0) -> Window:
-        """The window of one device."""
         window = self.device(uuid, after).window
         assert window is not None
         return window

@@ -107,7 +107,6 @@ class Board:
             put(self.folder / name, value)
 
     def hwmon(self, **files: int | str) -> None:
-        """Rewrite files of its hwmon."""
         for name, value in files.items():
             put(self.folder / "hwmon/hwmon4" / name, value)
 
@@ -118,7 +117,6 @@ class Board:
         put(self.folder / "power/runtime_status", status)
 
     def metrics(self, content: bytes) -> None:
-        """Rewrite its ``gpu_metrics``."""
         put(self.folder / "gpu_metrics", content)
 
 
@@ -179,7 +177,6 @@ class Tree:
         put(folder / f"stats_{gpu_id}" / "evicted_ms", evicted_ms)
 
     def end(self, pid: int) -> None:
-        """Let a process go."""
         remove(self.kfd / "proc" / str(pid))
 
     def _card(self, board: Board) -> None:

@@ -100,7 +100,6 @@ class Machine:
 
     @staticmethod
     def write(folder: Path, files: Mapping[str, str]) -> None:
-        """Write these files below a folder."""
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,12 +123,10 @@ class Machine:
         (self.proc / str(pid) / "fdinfo" / str(descriptor)).write_text(HEAD + text)
 
     def close(self, pid: int, descriptor: int) -> None:
-        """Close a descriptor."""
         (self.proc / str(pid) / "fd" / str(descriptor)).unlink()
         (self.proc / str(pid) / "fdinfo" / str(descriptor)).unlink()
 
     def end(self, pid: int) -> None:
-        """End a process."""
         shutil.rmtree(self.proc / str(pid))
 
     def source(self, **more: object) -> DrmSource:

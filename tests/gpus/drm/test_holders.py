@@ -92,7 +92,6 @@ class Ticking(ManualClock):
     """A clock on which each look at it takes a second."""
 
     def monotonic_ns(self) -> int:
-        """A second later each time."""
         self.move(1)
         return self.now_ns
 

@@ -33,7 +33,6 @@ class SetClock:
         return self.now_ns
 
     def time_ns(self) -> int:
-        """Nanoseconds since the epoch."""
         return self.now_ns + self.ahead_ns
 
 
@@ -64,7 +63,6 @@ class Agent:
         logging.getLogger("exporter").setLevel(logging.INFO)
 
     def read(self) -> Any:
-        """One cycle."""
         return self.source.read()
 
     def take(self, each_ns: int) -> None:
@@ -80,11 +78,9 @@ class Agent:
         self.source.release(released)
 
     def follow(self, demand: Demand) -> None:
-        """Read by this from now on."""
         self.source.follow(demand)
 
     def close(self) -> None:
-        """The end."""
         self.source.close()
 
     def end(self) -> None:
@@ -133,7 +129,6 @@ class Agent:
         assert workers._wait(list(workers._tasks.values()), 30)
 
     def logged(self) -> list[str]:
-        """Messages so far."""
         return self.log
 
 

@@ -32,7 +32,6 @@ class Node:
 
     @property
     def now(self) -> float:
-        """Unix seconds."""
         return cast("float", self.scenario.now)
 
     def start(
@@ -60,12 +59,10 @@ class Node:
         self.scenario.write(self.file)
 
     def fail(self, *faults: Fault) -> None:
-        """Let these faults be the only ones."""
         self.scenario.faults = list(faults)
         self.write()
 
     def change_gpu(self, index: int, **changes: Any) -> None:
-        """Change fields of one GPU."""
         gpus = self.scenario.gpus
         gpus[index] = dataclasses.replace(gpus[index], **changes)
         self.write()
@@ -76,13 +73,11 @@ class Node:
         self.write()
 
     def read(self, *, after: float = 0) -> Reading:
-        """One cycle, after some seconds."""
         if after:
             self.advance(after)
         return cast("Reading", self.ask("read"))
 
     def device(self, uuid: str, *, after: float = 0) -> DeviceReading:
-        """One device in one cycle."""
         return by_uuid(self.read(after=after))[uuid]
 
     def ask(self, name: str, *arguments: object) -> Any:

@@ -1,7 +1,6 @@
 """The parts that need no driver: buffers, errors, names."""
 
 import struct
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +15,7 @@ from exporter.sources.gpus.nvml.discovery import profile_of
 from exporter.sources.gpus.nvml.gpm import PERCENTS
 from exporter.sources.gpus.nvml.processes import NOT_AVAILABLE, united
 from exporter.sources.gpus.nvml.refusals import Backoff
+from tests.scenario.clock import ManualClock
 
 ROW = struct.Struct("=I")
 
@@ -154,30 +154,15 @@ def test_process_is_united_from_its_lists() -> None:
     )
 
 
-@dataclass
-class SetClock:
-    """Shows the seconds it was set to."""
-
-    seconds: float = 0
-
-    def monotonic_ns(self) -> int:
-        """Nanoseconds."""
-        return int(self.seconds * 1e9)
-
-    def time_ns(self) -> int:
-        """Nanoseconds."""
-        return self.monotonic_ns()
-
-
 def test_backoff_doubles_up_to_its_limit_and_can_be_reset() -> None:
-    clock = SetClock()
+    clock = ManualClock()
     retry = Backoff(clock, first_s=1, most_s=4)
     due = [retry.due]
     for wait in (1, 2, 4, 4):
         retry.failed()
-        clock.seconds += wait - 0.5
+        clock.move(wait - 0.5)
         due.append(retry.due)
-        clock.seconds += 0.5
+        clock.move(0.5)
         due.append(retry.due)
     retry.failed()
     retry.reset()
