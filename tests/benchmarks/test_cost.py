@@ -147,13 +147,13 @@ def test_a_meter_counts_the_cpu_of_a_process_and_leaves_the_drivers_out(tmp_path
 class Handler(BaseHTTPRequestHandler):
     """Answers /metrics with a page, all else with an error."""
 
-    def do_GET(self) -> None:  # noqa: D102 - http.server calls it
+    def do_GET(self) -> None:
         good = self.path == "/metrics"
         self.send_response(200 if good else 500)
         self.end_headers()
         self.wfile.write(b"a 1\n")
 
-    def log_message(self, *_: object) -> None:  # noqa: D102 - likewise
+    def log_message(self, *_: object) -> None:
         pass
 
 
