@@ -1,19 +1,22 @@
-"""Advice as a table for people, as JSON and as YAML."""
+"""Advice as a table for people, as JSON and as YAML, with what to write into the pod. Pure."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any, NamedTuple
 
 import yaml
 
 from exporter.prometheus.advice import UNITS, Advice, Resource, Workload
-from exporter.prometheus.asked import asked
 from exporter.prometheus.ranges import written
 
 FORMATS = ("table", "json", "yaml")
 Found = Sequence[tuple[Workload, Advice]]
 
-_GIB = 1 << 30
+_PERCENT, _MIB, _GIB = 0.01, 1 << 20, 1 << 30
+_CORE, _MEMORY = Resource.CORE, Resource.MEMORY
+
+
 _HEAD = (
     "workload",
     "",
@@ -34,6 +37,51 @@ _WORDS = {
     "not_promised": "its sharing system promises no amount",
     "short_lived": "its pods live for less than an hour",
 }
+# Resources or annotations, and how much one of them is: of a GPU, or bytes. Names are those of a
+# usual installation. HAMi's and volcano-vgpu's can be configured, and their memory may be counted
+# in several MiB. A system that divides by percentages of a card's memory, or by instances, has no
+# entry: an amount of bytes is none of its units.
+ASKED: Mapping[tuple[str, Resource], tuple[str, float]] = {
+    ("vke-mgpu", _CORE): ("vke.volcengine.com/mgpu-core", _PERCENT),
+    ("vke-mgpu", _MEMORY): ("vke.volcengine.com/mgpu-memory", _MIB),
+    ("tke-qgpu", _CORE): ("tke.cloud.tencent.com/qgpu-core", _PERCENT),
+    ("tke-qgpu", _MEMORY): ("tke.cloud.tencent.com/qgpu-memory", _GIB),
+    ("hami", _CORE): ("nvidia.com/gpucores", _PERCENT),
+    ("hami", _MEMORY): ("nvidia.com/gpumem", _MIB),
+    ("volcano-vgpu", _CORE): ("volcano.sh/vgpu-cores", _PERCENT),
+    ("volcano-vgpu", _MEMORY): ("volcano.sh/vgpu-memory", _MIB),
+    ("volcano-gpushare", _MEMORY): ("volcano.sh/gpu-memory", _MIB),
+    ("kai", _MEMORY): ("gpu-memory", _MIB),
+    ("aliyun-gpushare-v1", _MEMORY): ("aliyun.com/gpu-mem", _GIB),
+    ("aliyun-ack", _CORE): ("aliyun.com/gpu-core.percentage", _PERCENT),
+    ("aliyun-ack", _MEMORY): ("aliyun.com/gpu-mem", _GIB),
+    ("aliyun-acs", _CORE): ("alibabacloud.com/gpu-core.percentage", _PERCENT),
+    ("tkestack-gpu-manager", _CORE): ("tencent.com/vcuda-core", _PERCENT),
+    ("tkestack-gpu-manager", _MEMORY): ("tencent.com/vcuda-memory", 256 * _MIB),
+    ("elastic-gpu", _CORE): ("elasticgpu.io/gpu-core", _PERCENT),
+    ("elastic-gpu", _MEMORY): ("elasticgpu.io/gpu-memory", _MIB),
+    ("huawei-cce", _CORE): ("volcano.sh/gpu-core.percentage", _PERCENT),
+    ("huawei-cce", _MEMORY): ("volcano.sh/gpu-mem.128Mi", 128 * _MIB),
+    ("koordinator", _CORE): ("koordinator.sh/gpu-core", _PERCENT),
+    ("koordinator", _MEMORY): ("koordinator.sh/gpu-memory", 1),
+    ("vgpu-manager", _CORE): ("nvidia.com/vgpu-cores", _PERCENT),
+    ("vgpu-manager", _MEMORY): ("nvidia.com/vgpu-memory", _MIB),
+}
+
+
+class Asked(NamedTuple):
+    """What stands in the pod's limits or annotations."""
+
+    name: str
+    quantity: int
+
+
+def asked(scheme: str, resource: Resource, recommended: float | None) -> Asked | None:
+    """What a pod asks for to have this amount; None if nothing is advised or known."""
+    name, size = ASKED.get((scheme, resource), ("", 1.0))
+    if not name or recommended is None:
+        return None
+    return Asked(name, ceil(round(recommended / size, 6)))
 
 
 def written_as(form: str, found: Found, since_s: int, until_s: int) -> str:
@@ -51,7 +99,7 @@ def written_as(form: str, found: Found, since_s: int, until_s: int) -> str:
 
 
 def _record(workload: Workload, advice: Advice) -> dict[str, Any]:
-    wanted = asked(advice)
+    wanted = asked(advice.scheme, advice.resource, advice.recommended)
     return {
         **workload._asdict(),
         "resource": advice.resource.value,
@@ -85,7 +133,7 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
 
 def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
     name = "/".join(filter(None, workload[:-1]))
-    wanted = asked(advice)
+    wanted = asked(advice.scheme, advice.resource, advice.recommended)
     amounts = (advice.allocated, advice.typical, advice.peak, advice.recommended)
     return (
         f"{name} {workload.container}".rstrip(),

@@ -247,7 +247,7 @@ def test_the_advice_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixtur
         "resource_quantity": 23,
         "verdict": "lower",
         "reason": None,
-        "confidence": 2.0,
+        "confidence": pytest.approx(2, abs=0.02),
         "observed_ratio": pytest.approx(1, abs=0.01),  # a rate needs two scrapes
     }
     assert found["bare-0", "core"]["owner_kind"] == "Pod"
