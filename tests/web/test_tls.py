@@ -1,6 +1,5 @@
 """TLS with real clients over real sockets."""
 
-import gzip
 import socket
 import ssl
 import subprocess
@@ -18,7 +17,10 @@ from tests.web.certificates import Pair
 from tests.web.conftest import Pki
 from tests.web.serving import PATIENCE_S, Site, serving
 
-CLOSED = (ssl.SSLError, ConnectionError)
+AES128, AES256 = "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"
+GO_AES128, GO_AES256 = (
+    f"TLS_ECDHE_ECDSA_WITH_AES_{n}_GCM_SHA{h}" for n, h in ((128, 256), (256, 384))
+)
 
 
 @pytest.fixture
@@ -33,11 +35,16 @@ def write(file: Path, pair: Pair, **keys: str) -> Path:
     return file
 
 
+def certified(pki: Pki, kind: str = "RequireAndVerifyClientCert", **keys: str) -> dict[str, str]:
+    """The keys by which clients' certificates are verified."""
+    return {"client_auth_type": kind, "client_ca_file": str(pki.authority.certificate), **keys}
+
+
 def answers(site: Site, tls: ssl.SSLContext) -> bool:
     """Whether a client is served; TLS 1.3's client learns of a refusal when it reads."""
     try:
         return site.ask("/metrics", tls=tls).status == 200
-    except CLOSED:
+    except (ssl.SSLError, ConnectionError):
         return False
 
 
@@ -53,109 +60,81 @@ def der(pair: Pair) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
 
 
-def test_a_client_that_trusts_the_authority_is_served(file: Path, pki: Pki) -> None:
-    with serving(with_every_family(), config=write(file, pki.server)) as site:
-        page = site.ask("/metrics", tls=pki.authority.client(), Accept_Encoding="gzip")
-
-    assert b"mgpu_device_up" in gzip.decompress(page.body)
-
-
-def test_who_does_not_speak_tls_is_not_served(file: Path, pki: Pki) -> None:
-    with (
-        serving(config=write(file, pki.server)) as site,
-        site.raw() as plain,
-    ):
-        plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
-        received = b""
-        try:
-            while data := plain.recv(65536):
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+        bytes.fromhex(
+            # a ClientHello of TLS 1.1 with one suite
+            "16030100330100002f0302" + "00" * 32 + "000002c0090100" + "0004" + "000b0000"
+        ),
+    ],
+)
+def test_who_does_not_speak_tls_1_2_is_not_served(file: Path, pki: Pki, sent: bytes) -> None:
+    received = b""
+    with serving(config=write(file, pki.server)) as site, site.raw() as client:
+        client.sendall(sent)
+        with suppress(ConnectionError):
+            while data := client.recv(65536):
                 received += data
-        except ConnectionError:
-            pass
 
     assert b"HTTP" not in received
+    assert not received.startswith(b"\x16")  # no handshake, at most an alert
+
+
+def shaped(context: ssl.SSLContext, client: str) -> ssl.SSLContext:
+    """A client of one version, with one curve, or of TLS 1.2 with some suites."""
+    if client in ssl.TLSVersion.__members__:
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[client]
+    elif client in {"secp384r1", "prime256v1"}:
+        context.set_ecdh_curve(client)
+    else:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(client)
+    return context
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "client", "served"),
+    ("keys", "client", "served"),
     [
-        ("TLS12", "TLS13", ssl.TLSVersion.TLSv1_2, True),
-        ("TLS12", "TLS13", ssl.TLSVersion.TLSv1_3, True),
-        ("TLS13", "TLS13", ssl.TLSVersion.TLSv1_2, False),
-        ("TLS13", "TLS13", ssl.TLSVersion.TLSv1_3, True),
-        ("TLS12", "TLS12", ssl.TLSVersion.TLSv1_3, False),
-        ("TLS12", "TLS12", ssl.TLSVersion.TLSv1_2, True),
+        ("", "TLSv1_2", True),
+        ("", "TLSv1_3", True),
+        ("min_version: TLS13", "TLSv1_2", False),
+        ("min_version: TLS13", "TLSv1_3", True),
+        ("max_version: TLS12", "TLSv1_3", False),
+        ("max_version: TLS12", "TLSv1_2", True),
+        (f"cipher_suites: [{GO_AES128}]", AES128, True),
+        (f"cipher_suites: [{GO_AES128}]", AES256, False),
+        ("cipher_suites: [TLS_AES_128_GCM_SHA256]", AES256, False),
+        ("", AES256, True),
+        ("", "ECDHE-ECDSA-CHACHA20-POLY1305", True),
+        ("", "ECDHE-ECDSA-AES256-SHA384", False),  # CBC
+        ("", "ECDHE-ECDSA-AES128-SHA256", False),
+        ("", "ECDHE-ECDSA-AES128-SHA", False),
+        ("curve_preferences: [CurveP384]", "secp384r1", True),
+        ("curve_preferences: [CurveP384]", "prime256v1", False),
     ],
 )
-def test_versions_are_those_between_the_bounds(
+def test_versions_suites_and_curves_are_those_of_the_file(
     file: Path,
     pki: Pki,
-    low: str,
-    high: str,
-    client: ssl.TLSVersion,
-    served: bool,  # noqa: FBT001 - a table
-) -> None:
-    context = pki.authority.client()
-    context.minimum_version = context.maximum_version = client
-    with serving(config=write(file, pki.server, min_version=low, max_version=high)) as site:
-        assert answers(site, context) is served
-
-
-def test_tls_1_1_is_not_served(file: Path, pki: Pki) -> None:
-    hello = bytes.fromhex(  # a ClientHello of TLS 1.1 with one suite
-        "16030100330100002f0302" + "00" * 32 + "000002c0090100" + "0004" + "000b0000"
-    )
-    with serving(config=write(file, pki.server)) as site, site.raw() as old:
-        old.sendall(hello)
-        try:
-            alert = old.recv(65536)
-        except ConnectionError:
-            alert = b""
-
-    assert not alert.startswith(b"\x16")  # no handshake, at most an alert
-
-
-@pytest.mark.parametrize(
-    ("suites", "client", "served"),
-    [
-        ("[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES128-GCM-SHA256", True),
-        ("[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES256-GCM-SHA384", False),
-        ("[TLS_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES256-GCM-SHA384", False),
-        ("[]", "ECDHE-ECDSA-AES256-GCM-SHA384", True),
-        ("[]", "ECDHE-ECDSA-CHACHA20-POLY1305", True),
-        ("[]", "ECDHE-ECDSA-AES256-SHA384", False),  # CBC
-        ("[]", "ECDHE-ECDSA-AES128-SHA256", False),
-        ("[]", "ECDHE-ECDSA-AES128-SHA", False),
-    ],
-)
-def test_suites_of_tls_1_2_are_those_listed(
-    file: Path,
-    pki: Pki,
-    suites: str,
+    keys: str,
     client: str,
     served: bool,  # noqa: FBT001 - a table
 ) -> None:
-    context = pki.authority.client()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(client)
-    with serving(config=write(file, pki.server, cipher_suites=suites)) as site:
+    name, _, value = keys.partition(": ")
+    context = shaped(pki.authority.client(), client)
+    with serving(config=write(file, pki.server, **({name: value} if keys else {}))) as site:
         assert answers(site, context) is served
 
 
-@pytest.mark.parametrize(("prefer", "chosen"), [("true", "AES256"), ("false", "AES128")])
+@pytest.mark.parametrize(("prefer", "chosen"), [("true", AES256), ("false", AES128)])
 def test_the_order_of_suites_is_the_servers_or_the_clients(
     file: Path, pki: Pki, prefer: str, chosen: str
 ) -> None:
-    write(
-        file,
-        pki.server,
-        cipher_suites="[TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, "
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]",
-        prefer_server_cipher_suites=prefer,
-    )
-    context = pki.authority.client()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384")
+    suites = f"[{GO_AES256}, {GO_AES128}]"
+    write(file, pki.server, cipher_suites=suites, prefer_server_cipher_suites=prefer)
+    context = shaped(pki.authority.client(), f"{AES128}:{AES256}")
     with (
         serving(config=file) as site,
         site.raw() as raw,
@@ -164,24 +143,7 @@ def test_the_order_of_suites_is_the_servers_or_the_clients(
         cipher = client.cipher()
 
     assert cipher is not None
-    assert chosen in cipher[0]
-
-
-@pytest.mark.parametrize(
-    ("curve", "client", "served"),
-    [("CurveP384", "secp384r1", True), ("CurveP384", "prime256v1", False)],
-)
-def test_the_curve_is_the_one_given(
-    file: Path,
-    pki: Pki,
-    curve: str,
-    client: str,
-    served: bool,  # noqa: FBT001 - a table
-) -> None:
-    context = pki.authority.client()
-    context.set_ecdh_curve(client)
-    with serving(config=write(file, pki.server, curve_preferences=f"[{curve}]")) as site:
-        assert answers(site, context) is served
+    assert cipher[0] == chosen
 
 
 def test_an_inline_certificate_is_served(file: Path, pki: Pki) -> None:
@@ -195,18 +157,29 @@ def test_an_inline_certificate_is_served(file: Path, pki: Pki) -> None:
         assert certificate_of(site) == der(pki.server)
 
 
-# Client certificates
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+def test_ipv6_is_served_with_tls(file: Path, pki: Pki) -> None:
+    with serving(config=write(file, pki.server), address=Address("::1", 0)) as site:
+        assert answers(site, pki.authority.client())
 
 
 @pytest.mark.parametrize(
-    ("kind", "who", "served"),
+    ("kind", "who", "names", "served"),
     [
-        ("RequireAndVerifyClientCert", "client", True),
-        ("RequireAndVerifyClientCert", "nobody", False),
-        ("RequireAndVerifyClientCert", "stranger", False),
-        ("VerifyClientCertIfGiven", "client", True),
-        ("VerifyClientCertIfGiven", "nobody", True),
-        ("VerifyClientCertIfGiven", "stranger", False),
+        ("RequireAndVerifyClientCert", "client", "", True),
+        ("RequireAndVerifyClientCert", "nobody", "", False),
+        ("RequireAndVerifyClientCert", "stranger", "", False),
+        ("VerifyClientCertIfGiven", "client", "", True),
+        ("VerifyClientCertIfGiven", "nobody", "", True),
+        ("VerifyClientCertIfGiven", "stranger", "", False),
+        ("RequireAndVerifyClientCert", "client", "[prometheus.example]", True),
+        ("RequireAndVerifyClientCert", "client", "[192.0.2.7]", True),
+        ("RequireAndVerifyClientCert", "client", "['2001:db8::7']", True),
+        ("RequireAndVerifyClientCert", "client", "[spiffe://a/b]", True),
+        ("RequireAndVerifyClientCert", "client", "[a@b.example]", True),
+        ("RequireAndVerifyClientCert", "client", "[other.example, prometheus.example]", True),
+        ("RequireAndVerifyClientCert", "client", "[other.example]", False),
+        ("RequireAndVerifyClientCert", "client", "[client]", False),  # the common name is none
     ],
 )
 def test_client_certificates_are_verified(
@@ -214,53 +187,16 @@ def test_client_certificates_are_verified(
     pki: Pki,
     kind: str,
     who: str,
+    names: str,
     served: bool,  # noqa: FBT001 - a table
 ) -> None:
     shown = {"client": pki.client, "stranger": pki.stranger, "nobody": None}[who]
-    ca = str(pki.authority.certificate)
-    with serving(config=write(file, pki.server, client_auth_type=kind, client_ca_file=ca)) as site:
+    keys = certified(pki, kind, **({"client_allowed_sans": names} if names else {}))
+    with serving(config=write(file, pki.server, **keys)) as site:
         assert answers(site, pki.authority.client(shown)) is served
 
 
-@pytest.mark.parametrize(
-    ("allowed", "served"),
-    [
-        ("prometheus.example", True),
-        ("192.0.2.7", True),
-        ("'2001:db8::7'", True),
-        ("spiffe://a/b", True),
-        ("a@b.example", True),
-        ("other.example, prometheus.example", True),
-        ("other.example", False),
-        ("client", False),  # the common name is no alternative name
-    ],
-)
-def test_only_allowed_names_of_client_certificates_are_served(
-    file: Path,
-    pki: Pki,
-    allowed: str,
-    served: bool,  # noqa: FBT001 - a table
-) -> None:
-    write(
-        file,
-        pki.server,
-        client_auth_type="RequireAndVerifyClientCert",
-        client_ca_file=str(pki.authority.certificate),
-        client_allowed_sans=f"[{allowed}]",
-    )
-    with serving(config=file) as site:
-        assert answers(site, pki.authority.client(pki.client)) is served
-
-
 # Clients that do not come to the point
-
-
-def test_a_handshake_that_does_not_end_is_not_waited_for(file: Path, pki: Pki) -> None:
-    limits = ClientLimits(request_s=0.2)
-    with serving(config=write(file, pki.server), limits=limits) as site, site.raw() as client:
-        client.sendall(b"\x16\x03\x01")
-        with suppress(ConnectionError):
-            assert client.recv(65536) == b""
 
 
 def read_to_the_end(client: socket.socket) -> None:
@@ -268,6 +204,13 @@ def read_to_the_end(client: socket.socket) -> None:
     with suppress(ConnectionError):
         while client.recv(65536):
             pass
+
+
+def test_a_handshake_that_does_not_end_is_not_waited_for(file: Path, pki: Pki) -> None:
+    limits = ClientLimits(request_s=0.2)
+    with serving(config=write(file, pki.server), limits=limits) as site, site.raw() as client:
+        client.sendall(b"\x16\x03\x01")
+        read_to_the_end(client)
 
 
 def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> None:
@@ -291,11 +234,11 @@ def test_what_is_no_handshake_leaves_nothing_behind(
     ):
         kept.request("GET", "/-/ready")
         kept.getresponse().read()
+        sock = kept.sock
         for _ in range(20):
             with site.raw() as client:
                 client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                 read_to_the_end(client)
-        sock = kept.sock
         kept.request("GET", "/-/ready")
         assert kept.getresponse().read() == b"ready\n"
         assert kept.sock is sock  # the place of a failed handshake is free again
@@ -309,29 +252,19 @@ def test_what_is_no_handshake_leaves_nothing_behind(
 def test_a_new_certificate_is_shown_to_new_connections(
     file: Path, pki: Pki, tmp_path: Path
 ) -> None:
+    new = pki.authority.sign("new", "IP:127.0.0.1")
     current = tmp_path / "current"
     current.symlink_to(tmp_path / "old")
-    for name, pair in (("old", pki.server), ("new", pki.authority.sign("new", "IP:127.0.0.1"))):
+    for name, pair in (("old", pki.server), ("new", new)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "tls.crt").write_bytes(pair.certificate.read_bytes())
         (tmp_path / name / "tls.key").write_bytes(pair.key.read_bytes())
     write(file, Pair(Path("current/tls.crt"), Path("current/tls.key")))
-    with serving(config=file) as site:
-        before = certificate_of(site)
+    with serving(config=file, limits=ClientLimits(refresh_s=0.02)) as site:
+        assert certificate_of(site) == der(pki.server)
         (tmp_path / "next").symlink_to(tmp_path / "new")
         (tmp_path / "next").rename(current)  # as Kubernetes swaps a Secret's ..data
-        site.config.refresh()
-        after = certificate_of(site)
-
-    assert before == der(pki.server)
-    assert after == ssl.PEM_cert_to_DER_cert((tmp_path / "new/tls.crt").read_text())
-
-
-def test_changes_are_found_without_being_told(file: Path, pki: Pki) -> None:
-    new = pki.authority.sign("found", "IP:127.0.0.1")
-    with serving(config=write(file, pki.server), limits=ClientLimits(refresh_s=0.02)) as site:
-        write(file, new)
-        while certificate_of(site) != der(new):
+        while certificate_of(site) != der(new):  # it is found without being told
             pass
 
 
@@ -342,12 +275,11 @@ def test_a_bad_new_certificate_is_said_once_and_the_old_one_stays(
         write(file, Pair(pki.server.certificate, pki.client.key))
         for _ in range(3):
             site.config.refresh()
-        still = certificate_of(site)
+        assert certificate_of(site) == der(pki.server)
         write(file, pki.server)
         with caplog.at_level("INFO"):
             site.config.refresh()
 
-    assert still == der(pki.server)
     [warning] = [r for r in caplog.records if r.levelname == "WARNING"]
     assert "cert_file and key_file: KEY_VALUES_MISMATCH" in warning.getMessage()
     assert "is in force" in caplog.records[-1].getMessage()
@@ -356,10 +288,7 @@ def test_a_bad_new_certificate_is_said_once_and_the_old_one_stays(
 def test_an_authority_that_is_taken_away_ends_the_connections_it_let_in(
     file: Path, pki: Pki
 ) -> None:
-    keys = {
-        "client_auth_type": "RequireAndVerifyClientCert",
-        "client_ca_file": str(pki.authority.certificate),
-    }
+    keys = certified(pki)
     context = pki.authority.client(pki.client)
     with (
         serving(config=write(file, pki.server, **keys)) as site,
@@ -372,10 +301,8 @@ def test_an_authority_that_is_taken_away_ends_the_connections_it_let_in(
         kept.request("GET", "/metrics")
         last = kept.getresponse()
         last.read()
-        anew = answers(site, context)
-
-    assert (last.status, last.headers["Connection"]) == (200, "close")
-    assert not anew
+        assert (last.status, last.headers["Connection"]) == (200, "close")
+        assert not answers(site, context)
 
 
 def scraping(site: Site, tls: ssl.SSLContext, stop: threading.Event) -> Iterator[int]:
@@ -426,48 +353,21 @@ def problem(file: Path) -> str:
     return str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(file: Path, pki: Pki, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_named(file: Path, pki: Pki, tmp_path: Path) -> None:
+    none, bad, encrypted = (tmp_path / name for name in ("none.crt", "bad.pem", "encrypted.key"))
+    missing = "cannot be read: No such file or directory"
+    assert problem(tmp_path / "no.yml") == f"{tmp_path / 'no.yml'}: {missing}"
     write(file, Pair(Path("none.crt"), pki.server.key))
-
-    none = tmp_path / "none.crt"
-    assert problem(file) == f"{none}, cert_file: cannot be read: No such file or directory"
-    assert problem(tmp_path / "no.yml") == (
-        f"{tmp_path / 'no.yml'}: cannot be read: No such file or directory"
-    )
-
-
-@pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----\nx\n", b"\0\xff"])
-def test_what_is_no_certificate_is_named(
-    file: Path, pki: Pki, tmp_path: Path, content: bytes
-) -> None:
-    bad = tmp_path / "bad.pem"
-    bad.write_bytes(content)
-    auth = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(bad)}
-
-    assert "tls_server_config.cert_file and key_file: " in problem(
+    assert problem(file) == f"{none}, cert_file: {missing}"
+    for content in (b"", b"-----BEGIN CERTIFICATE-----\nx\n", b"\0\xff"):
+        bad.write_bytes(content)
         write(file, Pair(bad, pki.server.key))
-    )
-    assert "client_ca_file: no certificate can be read" in problem(write(file, pki.server, **auth))
-
-
-def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
-    file: Path, pki: Pki, tmp_path: Path
-) -> None:
-    encrypted = tmp_path / "encrypted.key"
+        assert "tls_server_config.cert_file and key_file: " in problem(file)
+        write(file, pki.server, **{**certified(pki), "client_ca_file": str(bad)})
+        assert "client_ca_file: no certificate can be read" in problem(file)
     command = ["openssl", "pkey", "-aes256", "-passout", "pass:x", "-in", str(pki.server.key)]
     subprocess.run([*command, "-out", str(encrypted)], check=True)
-
-    assert "cert_file and key_file" in problem(write(file, Pair(pki.server.certificate, encrypted)))
-
-
-def test_suites_of_tls_1_3_alone_leave_nothing_below_it(file: Path, pki: Pki) -> None:
+    write(file, Pair(pki.server.certificate, encrypted))  # nobody is asked for its password
+    assert "cert_file and key_file" in problem(file)
     write(file, pki.server, cipher_suites="[TLS_AES_128_GCM_SHA256]", max_version="TLS12")
-
     assert "cipher_suites: none of them is of TLS 1.2" in problem(file)
-
-
-def test_ipv6_is_served_with_tls(file: Path, pki: Pki) -> None:
-    if not socket.has_dualstack_ipv6():
-        pytest.skip("needs IPv6")
-    with serving(config=write(file, pki.server), address=Address("::1", 0)) as site:
-        assert answers(site, pki.authority.client())
