@@ -15,14 +15,22 @@ from aiohttp import web
 from exporter.model import Snapshot, SourceStatus
 from exporter.settings import Address
 from exporter.web import Access, Gate, Route, WebConfig, WebFileError
+from exporter.web.access import TokenBucket
+from exporter.web.webfile import RateLimit
 from tests.web.conftest import Pki
-from tests.web.serving import PATIENCE_S, SECOND, Answer, answer, serving
+from tests.web.serving import PATIENCE_S, SECOND, Answer, FakeClock, answer, serving
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - what is tested
 HASH = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
-RIGHT = "Basic " + b64encode(b"alice:right").decode()
-WRONG = "Basic " + b64encode(b"alice:wrong").decode()
-UNKNOWN = "Basic " + b64encode(b"mallory:right").decode()
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+RIGHT, *WRONG = (
+    basic(*each) for each in (("alice", "right"), ("alice", "wrong"), ("eve", "right"))
+)
 SOURCES = (SourceStatus("nvml", up=False, detail="no driver"),)
 
 
@@ -61,52 +69,70 @@ def users(file: Path) -> Path:
 # Basic authentication
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/page", "/api/v1/pods/a/b", "/none"])
-def test_users_are_asked_for_their_password(users: Path, path: str) -> None:
-    with serving(config=users, routes=routes) as site:
-        answers = {
-            authorization: site.ask(path, Authorization=authorization)
-            for authorization in (RIGHT, WRONG, UNKNOWN, "", "Basic x", "Bearer x")
-        }
+def test_users_are_asked_for_their_password_and_probes_are_not(users: Path) -> None:
+    paths = dict.fromkeys(("/", "/metrics", "/page", "/api/v1/pods/a/b"), 200) | {"/none": 404}
+    wrong = []
+    with serving(config=users, routes=routes, address=EVERYWHERE) as site:
+        for path, status in paths.items():
+            assert site.ask(path, Authorization=RIGHT).status == status
+            wrong += [site.ask(path, Authorization=each) for each in (*WRONG, "", "Basic x", "A x")]
+        assert site.ask("/api/v1/pods/a/b", Authorization=RIGHT).body == b"secret"
+        assert site.ask("/page", Authorization=RIGHT).body == b"live"
+        assert [site.ask(path).status for path in ("/-/healthy", "/-/ready")] == [200] * 2
 
-    assert answers.pop(RIGHT).status == (404 if path == "/none" else 200)
-    assert {a.status for a in answers.values()} == {401}
-    assert {a.headers["WWW-Authenticate"] for a in answers.values()} == {"Basic"}
-    assert len({a.body for a in answers.values()}) == 1
-
-
-@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
-def test_probes_need_no_password_and_hold_no_rate(users: Path, path: str) -> None:
-    users.write_text(users.read_text() + "rate_limit: {interval: 1h, burst: 1}\n")
-    with serving(config=users) as site:
-        assert [site.ask(path).status for _ in range(5)] == [200] * 5
+    assert {a.status for a in wrong} == {401}
+    assert {a.headers["WWW-Authenticate"] for a in wrong} == {"Basic"}
+    assert len({a.body for a in wrong}) == 1
 
 
 def test_a_new_user_may_come_in_and_one_removed_may_not(users: Path) -> None:
     with serving(config=users) as site:
-        before = site.ask("/metrics", Authorization=RIGHT).status
+        assert site.ask("/metrics", Authorization=RIGHT).status == 200
         users.write_text(f"basic_auth_users: {{bob: {HASH}}}\n")
         site.config.refresh()
-        after = site.ask("/metrics", Authorization=RIGHT).status
-        bob = site.ask("/metrics", Authorization="Basic " + b64encode(b"bob:right").decode()).status
-
-    assert (before, after, bob) == (200, 401, 200)
+        assert site.ask("/metrics", Authorization=RIGHT).status == 401
+        assert site.ask("/metrics", Authorization=basic("bob", "right")).status == 200
 
 
-def test_a_bad_new_file_keeps_the_users(users: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("basic_auth_user: {}\n", "line 1, basic_auth_user: no such key"),
+        ("basic_auth_users:\n", "basic_auth_users: nothing is below it"),  # as if it were cut off
+        ("tls_server_config:\n", "tls_server_config: nothing is below it"),
+        *((each, "it says nothing; {} stands for") for each in ("", "# users follow", "---", "~")),
+        ("gone", "cannot be read: No such file or directory"),
+        ("pipe", "not a regular file"),  # and it is not waited for
+    ],
+)
+def test_a_file_that_cannot_be_used_keeps_the_users_and_is_said_once(
+    users: Path, text: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with serving(config=users) as site:
-        users.write_text("basic_auth_user: {}\n")
+        users.unlink()
+        if text == "pipe":
+            os.mkfifo(users)
+        elif text != "gone":
+            users.write_text(text)
         for _ in range(3):
-            site.config.refresh()
+            site.config.look()
         assert site.ask("/metrics").status == 401
         assert site.ask("/metrics", Authorization=RIGHT).status == 200
-        users.unlink()
-        site.config.refresh()
-        assert site.ask("/metrics").status == 401
+    if "nothing;" not in words:  # which is right at the start
+        with pytest.raises(WebFileError, match=words):
+            WebConfig(str(users))
 
-    unknown, missing = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert "line 1, basic_auth_user: no such key" in unknown
-    assert "cannot be read: No such file or directory; what was in force before stays" in missing
+    [said] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert words in said
+    assert said.endswith("; what was in force before stays")
+
+
+def test_an_empty_mapping_takes_the_users_away(users: Path) -> None:
+    with serving(config=users) as site:
+        users.write_text("{}\n")
+        for _ in range(2):
+            site.config.look()
+        assert site.ask("/metrics").status == 200
 
 
 def test_a_file_that_is_being_written_lets_nobody_in(
@@ -125,52 +151,10 @@ def test_a_file_that_is_being_written_lets_nobody_in(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("nothing", ["", "# users follow\n", "---\n", "null\n", "~"])
-def test_a_file_that_says_nothing_does_not_take_the_users_away_and_an_empty_mapping_does(
-    users: Path, caplog: pytest.LogCaptureFixture, nothing: str
-) -> None:
-    with serving(config=users) as site:
-        users.write_text(nothing)
-        for _ in range(3):
-            site.config.look()
-        assert site.ask("/metrics").status == 401
-        users.write_text("{}\n")
-        for _ in range(2):
-            site.config.look()
-        assert site.ask("/metrics").status == 200
-
-    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert "nothing; {} stands for neither TLS nor users; what was in force before stays" in said
-
-
-@pytest.mark.parametrize("section", ["basic_auth_users", "tls_server_config"])
-def test_a_section_that_would_protect_and_is_cut_off_is_refused_at_the_start_too(
-    users: Path, section: str
-) -> None:
-    cut_off = users.with_name("cut-off.yml")
-    cut_off.write_text(f"{section}:\n")
-    with pytest.raises(WebFileError, match=f"{section}: nothing is below it"):
-        WebConfig(str(cut_off))
-    with serving(config=users) as site:
-        users.write_text(f"{section}:\n")
-        site.config.refresh()
-        assert site.ask("/metrics").status == 401
-
-
-def test_a_pipe_in_place_of_the_file_is_not_waited_for(users: Path) -> None:
-    with serving(config=users) as site:
-        users.unlink()
-        os.mkfifo(users)
-        site.config.refresh()
-        assert site.ask("/metrics").status == 401
-    with pytest.raises(WebFileError, match="not a regular file"):
-        WebConfig(str(users))
-
-
 def test_no_credential_is_in_any_log(users: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(config=users) as site:
-        for authorization in (RIGHT, WRONG, UNKNOWN, "Basic x"):
+        for authorization in (RIGHT, *WRONG, "Basic x"):
             site.ask("/metrics", Authorization=authorization)
         with site.raw() as client:
             client.sendall(f"GET / HTTP/1.1\r\nAuthorization: {RIGHT}\r\nb\0d\r\n\r\n".encode())
@@ -182,7 +166,7 @@ def test_no_credential_is_in_any_log(users: Path, caplog: pytest.LogCaptureFixtu
 
     text = "\n".join(str(vars(record)) for record in caplog.records)
     assert "not a bcrypt hash" in text
-    for word in ("right", "wrong", RIGHT.split()[1], WRONG.split()[1], HASH, HASH[7:]):
+    for word in ("right", "wrong", RIGHT.split()[1], WRONG[0].split()[1], HASH, HASH[7:]):
         assert word not in text
 
 
@@ -211,13 +195,6 @@ def test_without_users_private_pages_are_for_this_machine_or_opened(
     assert (b"--web.open-page" in private.body) is (status == 403)
     assert page.body == (b"plain" if status == 403 else b"live")
     assert public == [200] * 4
-
-
-def test_with_users_private_pages_are_theirs(users: Path) -> None:
-    with serving(config=users, address=EVERYWHERE, routes=routes) as site:
-        assert site.ask("/api/v1/pods/a/b", Authorization=RIGHT).body == b"secret"
-        assert site.ask("/page", Authorization=RIGHT).body == b"live"
-        assert site.ask("/api/v1/pods/a/b").status == 401
 
 
 @pytest.mark.parametrize(("shown", "status"), [(True, 200), (False, 403)])
@@ -266,7 +243,7 @@ def test_a_unix_socket_is_this_machines(tmp_path: Path) -> None:
     def ask(page: str) -> Answer:
         client = UnixConnection(str(path))
         try:
-            client.request("GET", page)
+            client.request("GET", page, headers={"Host": "anything"})  # it has no name
             return answer(client.getresponse())
         finally:
             client.close()
@@ -291,18 +268,30 @@ def test_with_metrics_only_there_is_no_page_and_no_json(users: Path) -> None:
 # Rate limit and headers
 
 
-def test_a_rate_is_held_whoever_asks(users: Path) -> None:
+def test_a_rate_is_held_whoever_asks_but_for_probes(users: Path) -> None:
     users.write_text(users.read_text() + "rate_limit: {interval: 2s, burst: 2}\n")
     with serving(config=users) as site:
         statuses = [site.ask("/metrics", Authorization=RIGHT).status for _ in range(2)]
         refused = site.ask("/metrics", Authorization=RIGHT)
-        guess = site.ask("/metrics", Authorization=WRONG)
+        guess = site.ask("/metrics", Authorization=WRONG[0])
+        probes = [site.ask("/-/ready").status for _ in range(5)]
         site.clock.now_ns += 2 * SECOND
         later = site.ask("/metrics", Authorization=RIGHT)
 
-    assert statuses == [200, 200]
+    assert (statuses, probes) == ([200] * 2, [200] * 5)
     assert (refused.status, refused.headers["Retry-After"]) == (429, "2")
     assert (guess.status, later.status) == (429, 200)
+
+
+def test_a_burst_passes_then_one_each_interval_and_a_refusal_costs_nothing() -> None:
+    clock = FakeClock()
+    bucket = TokenBucket(RateLimit(SECOND, 3), clock)
+    taken = []
+    for seconds, tries in ((0, 100), (1, 2), (100, 4)):
+        clock.now_ns += seconds * SECOND
+        taken.append(sum(bucket.take() for _ in range(tries)))
+
+    assert taken == [3, 1, 3]
 
 
 def test_configured_headers_are_on_every_answer(file: Path) -> None:

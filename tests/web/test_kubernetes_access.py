@@ -1,7 +1,6 @@
 """Kubernetes decides who may ask: real requests, with reviews by a real HTTP server."""
 
 import json
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tests.api.validation import validate
 from tests.web.conftest import Pki
 from tests.web.reviewing import EVERYWHERE, PAGES, SNAPSHOT, Guarded, ask, bearer, of
 from tests.web.serving import answer
-from tests.web.test_access import HASH, UnixConnection
+from tests.web.test_access import HASH, UnixConnection, basic
 
 # Who may see what
 
@@ -50,29 +49,20 @@ def test_without_a_token_only_the_health_checks_answer(guarded: Guarded, address
     assert {each.body for each in answers} == {
         b"A token of Kubernetes is needed: as a bearer token, or as the password of any user.\n"
     }
+    assert answers[0].headers["WWW-Authenticate"].startswith("Basic")  # the last of two
     assert guarded.asked("identify") == 0
 
 
-def test_a_browser_may_give_the_token_as_a_password(guarded: Guarded) -> None:
+def test_a_browser_may_give_the_token_as_a_password_and_head_needs_the_right_of_get(
+    guarded: Guarded,
+) -> None:
+    given = (basic("anybody", "token-of-viewer"), basic("viewer", "wrong"))
     with guarded.site() as site:
-        refused = site.ask("/")
-        basic = "Basic " + b64encode(b"anybody:token-of-viewer").decode()
-        wrong = "Basic " + b64encode(b"viewer:wrong").decode()
-        assert site.ask("/", Authorization=basic).status == 200
-        assert site.ask("/", Authorization=wrong).status == 401
-    assert refused.headers["WWW-Authenticate"].startswith("Basic")
-
-
-def test_a_refusal_names_the_right_that_is_missing(guarded: Guarded) -> None:
-    with guarded.site() as site:
+        assert [site.ask("/", Authorization=each).status for each in given] == [200, 401]
+        heads = [ask(site, "/metrics", name, "HEAD").status for name in ("scraper", "viewer")]
         assert b"get the non-resource URL /metrics" in ask(site, "/metrics", "viewer").body
         assert b"/mgpu-exporter/page, or to get pods" in ask(site, "/", "scraper").body
-
-
-def test_head_needs_the_right_of_get(guarded: Guarded) -> None:
-    with guarded.site() as site:
-        statuses = [ask(site, "/metrics", name, "HEAD").status for name in ("scraper", "viewer")]
-    assert statuses == [200, 403]
+    assert heads == [200, 403]
 
 
 def test_a_reload_needs_its_own_right(guarded: Guarded) -> None:
