@@ -77,26 +77,38 @@ class Site:
     loop: asyncio.AbstractEventLoop
     host: str = "127.0.0.1"
 
-    def connect(self, tls: ssl.SSLContext | None = None) -> HTTPConnection:
-        """A client that keeps its connection; close it."""
+    def connect(self, tls: ssl.SSLContext | None = None, source: str = "") -> HTTPConnection:
+        """A client that keeps its connection; close it. ``source`` is its address."""
+        own = (source, 0) if source else None
         if tls is not None:
             return HTTPSConnection(self.host, self.port, timeout=PATIENCE_S, context=tls)
-        return HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
+        return HTTPConnection(self.host, self.port, PATIENCE_S, own)
 
     def show(self, snapshot: Snapshot) -> None:
         """Let another snapshot be the newest, and fresh."""
         self.collector.snapshot = replace(snapshot, mono_ns=self.clock.now_ns)
 
-    def raw(self) -> socket.socket:
-        """A connection to send anything on."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+    def raw(self, source: str = "", buffer: int = 0) -> socket.socket:
+        """A connection to send anything on. ``buffer``: of what is received, in bytes."""
+        client = socket.socket()
+        if buffer:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        client.settimeout(PATIENCE_S)
+        client.bind((source, 0))
+        client.connect(("127.0.0.1", self.port))
+        return client
 
     def ask(
-        self, path: str, method: str = "GET", tls: ssl.SSLContext | None = None, **headers: str
+        self,
+        path: str,
+        method: str = "GET",
+        tls: ssl.SSLContext | None = None,
+        source: str = "",
+        **headers: str,
     ) -> Answer:
         """One request on a connection of its own; ``Accept_Encoding`` stands for the header."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        with closing(self.connect(tls)) as connection:
+        with closing(self.connect(tls, source)) as connection:
             connection.request(method, path, headers=named)
             return answer(connection.getresponse())
 

@@ -54,9 +54,7 @@ class HugeRenderer(Renderer):
 
 def slow_reader(site: Site) -> socket.socket:
     """A client that takes the first bytes of a page and no more."""
-    slow = socket.socket()
-    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    slow.connect(("127.0.0.1", site.port))
+    slow = site.raw(buffer=4096)
     slow.sendall(GET)
     assert slow.recv(12) == b"HTTP/1.1 200"
     return slow

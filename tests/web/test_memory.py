@@ -17,7 +17,7 @@ from exporter.metrics.text import Renderer
 from exporter.web import ClientLimits
 from tests.snapshots import with_every_family
 from tests.web.conftest import Pki
-from tests.web.serving import PATIENCE_S, Site, serving
+from tests.web.serving import Site, serving
 
 MAY_GROW_BYTES = 32 << 20
 FAMILY = next(family.full_name for family in FAMILIES if family.level == "device")
@@ -62,12 +62,9 @@ def trust(site: Site, pki: Pki) -> ssl.SSLContext | None:
     return pki.authority.client() if site.config.has_file else None
 
 
-def raw(site: Site, tls: ssl.SSLContext | None) -> socket.socket:
+def connected(site: Site, tls: ssl.SSLContext | None) -> socket.socket:
     """A connection that holds little of what it is sent."""
-    client = socket.socket()
-    client.settimeout(PATIENCE_S)
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.connect(("127.0.0.1", site.port))
+    client = site.raw(buffer=4096)
     return client if tls is None else tls.wrap_socket(client, server_hostname="localhost")
 
 
@@ -102,7 +99,7 @@ def test_who_sends_much_and_does_not_read_costs_little_memory(
     with ExitStack() as stack:
         for _ in range(connections):
             with suppress(OSError):  # it may refuse the connection, or close it
-                clients.append(stack.enter_context(raw(site, tls if sent else None)))
+                clients.append(stack.enter_context(connected(site, tls if sent else None)))
                 clients[-1].setblocking(False)
         end = time.monotonic() + ATTACK_S
         while time.monotonic() < end:

@@ -1,10 +1,8 @@
 """Reviews are cached, limited and fail closed: real requests to a real server, hostile ones too."""
 
 import logging
-import socket
 import threading
 from base64 import b64encode
-from http.client import HTTPConnection
 
 import pytest
 
@@ -12,7 +10,7 @@ from exporter.web import ReviewLimits
 from tests.api.nodes import crowded, demo
 from tests.pods.apistate import Account
 from tests.web.reviewing import EVERYWHERE, SNAPSHOT, Guarded, ask, bearer, of, user
-from tests.web.serving import PATIENCE_S, SECOND, Site, answer, serving
+from tests.web.serving import PATIENCE_S, SECOND, Site, serving
 
 EXTRA = "authentication.kubernetes.io/credential-id"
 
@@ -158,29 +156,12 @@ def test_two_tokens_are_none(guarded: Guarded) -> None:
         assert client.recv(100).startswith(b"HTTP/1.1 401")
 
 
-class Peer(HTTPConnection):
-    """A client with another loopback address, which is another peer."""
-
-    def __init__(self, site: Site, address: str) -> None:
-        super().__init__("127.0.0.1", site.port, timeout=PATIENCE_S)
-        self._address = address
-
-    def connect(self) -> None:
-        """Connect from the address."""
-        self.sock = socket.create_connection(
-            ("127.0.0.1", self.port), PATIENCE_S, (self._address, 0)
-        )
-
-
 def statuses(site: Site, names: list[str], address: str = "127.0.0.2") -> list[int]:
     """Ask for the metrics with each token at the same time."""
     got: list[int] = []
 
     def one(name: str) -> None:
-        client = Peer(site, address)
-        client.request("GET", "/metrics", headers={"Authorization": bearer(name)})
-        got.append(answer(client.getresponse()).status)
-        client.close()
+        got.append(site.ask("/metrics", source=address, Authorization=bearer(name)).status)
 
     threads = [threading.Thread(target=one, args=(name,)) for name in names]
     for thread in threads:
