@@ -4,29 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.web.serving import serving
 
 
-def test_reloading_is_off_unless_switched_on() -> None:
-    called: list[None] = []
-    with serving(reload=lambda: called.append(None)) as site:
+def test_a_reload_is_by_post_if_it_is_switched_on_and_answers_what_came_of_it() -> None:
+    outcomes: list[str | None] = [None, "settings.yaml, line 3: no such setting"]
+    with serving(reload=lambda: outcomes.pop(0)) as site:
         refused = site.ask("/-/reload", "POST")
+    assert len(outcomes) == 2
+    with serving(web_enable_lifecycle=True, reload=lambda: outcomes.pop(0)) as site:
+        assert site.ask("/-/reload").status == 405
+        done, failed = site.ask("/-/reload", "POST"), site.ask("/-/reload", "POST")
 
     assert refused.status == 403
     assert b"--web.enable-lifecycle" in refused.body
-    assert called == []
-
-
-def test_a_reload_answers_what_came_of_it() -> None:
-    outcomes: list[str | None] = [None, "settings.yaml, line 3: no such setting"]
-    with serving(web_enable_lifecycle=True, reload=lambda: outcomes.pop(0)) as site:
-        done, failed = site.ask("/-/reload", "POST"), site.ask("/-/reload", "POST")
-
     assert (done.status, done.body) == (200, b"reloaded\n")
     assert failed.status == 500
     assert b"the old settings stay: settings.yaml, line 3" in failed.body
-
-
-def test_it_is_asked_for_by_post_only() -> None:
-    with serving(web_enable_lifecycle=True, reload=lambda: None) as site:
-        assert site.ask("/-/reload").status == 405
 
 
 def test_reloads_come_one_after_another_and_hold_up_no_probe() -> None:

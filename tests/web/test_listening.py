@@ -32,9 +32,13 @@ def test_an_address_in_use_is_named_and_the_others_are_closed() -> None:
         other = free.getsockname()[1]
         free.close()
         port = taken.getsockname()[1]
-        with pytest.raises(BindError, match=f"127.0.0.1:{port}: Address already in use"):
+        with pytest.raises(BindError) as caught:
             listen([Address("127.0.0.1", other), Address("127.0.0.1", port)])
         socket.create_server(("127.0.0.1", other)).close()
+    assert str(caught.value) == (
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; "
+        "set another --web.listen-address"
+    )
 
 
 def test_a_unix_socket_that_nobody_serves_is_taken_over(tmp_path: Path) -> None:
@@ -71,18 +75,6 @@ def test_only_this_machine_reaches_loopback(
     [sock] = listen([address])
     with sock:
         assert is_local(sock) is local
-
-
-def test_a_port_that_is_taken_is_said_in_one_plain_line() -> None:
-    [taken] = listen([Address("127.0.0.1", 0)])
-    with taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(BindError) as caught:
-            listen([Address("127.0.0.1", port)])
-    assert str(caught.value) == (
-        f"cannot listen on 127.0.0.1:{port}: Address already in use; "
-        "set another --web.listen-address"
-    )
 
 
 def test_a_host_that_does_not_exist_is_named() -> None:
