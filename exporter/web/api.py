@@ -1,7 +1,7 @@
 """``/api/v1/``: the JSON documents of the newest Snapshot, and their schema."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -18,8 +18,13 @@ PREFIX = "/api/v1"
 _NO_POD = "no such pod uses or is allocated a GPU of this node"
 
 MOST_MINUTES = 60
-_WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
-_RESTRICTED = {"snapshot": api.restricted, "devices": api.restricted_devices}  # of a snapshot
+_WHOLE = {
+    "snapshot": (api.snapshot, api.restricted),
+    "devices": (api.devices, api.restricted_devices),
+}
+
+Make = Callable[[Snapshot, About, int], Document | None]
+Restrict = Callable[[Document, Collection[str]], Document]
 
 
 class Api:
@@ -48,47 +53,40 @@ class Api:
         )
 
     async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
-        view = self._view(request)
-
-        def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            if view.namespaces is None:
-                return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
-            whole = api.snapshot(snapshot, self._about(), age_ns)
-            return _encoded(_RESTRICTED[name](whole, view.namespaces))
-
-        answer = await self._answers.respond(request, (name, view), render, JSON, view)
-        return answer or _error(404, "nothing is there")
+        make, restrict = _WHOLE[name]
+        if self._view(request).namespaces is not None:
+            make = api.snapshot  # what is restricted is made of the whole
+        return await self._answer(request, (name,), make, restrict)
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
         if not (asked.isascii() and asked.isdecimal() and 0 < int(asked[:4]) <= MOST_MINUTES):
             return _error(400, f"minutes is a number from 1 to {MOST_MINUTES}")
-        minutes, view = int(asked[:4]), self._view(request)
-
-        def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            document = api.history(snapshot, self._about(), age_ns, minutes)
-            if view.namespaces is not None:
-                document = api.restricted_history(document, view.namespaces)
-            return _encoded(document)
-
-        answer = await self._answers.respond(
-            request, ("history", minutes, view), render, JSON, view
-        )
-        return answer or _error(404, "nothing is there")
+        minutes = int(asked[:4])
+        make = partial(api.history, minutes=minutes)
+        return await self._answer(request, ("history", f"{minutes}"), make, api.restricted_history)
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         name = (request.match_info["namespace"], request.match_info["pod"])
         view = self._view(request)
         if view.namespaces is not None and name[0] not in view.namespaces:
             return _error(404, _NO_POD)  # as if there were none, so that nothing can be guessed
+        make = partial(api.pod, name=name)
+        return await self._answer(request, ("pod", *name), make, api.restricted_pod)
+
+    async def _answer(
+        self, request: web.Request, name: tuple[str, ...], make: Make, restrict: Restrict
+    ) -> web.StreamResponse:
+        """The document of this name, of which a client sees no more than its view."""
+        view = self._view(request)
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes | None:
-            document = api.pod(snapshot, self._about(), age_ns, name)
+            document = make(snapshot, self._about(), age_ns)
             if document is not None and view.namespaces is not None:
-                document = api.restricted_pod(document, view.namespaces)
+                document = restrict(document, view.namespaces)
             return None if document is None else _encoded(document)
 
-        answer = await self._answers.respond(request, ("pod", *name, view), render, JSON, view)
+        answer = await self._answers.respond(request, (*name, view), render, JSON, view)
         return answer or _error(404, _NO_POD)
 
     async def _serve_schema(self, _: web.Request) -> web.StreamResponse:

@@ -6,15 +6,15 @@ from typing import TypeVar
 
 import yaml
 
-from exporter.settings import duration as duration_kind
+from exporter.settings import values
 from exporter.settings.mapping import InvalidValue
+from exporter.settings.values import ValueKind
 from exporter.settings.yamldocument import items
 
 T = TypeVar("T")
 
 _BOOL = "tag:yaml.org,2002:bool"
 _BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
-_DURATION = duration_kind("0s", "24h")
 
 
 def text(node: yaml.Node) -> str:
@@ -38,16 +38,27 @@ def no_http2(node: yaml.Node) -> bool:
     return False
 
 
+def of_kind(kind: ValueKind[T]) -> Callable[[yaml.Node], T]:
+    """A reader of values of this kind. No message repeats a value: each may be a secret."""
+
+    def read(node: yaml.Node) -> T:
+        given = text(node)
+        try:
+            return kind.read(given)
+        except ValueError:
+            raise InvalidValue(f"{kind.allowed} is expected", node) from None
+
+    return read
+
+
 def choice(allowed: Iterable[str], **refused: str) -> Callable[[yaml.Node], str]:
     """A reader of one of these words. ``refused``: others of exporter-toolkit, with reasons."""
+    read = of_kind(values.choice(*allowed))
 
     def read_choice(node: yaml.Node) -> str:
-        word = text(node)
-        if word in refused:
+        if (word := text(node)) in refused:
             raise InvalidValue(f"{word} cannot be honoured: {refused[word]}", node)
-        if word not in allowed:
-            raise InvalidValue(f"one of {', '.join(allowed)} is expected", node)
-        return word
+        return read(node)
 
     return read_choice
 
@@ -63,27 +74,16 @@ def listed(reader: Callable[[yaml.Node], T]) -> Callable[[yaml.Node], tuple[T, .
     return read_list
 
 
-def header(node: yaml.Node) -> str:
-    """A header's value: printable ASCII, so that it cannot end the header."""
-    value = text(node)
-    if not (value.isascii() and value.isprintable()):
-        raise InvalidValue("printable ASCII is expected")
-    return value
+header = of_kind(values.matching(r"[ -~]*", "printable ASCII"))  # so that it cannot end the header
+count = of_kind(values.count(0, 999_999))
 
 
 def duration(node: yaml.Node) -> int:
     """A duration in nanoseconds; 0 needs no unit."""
-    try:
-        return _DURATION.read("0s" if text(node) == "0" else text(node))
-    except ValueError:
-        raise InvalidValue(f"{_DURATION.allowed} is expected") from None
+    return 0 if text(node) == "0" else _duration(node)
 
 
-def count(node: yaml.Node) -> int:
-    """A number below a million."""
-    if not re.fullmatch(r"[0-9]{1,6}", text(node)):
-        raise InvalidValue("a number from 0 to 999999 is expected")
-    return int(text(node))
+_duration = of_kind(values.duration("0s", "24h"))
 
 
 def users(node: yaml.Node) -> dict[str, bytes]:
