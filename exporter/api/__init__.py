@@ -6,6 +6,7 @@ that is not known is absent, never 0. Documents cannot contain command lines of 
 Snapshot has none.
 """
 
+from exporter.api.context import About, restricted_past
 from exporter.api.document import (
     HISTORY_MINUTES,
     Document,
@@ -16,14 +17,6 @@ from exporter.api.document import (
     schema,
     snapshot,
 )
-from exporter.api.objects import About
-from exporter.api.restricted import (
-    restricted,
-    restricted_devices,
-    restricted_history,
-    restricted_past,
-    restricted_pod,
-)
 
 __all__ = [
     "HISTORY_MINUTES",
@@ -33,11 +26,7 @@ __all__ = [
     "error",
     "history",
     "pod",
-    "restricted",
-    "restricted_devices",
-    "restricted_history",
     "restricted_past",
-    "restricted_pod",
     "schema",
     "snapshot",
 ]

@@ -3,9 +3,10 @@
 Each object is defined once, by its members (``objects``): documents and schema are made from that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
+from exporter.api.context import About, Context
 from exporter.api.fields import Field, Json, Many, Object
 from exporter.api.objects import (
     DEVICES,
@@ -13,8 +14,6 @@ from exporter.api.objects import (
     HISTORY,
     POD,
     SNAPSHOT,
-    About,
-    Context,
 )
 from exporter.model import Snapshot
 
@@ -22,26 +21,44 @@ Document = dict[str, Any]
 HISTORY_MINUTES = 10
 
 
-def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
+Namespaces = Collection[str] | None
+"""The namespaces that the client may see; None stands for all of the node."""
+
+
+def snapshot(of: Snapshot, about: About, age_ns: int, namespaces: Namespaces = None) -> Document:
     """The answer to ``GET /api/v1/snapshot``: everything."""
-    return _made(SNAPSHOT, Context(of, about, age_ns))
+    return _made(SNAPSHOT, Context(of, about, age_ns, namespaces))
 
 
-def devices(of: Snapshot, about: About, age_ns: int) -> Document:
+def devices(of: Snapshot, about: About, age_ns: int, namespaces: Namespaces = None) -> Document:
     """The answer to ``GET /api/v1/devices``."""
-    return _made(DEVICES, Context(of, about, age_ns))
+    return _made(DEVICES, Context(of, about, age_ns, namespaces))
 
 
-def pod(of: Snapshot, about: About, age_ns: int, name: tuple[str, str]) -> Document | None:
+def pod(
+    of: Snapshot,
+    about: About,
+    age_ns: int,
+    namespaces: Namespaces = None,
+    *,
+    name: tuple[str, str],
+) -> Document | None:
     """The answer to ``GET /api/v1/pods/{namespace}/{pod}``; None if there is no such pod."""
-    context = Context(of, about, age_ns)
+    context = Context(of, about, age_ns, namespaces)
     context.wanted = name
     return _made(POD, context) if context.pods else None
 
 
-def history(of: Snapshot, about: About, age_ns: int, minutes: int = HISTORY_MINUTES) -> Document:
+def history(
+    of: Snapshot,
+    about: About,
+    age_ns: int,
+    namespaces: Namespaces = None,
+    *,
+    minutes: int = HISTORY_MINUTES,
+) -> Document:
     """The answer to ``GET /api/v1/history``: the last minutes, null where nothing was measured."""
-    context = Context(of, about, age_ns)
+    context = Context(of, about, age_ns, namespaces)
     context.minutes = minutes
     return _made(HISTORY, context)
 
@@ -52,7 +69,7 @@ def _made(answer: Object, context: Context) -> Document:
 
 def error(words: str) -> Document:
     """Any answer that is not 200."""
-    return ERROR.made(words, None)
+    return {"error": words}
 
 
 def schema() -> Json:

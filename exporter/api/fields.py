@@ -1,6 +1,6 @@
 """Objects of the documents, each field once: what it is made from, and its JSON schema."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
@@ -28,18 +28,25 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object of ``parts``; the schema refers to one that has a name."""
+    """An object of ``parts``; the schema refers to one that has a name.
+
+    ``open``: the members for a client who may see some namespaces only; None stands for all. What
+    is new stays hidden until it is listed.
+    """
 
     name: str
     parts: Sequence[Part]
     about: str = ""
+    open: Collection[str] | None = ()
 
     def made(self, thing: Any, context: Any) -> Json:  # noqa: ANN401 - each object's own
-        """The object for a thing; ``context`` is the document's."""
+        """The object for a thing; ``context`` is the document's, with the ``namespaces`` to see."""
         members: Json = {}
         for part in self.parts:
             members |= part.made(thing, context)
-        return members
+        if context.namespaces is None or self.open is None:
+            return members
+        return {name: value for name, value in members.items() if name in self.open}
 
     def schema(self) -> Json:
         """Its schema."""

@@ -48,7 +48,7 @@ class Figures:
 class LevelFields:
     """The figures of a level as members of an object: all, or all but one, or one.
 
-    A document's context has them as ``figures``.
+    A document's context has them as ``figures``, and says what is ``seen`` of them.
     """
 
     level: str
@@ -60,7 +60,7 @@ class LevelFields:
         """The known figures of the fact; none without a fact."""
         fact = self.fact(thing)
         figures = context.figures.of(self.level, fact) if fact is not None else {}
-        return {name: own for name, own in figures.items() if self._has(name)}
+        return {name: context.seen(name, own) for name, own in figures.items() if self._has(name)}
 
     def schemas(self) -> Iterable[tuple[str, Json, bool]]:
         """The names and schemas of all figures; each may be unknown."""

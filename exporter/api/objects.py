@@ -1,10 +1,9 @@
-"""What each object of the documents has: its members, with their meaning and their schema."""
+"""What each object of the documents has: its members, with their meaning and their schema.
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+A client who may see some namespaces only is shown what is listed as ``open``.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from exporter import __version__
 from exporter.api.fields import (
@@ -20,150 +19,12 @@ from exporter.api.fields import (
     maybe,
     object_of,
 )
-from exporter.api.figures import RATIOS, Figures, LevelFields, process_type, what_to_do, words
-from exporter.facts.history import Past
-from exporter.facts.processes import processes_of, unattributed_core
-from exporter.metrics.families import FAMILIES, OWN_LEVEL, Family
-from exporter.metrics.reading import labelled
-from exporter.model import (
-    ContainerHolding,
-    ContainerKey,
-    DeviceFacts,
-    GroupHolding,
-    GroupKey,
-    PodFacts,
-    Process,
-    Snapshot,
-    Unattributed,
-    Unmeasured,
-)
+from exporter.api.figures import RATIOS, LevelFields, process_type, what_to_do, words
+from exporter.metrics.families import FAMILIES, OWN_LEVEL
+from exporter.model import Unattributed, Unmeasured
 
-MINUTE_NS = 60 * 10**9
 _WORDS = "What reasons mean."
 _NAMES = {"type": "object", "additionalProperties": TEXT}
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """The facts of a document that are not in the Snapshot. ``node`` is "" if it is not known.
-
-    Of a stale Snapshot, a document has only the sources and the exporter.
-    """
-
-    node: str = ""
-    window_ns: int = 0
-    families: Sequence[Family] = FAMILIES
-
-
-class PodParts(NamedTuple):
-    """A pod: what is known of it, and what its containers hold."""
-
-    namespace: str
-    pod: str
-    facts: PodFacts | None
-    holdings: Sequence[ContainerHolding]
-
-    @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return (self.facts is None or self.facts.ended) and all(h.ended for h in self.holdings)
-
-    @property
-    def containers(self) -> Iterable[tuple[str, Sequence[ContainerHolding]]]:
-        """The names of its containers with what they hold."""
-        found: dict[str, list[ContainerHolding]] = defaultdict(list)
-        for held in self.holdings:
-            found[held.owner.container].append(held)
-        return found.items()
-
-
-class Unnamed(NamedTuple):
-    """A device's use that nobody is named for, by one reason."""
-
-    reason: Unattributed
-    core: float | None
-    memory: int | None
-    processes: Sequence[Process] | None
-
-
-class Points(NamedTuple):
-    """The past of a device, or of a container or a group on it; the newest point is the last."""
-
-    level: str
-    labels: Sequence[str]
-    core: Sequence[float | None]
-    memory: Sequence[float | None]
-
-
-class Context:
-    """What a document is made from; ``shown`` is empty if the Snapshot is stale."""
-
-    def __init__(self, of: Snapshot, about: About, age_ns: int) -> None:
-        self.snapshot = of
-        self.about = about
-        self.age_s = round(max(age_ns, 0) / 1e9, 3)
-        self.stale = age_ns > of.stale_after_ns
-        self.shown = Snapshot() if self.stale else of
-        self.figures = Figures(about.families)
-        self.wanted: tuple[str, str] | None = None  # the one pod of a document, if it has one
-        self.minutes = 0
-
-    @cached_property
-    def processes(self) -> Mapping[tuple[object, str], Sequence[Process]]:
-        """The processes by owner, or by why they have none, and device."""
-        found: dict[tuple[object, str], list[Process]] = defaultdict(list)
-        for process in processes_of(self.shown):
-            found[process.owner, process.device_uuid].append(process)
-        return found
-
-    @property
-    def devices(self) -> Sequence[DeviceFacts]:
-        """All devices, by their number."""
-        return sorted(self.shown.facts.devices, key=lambda device: (device.index, device.uuid))
-
-    @cached_property
-    def pods(self) -> Sequence[PodParts]:
-        """The pods by name, or the one that is wanted."""
-        holdings: dict[tuple[str, str], list[ContainerHolding]] = defaultdict(list)
-        for _, held in labelled(self.shown.facts, "container"):
-            holdings[held.owner.namespace, held.owner.pod].append(held)
-        facts = {(pod.namespace, pod.name): pod for pod in self.shown.facts.pods}
-        names = facts.keys() | holdings.keys()
-        wanted = sorted(names if self.wanted is None else names & {self.wanted})
-        return [PodParts(*name, facts.get(name), holdings[name]) for name in wanted]
-
-    @property
-    def groups(self) -> Iterable[Sequence[GroupHolding]]:
-        """What each group holds."""
-        found: dict[GroupKey, list[GroupHolding]] = defaultdict(list)
-        for _, held in labelled(self.shown.facts, "group"):
-            found[held.owner].append(held)
-        return found.values()
-
-    @property
-    def series(self) -> Iterable[Points]:
-        """The last minutes of all series."""
-        past = self.snapshot.history
-        for key, points in Past(past, self.minutes * MINUTE_NS // past.step_ns).items():
-            level = "container" if isinstance(key.owner, ContainerKey) else "group"
-            labels = [*(key.owner or ()), "" if key.gpu is None else str(key.gpu), key.uuid]
-            yield Points("device" if key.owner is None else level, labels, *points.values())
-
-    @cached_property
-    def _nobody(self) -> Mapping[str, Mapping[Unattributed, float]]:
-        return {each.device_uuid: unattributed_core(each) for each in self.shown.tenants}
-
-    def unattributed(self, device: DeviceFacts) -> Sequence[Unnamed]:
-        """A device's unattributed use by reason, with the processes behind it."""
-        core, memory = self._nobody.get(device.uuid, {}), device.memory.unattributed_bytes
-        is_known = device.average.core is not None
-        made = []
-        for reason in Unattributed:
-            used = core.get(reason, 0.0) if is_known else None
-            listed = self.processes.get((reason, device.uuid))
-            if listed or (is_known and reason in core) or memory.get(reason):
-                made.append(Unnamed(reason, used, memory.get(reason), listed))
-        return made
 
 
 def _enum(names: Iterable[object]) -> Json:
@@ -189,11 +50,16 @@ _PROCESS = Object(
         *(maybe(name, NUMBER, of, "Its part of its container's.") for of, name in RATIOS.items()),
         maybe("start_timestamp_seconds", NUMBER, lambda p, _: _seconds(p.start_unix_ns or None)),
     ),
+    open=None,
 )
 _OTHERS = Object(
     "others",
-    (maybe("core_utilization_ratio", NUMBER), maybe("memory_used_bytes", NUMBER)),
+    (
+        maybe("core_utilization_ratio", NUMBER, lambda sums, _: sums.get("core_utilization_ratio")),
+        maybe("memory_used_bytes", NUMBER, lambda sums, _: sums.get("memory_used_bytes")),
+    ),
     "What all owners use that the client may not see.",
+    open=None,
 )
 _UNATTRIBUTED = Object(
     "unattributed",
@@ -204,6 +70,7 @@ _UNATTRIBUTED = Object(
         maybe("process_list", Many(_PROCESS), "processes"),
     ),
     "Unattributed use, by reason; see docs/troubleshooting.md.",
+    open=("reason", "core_utilization_ratio", "memory_used_bytes"),
 )
 _DEVICE = Object(
     "device",
@@ -217,7 +84,11 @@ _DEVICE = Object(
             "What part of its GPU's core a partition has; absent of a whole GPU.",
         ),
         Field("unattributed", Many(_UNATTRIBUTED), lambda each, of: of.unattributed(each)),
-        maybe("others", _OTHERS, lambda _, __: None),  # of ``restricted``
+        maybe("others", _OTHERS, lambda each, of: of.others(each)),
+    ),
+    open=(
+        *("index", "uuid", "unattributed", "others"),
+        *(family.name for family in FAMILIES if family.level == "device"),
     ),
 )
 
@@ -237,7 +108,7 @@ def _on_device(level: str) -> Object:
             lambda held, of: of.processes.get((held.owner, held.uuid)),
         ),
     )
-    return Object(f"{level}_on_device", parts)
+    return Object(f"{level}_on_device", parts, open=None)
 
 
 _CONTAINER = Object(
@@ -246,6 +117,7 @@ _CONTAINER = Object(
         Field("container", TEXT, lambda each, _: each[0], "Empty while only the pod is known."),
         Field("devices", Many(_on_device("container")), lambda each, _: each[1]),
     ),
+    open=None,
 )
 _POD = Object(
     "pod_object",
@@ -256,6 +128,7 @@ _POD = Object(
         Field("ended", FLAG, about=_ENDED),
         Field("containers", Many(_CONTAINER)),
     ),
+    open=None,
 )
 _GROUP = Object(
     "group",
@@ -275,8 +148,8 @@ def _sums(level: str, owner: str) -> Field:
         Field("uuid", TEXT, lambda each, _: each[0][1]),
         LevelFields(level, lambda each: each[1]),
     )
-    kind = Many(Object(level, parts))
-    return Field(f"{level}s", kind, lambda of, _: labelled(of.shown.facts, level))
+    kind = Many(Object(level, parts, open=None))
+    return Field(f"{level}s", kind, lambda of, _: of.sums(level))
 
 
 _SOURCE = Object(
@@ -284,7 +157,10 @@ _SOURCE = Object(
     (
         Field("name", TEXT),
         Field("up", FLAG),
-        Field("detail", TEXT, about="What is wrong, in words."),
+        Field(  # it may name servers, paths and pods
+            *("detail", TEXT, lambda each, of: each.detail if of.namespaces is None else ""),
+            "What is wrong, in words.",
+        ),
         Field("duration_seconds", NUMBER, lambda each, _: _seconds(each.duration_ns)),
         maybe(
             *("last_success_timestamp_seconds", NUMBER),
@@ -293,6 +169,7 @@ _SOURCE = Object(
         maybe("reason", _enum(Unmeasured), lambda each, _: each.reason and str(each.reason)),
         maybe("what_to_do", TEXT, lambda each, _: what_to_do(each) or None),
     ),
+    open=("name", "up", "detail", "duration_seconds", "last_success_timestamp_seconds"),
 )
 _SNAPSHOT_HEAD = Object(
     "snapshot_head",
@@ -318,6 +195,7 @@ _SNAPSHOT_HEAD = Object(
             "What the _ratio and _gpus figures are averaged over.",
         ),
     ),
+    open=None,
 )
 _HEAD = (
     Field("api_version", {"const": "v1"}, lambda _, __: "v1"),
@@ -326,7 +204,8 @@ _HEAD = (
     Field("snapshot", _SNAPSHOT_HEAD, lambda of, _: of),
     Field("sources", Many(_SOURCE), "snapshot.sources"),
     maybe(
-        *("namespaces_shown", Many(TEXT), lambda _, __: None),  # of ``restricted``
+        *("namespaces_shown", Many(TEXT)),
+        lambda of, _: None if of.namespaces is None else sorted(of.namespaces),
         "There if the client may see these namespaces only, by Kubernetes' verdict.",
     ),
 )
@@ -336,7 +215,9 @@ _EXPORTER = Object(
         Field("version", TEXT, lambda _, __: __version__),
         LevelFields(OWN_LEVEL, lambda of: of.snapshot.exporter or None),
     ),
+    open=("version",),
 )
+_OPEN = ("api_version", "node", "simulated", "snapshot", "sources", "namespaces_shown")
 
 SNAPSHOT = Object(
     "snapshot",
@@ -351,12 +232,19 @@ SNAPSHOT = Object(
         _sums("group_kind", "kind"),
     ),
     "GET /api/v1/snapshot: everything that the newest collection cycle found.",
+    (*_OPEN, "exporter", "devices", "pods", "groups", "words", "namespaces", "group_kinds"),
 )
-DEVICES = Object("devices", (*_HEAD, Field("devices", Many(_DEVICE))), "GET /api/v1/devices.")
+DEVICES = Object(
+    "devices",
+    (*_HEAD, Field("devices", Many(_DEVICE))),
+    "GET /api/v1/devices.",
+    (*_OPEN, "devices"),
+)
 POD = Object(
     "pod",
     (*_HEAD, Field("pod", _POD, lambda of, _: of.pods[0])),
     "GET /api/v1/pods/{namespace}/{pod}.",
+    (*_OPEN, "pod"),
 )
 _SERIES = Object(
     "series",
@@ -369,6 +257,7 @@ _SERIES = Object(
             lambda points, _: [None if value is None else int(value) for value in points.memory],
         ),
     ),
+    open=None,
 )
 HISTORY = Object(
     "history",
@@ -383,6 +272,7 @@ HISTORY = Object(
     ),
     "GET /api/v1/history: a point each step, the newest last and at the end; null where nothing "
     "was measured. A shorter series began later.",
+    (*_OPEN, "end_timestamp_seconds", "step_seconds", "series"),
 )
 ERROR = Object(
     "error", (Field("error", TEXT, lambda words, _: words),), "Any answer that is not 200."

@@ -18,13 +18,7 @@ PREFIX = "/api/v1"
 _NO_POD = "no such pod uses or is allocated a GPU of this node"
 
 MOST_MINUTES = 60
-_WHOLE = {
-    "snapshot": (api.snapshot, api.restricted),
-    "devices": (api.devices, api.restricted_devices),
-}
-
-Make = Callable[[Snapshot, About, int], Document | None]
-Restrict = Callable[[Document, Collection[str]], Document]
+_WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
 
 
 class Api:
@@ -53,10 +47,7 @@ class Api:
         )
 
     async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
-        make, restrict = _WHOLE[name]
-        if self._view(request).namespaces is not None:
-            make = api.snapshot  # what is restricted is made of the whole
-        return await self._answer(request, (name,), make, restrict)
+        return await self._answer(request, (name,), _WHOLE[name])
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
@@ -64,26 +55,26 @@ class Api:
             return _error(400, f"minutes is a number from 1 to {MOST_MINUTES}")
         minutes = int(asked[:4])
         make = partial(api.history, minutes=minutes)
-        return await self._answer(request, ("history", f"{minutes}"), make, api.restricted_history)
+        return await self._answer(request, ("history", f"{minutes}"), make)
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         name = (request.match_info["namespace"], request.match_info["pod"])
-        view = self._view(request)
-        if view.namespaces is not None and name[0] not in view.namespaces:
-            return _error(404, _NO_POD)  # as if there were none, so that nothing can be guessed
-        make = partial(api.pod, name=name)
-        return await self._answer(request, ("pod", *name), make, api.restricted_pod)
+        return await self._answer(request, ("pod", *name), partial(api.pod, name=name))
 
     async def _answer(
-        self, request: web.Request, name: tuple[str, ...], make: Make, restrict: Restrict
+        self,
+        request: web.Request,
+        name: tuple[str, ...],
+        make: Callable[[Snapshot, About, int, Collection[str] | None], Document | None],
     ) -> web.StreamResponse:
-        """The document of this name, of which a client sees no more than its view."""
+        """The document of this name, of which a client sees no more than its view.
+
+        A pod that it may not see is not there, so that nothing can be guessed.
+        """
         view = self._view(request)
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes | None:
-            document = make(snapshot, self._about(), age_ns)
-            if document is not None and view.namespaces is not None:
-                document = restrict(document, view.namespaces)
+            document = make(snapshot, self._about(), age_ns, view.namespaces)
             return None if document is None else _encoded(document)
 
         answer = await self._answers.respond(request, (*name, view), render, JSON, view)

@@ -55,7 +55,7 @@ def test_every_answer_is_as_the_schema_says(made: Callable[[], Snapshot], age_ns
     for name in ("devices", "history"):
         validate(name, json.loads(json.dumps(getattr(api, name)(snapshot, ABOUT, age_ns))))
     for pod in snapshot.facts.pods[:12]:
-        document = api.pod(snapshot, ABOUT, 0, (pod.namespace, pod.name))
+        document = api.pod(snapshot, ABOUT, 0, name=(pod.namespace, pod.name))
         validate("pod", json.loads(json.dumps(document)))
 
 
@@ -153,14 +153,14 @@ def test_a_source_that_is_down_says_what_to_do() -> None:
 
 
 def test_one_pod_is_told_as_in_the_whole() -> None:
-    document = api.pod(demo(), ABOUT, SECOND, CHAT)
+    document = api.pod(demo(), ABOUT, SECOND, name=CHAT)
     assert document is not None
     assert json.loads(json.dumps(document["pod"])) == only(whole(demo())["pods"], CHAT[1])
 
 
 @pytest.mark.parametrize("name", [("inference", "x"), ("", ""), ("x", CHAT[1]), (CHAT[1], CHAT[0])])
 def test_a_pod_that_is_not_here_is_none(name: tuple[str, str]) -> None:
-    assert api.pod(demo(), ABOUT, 0, name) is None
+    assert api.pod(demo(), ABOUT, 0, name=name) is None
 
 
 def test_any_name_comes_through_as_it_is() -> None:

@@ -9,17 +9,21 @@ import pytest
 
 from exporter import api
 from exporter.api import About, Document
-from exporter.model import ContainerKey, Snapshot
+from exporter.api.context import Context
+from exporter.api.fields import TEXT, Field, Object
+from exporter.model import Averages, ContainerKey, HeldMemory, Snapshot
 from exporter.web.page import choice_of, node_of, page
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
+from tests.api.test_document import device_of
 from tests.api.validation import validate
+from tests.snapshots import container, snapshot_of
 
 FIGURES = ("core_utilization_ratio", "memory_used_bytes")
 ABOUT = About("node-1", 15_000_000_000)
 
 
-def whole(snapshot: Snapshot) -> Document:
-    return api.snapshot(snapshot, ABOUT, 0)
+def whole(snapshot: Snapshot, shown: set[str] | None = None) -> Document:
+    return api.snapshot(snapshot, ABOUT, 0, shown)
 
 
 def secrets_of(document: Document, shown: set[str]) -> set[str]:
@@ -52,9 +56,8 @@ def _processes(parts: Any) -> Iterator[str]:
 def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
     snapshot = demo()
     full = whole(snapshot)
-    left = api.restricted(full, shown)
-    past = api.restricted_history(api.history(snapshot, ABOUT, 0), shown)
-    devices = api.restricted_devices(full, shown)
+    left = whole(snapshot, shown)
+    past, devices = (make(snapshot, ABOUT, 0, shown) for make in (api.history, api.devices))
     markup = page(node_of(snapshot, ABOUT, 0, shown), choice_of({"all": "1"}), 0.0, "/metrics")
     assert len(secrets_of(full, shown)) > 10
     for text in (json.dumps(left), json.dumps(past), json.dumps(devices), markup):
@@ -66,10 +69,9 @@ def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
 @pytest.mark.parametrize("shown", [{"inference"}, {HOSTILE[0]}, set()])
 def test_the_schema_holds(made: Callable[[], Snapshot], shown: set[str]) -> None:
     snapshot = made()
-    full = whole(snapshot)
-    validate("snapshot", api.restricted(full, shown))
-    validate("devices", api.restricted_devices(full, shown))
-    validate("history", api.restricted_history(api.history(snapshot, ABOUT, 0), shown))
+    validate("snapshot", whole(snapshot, shown))
+    validate("devices", api.devices(snapshot, ABOUT, 0, shown))
+    validate("history", api.history(snapshot, ABOUT, 0, shown))
 
 
 @pytest.mark.parametrize("made", [demo, crowded])
@@ -77,8 +79,7 @@ def test_the_schema_holds(made: Callable[[], Snapshot], shown: set[str]) -> None
 def test_the_parts_of_a_card_add_up_to_the_same_sum(
     made: Callable[[], Snapshot], shown: set[str]
 ) -> None:
-    full = whole(made())
-    left = api.restricted(full, shown)
+    full, left = whole(made()), whole(made(), shown)
     for device, before in zip(left["devices"], full["devices"], strict=True):
         assert device["utilization_ratio"] == before["utilization_ratio"]
         for figure in FIGURES:
@@ -90,28 +91,38 @@ def test_the_parts_of_a_card_add_up_to_the_same_sum(
 def on(document: Document, uuid: str) -> Iterator[dict[str, float]]:
     """What runs on a device, as far as the document shows it."""
     for pod in document["pods"]:
-        for container in pod["containers"]:
-            yield from (d for d in container["devices"] if d.get("uuid") == uuid and not d["ended"])
+        for each in pod["containers"]:
+            yield from (d for d in each["devices"] if d.get("uuid") == uuid and not d["ended"])
     for group in document["groups"]:
         yield from (d for d in group["devices"] if d["uuid"] == uuid and not d["ended"])
 
 
 def test_an_unknown_part_makes_the_sum_unknown() -> None:
-    full = whole(demo())
-    hidden = next(on(full, full["devices"][0]["uuid"]))
-    del hidden["core_utilization_ratio"]
-    others = api.restricted(full, set())["devices"][0]["others"]
-    assert "core_utilization_ratio" not in others
-    assert "memory_used_bytes" in others
+    holdings = [
+        container(
+            ContainerKey("n", f"p{number}", "c"), "GPU-0", average=average, memory=HeldMemory(5)
+        )
+        for number, average in enumerate((Averages(0.5), Averages()))
+    ]
+    made = snapshot_of(devices=[device_of(0, Averages(core=0.5))], containers=holdings)
+    [device] = whole(made, set())["devices"]
+    assert device["others"] == {"memory_used_bytes": 10}
 
 
-def test_something_new_in_a_document_is_hidden() -> None:
-    full = whole(demo())
-    full["new"] = full["devices"][0]["new"] = full["sources"][0]["new"] = "secret-new"
-    full["devices"][0]["unattributed"] = [{"reason": "exited", "new": "secret-new"}]
-    full["sources"][0]["detail"] = "https://secret-new:6443"
-    full["exporter"]["new"] = "secret-new"
-    assert "secret-new" not in json.dumps(api.restricted(full, {"inference"}))
+def test_what_is_not_listed_as_open_is_hidden() -> None:
+    snapshot = demo(61, "hpc")
+    full, left = whole(snapshot), whole(snapshot, {"inference"})
+    assert full["exporter"].keys() - left["exporter"].keys() == full["exporter"].keys() - {
+        "version"
+    }
+    assert (left["groups"], left["group_kinds"]) == ([], [])
+    parts = [part for device in left["devices"] for part in device["unattributed"]]
+    assert {name for part in parts for name in part} == {"reason", *FIGURES}
+    ill = failing()
+    assert {source["detail"] for source in whole(ill, set())["sources"]} == {""}
+    assert not any("what_to_do" in source for source in whole(ill, set())["sources"])
+    new = Object("new", (Field("new", TEXT, lambda _, __: "secret"),))
+    assert new.made(None, Context(snapshot, ABOUT, 0, set())) == {}
 
 
 def test_the_page_says_what_it_does_not_show() -> None:

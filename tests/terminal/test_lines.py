@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from exporter import api
 from exporter.facts.marks import MarkKind
 from exporter.facts.tree import tree_of, tree_of_snapshot
 from exporter.metrics.families import LEVELS
@@ -98,7 +97,7 @@ def test_a_pod_on_several_devices_stands_under_each() -> None:
 
 
 def test_what_may_not_be_seen_is_a_line_of_its_own() -> None:
-    left = api.restricted(document(demo()), {"inference"})
+    left = document(demo(), shown={"inference"})
     first = lines_in(left)[0]
     assert first.children[-1].name == "others, not shown to you"
     parts = [child.memory.value or 0 for child in first.children]

@@ -15,9 +15,11 @@ from exporter.terminal.view import Figure, Line, LineKind, Overview
 SECOND = 10**9
 
 
-def document(snapshot: Snapshot, node: str = "node-1") -> dict[str, Any]:
-    """As a client reads it."""
-    made: dict[str, Any] = json.loads(json.dumps(api.snapshot(snapshot, About(node), 0)))
+def document(
+    snapshot: Snapshot, node: str = "node-1", shown: set[str] | None = None
+) -> dict[str, Any]:
+    """As a client reads it, who may see these namespaces only."""
+    made: dict[str, Any] = json.loads(json.dumps(api.snapshot(snapshot, About(node), 0, shown)))
     return made
 
 

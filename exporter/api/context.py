@@ -1,0 +1,213 @@
+"""What the documents are made from: parts of a Snapshot, as far as a client may see them.
+
+Use by everybody else is one sum for each device, ``others``, without names or numbers of owners, so
+that the parts of a device still add up to the whole.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from exporter.api.fields import Json
+from exporter.api.figures import Figures
+from exporter.facts.history import Past
+from exporter.facts.processes import processes_of, unattributed_core
+from exporter.metrics.families import FAMILIES, Family
+from exporter.metrics.reading import labelled
+from exporter.model import (
+    OTHERS,
+    ContainerHolding,
+    ContainerKey,
+    DeviceFacts,
+    GroupHolding,
+    GroupKey,
+    History,
+    PodFacts,
+    Process,
+    Snapshot,
+    Unattributed,
+)
+
+MINUTE_NS = 60 * 10**9
+SUMMED = ("core_utilization_ratio", "memory_used_bytes")
+_WAITED = "core_waiting_on_seconds_total"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The facts of a document that are not in the Snapshot. ``node`` is "" if it is not known.
+
+    Of a stale Snapshot, a document has only the sources and the exporter.
+    """
+
+    node: str = ""
+    window_ns: int = 0
+    families: Sequence[Family] = FAMILIES
+
+
+class PodParts(NamedTuple):
+    """A pod: what is known of it, and what its containers hold."""
+
+    namespace: str
+    pod: str
+    facts: PodFacts | None
+    holdings: Sequence[ContainerHolding]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return (self.facts is None or self.facts.ended) and all(h.ended for h in self.holdings)
+
+    @property
+    def containers(self) -> Iterable[tuple[str, Sequence[ContainerHolding]]]:
+        """The names of its containers with what they hold."""
+        found: dict[str, list[ContainerHolding]] = defaultdict(list)
+        for held in self.holdings:
+            found[held.owner.container].append(held)
+        return found.items()
+
+
+class Unnamed(NamedTuple):
+    """A device's use that nobody is named for, by one reason."""
+
+    reason: Unattributed
+    core: float | None
+    memory: int | None
+    processes: Sequence[Process] | None
+
+
+class Points(NamedTuple):
+    """The past of a device, or of a container or a group on it; the newest point is the last."""
+
+    level: str
+    labels: Sequence[str]
+    core: Sequence[float | None]
+    memory: Sequence[float | None]
+
+
+class Context:
+    """What a document is made from; ``shown`` is empty if the Snapshot is stale.
+
+    ``namespaces``: those that the client may see; None stands for all of the node.
+    """
+
+    def __init__(
+        self, of: Snapshot, about: About, age_ns: int, namespaces: Collection[str] | None
+    ) -> None:
+        self.namespaces = namespaces
+        self.snapshot = of
+        self.about = about
+        self.age_s = round(max(age_ns, 0) / 1e9, 3)
+        self.stale = age_ns > of.stale_after_ns
+        self.shown = Snapshot() if self.stale else of
+        self.figures = Figures(about.families)
+        self.wanted: tuple[str, str] | None = None  # the one pod of a document, if it has one
+        self.minutes = 0
+
+    def sees(self, namespace: str) -> bool:
+        """Whether the client may see a namespace."""
+        return self.namespaces is None or namespace in self.namespaces
+
+    def seen(self, name: str, figure: Any) -> Any:  # noqa: ANN401 - of any figure
+        """A figure as the client may see it: who was waited for has a name if it is seen too."""
+        if name != _WAITED or self.namespaces is None:
+            return figure
+        named = [each for each in figure if self.sees(each["by_namespace"])]
+        hidden = [each["value"] for each in figure if not self.sees(each["by_namespace"])]
+        others = {"by_namespace": "", "by_pod": OTHERS.kind, "value": sum(hidden)}
+        return [*named, others] if hidden else named
+
+    @cached_property
+    def processes(self) -> Mapping[tuple[object, str], Sequence[Process]]:
+        """The processes by owner, or by why they have none, and device."""
+        found: dict[tuple[object, str], list[Process]] = defaultdict(list)
+        for process in processes_of(self.shown):
+            found[process.owner, process.device_uuid].append(process)
+        return found
+
+    @property
+    def devices(self) -> Sequence[DeviceFacts]:
+        """All devices, by their number."""
+        return sorted(self.shown.facts.devices, key=lambda device: (device.index, device.uuid))
+
+    @cached_property
+    def pods(self) -> Sequence[PodParts]:
+        """The pods by name, or the one that is wanted."""
+        holdings: dict[tuple[str, str], list[ContainerHolding]] = defaultdict(list)
+        for _, held in labelled(self.shown.facts, "container"):
+            holdings[held.owner.namespace, held.owner.pod].append(held)
+        facts = {(pod.namespace, pod.name): pod for pod in self.shown.facts.pods}
+        names = sorted(name for name in facts.keys() | holdings.keys() if self.sees(name[0]))
+        wanted = [name for name in names if self.wanted in {None, name}]
+        return [PodParts(*name, facts.get(name), holdings[name]) for name in wanted]
+
+    @property
+    def groups(self) -> Iterable[Sequence[GroupHolding]]:
+        """What each group holds; none for who sees some namespaces."""
+        found: dict[GroupKey, list[GroupHolding]] = defaultdict(list)
+        for _, held in labelled(self.shown.facts, "group"):
+            found[held.owner].append(held)
+        return found.values() if self.namespaces is None else ()
+
+    def sums(self, level: str) -> Iterable[tuple[tuple[str, ...], object]]:
+        """The use of each device by a namespace; or by a kind of group, for who sees all."""
+        for labels, fact in labelled(self.shown.facts, level):
+            if self.namespaces is None or (level == "namespace" and self.sees(labels[0])):
+                yield labels, fact
+
+    def others(self, device: DeviceFacts) -> Json | None:
+        """What runs on a device and is not seen, in sums; a sum is absent if a part lacks it."""
+        if self.namespaces is None or "utilization_ratio" not in self.figures.of("device", device):
+            return None
+        parts = self._unseen[device.uuid]
+        return {n: sum(p[n] for p in parts) for n in SUMMED if all(n in p for p in parts)}
+
+    @cached_property
+    def _unseen(self) -> Mapping[str, Sequence[Json]]:
+        found: dict[str, list[Json]] = defaultdict(list)
+        for level in ("container", "group"):
+            for _, held in labelled(self.shown.facts, level):
+                is_seen = level == "container" and self.sees(held.owner.namespace)
+                if not (is_seen or held.ended):
+                    found[held.uuid].append(self.figures.of(level, held))
+        return found
+
+    @property
+    def series(self) -> Iterable[Points]:
+        """The last minutes of all series."""
+        past = self.snapshot.history
+        if self.namespaces is not None:
+            past = restricted_past(past, self.namespaces)
+        for key, points in Past(past, self.minutes * MINUTE_NS // past.step_ns).items():
+            level = "container" if isinstance(key.owner, ContainerKey) else "group"
+            labels = [*(key.owner or ()), "" if key.gpu is None else str(key.gpu), key.uuid]
+            yield Points("device" if key.owner is None else level, labels, *points.values())
+
+    @cached_property
+    def _nobody(self) -> Mapping[str, Mapping[Unattributed, float]]:
+        return {each.device_uuid: unattributed_core(each) for each in self.shown.tenants}
+
+    def unattributed(self, device: DeviceFacts) -> Sequence[Unnamed]:
+        """A device's unattributed use by reason, with the processes behind it."""
+        core, memory = self._nobody.get(device.uuid, {}), device.memory.unattributed_bytes
+        is_known = device.average.core is not None
+        made = []
+        for reason in Unattributed:
+            used = core.get(reason, 0.0) if is_known else None
+            listed = self.processes.get((reason, device.uuid))
+            if listed or (is_known and reason in core) or memory.get(reason):
+                made.append(Unnamed(reason, used, memory.get(reason), listed))
+        return made
+
+
+def restricted_past(past: History, namespaces: Collection[str]) -> History:
+    """A history with the series of these namespaces and of the devices, and no others."""
+    series = {
+        key: place
+        for key, place in past.series.items()
+        if key.owner is None
+        or (isinstance(key.owner, ContainerKey) and key.owner.namespace in namespaces)
+    }
+    return replace(past, series=series, ended={})
