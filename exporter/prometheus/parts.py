@@ -76,6 +76,12 @@ class CardStep:
         """The time that was counted: it was allocated, or nobody had it."""
         return self.kept + self.unallocated
 
+    @property
+    def watched(self) -> float:
+        """The part of that time in which use was known, 0 to 1."""
+        counted = self.counted
+        return max(0.0, 1 - self.unobserved / counted) if counted else 0.0
+
 
 Parts = dict[tuple[Payer, Part], float]
 
@@ -92,12 +98,12 @@ def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     parts: Parts = {}
     for payer, had in step.had.items():
         mine = kept[payer]
-        if had.used is None:
-            _add(parts, payer, Part.UNOBSERVED, mine)
-            continue
-        within = min(mine, max(0.0, had.used - had.borrowed))
+        known = 0.0 if had.used is None else mine * step.watched
+        within = min(mine, max(0.0, (had.used or 0.0) - had.borrowed))
+        idle = max(0.0, known - within)
         _add(parts, payer, Part.USED, within)
-        _add(parts, payer, Part.ALLOCATED_IDLE, mine - within)
+        _add(parts, payer, Part.ALLOCATED_IDLE, idle)
+        _add(parts, payer, Part.UNOBSERVED, mine - within - idle)
     # Who cannot have an allocation pays for use of what nobody had.
     others = {payer: had.used or 0.0 for payer, had in step.had.items() if not had.promised}
     others[NOBODY] = step.unattributed
@@ -110,9 +116,8 @@ def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
 
 def _by_use(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     parts: Parts = {}
-    unobserved = min(step.unobserved, step.counted)
-    observed = step.counted - unobserved
-    watched = observed / step.counted if step.counted else 0.0
+    watched = step.watched
+    observed = step.counted * watched
     uses = {payer: had.used for payer, had in step.had.items() if had.used is not None}
     used = _at_most({**uses, NOBODY: step.unattributed}, observed)
     rest = observed - sum(used.values())
@@ -134,7 +139,7 @@ def _by_use(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     for (payer, known), seconds in waste.items():
         _add(parts, payer, Part.ALLOCATED_IDLE if known else Part.UNOBSERVED, seconds)
     _add(parts, NOBODY, Part.UNALLOCATED, rest - sum(waste.values()))
-    _add(parts, NOBODY, Part.UNOBSERVED, unobserved)
+    _add(parts, NOBODY, Part.UNOBSERVED, step.counted - observed)
     return parts
 
 

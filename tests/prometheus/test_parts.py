@@ -72,9 +72,18 @@ def test_use_that_is_not_known_is_neither_used_nor_idle() -> None:
     assert shares(step, ALLOCATION) == shares(step, USE) == expected
 
 
-def test_time_without_a_reading_of_the_driver_is_unobserved_by_use() -> None:
-    step = CardStep({A: Had(3600, 1800)}, unobserved=1800)
-    assert shares(step, USE) == {(A, Part.USED): 0.5, (NOBODY, Part.UNOBSERVED): 0.5}
+def test_time_without_a_reading_of_the_driver_is_unobserved_and_not_idle() -> None:
+    """By allocation the card's owners pay for it, because it was kept for them all the same."""
+    step = CardStep({A: Had(1800, 900)}, unallocated=1800, unobserved=1800)
+    used = {(A, Part.USED): 0.25}
+    assert shares(step, ALLOCATION) == used | {
+        (A, Part.UNOBSERVED): 0.25,
+        (NOBODY, Part.UNALLOCATED): 0.5,
+    }
+    assert shares(step, USE) == used | {
+        (NOBODY, Part.UNOBSERVED): 0.5,
+        (NOBODY, Part.UNALLOCATED): 0.25,
+    }
 
 
 HAD = st.builds(Had, SECONDS, st.none() | SECONDS, SECONDS, st.booleans())
