@@ -1,11 +1,12 @@
-"""Energy and cost of each namespace; the prices are variables."""
+"""What the cards cost, who pays for it, and their energy; method and prices are variables."""
 
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board, events, to
 from dashboards.panels import IDLE, NOBODY, SPARE, Panel, series, stat
-from dashboards.tables import Column, bar, table
+from dashboards.tables import Column, table
+from exporter.prometheus.parts import METHODS, Part
 
 EVENTS = events()
 
@@ -15,47 +16,71 @@ JOULES_PER_KWH = "3.6e6"
 PRICE_KWH = "${price_kwh}e0"
 PRICE_GPU_HOUR = "${price_gpu_hour}e0"
 NO_ENERGY = "No price, or no board measures energy"
-NO_SHARE = "No pod was promised a share here"
-NO_COST = "No price, or no pod was promised a share"
+NO_RULES = "Nothing is recorded: load rules/mgpu-recording.yaml"
+NO_COST = "No price, or nothing is recorded (rules/mgpu-recording.yaml)"
+
+# GPUs in each minute, as rules/mgpu-recording.yaml divides them: the parts of `mgpu-exporter bill`.
+CHOSEN = f'{NAMESPACE},method=~"$method"'
+BILLED = "namespace:mgpu_billed_gpus:rate5m"
+OF_CARDS = f'namespace_card:mgpu_billed_gpus:rate5m{{{CHOSEN},part="allocated_idle"}}'
+BORROWED = f"namespace_card:mgpu_borrowed_gpus:rate5m{{{NAMESPACE}}}"
+PRICES = "max by (model) (model:mgpu_gpu_hour:price)"
+PAYER = "cluster, $namespace_label, kind"
 BY_NAMESPACE = "cluster, $namespace_label"
 
-# Counters of namespaces lose nothing of pods that live shorter than a scrape; those of pods do.
-USED_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-HOURS = f"increase(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-POD_USED_HOURS = f"increase(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-POD_HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
-
-
-def _by_namespace(expr: str) -> str:
-    return f"sum by ({BY_NAMESPACE}) ({expr})"
-
-
-# Two lower bounds of the idle hours, of which the higher is shown: by pods, without those shorter
-# than a scrape; and by namespaces, where use beyond a share is set off against what is idle.
-IDLE_OF_PODS = _by_namespace(f"clamp_min({POD_HOURS} - {POD_USED_HOURS}, 0)")
-IDLE_IN_ALL = f"clamp_min({_by_namespace(HOURS)} - {_by_namespace(USED_HOURS)}, 0)"
-IDLE_HOURS = f"(({IDLE_IN_ALL} > {IDLE_OF_PODS}) or {IDLE_OF_PODS} or {IDLE_IN_ALL})"
 BOARD = f"mgpu_device_energy_joules_total{{{NODE}}}"
+BOARD_IDLE = f"mgpu_device_idle_energy_joules_total{{{NODE}}}"
 NOBODYS = f"mgpu_device_unattributed_energy_joules_total{{{NODE}}}"
+POD_IDLE = f"mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}"
+POD_INFO = f"mgpu_pod_info{{{NAMESPACE}}}"
+
+
+def _billed(part: str = "", more: str = "") -> str:
+    """The recorded GPUs of a part, or of all."""
+    only = f',part="{part}"' if part else ""
+    return f"{BILLED}{{{CHOSEN}{only}{more}}}"
+
+
+def _hours(gpus: str) -> str:
+    """GPU-hours of the time range: a sample stands for a minute."""
+    return f"sum_over_time({gpus}[$__range]) / 60"
+
+
+def _cost(gpus: str) -> str:
+    """The price of GPU-hours: that which is recorded for the model, else the same for all."""
+    return f"({gpus} * on (model) group_left () {PRICES} or {gpus} * {PRICE_GPU_HOUR})"
+
+
+def _sum(labels: str, expr: str) -> str:
+    return f"sum by ({labels}) ({expr})"
 
 
 def dashboard() -> build.Dashboard:
-    """Top row: the time range's sums; then the bill; then where energy goes."""
+    """Top row: the time range's sums; then who pays, what is idle, and all of it over time."""
     found = board(
         "cost",
-        "What the namespaces drew and were allocated in the time range, and what it cost. Energy "
-        "of containers is an estimate whose parts add up to the board's counter.",
+        "What the cards cost in the time range and who pays, as `mgpu-exporter bill` divides it. "
+        "Energy of containers is an estimate whose parts add up to the board's counter.",
         ["namespace"],
-        labels=("namespace",),
+        labels=("namespace", "pod"),
     )
-    found.with_variable(price("price_kwh", "Price of a kWh", "0.20"))
+    found.with_variable(_method())
     found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    found.with_variable(price("price_kwh", "Price of a kWh", "0.20"))
     for panel in _totals():
         found.with_panel(panel)
-    found.with_row(build.Row("Namespaces")).with_panel(_bill())
-    found.with_row(build.Row("Over time"))
-    return found.with_panel(_power()).with_panel(_allocated())
+    found.with_row(build.Row("Who pays")).with_panel(_payers())
+    found.with_row(build.Row("What is left, and who borrows"))
+    found.with_panel(_unallocated()).with_panel(_owners()).with_panel(_borrowers())
+    found.with_row(build.Row("Over time")).with_panel(_trend()).with_panel(_trend_of_parts())
+    return found.with_panel(_power()).with_panel(_power_of_boards())
+
+
+def _method() -> build.CustomVariable:
+    options = [VariableOption(selected=not i, text=m, value=m) for i, m in enumerate(METHODS)]
+    variable = build.CustomVariable("method").label("Method").values(",".join(METHODS))
+    return variable.current(options[0]).options(options)
 
 
 def price(name: str, label: str, value: str) -> build.TextBoxVariable:
@@ -66,72 +91,170 @@ def price(name: str, label: str, value: str) -> build.TextBoxVariable:
 
 
 def _totals() -> list[Panel]:
-    board_kwh = f"sum(increase({BOARD}[$__range])) / {JOULES_PER_KWH}"
+    kwh = f"sum(increase({BOARD}[$__range])) / {JOULES_PER_KWH}"
+    idle = f"sum({_hours(_billed(Part.ALLOCATED_IDLE))})"
     return [
         stat(
-            "Energy",
-            "Of all boards of the chosen nodes, idle or not, in the time range.",
-            board_kwh,
-            "kwatth",
-        ),
-        stat(
-            "Cost of that energy",
-            "At the price of a kWh above, in its currency.",
-            f"{board_kwh} * {PRICE_KWH}",
+            "GPU-hours",
+            "Of all cards, used or not; of chosen namespaces what they pay for. A board with MIG "
+            "is one card.",
+            f"sum({_hours(_billed())})",
             "short",
-            nothing=NO_ENERGY,
+            nothing=NO_RULES,
         ),
         stat(
-            "Charged to nobody",
-            "The part of the energy that is no namespace's and no group's: idle boards, by default "
-            "(--energy.idle), and processes that are not known.",
-            f"sum(increase({NOBODYS}[$__range])) / sum(increase({BOARD}[$__range]))",
-            "percentunit",
-        ),
-        stat(
-            "Allocated GPU-h",
-            "Of the chosen namespaces in the time range, used or not. An hour of a whole partition "
-            "is one GPU-hour, as one of a whole card is.",
-            f"sum({HOURS})",
-            "short",
-            nothing=NO_SHARE,
-        ),
-        stat(
-            "Allocations cost",
-            "At the price of a GPU-hour above, in its currency.",
-            f"sum({HOURS}) * {PRICE_GPU_HOUR}",
+            "Their price",
+            "By the prices of models that a rule records (docs/bill.md); of other models by the "
+            "price of a GPU-hour above.",
+            f"sum({_cost(_hours(_billed()))})",
             "short",
             nothing=NO_COST,
         ),
         stat(
             "Paid for and idle",
-            "The part of the allocated GPU-hours that was not used, at least.",
-            f"sum({IDLE_HOURS}) / sum({HOURS})",
+            "The part of the time that is paid for that was kept for somebody and not used.",
+            f"{idle} / (sum({_hours(_billed(Part.USED))}) + {idle})",
             "percentunit",
             SPARE,
-            nothing=NO_SHARE,
+            nothing=NO_RULES,
+        ),
+        stat(
+            "Energy",
+            "Of all boards of the chosen nodes, idle or not, in the time range.",
+            kwh,
+            "kwatth",
+        ),
+        stat(
+            "Its idle part",
+            "What the boards would have drawn without any use, estimated.",
+            f"sum(increase({BOARD_IDLE}[$__range])) / sum(increase({BOARD}[$__range]))",
+            "percentunit",
+            SPARE,
+        ),
+        stat(
+            "Cost of that energy",
+            "At the price of a kWh above, in its currency.",
+            f"{kwh} * {PRICE_KWH}",
+            "short",
+            nothing=NO_ENERGY,
         ),
     ]
 
 
-def _bill() -> Panel:
-    hours = _by_namespace(HOURS)
+def _payers() -> Panel:
+    energy = _sum(BY_NAMESPACE, KWH)
+    parts = [
+        Column(name, _sum(PAYER, _hours(_billed(part))), "short")
+        for part, name in (
+            (Part.USED, "Used"),
+            (Part.ALLOCATED_IDLE, "Idle"),
+            (Part.UNALLOCATED, "Unallocated"),
+            (Part.UNATTRIBUTED, "Unattributed"),
+            (Part.UNOBSERVED, "Unobserved"),
+        )
+    ]
     return table(
-        "The bill of the time range",
-        "Costs are in the currency of the prices above. A namespace without a promised share "
-        "(time-slicing) has used GPU-hours only. Idle is at least so much: what a pod uses beyond "
-        "its share may hide what a short one leaves idle.",
-        {"namespace": "Namespace", "cluster": "Cluster"},
+        "What each namespace pays",
+        "And each kind of group outside Kubernetes; the row without a name is nobody's. By "
+        "allocation they pay for what was kept for them, by use for what they used and for their "
+        "own idle part. The parts are GPU-hours. Energy is not in the price.",
+        {"namespace": "Namespace", "kind": "Kind", "cluster": "Cluster"},
         [
-            Column("Cost of allocations", f"{hours} * {PRICE_GPU_HOUR}", "short"),
-            Column("of that idle", f"{IDLE_HOURS} * {PRICE_GPU_HOUR}", "short"),
-            Column("Idle part", f"{IDLE_HOURS} / {hours}", "percentunit", bar(SPARE)),
-            Column("Allocated GPU-h", hours, "short"),
-            Column("Used GPU-h", _by_namespace(USED_HOURS), "short"),
-            Column("Energy", _by_namespace(KWH), "kwatth"),
-            Column("Cost of energy", f"{_by_namespace(KWH)} * {PRICE_KWH}", "short"),
+            Column("Price", _sum(PAYER, _cost(_hours(_billed()))), "short"),
+            Column("GPU-hours", _sum(PAYER, _hours(_billed())), "short"),
+            *parts,
+            Column("Energy", energy, "kwatth"),
+            Column("Its cost", f"{energy} * {PRICE_KWH}", "short"),
         ],
         links={"Namespace": to("overview", namespace="${__value.raw}")},
+        nothing=NO_RULES,
+    )
+
+
+def _unallocated() -> Panel:
+    free, where = _hours(_billed(Part.UNALLOCATED)), "cluster, instance, model"
+    return table(
+        "Capacity that nobody had",
+        "Unallocated GPU-hours by node and model, and their price.",
+        {"instance": "Node", "model": "Model"},
+        [
+            Column("Price", _sum(where, _cost(free)), "short"),
+            Column("GPU-hours", _sum(where, free), "short"),
+        ],
+        nothing=NO_RULES,
+        width=8,
+    )
+
+
+def _owners() -> Panel:
+    pod = "cluster, instance, $namespace_label, $pod_label"
+    info = f"group by ({pod}, owner_name) (last_over_time({POD_INFO}[$__range]))"
+    idle = f"sum by ({pod}) (increase({POD_IDLE}[$__range]))"
+    owner = "cluster, $namespace_label, owner_name"
+    return table(
+        "Idle, by owner",
+        "GPU-hours of core that were allocated to an owner's pods and not used, of the 20 that "
+        "leave most. Pods shorter than a scrape are in the namespace's row alone.",
+        {"namespace": "Namespace", "owner_name": "Owner"},
+        [
+            Column(
+                "GPU-hours",
+                f"topk(20, sum by ({owner}) ({idle} * on ({pod}) "
+                f"group_left (owner_name) {info})) / 3600",
+                "short",
+            )
+        ],
+        width=7,
+    )
+
+
+def _borrowers() -> Panel:
+    card = "cluster, instance, card"
+    with_namespace = f"{card}, $namespace_label"
+    lent = f"on ({card}) sum by ({card}) ({_hours(BORROWED)}) > 0"
+    return table(
+        "Who borrows, by card",
+        "GPU-hours beyond a share, and what each namespace left idle on the same card. Prometheus "
+        "cannot say who borrowed from whom: what one leaves, any of the others may use.",
+        {"instance": "Node", "namespace": "Namespace", "card": "Card"},
+        [
+            Column("Borrowed", f"{_sum(with_namespace, _hours(BORROWED))} and {lent}", "short"),
+            Column("Idle", f"{_sum(with_namespace, _hours(OF_CARDS))} and {lent}", "short"),
+        ],
+        nothing="Nobody borrows, or nothing is recorded",
+        width=9,
+    )
+
+
+def _trend() -> Panel:
+    # Grafana gives colours by the order of the lines, which is that of the namespaces' names. A
+    # namespace that pays nothing has its line, too, so that the others keep their colours.
+    of, used = ',$namespace_label!=""', "namespace_card:mgpu_used_gpus:rate5m"
+    without = f"0 * {_sum(PAYER, f'{used}{{{NAMESPACE}{of}}}')}"
+
+    def paid(of: str) -> str:
+        return _sum(PAYER, _cost(f"avg_over_time({_billed(more=of)}[$__rate_interval])"))
+
+    return series(
+        "What they pay in an hour",
+        "By namespace, and by kind of group. A namespace has the same colour as in the chart of "
+        "power.",
+        {"{{$namespace_label}}": f"{paid(of)} or {without}", "{{kind}}": paid(',kind!=""')},
+        "short",
+        stacked=True,
+        nothing=NO_COST,
+    )
+
+
+def _trend_of_parts() -> Panel:
+    return series(
+        "The parts of the cards' time",
+        "In GPUs: together all cards that Prometheus knows.",
+        {"{{part}}": _sum("part", f"avg_over_time({_billed()}[$__rate_interval])")},
+        "short",
+        stacked=True,
+        colors={"allocated_idle": IDLE, "^un": NOBODY},
+        nothing=NO_RULES,
     )
 
 
@@ -142,7 +265,7 @@ def _power() -> Panel:
         "And what is charged to nobody, by reason. With that of groups, on their own dashboard, "
         "the sum is what the boards draw.",
         {
-            "{{$namespace_label}}": _by_namespace(power),
+            "{{$namespace_label}}": _sum(BY_NAMESPACE, power),
             "nobody: {{reason}}": f"sum by (reason) (rate({NOBODYS}[$__rate_interval]))",
         },
         "watt",
@@ -151,19 +274,14 @@ def _power() -> Panel:
     )
 
 
-def _allocated() -> Panel:
-    share = f"rate(mgpu_namespace_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-    used = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
-    shares = _by_namespace(share)
-    # Grafana gives colours by the order of the lines, which is that of the namespaces' names. A
-    # namespace that was promised nothing has its line, too, so that the others keep their colours.
-    without = f"0 * ({_by_namespace(used)} and on () group({share}))"
+def _power_of_boards() -> Panel:
     return series(
-        "Cost of allocations an hour, by namespace",
-        "What the allocations of the moment cost in an hour. A namespace has the same "
-        "colour as in the chart of power.",
-        {"{{$namespace_label}}": f"({shares} or {without}) * {PRICE_GPU_HOUR}"},
-        "short",
-        stacked=True,
-        nothing=NO_COST,
+        "Power of the boards",
+        "And its idle part: what they would draw without any use, estimated.",
+        {
+            "all": f"sum(rate({BOARD}[$__rate_interval]))",
+            "idle part": f"sum(rate({BOARD_IDLE}[$__rate_interval]))",
+        },
+        "watt",
+        colors={"idle part": IDLE},
     )

@@ -44,7 +44,7 @@ class Target(NamedTuple):
         else:
             renamed = {f"exported_{k}" if k in clash else k: v for k, v in own.items()}
             stored = {**renamed, **self.labels}
-        return tuple(sorted((k, v) for k, v in stored.items() if v))
+        return _sorted({k: v for k, v in stored.items() if v})
 
 
 class Store:
@@ -59,7 +59,7 @@ class Store:
         config.write_text(
             json.dumps({"rule_files": [str(path) for path in rules], "storage": kept})
         )
-        self._shown: dict[Labels, set[Labels]] = {}  # by the target's labels
+        self._shown: dict[object, set[Labels]] = {}  # by what wrote them
         self._process = subprocess.Popen(
             [
                 "prometheus",
@@ -74,14 +74,27 @@ class Store:
 
     def scrape(self, target: Target, page: str | None, at: float) -> None:
         """Let it have what a scrape of a page at this time gives; None is a scrape that failed."""
-        samples: dict[Labels, bytes] = {}
-        for name, own, value in () if page is None else _samples(page):
-            samples[target.label({"__name__": name, **dict(own)})] = struct.pack("<d", value)
-        key = tuple(sorted(target.labels.items()))
-        before, self._shown[key] = self._shown.get(key, set()), set(samples)
+        samples = {
+            target.label({"__name__": name, **dict(own)}): value
+            for name, own, value in (() if page is None else _samples(page))
+        }
+        up = _sorted({"__name__": "up", **target.labels})
+        self._show(_sorted(target.labels), {**samples, up: float(page is not None)}, at)
+
+    def evaluate(self, rules: Iterable[Mapping[str, Any]], at: float) -> None:
+        """Let it have what recording rules give at this time, one after another, as it does."""
+        for number, rule in enumerate(rules):
+            named = {"__name__": rule["record"], **rule.get("labels", {})}
+            found = self.query(rule["expr"], at)
+            values = {_sorted({**one["metric"], **named}): float(one["value"][1]) for one in found}
+            assert len(values) == len(found), rule
+            self._show(number, values, at)
+
+    def _show(self, writer: object, values: Mapping[Labels, float], at: float) -> None:
+        """Writes values, and stale markers for what the same writer had before."""
+        before, self._shown[writer] = self._shown.get(writer, set()), set(values)
+        samples = {labels: struct.pack("<d", value) for labels, value in values.items()}
         samples |= dict.fromkeys(before - samples.keys(), STALE)
-        up = {"__name__": "up", **target.labels}
-        samples[tuple(sorted(up.items()))] = struct.pack("<d", page is not None)
         at_ms = round(at * 1000)
         self._write(_series(labels, [(at_ms, value)]) for labels, value in samples.items())
 
@@ -147,6 +160,10 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait(60)
+
+
+def _sorted(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))
 
 
 def _samples(page: str) -> Iterable[tuple[str, Labels, float]]:

@@ -1,12 +1,15 @@
 """One Prometheus for all tests of the dashboards, and the nodes that it scrapes."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
 from exporter.simulation.load import shipped
+from rules.generate import FOLDER
 from tests.dashboards.grafana import Ask
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.fakenvml.build import library
@@ -55,9 +58,10 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
             _job("slurm", [addresses["hpc"]]),
             _job("podless", [addresses[IDLE]]),
         ]
-        rules = folder / "alerts.yaml"
-        rules.write_text(ALERT)
-        jobs.append(f"rule_files: ['{rules}']\n")
+        (folder / "alerts.yaml").write_text(ALERT)
+        _recording(FOLDER, "unless", folder / "recorded.yaml")
+        _recording(FOLDER / "exported", "and", folder / "exported.yaml")
+        jobs.append(f"rule_files: ['{folder}/*ed.yaml', '{folder}/alerts.yaml']\n")
         # the first target is scraped by a job of its own, whose series no dashboard is to show
         first = nodes[SCENARIOS[0]].url
         prometheus = stack.enter_context(Prometheus(first, folder, "1s", job="".join(jobs)))
@@ -80,6 +84,15 @@ def _address(exporter: Exporter) -> str:
 def _job(name: str, addresses: Sequence[str], *, honors: bool = True) -> str:
     targets = "".join(TARGET.format(address=a, number=number) for number, a in enumerate(addresses))
     return JOB.format(job=name, honors=str(honors).lower(), targets=targets)
+
+
+def _recording(rules: Path, kept: str, to: Path) -> None:
+    """The rules of the cost for the jobs whose labels they are for, evaluated each second."""
+    groups = yaml.safe_load((rules / "mgpu-recording.yaml").read_text())["groups"]
+    (cost,) = (group for group in groups if group["name"] == "mgpu-cost")
+    for rule in cost["rules"]:
+        rule["expr"] = f"({rule['expr']}) {kept} on (job) up{{job='exported'}}"
+    to.write_text(json.dumps({"groups": [cost | {"interval": "1s"}]}))
 
 
 def _with_a_driver(folder: Path) -> Exporter:

@@ -99,7 +99,7 @@ def resolve(dashboard: Dashboard, ask: Ask, fixed: Mapping[str, str]) -> dict[st
     for name, variable in variables(dashboard).items():
         if name in values:
             continue
-        if variable["type"] == "textbox":
+        if variable["type"] in {"textbox", "custom"}:
             values[name] = variable.get("current", {}).get("value", "")
         elif variable.get("includeAll", False):
             values[name] = variable["allValue"]
