@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_the_evidence_is_met_on_this_node(stage: Stage, tmp_path: Path) -> None:
         env={**os.environ, "PATH": path, "KUBECONFIG": str(stage.kubectl.kubeconfig)},
     )
     for name in PODS:
-        eventually(lambda name=name: _runs(stage, name), f"{name} runs")
+        eventually(partial(_runs, stage, name), f"{name} runs")
     for name in PODS:
         stage.board.work(stage.running(name)["main"].pid, GPU, 0.4)
     said, _ = collecting.communicate(timeout=300)
