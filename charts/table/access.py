@@ -38,14 +38,19 @@ ACCESS = (
             Value(
                 "gpuAccess",
                 "auto",
-                choice("auto", "runtimeClass", "env", "volumeMounts", "cdi", "hostPath", "none"),
+                choice(
+                    *("auto", "runtimeClass", "env", "volumeMounts"),
+                    *("cdi", "claim", "hostPath", "none"),
+                ),
                 "How the driver gets into the container. `auto`: `runtimeClass` if the cluster has "
                 "that RuntimeClass while Helm installs or upgrades, else `env`; what renders "
                 "without the cluster, as Argo CD does, gets `env`. `runtimeClass`: by NVIDIA's "
                 "container runtime under a RuntimeClass. `env`: the same where that runtime is the "
                 "default one; elsewhere the pods start and say that they find no driver. "
                 "`volumeMounts`: as `env`, where that runtime takes mounts in place of the "
-                "variable. `cdi`: by the container toolkit's NRI plugin. `hostPath`: its libraries "
+                "variable. `cdi`: by the container toolkit's NRI plugin. `claim`: all GPUs by a "
+                "ResourceClaim with admin access; the namespace needs the label "
+                "resource.kubernetes.io/admin-access=true. `hostPath`: its libraries "
                 "from a folder of the host; the devices must come by other means. `none`: not at "
                 "all, for nodes that have GPUs of AMD or Intel only.",
             ),
@@ -56,6 +61,12 @@ ACCESS = (
                 TEXT,
                 "NVIDIA_VISIBLE_DEVICES of `runtimeClass` and `env`; the mounted name of "
                 "`volumeMounts`.",
+            ),
+            Value(
+                "claim.deviceClass",
+                "gpu.nvidia.com",
+                TEXT,
+                "DeviceClass of `claim`; this one is of NVIDIA's DRA driver.",
             ),
             Value(
                 "cdi.device",

@@ -10,7 +10,7 @@ PROFILES = (
     *("minimal", "podresources", "mig", "podresources-mig"),
     *("fdinfo", "podresources-fdinfo"),
 )
-ACCESSES = ("runtimeClass", "env", "hostPath", "cdi", "none", "auto", "volumeMounts")
+ACCESSES = ("runtimeClass", "env", "hostPath", "cdi", "none", "auto", "volumeMounts", "claim")
 SOURCES = ("auto", "api", "kubelet", "files", "none")
 MONITORS = ("", "podMonitor", "serviceMonitor")
 

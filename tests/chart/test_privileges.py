@@ -282,3 +282,19 @@ def test_an_unknown_value_is_refused_by_helm_with_its_name() -> None:
 def test_an_unknown_setting_is_refused_by_helm_with_its_name() -> None:
     with pytest.raises(Refused, match="intervall"):
         render(settings={"collection": {"intervall": "1s"}})
+
+
+def test_a_claim_of_all_gpus_with_admin_access_takes_none_from_a_workload() -> None:
+    rendered = render(gpuAccess="claim", resources={"limits": {"memory": "99Mi"}})
+    (template,) = rendered.of("ResourceClaimTemplate")
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {
+        "deviceClassName": "gpu.nvidia.com",
+        "allocationMode": "All",
+        "adminAccess": True,
+    }
+    (claim,) = rendered.pod["resourceClaims"]
+    assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
+    assert rendered.container["resources"]["claims"] == [{"name": claim["name"]}]
+    assert rendered.container["resources"]["limits"] == {"memory": "99Mi"}
+    assert "NVIDIA_VISIBLE_DEVICES" not in rendered.env
