@@ -14,7 +14,7 @@ RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 
 
 def typed(stage: Stage, page: str, words: str) -> list[str]:
-    """The words after kubectl in the command of a page that has these words, for this node and agent."""
+    """What stands after kubectl in a page's command with these words, for this node and agent."""
     text = (RUNBOOKS / f"{page}.md").read_text()
     line = next(one for one in text.splitlines() if one.startswith("kubectl") and words in one)
     exporter = (stage.agent.pod() or {}).get("metadata", {}).get("name", "")
