@@ -24,7 +24,7 @@ LABELS: tuple[NodeLabels, ...] = (
     NodeLabels(
         "GPU operator, GPU feature discovery",
         (("nvidia.com/gpu.present", "true"),),
-        ("nvidia-device-plugin", "kai", "vgpu-manager", "volcano-vgpu", "dra"),
+        ("nvidia-device-plugin", "kai", "nvfractions", "vgpu-manager", "volcano-vgpu", "dra"),
     ),
     NodeLabels(
         "node feature discovery",
