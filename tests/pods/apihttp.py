@@ -30,7 +30,6 @@ class HttpServer(ThreadingHTTPServer):
         self.connections: set[socket.socket] = set()
 
     def drop(self) -> None:
-        """Cut every open connection."""
         with self.changed:
             for connection in self.connections:
                 with suppress(OSError):
@@ -62,7 +61,6 @@ class Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def finish(self) -> None:
-        """Let the connection go."""
         with suppress(OSError):
             super().finish()
         self.request.close()

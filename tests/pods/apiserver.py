@@ -77,7 +77,6 @@ class ApiServer:
     # --- pods and nodes ---
 
     def add_pod(self, pod: Document) -> None:
-        """Create a pod."""
         self._put("ADDED", pod)
 
     def modify_pod(self, pod: Document) -> None:
@@ -91,7 +90,6 @@ class ApiServer:
             self._record("DELETED", pod)
 
     def set_node(self, node: Document) -> None:
-        """Create or replace a node."""
         with self.changed:
             self.state.nodes[node["metadata"]["name"]] = node
 
@@ -108,7 +106,6 @@ class ApiServer:
                 self.state.claims[f"{namespace}/{name}"] = claim
 
     def set_slices(self, *slices: Document) -> None:
-        """Have these ResourceSlices."""
         with self.changed:
             self.state.slices = list(slices)
 
@@ -120,7 +117,6 @@ class ApiServer:
             self.state.accounts[token] = account
 
     def remove_account(self, token: str) -> None:
-        """Make a token invalid."""
         with self.changed:
             del self.state.accounts[token]
 
@@ -202,7 +198,6 @@ class ApiServer:
             self.state.held.add(kind)
 
     def release(self) -> None:
-        """Answer the requests that wait."""
         with self.changed:
             self.state.held.clear()
             self.changed.notify_all()
@@ -229,12 +224,10 @@ class ApiServer:
         self.wait_for(lambda: len(self.requests(kind)) >= count, f"{count} requests to {kind}")
 
     def wait_for_watches(self, count: int) -> None:
-        """Wait until so many watches are open."""
         self.wait_for(lambda: self.state.watching == count, f"{count} open watches")
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
         with self.changed:
             return 0 if self._http is None else len(self._http.connections)
 

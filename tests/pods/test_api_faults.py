@@ -190,7 +190,6 @@ class Noting(ReaderTimings):
     waits: ClassVar[list[tuple[str, float]]]
 
     def delay(self, failures: int, jitter: float) -> float:
-        """Wait as the others do."""
         self.waits.append(("delay", failures))
         return super().delay(failures, jitter)
 

@@ -51,7 +51,6 @@ class Town:
         self.kubelet.stop()
 
     def run(self, pod: Document) -> None:
-        """A pod that all three know."""
         self.api.add_pod(pod)
         self.on_node(pod)
 
@@ -85,12 +84,10 @@ class Town:
 
     @property
     def sources(self) -> dict[str, bool]:
-        """What ``source_up`` shows."""
         return {s.name: s.up for s in (self.chain.status(), *self.chain.others())}
 
     @property
     def pods(self) -> dict[str, Pod]:
-        """The living pods, by name."""
         return {pod.name: pod for pod in self.chain.table().pods.values() if not pod.deleted}
 
     def _changed(self) -> None:

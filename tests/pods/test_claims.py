@@ -46,7 +46,6 @@ class Asked:
         self.claims = Claims(connector(server, folder), "node-1", self.clock)
 
     def ask(self, table: PodTable) -> NodeFacts:
-        """What follows from one ask."""
         return self.claims.facts(self.claims.ask(table), table)
 
 

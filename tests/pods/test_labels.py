@@ -62,23 +62,24 @@ def test_names_are_unique_and_valid_whatever_the_keys(keys: list[str]) -> None:
     assert all(re.fullmatch(r"annotation_[a-z0-9_]*", name) for name in made)
 
 
-def test_only_what_is_allowed_is_shown_and_what_is_not_there_is_left_out() -> None:
-    one = pod({"app": "web", "apps": "x", "team": "a"}, {"note": "n", "secret": "s"})
-    assert shown(one, LabelAllowList(("app", "missing"), ("note",))) == {
-        "label_app": "web",
-        "annotation_note": "n",
-    }
-    assert shown(one, LabelAllowList()) == {}
-
-
-def test_a_star_stands_for_all_that_begin_so() -> None:
-    one = pod({"app": "web", "x.io/a": "1", "x.io/b": "2"})
-    assert shown(one, LabelAllowList(("x.io/*",))) == {"label_x_io_a": "1", "label_x_io_b": "2"}
-    assert len(shown(one, LabelAllowList(("*",)))) == 3
-
-
-def test_a_label_that_is_empty_is_shown_so() -> None:
-    assert shown(pod({"app": ""}), LabelAllowList(("app",))) == {"label_app": ""}
+@pytest.mark.parametrize(
+    ("labels", "annotations", "expected"),
+    [
+        ((), (), {}),
+        (("app", "missing"), ("note",), {"label_app": "", "annotation_note": "n"}),
+        (("x.io/*",), (), {"label_x_io_a": "1", "label_x_io_b": "2"}),
+        (
+            ("*",),
+            (),
+            {"label_app": "", "label_apps": "x", "label_x_io_a": "1", "label_x_io_b": "2"},
+        ),
+    ],
+)
+def test_only_what_is_allowed_is_shown_and_what_is_not_there_is_left_out(
+    labels: tuple[str, ...], annotations: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    one = pod({"app": "", "apps": "x", "x.io/a": "1", "x.io/b": "2"}, {"note": "n", "secret": "s"})
+    assert shown(one, LabelAllowList(labels, annotations)) == expected
 
 
 def test_a_long_value_is_cut_where_it_can_be_seen() -> None:

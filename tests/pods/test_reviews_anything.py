@@ -44,7 +44,6 @@ class Answering:
         self._body = json.dumps(answer).encode()
 
     def post(self, path: str, document: object, timeout_s: float) -> bytes:  # noqa: ARG002 - a client's
-        """The bytes, whatever was asked."""
         return self._body
 
     def close(self) -> None:

@@ -28,11 +28,9 @@ class ManualClock:
         self.now_ns = 10**12
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some moment."""
         return self.now_ns
 
     def time_ns(self) -> int:
-        """Nanoseconds since the epoch."""
         return self.now_ns
 
 
@@ -52,7 +50,6 @@ class Reading(Generic[R]):
 
     @property
     def table(self) -> PodTable:
-        """The source's table."""
         return self.source.table()
 
     def names(self, *, deleted: bool = False) -> set[str]:
@@ -70,7 +67,6 @@ class Reading(Generic[R]):
         self.wait_for(lambda: self.names() == set(names), f"pods {names}, are {self.names()}")
 
     def wait_until_up(self) -> None:
-        """Wait until it is up."""
         self.wait_for(lambda: self.source.status().up, "status up")
 
     def wait_until_down(self, detail: str) -> None:

@@ -170,6 +170,21 @@ def test_hanging_enumeration_does_not_stop_the_devices(two: Node) -> None:
     assert two.read(after=1).status.detail == ""
 
 
+def test_device_that_was_away_goes_on_counting_what_it_costs(two: Node) -> None:
+    two.start()
+    two.ask("take", 1000)
+    two.read()
+    before = two.device("GPU-1", after=1).costs
+    gpus, two.scenario.gpus = two.scenario.gpus, two.scenario.gpus[:1]
+    works, two.scenario.works = two.scenario.works, two.scenario.works[:1]
+    assert set(states(two, after=31)) == {"GPU-0"}
+    two.scenario.gpus, two.scenario.works = gpus, works
+    two.read(after=31)
+    back = two.device("GPU-1", after=1)
+    assert back.state is DeviceState.UP
+    assert all(back.costs[part].duration_ns > cost.duration_ns for part, cost in before.items())
+
+
 def test_mig_leaves_the_engines_unmeasured_and_the_energy_to_the_board(parted: Node) -> None:
     parted.start()
     parted.read()

@@ -143,9 +143,11 @@ def test_energy_and_time_are_counted_once_when_the_core_is_told_again(one: Node)
 
 def test_energy_does_not_leap_when_the_counter_is_told_again(one: Node) -> None:
     """It stands in for the sum of power readings, which began at 0."""
-    one.fail(Fault("error", "nvmlDeviceGetTotalEnergyConsumption", code=3))
     one.start()
     one.read()
+    assert known(one.device("GPU-0", after=1).window).methods.energy == "counter"
+    one.fail(Fault("error", "nvmlDeviceGetTotalEnergyConsumption", code=3))
+    one.read(after=1)
     began = one.now
     windows = [one.device("GPU-0", after=1).window for _ in range(100)]
     one.fail()
