@@ -11,7 +11,7 @@ ATLAS = Path(exporter.__file__).parents[1] / "tests" / "atlas"
 PREFACE = """\
 # Boards of others
 
-Written by `docs/generate.py` from the files of this folder. Do not edit.
+<!-- Written by docs/generate.py from the files of this folder: do not edit. -->
 
 Boards that others recorded, and that tests replay through the exporter
 ([accuracy](../../docs/accuracy.md#hardware)).

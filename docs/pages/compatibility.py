@@ -8,7 +8,7 @@ from exporter.metrics.compat.subjects import Alias, Figure, of, per, quotient
 COMPATIBILITY_PREFACE = """\
 # Other exporters' names
 
-Written by `docs/generate.py` from `exporter/metrics/compat/`. Do not edit.
+<!-- Written by docs/generate.py from exporter/metrics/compat/: do not edit. -->
 
 `--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
 exporters, so that dashboards, rules and autoscalers keep working. Unknown values are absent, where

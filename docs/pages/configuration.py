@@ -20,7 +20,7 @@ OBVIOUS = {
 CONFIGURATION_PREFACE = """\
 # Configuration
 
-Written by `docs/generate.py` from `exporter/settings/`. Do not edit.
+<!-- Written by docs/generate.py from exporter/settings/: do not edit. -->
 
 Each setting is a flag (`--web.listen-address`), an environment variable
 (`MGPU_WEB_LISTEN_ADDRESS`) and a key of the YAML file of `--config.file`. Flags override variables;

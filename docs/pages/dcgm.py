@@ -16,8 +16,7 @@ NONE = "none: "
 DCGM_PREFACE = """\
 # In dcgm-exporter's place
 
-Written by `docs/generate.py` from `docs/pages/dcgm.yaml` and `exporter/metrics/compat/dcgm.py`. Do
-not edit.
+<!-- Written by docs/generate.py from docs/pages/dcgm.yaml: do not edit. -->
 
 Dashboards, rules and tools that ask for dcgm-exporter go on working: this exporter serves the same
 series under the same Service. On a shared card they then show each container's own figures.

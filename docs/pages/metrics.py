@@ -23,9 +23,9 @@ UNATTRIBUTED = "unattributed_"
 METRICS_PREFACE = """\
 # Metrics
 
-Written by `docs/generate.py` from `exporter/metrics/families`. Do not edit.
+<!-- Written by docs/generate.py from exporter/metrics/families: do not edit. -->
 
-[Questions and queries](questions.md) has queries. This page lists every metric, by level:
+Every metric, by level ([questions](questions.md) has queries):
 [devices](#mgpu_device_), [containers](#mgpu_container_), [pods](#mgpu_pod_),
 [namespaces](#mgpu_namespace_), [groups](#mgpu_group_), [kinds of groups](#mgpu_group_kind_),
 [the exporter](#mgpu_exporter_).

@@ -9,7 +9,7 @@ from exporter.simulation.load import shipped
 SCENARIOS_PREFACE = """\
 # Scenarios
 
-Written by `docs/generate.py`. Do not edit.
+<!-- Written by docs/generate.py: do not edit. -->
 
 `--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file. It simulates a whole
 node, without a GPU or a cluster: devices, pods, and processes in their cgroups. A bad value
@@ -47,7 +47,7 @@ copy from. ResourceClaims (DRA) are not simulated.
 KEYS_PREFACE = """\
 # The keys of a scenario file
 
-Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
+<!-- Written by docs/generate.py from exporter/simulation/keys.py: do not edit. -->
 
 In brackets: what is allowed, and what it is if missing. A name has a-z, 0-9, `-` and `.`; a text is
 one line. [docs/scenarios.md](../../docs/scenarios.md) has an example, and how times, sizes and

@@ -16,7 +16,7 @@ from pages.upstream import readings
 SHARING_PREFACE = """\
 # Sharing systems
 
-Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
+<!-- Written by docs/generate.py from exporter/allocations/: do not edit. -->
 
 For these systems the exporter reads, without any setting, what each container was allocated, and
 on which GPU. You can
