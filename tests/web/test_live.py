@@ -9,10 +9,11 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import pytest
 
+from exporter.api import About
 from exporter.facts.marks import MarkKind
 from exporter.facts.tree import tree_of_snapshot
 from exporter.model import (
@@ -26,7 +27,7 @@ from exporter.model import (
     Snapshot,
 )
 from exporter.settings import Address
-from exporter.web.page import page
+from exporter.web.page import choice_of, node_of, page
 from exporter.web.page.cards import Gpu, card_of
 from exporter.web.page.choice import SORTS
 from exporter.web.page.entries import colours, entries
@@ -65,6 +66,12 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
 
+def html(made: Snapshot, path: str = "/") -> str:
+    """The page of a fresh snapshot, as a client gets it."""
+    query = dict(parse_qsl(path.partition("?")[2], keep_blank_values=True))
+    return page(node_of(made, About(), 0), choice_of(query), 0, "/metrics")
+
+
 def text_of(site: Site, path: str = "/") -> str:
     got = site.ask(path)
     assert got.status == 200
@@ -79,8 +86,7 @@ def words_of(markup: str) -> str:
 
 
 def test_the_page_shows_gpus_pods_containers_and_processes() -> None:
-    with serving(demo()) as site:
-        words = " ".join(words_of(text_of(site)).split())
+    words = " ".join(words_of(html(demo())).split())
 
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in words
     assert "chat-7b-6c9f7d9c5b-x2lqz server · inference 14 % of 40 % 27.0 of 32.0 GiB" in words
@@ -115,8 +121,7 @@ def test_many_different_pages_at_once_do_not_hold_up_the_metrics(
 def test_the_markup_is_whole_and_has_nothing_inline(
     made: Callable[[], Snapshot], path: str
 ) -> None:
-    with serving(made()) as site:
-        page = Reader(text_of(site, path))
+    page = Reader(html(made(), path))
 
     names = {name for name, _ in page.attributes}
     assert not {name for name in names if name.startswith("on")} | {"style"} & names
@@ -126,16 +131,14 @@ def test_the_markup_is_whole_and_has_nothing_inline(
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "<" in name or "'" in name])
 def test_hostile_names_are_text(name: str) -> None:
-    with serving(hostile()) as site:
-        page = text_of(site, f"/?q={quote(name)}")
+    page = html(hostile(), f"/?q={quote(name)}")
 
     assert name not in page
     assert name in unescape(page)
 
 
 def test_what_is_unseen_is_shown() -> None:
-    with serving(hostile()) as site:
-        page = text_of(site)
+    page = html(hostile())
 
     assert not re.search("[\u202a-\u202e\x00]", page)
     assert "\ufffdgnp.exe" in page
@@ -206,9 +209,8 @@ def test_an_open_page_is() -> None:
 
 
 def test_a_filter_keeps_what_holds_all_its_words() -> None:
-    with serving(demo()) as site:
-        page = words_of(text_of(site, "/?q=INFERENCE+chat"))
-        nothing = words_of(text_of(site, "/?q=nowhere"))
+    page = words_of(html(demo(), "/?q=INFERENCE+chat"))
+    nothing = words_of(html(demo(), "/?q=nowhere"))
 
     assert "chat-7b" in page
     assert "notebook-bob" not in page
@@ -218,10 +220,9 @@ def test_a_filter_keeps_what_holds_all_its_words() -> None:
 
 
 def test_a_filter_knows_models_owners_and_sharing_systems() -> None:
-    with serving(demo()) as site:
-        by_model = words_of(text_of(site, "/?q=a100"))
-        by_owner = words_of(text_of(site, "/?q=replicaset"))
-        by_scheme = words_of(text_of(site, "/?q=mgpu"))
+    by_model = words_of(html(demo(), "/?q=a100"))
+    by_owner = words_of(html(demo(), "/?q=replicaset"))
+    by_scheme = words_of(html(demo(), "/?q=mgpu"))
 
     assert re.search(r"GPUs\s+[1-9]", by_model)
     for words in (by_model, by_owner, by_scheme):
@@ -230,8 +231,7 @@ def test_a_filter_knows_models_owners_and_sharing_systems() -> None:
 
 
 def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> None:
-    with serving(failing()) as site:
-        markup = text_of(site)
+    markup = html(failing())
 
     assert title_of(markup).startswith("(!) ")
     [banner] = re.findall(r'<p class="banner bad" role="alert" data-k="unread">(.*?)</p>', markup)
@@ -242,8 +242,7 @@ def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> 
 
 
 def test_a_node_whose_gpus_are_read_has_no_alarm() -> None:
-    with serving(demo()) as site:
-        markup = text_of(site)
+    markup = html(demo())
 
     assert not title_of(markup).startswith("(!)")
     assert "cannot be read" not in markup
@@ -262,10 +261,7 @@ def test_a_query_that_makes_no_sense_is_left_aside(query: str) -> None:
 
 
 def test_pods_are_sorted_as_asked() -> None:
-    with serving(demo()) as site:
-        names = re.findall(
-            r'<details class="entry" data-k="pod/([^"]+)"', text_of(site, "/?sort=name")
-        )
+    names = re.findall(r'<details class="entry" data-k="pod/([^"]+)"', html(demo(), "/?sort=name"))
 
     assert names == sorted(names)
 
@@ -295,8 +291,7 @@ def test_an_owner_has_one_colour_on_all_its_devices() -> None:
 
 
 def test_partitions_are_numbered_and_only_whole_gpus_are_counted() -> None:
-    with serving(demo(20, "mixed")) as site:
-        words = " ".join(words_of(text_of(site)).split())
+    words = " ".join(words_of(html(demo(20, "mixed"))).split())
 
     assert "of 5 GPUs" in words
     numbers = [f"GPU {board}-{part} cpx_nps1" for board in (100, 101) for part in range(8)]
@@ -306,8 +301,7 @@ def test_partitions_are_numbered_and_only_whole_gpus_are_counted() -> None:
 
 
 def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
-    with serving(crowded()) as site:
-        some, everything = text_of(site), text_of(site, "/?all=1")
+    some, everything = html(crowded()), html(crowded(), "/?all=1")
 
     assert (some.count("<article"), everything.count("<article")) == (24, 64)
     assert some.count('<details class="entry"') == 60
@@ -316,8 +310,7 @@ def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
 
 
 def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> None:
-    with serving(failing()) as site:
-        words = " ".join(words_of(text_of(site)).split())
+    words = " ".join(words_of(html(failing())).split())
 
     assert "This GPU cannot be read: gpu_lost." in words
     assert "train main · ml unknown: gpu_lost unknown: gpu_lost" in words
@@ -326,8 +319,7 @@ def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> No
 
 
 def test_a_memory_bar_is_left_out_where_the_total_is_not_known() -> None:
-    with serving(demo(20, "mixed")) as site:
-        found = text_of(site).partition("Arc B580")[2].partition("</article>")[0]
+    found = html(demo(20, "mixed")).partition("Arc B580")[2].partition("</article>")[0]
 
     gauge = found.partition(">Memory<")[2].partition('class="who"')[0]
     assert '<svg class="bar"' not in gauge
@@ -353,8 +345,7 @@ def test_a_stale_snapshot_shows_no_figures() -> None:
 
 
 def test_without_scripts_the_page_comes_again_by_itself() -> None:
-    with serving(demo()) as site:
-        assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in text_of(site)
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in html(demo())
 
 
 def cards_of(markup: str) -> dict[str, str]:
@@ -366,8 +357,7 @@ def cards_of(markup: str) -> dict[str, str]:
 
 
 def test_both_bars_of_a_partition_are_of_the_partition() -> None:
-    with serving(demo(20, "mixed")) as site:
-        card = cards_of(text_of(site))["GPU 100-1"]
+    card = cards_of(html(demo(20, "mixed")))["GPU 100-1"]
 
     widths = re.findall(r'<rect class="c\d" [^>]*width="([\d.]+)%"', card)
     assert "of 12 %" in words_of(card)
@@ -375,8 +365,7 @@ def test_both_bars_of_a_partition_are_of_the_partition() -> None:
 
 
 def test_a_gpu_on_which_nothing_works_is_folded() -> None:
-    with serving(demo(20, "mixed")) as site:
-        cards = cards_of(text_of(site))
+    cards = cards_of(html(demo(20, "mixed")))
 
     assert '<details class="gpu idle' in cards["GPU 100-7"]
     assert "idle · nothing runs on it" in words_of(cards["GPU 100-7"])
@@ -391,8 +380,7 @@ def test_the_sources_are_folded_while_all_answer() -> None:
 
 
 def test_the_end_of_a_long_name_is_apart_so_that_it_stays_visible() -> None:
-    with serving(demo()) as site:
-        page = text_of(site)
+    page = html(demo())
 
     names = re.findall(
         r'<bdi class="name cut" title="([^"]+)"><span>([^<]+)</span>'
@@ -417,10 +405,9 @@ def minutes_of(figure: str) -> list[str]:
 
 
 def test_a_gpu_shows_its_last_hour_on_request() -> None:
-    with serving(demo(150)) as site:
-        plain = text_of(site)
-        [key] = re.findall(r'value="(gpu-[^"]+)"', text_of(site, "/?sort=name"))[:1]
-        markup = text_of(site, f"/?hour={key}")
+    plain = html(demo(150))
+    [key] = re.findall(r'value="(gpu-[^"]+)"', html(demo(150), "/?sort=name"))[:1]
+    markup = html(demo(150), f"/?hour={key}")
 
     assert "<figure" not in plain
     (core, minutes), (memory, _) = charts_of(markup)
@@ -438,9 +425,8 @@ def test_a_gpu_shows_its_last_hour_on_request() -> None:
 
 
 def test_a_pod_shows_the_last_hour_of_each_container() -> None:
-    with serving(demo(30)) as site:
-        [key] = re.findall(r'value="(pod/media/speech[^"]+)"', text_of(site))
-        markup = text_of(site, f"/?hour={key}")
+    [key] = re.findall(r'value="(pod/media/speech[^"]+)"', html(demo(30)))
+    markup = html(demo(30), f"/?hour={key}")
 
     assert [words.split(" now ")[0].strip() for words, _ in charts_of(markup)] == [
         *("Core of the pod", "Memory of the pod"),
@@ -451,29 +437,26 @@ def test_a_pod_shows_the_last_hour_of_each_container() -> None:
 
 
 def test_the_last_hour_of_nothing_is_none() -> None:
-    with serving(demo()) as site:
-        assert "<figure" not in text_of(site, "/?hour=pod/no/such")
+    assert "<figure" not in html(demo(), "/?hour=pod/no/such")
 
 
 def test_an_hour_in_charts_costs_little() -> None:
     """The charts have bounded parts."""
-    with serving(demo(30)) as site:
-        [key] = re.findall(r'value="(gpu-[^"]+)"', text_of(site))[:1]
-        more = len(text_of(site, f"/?hour={key}")) - len(text_of(site))
+    [key] = re.findall(r'value="(gpu-[^"]+)"', html(demo(30)))[:1]
+    more = len(html(demo(30), f"/?hour={key}")) - len(html(demo(30)))
 
     assert 5_000 < more < 40_000
 
 
 def test_every_word_that_can_be_asked_for_has_its_meaning() -> None:
     for made in (demo(), demo(20, "mixed"), failing()):
-        with serving(made) as site:
-            markup = text_of(site)
-        asked = set(re.findall(r'popovertarget="([^"]+)"', markup))
-        answered = re.findall(r'<div id="([^"]+)" class="meaning" popover="auto"', markup)
+        markup = html(made)
+    asked = set(re.findall(r'popovertarget="([^"]+)"', markup))
+    answered = re.findall(r'<div id="([^"]+)" class="meaning" popover="auto"', markup)
 
-        assert {"word-core", "word-memory", "word-unattributed", "word-reason"} <= asked
-        assert asked <= set(answered)
-        assert len(set(answered)) == len(answered)
+    assert {"word-core", "word-memory", "word-unattributed", "word-reason"} <= asked
+    assert asked <= set(answered)
+    assert len(set(answered)) == len(answered)
 
 
 def test_the_meanings_are_those_of_the_glossary() -> None:
@@ -483,9 +466,8 @@ def test_the_meanings_are_those_of_the_glossary() -> None:
 
 
 def test_off_kubernetes_the_page_speaks_of_jobs_units_and_users() -> None:
-    with serving(demo(20, "hpc")) as site:
-        shown = text_of(site).partition('<div class="words"')[0]
-        words = " ".join(words_of(shown).split())
+    shown = html(demo(20, "hpc")).partition('<div class="words"')[0]
+    words = " ".join(words_of(shown).split())
 
     assert not re.search(r"\bPods?\b|\bpods?\b|outside Kubernetes|Container Core", words)
     assert re.search(r"Jobs \d+ .*Units \d+ .*Users \d+", words)
