@@ -10,6 +10,7 @@ from exporter.web.webfile import RateLimit, TlsKeys, WebFile, WebFileError, pars
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 TLS = "tls_server_config: {cert_file: a, key_file: b, %s}"
 CA = "client_ca_file: c, "
+OPTIONAL = "client_auth_type: VerifyClientCertIfGiven"
 
 EXAMPLE = f"""
 tls_server_config:
@@ -87,56 +88,39 @@ def test_what_is_left_out_is_off(text: str) -> None:
     assert parse(text, "web.yml") == WebFile()
 
 
+HEADERS = "http_server_config: {headers: {%s}}"
+USERS = "basic_auth_users:\n  "
+
+
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "words"),
     [
-        ("tls_config: {}", "line 1, tls_config", "known: tls_server_config, http_server_config"),
-        ("a\n", "line 1", "keys are expected"),
-        ("http_server_config: 1", "line 1, http_server_config", "http2, headers"),
-        ("rate_limit:\n  rate: 1", "line 2, rate_limit.rate", "known: interval, burst"),
-        ("rate_limit: {burst: 1, burst: 1}", "line 1, rate_limit.burst", "given twice"),
-        ("rate_limit: {interval: 1}", "line 1, rate_limit.interval", "with its units"),
-        ("rate_limit: {interval: 1s}", "rate_limit.burst", "lets no request through"),
-        ("rate_limit: {interval: 1s, burst: -1}", "line 1, rate_limit.burst", "0 to 999999"),
-        (
-            "http_server_config: {http2: true}",
-            "line 1, http_server_config.http2",
-            "only false can be honoured",
-        ),
-        ("http_server_config: {http2: 0}", "http_server_config.http2", "true or false"),
-        (
-            "http_server_config: {headers: {Server: x}}",
-            "line 1, http_server_config.headers.Server",
-            "known: Content-Security-Policy, X-Frame-Options",
-        ),
-        (
-            "http_server_config: {headers: {X-Frame-Options: allow}}",
-            "headers.X-Frame-Options",
-            "one of deny, sameorigin",
-        ),
-        (
-            'http_server_config: {headers: {X-XSS-Protection: "1\\r\\nA: b"}}',
-            "headers.X-XSS-Protection",
-            "printable ASCII",
-        ),
-        ("basic_auth_users: [a]", "line 1, basic_auth_users", "names with bcrypt hashes"),
-        ("basic_auth_users:\n  a: b", "line 2, basic_auth_users.a", "not a bcrypt hash"),
-        ("basic_auth_users:\n  a: [b]", "line 2, basic_auth_users.a", "not a bcrypt hash"),
-        (f"basic_auth_users: {{'a:b': {HASH}}}", "basic_auth_users", "no colon"),
-        (
-            f"basic_auth_users:\n  a: {HASH}\n  a: {HASH}",
-            "line 3, basic_auth_users.a",
-            "given twice",
-        ),
-        ("? [a]\n: b", "line 1", "no such key"),
+        ("tls_config: {}", "line 1, tls_config: .*known: tls_server_config, http_server_config"),
+        ("a\n", "line 1: keys are expected"),
+        ("http_server_config: 1", "line 1, http_server_config: .*http2, headers"),
+        ("rate_limit:\n  rate: 1", "line 2, rate_limit.rate: .*known: interval, burst"),
+        ("rate_limit: {burst: 1, burst: 1}", "line 1, rate_limit.burst: given twice"),
+        ("rate_limit: {interval: 1}", "line 1, rate_limit.interval: .*with its units"),
+        ("rate_limit: {interval: 1s}", "rate_limit.burst: 0 lets no request through"),
+        ("rate_limit: {interval: 1s, burst: -1}", "line 1, rate_limit.burst: .* 0 to 999999"),
+        ("http_server_config: {http2: true}", "line 1, .*http2: .*only false can be honoured"),
+        ("http_server_config: {http2: 0}", "http_server_config.http2: true or false"),
+        (HEADERS % "Server: x", "headers.Server: .*known: Content-Security-Policy, X-Frame"),
+        (HEADERS % "X-Frame-Options: allow", "headers.X-Frame-Options: one of deny, sameorigin"),
+        (HEADERS % 'X-XSS-Protection: "1\\r\\nA: b"', "X-XSS-Protection: printable ASCII"),
+        ("basic_auth_users: [a]", "line 1, basic_auth_users: names with bcrypt hashes"),
+        (f"{USERS}a: b", "line 2, basic_auth_users.a: not a bcrypt hash"),
+        (f"{USERS}a: [b]", "line 2, basic_auth_users.a: not a bcrypt hash"),
+        (f"{USERS}'a:b': {HASH}", "basic_auth_users: .*no colon"),
+        (f"{USERS}a: {HASH}\n  a: {HASH}", "line 3, basic_auth_users.a: given twice"),
+        ("? [a]\n: b", "line 1: no such key"),
     ],
 )
-def test_what_is_wrong_is_said_with_line_and_key(text: str, place: str, words: str) -> None:
+def test_what_is_wrong_is_said_with_line_and_key(text: str, words: str) -> None:
     [problem] = problems(text)
 
     assert problem.startswith("web.yml, ")
-    assert f"{place}: " in problem
-    assert words in problem
+    assert re.search(words, problem)
 
 
 @pytest.mark.parametrize(
@@ -148,10 +132,7 @@ def test_what_is_wrong_is_said_with_line_and_key(text: str, place: str, words: s
         ("client_auth_type: Always", "one of NoClientCert"),
         ("client_auth_type: RequireAndVerifyClientCert", "needs client_ca_file"),
         ("client_ca_file: c", "client_ca_file: needs client_auth_type"),
-        (
-            CA + "client_auth_type: VerifyClientCertIfGiven, client_allowed_sans: [a]",
-            "client_allowed_sans: needs client_auth_type: RequireAndVerifyClientCert",
-        ),
+        (f"{CA}{OPTIONAL}, client_allowed_sans: [a]", "client_allowed_sans: needs client_auth"),
         ("client_allowed_sans: [a]", "client_allowed_sans: needs"),
         ("min_version: TLS10", "TLS10 cannot be honoured"),
         ("min_version: TLS11", "TLS11 cannot be honoured"),
@@ -164,7 +145,7 @@ def test_what_is_wrong_is_said_with_line_and_key(text: str, place: str, words: s
         ("prefer_server_cipher_suites: 'true'", "true or false"),
         ("cert: x", "give one of cert_file and cert"),
         ("key: x", "give one of key_file and key"),
-        (CA + "client_ca: x, client_auth_type: VerifyClientCertIfGiven", "not both"),
+        (f"{CA}{OPTIONAL}, client_ca: x", "not both"),
         ("client_cas: x", "tls_server_config.client_cas: no such key"),
     ],
 )
