@@ -12,7 +12,7 @@ from http import HTTPStatus
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 from typing import Any
 
-from aiohttp import web
+from aiohttp import web, web_protocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
@@ -53,6 +53,7 @@ _HEAD_TOO_LARGE = "\r\n".join(
 _QUIET_S = 60.0
 
 sslproto.SSLProtocol.max_size = _READ  # asyncio would keep 256 KiB for each connection
+web_protocol.MAX_MSG_QUEUE_SIZE = 2  # requests that wait behind another; aiohttp would keep 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class Clients:
     def __init__(self, limits: ClientLimits, most_requests: int, config: WebConfig) -> None:
         self.limits = limits
         self.config = config
-        self.open: dict[ClientConnection, asyncio.Task[None]] = {}
+        self.open: dict[ClientConnection, asyncio.Task[Any]] = {}
         self.served: dict[ClientConnection, None] = {}
         self._most_requests = most_requests
         files = getrlimit(RLIMIT_NOFILE)[0]

@@ -4,9 +4,11 @@ They are refused before a route is looked up. The refusals repeat nothing of the
 """
 
 import asyncio
+import itertools
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10
@@ -20,6 +22,7 @@ logger = logging.getLogger(__name__)
 _MAX_PATH = 2048  # bytes; the time to look up a route grows with the square of it
 _GRACE_S = 0.2
 _NO_ROOM_S = 0.1
+_AT_ONCE = 32  # connections that are accepted in one step of the event loop
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -101,7 +104,9 @@ class HttpServer:
 
     async def _accept_on(self, sock: socket.socket, server: web.Server) -> None:
         loop, local = asyncio.get_running_loop(), is_local(sock)
-        while True:
+        for turn in itertools.count():
+            if turn % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # else who opens many at once would hold up all others
             try:
                 client, address = await loop.sock_accept(sock)
             except ConnectionAbortedError:
@@ -111,25 +116,28 @@ class HttpServer:
                 await asyncio.sleep(0 if self._clients.close_one() else _NO_ROOM_S)
                 continue
             peer = peer_of(address)
-            if not self._clients.has_room(peer):
+            if self._clients.has_room(peer):
+                self._open(ClientConnection(server, self._clients, peer=peer, local=local), client)
+            else:
                 client.close()
-                continue
-            connection = ClientConnection(server, self._clients, peer=peer, local=local)
-            self._clients.open[connection] = asyncio.create_task(self._open(connection, client))
-            await asyncio.sleep(0)  # it begins, so that whoever cancels it finds the client closed
 
-    async def _open(self, connection: ClientConnection, client: socket.socket) -> None:
+    def _open(self, connection: ClientConnection, client: socket.socket) -> None:
         tls = self._clients.config.active.tls
         limit_s = self._clients.limits.request_s if tls else None
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection,
-                client,
-                ssl=tls,
-                ssl_handshake_timeout=limit_s,
-                ssl_shutdown_timeout=limit_s,
-            )
-        except (OSError, asyncio.CancelledError):  # no handshake, or it takes too long
+        opening = asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection,
+            client,
+            ssl=tls,
+            ssl_handshake_timeout=limit_s,
+            ssl_shutdown_timeout=limit_s,
+        )
+        task = self._clients.open[connection] = asyncio.create_task(opening)
+        task.add_done_callback(lambda task: self._opened(task, connection, client))
+
+    def _opened(
+        self, opening: asyncio.Task[Any], connection: ClientConnection, client: socket.socket
+    ) -> None:
+        if opening.cancelled() or opening.exception() is not None:  # no handshake, or not in time
             client.close()
             self._clients.open.pop(connection, None)
 
