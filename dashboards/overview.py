@@ -396,7 +396,7 @@ def _freed(resource: Resource, unit: str) -> Panel:
         f"{resource.title()} that could be freed",
         f"What all workloads whose advice is to lower their {resource} would give back, in "
         f"{'GPUs' if resource is Resource.CORE else 'bytes of device memory'}.",
-        f"sum({SIZING.figures(resource)['freed']}) or 0 * sum({SIZING.allocations()})",
+        f"sum({SIZING.figures(resource)['freed']}) or 0 * sum({SIZING.allocations})",
         unit,
         nothing=NOT_RECORDED,
         width=12,
@@ -416,7 +416,7 @@ def _sizing(resource: Resource, unit: str, of_all: str) -> Panel:
             "container": "Container",
         },
         [
-            Column("Could be freed", figures["freed"], of_all, IDLE_BAR),
+            Column("Could be freed", figures["freed"], of_all, tinted(((None, IDLE),))),
             Column("Allocated", figures["allocated"], unit),
             Column("Typical", figures["typical"], unit),
             Column("Peak", figures["peak"], unit),
@@ -425,5 +425,5 @@ def _sizing(resource: Resource, unit: str, of_all: str) -> Panel:
         ],
         links={"Namespace": TO_NAMESPACE},
         nothing=NOT_RECORDED,
-        known=SIZING.allocations(),
+        known=SIZING.allocations,
     ).time_from(SIZING_RANGE)

@@ -71,7 +71,7 @@ WIDTHS = {
     "User": 75,
     "Model": 115,
     "Owner": 170,
-    "Advice": 170,
+    "Advice": 190,
 }
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
@@ -177,7 +177,9 @@ def _widths(
     """
     needs = {head: WIDTHS.get(head, NARROW) for head in keys}
     bars = {one.name for one in columns if one.cell and one.cell.mode == "basic"}
-    needs |= {one.name: BAR_WIDTH if one.name in bars else NARROW for one in columns}
+    needs |= {
+        one.name: BAR_WIDTH if one.name in bars else WIDTHS.get(one.name, NARROW) for one in columns
+    }
     fixed = {head: need for head, need in needs.items() if need < NARROW}
     while True:
         rest = {head: need for head, need in needs.items() if head not in fixed}

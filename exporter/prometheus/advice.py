@@ -18,6 +18,7 @@ from exporter.httpclient import NoAnswerError
 from exporter.prometheus.client import Labels, Prometheus, label, quoted
 
 _LEVEL = "namespace_workload_container:"
+_ALLOCATIONS = "mgpu_allocations:count"
 _DAY = 96  # steps: the rules record each 15 minutes
 _LATELY, _NOW = "1d", "1h"  # what is said of a workload at the end of a range
 
@@ -104,9 +105,10 @@ class Recorded:
     chosen: str
     over: str
 
-    def allocations(self, over: str = _LATELY) -> str:
+    @property
+    def allocations(self) -> str:
         """How many cards each workload was last allocated, by its sharing system."""
-        return f"last_over_time({self._of('mgpu_allocations:count', over)})"
+        return f"last_over_time({self._of(_ALLOCATIONS, _LATELY)})"
 
     def figures(self, resource: Resource) -> Mapping[str, str]:
         """The expression of each figure: amounts of one card, but ``freed`` of all that it has."""
@@ -128,7 +130,7 @@ class Recorded:
                 f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})"
             ),
             "freed": (
-                f"({allocated} - {target}) * max without (scheme) ({self.allocations(_NOW)})"
+                f"({allocated} - {target}) * {self._last(_ALLOCATIONS, _NOW)}"
                 f" and {lower} unless ({refused})"
             ),
             "outcome": self._lately(" or ".join(outcomes)),
@@ -155,13 +157,12 @@ class Recorded:
         used = self._of("mgpu_core_seconds:max_rate5m_15m")
         allocated = self._last("mgpu_core_limit_ratio:max")
         high = f"quantile_over_time(0.95, {used})"
-        present = self.allocations()
         return _Terms(
             used,
             allocated,
             f"clamp_max({_rounded(high, '* 100', '/ 100')}, 1)",
             {
-                Outcome.NO_SHARE: f"max without (scheme) ({present}) unless {allocated}",
+                Outcome.NO_SHARE: f"{self._last(_ALLOCATIONS)} unless {allocated}",
                 Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
                 Outcome.FULL_CARD: f"avg_over_time({self._of('mgpu_on_full_card:max')}) > 0.05",
             },
@@ -191,12 +192,13 @@ class Recorded:
     def _of(self, name: str, over: str = "") -> str:
         return f"{_LEVEL}{name}{{{self.chosen}}}[{over or self.over}]"
 
-    def _last(self, name: str) -> str:
-        return f"last_over_time({self._of(name, _LATELY)})"
+    def _last(self, name: str, over: str = _LATELY) -> str:
+        """The last value, without the series' name, by which rows of a table would fall apart."""
+        return f"max without (scheme) (last_over_time({self._of(name, over)}))"
 
     def _lately(self, expression: str) -> str:
         """Of the workloads that were there lately."""
-        return f"({expression}) and max without (scheme) ({self.allocations()})"
+        return f"({expression}) and {self._last(_ALLOCATIONS)}"
 
 
 def _rounded(need: str, divided: str, multiplied: str) -> str:
@@ -218,7 +220,7 @@ def advised(
         recorded = Recorded(chosen, f"{until_s - since_s}s")
         schemes = {
             _workload(one.labels): one.labels.get("scheme", "")
-            for one in prometheus.at(recorded.allocations(), until_s)
+            for one in prometheus.at(recorded.allocations, until_s)
         }
         if schemes:
             break

@@ -117,6 +117,7 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
 }
 PANELS = {"core": "Core to ask for", "memory": "Memory to ask for"}
 SUMS = {"core": "Core that could be freed", "memory": "Memory that could be freed"}
+KEYS = {"namespace", "owner_kind", "owner_name", "container"}
 HEADS = {
     "Could be freed": "freed",
     "Allocated": "allocated",
@@ -269,6 +270,7 @@ def test_the_board_shows_the_advice_row_for_row(
     for target in table["targets"]:
         found = asked(prometheus, target["expr"])
         if head := heads.get(f"Value #{target['refId']}"):
+            assert {key for one in found for key in one["metric"]} == KEYS  # or rows fall apart
             shown[head] = {one["metric"]["owner_name"]: one["value"][1] for one in found}
         else:
             assert found == []  # it has rows, and so none that says why not
