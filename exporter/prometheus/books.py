@@ -142,17 +142,21 @@ class Books:
         length = self._span.until_s - self._span.since_s
         infos = self._prometheus.at(f"last_over_time({_INFO}[{length}s])", self._span.until_s)
         nodes = self._node_labels(length)
-        parents: dict[str, tuple[str, float]] = {}
+        instances: dict[str, dict[str, str]] = defaultdict(dict)  # by board, with their profiles
         facts: dict[str, CardFacts] = {}
         for one in infos:
             uuid, parent = label(one.labels, "uuid"), label(one.labels, "parent_uuid")
             if parent and parent != uuid:
-                slices = _SLICES.match(label(one.labels, "profile"))
-                parents[uuid] = parent, int(slices[1]) / _MIG_SLICES if slices else 1.0
+                instances[parent][uuid] = label(one.labels, "profile")
                 continue
             node = node_of(one.labels)
             labels = {**one.labels, **nodes.get(node, {})}
             facts[uuid] = CardFacts(uuid, node, label(one.labels, "model"), labels)
+        parents = {
+            uuid: (board, _part(profile, len(all_of)))
+            for board, all_of in instances.items()
+            for uuid, profile in all_of.items()
+        }
         return parents, facts
 
     def _node_labels(self, length: int) -> dict[str, Labels]:
@@ -322,6 +326,12 @@ def _merged(steps: Sequence[CardStep], length_s: float) -> CardStep:
             mine.borrowed += had.borrowed
             mine.used = had.used if mine.used is None else mine.used + (had.used or 0.0)
     return merged
+
+
+def _part(profile: str, instances: int) -> float:
+    """The part of its board that an instance of MIG is, or one of equal parts."""
+    slices = _SLICES.match(profile)
+    return int(slices[1]) / _MIG_SLICES if slices else 1 / instances
 
 
 def _unnamed(uuid: str, by_target: Mapping[Target, Sequence[Grown]]) -> CardFacts:

@@ -231,9 +231,10 @@ def test_the_sum_is_the_price_of_the_cards_time_to_the_last_unit(
     assert Decimal(document["totals"]["cost"]) == sum(costs)
 
 
-def test_a_board_with_instances_that_gives_no_reading_is_unobserved_once(
+def test_a_board_with_parts_that_give_no_reading_is_unobserved_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """An instance of MIG is its slices of the board, another part is one of equal ones."""
     page = """\
 mgpu_device_info{{uuid="GPU-m",model="H100",parent_uuid="",profile=""}} 1
 mgpu_device_info{{uuid="MIG-m",model="H100",parent_uuid="GPU-m",profile="4g.40gb"}} 1
@@ -241,14 +242,21 @@ mgpu_exporter_cycles_total {cycles}
 mgpu_device_unallocated_gpu_seconds_total{{uuid="GPU-m"}} {cycles}
 mgpu_device_unobserved_seconds_total{{uuid="GPU-m"}} {lost}
 mgpu_device_unobserved_seconds_total{{uuid="MIG-m"}} {lost}
+mgpu_device_info{{uuid="GPU-p",model="MI300X",parent_uuid="",profile=""}} 1
+mgpu_device_info{{uuid="GPU-p-0",model="MI300X",parent_uuid="GPU-p",profile="dpx_nps1"}} 1
+mgpu_device_info{{uuid="GPU-p-1",model="MI300X",parent_uuid="GPU-p",profile="dpx_nps1"}} 1
+mgpu_device_unallocated_gpu_seconds_total{{uuid="GPU-p"}} {cycles}
+mgpu_device_unobserved_seconds_total{{uuid="GPU-p-1"}} {lost}
 """
     target = Target({"job": "mgpu", "instance": "m:10045", "node": "m"})
     with Store(tmp_path) as store:
         for second in range(-60, HOUR + 61, 60):
             lost = min(max(second, 0) / 2, 600)  # half of the time, for 20 minutes
             store.scrape(target, page.format(cycles=second + 60, lost=lost), BEGIN + second)
-        found = parts(bill(store, capsys, "--method=use", "--price=1"), "GPU-m")
-    assert found == pytest.approx({("", "unobserved"): 600, ("", "unallocated"): 3000}, abs=0.01)
+        document = bill(store, capsys, "--method=use", "--price=1")
+    for uuid, lost in (("GPU-m", 600), ("GPU-p", 300)):
+        expected = {("", "unobserved"): lost, ("", "unallocated"): HOUR - lost}
+        assert parts(document, uuid) == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize(
