@@ -103,13 +103,11 @@ class Store:
         for group in yaml.safe_load(rules.read_text())["groups"]:
             span = {"start": str(since), "end": str(until), "step": group.get("interval", interval)}
             for rule in group["rules"]:
+                own = {**rule.get("labels", {}), "__name__": rule["record"]}
                 self._write(
                     _series(
-                        tuple(sorted({**one["metric"], "__name__": rule["record"]}.items())),
-                        [
-                            (at * 1000, struct.pack("<d", float(value)))
-                            for at, value in one["values"]
-                        ],
+                        tuple(sorted((one["metric"] | own).items())),
+                        [(at * 1000, struct.pack("<d", float(each))) for at, each in one["values"]],
                     )
                     for one in self.get("query_range", query=rule["expr"], **span)["result"]
                 )
