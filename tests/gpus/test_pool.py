@@ -60,7 +60,7 @@ def test_what_a_job_raises_is_its_result(workers: DeviceWorkers) -> None:
 def test_hung_job_is_stuck_and_the_others_are_not(workers: DeviceWorkers) -> None:
     let_go = Event()
     began = time.monotonic_ns()
-    results = workers.run({"a": let_go.wait, "b": lambda: True}, HASTY)
+    results = workers.run({"a": let_go.wait, "b": lambda: True}, LONG)
     assert results["b"] is True
     stuck = results["a"]
     assert isinstance(stuck, Stuck)
@@ -252,7 +252,7 @@ def test_jobs_that_hang_one_behind_the_other_keep_nobody_waiting(workers: Device
 
 def test_hung_job_that_is_back_stays_alone_for_a_while(workers: DeviceWorkers) -> None:
     let_go = Event()
-    workers.run({"a": let_go.wait, "b": get_ident}, HASTY)
+    workers.run({"a": let_go.wait, "b": get_ident}, LONG)
     let_go.set()
     settle(workers, "a")
     workers.run({"a": get_ident}, PATIENT)
@@ -267,7 +267,7 @@ def test_who_hangs_alone_leaves_the_others_their_shared_thread(workers: DeviceWo
     settle(workers, "a")
     workers.run({"a": tuple}, PATIENT)
     let_go.clear()
-    together = workers.run({"a": let_go.wait, "b": get_ident}, HASTY)
+    together = workers.run({"a": let_go.wait, "b": get_ident}, LONG)
     assert isinstance(together["a"], Stuck)
     assert workers.run({"b": get_ident}, PATIENT) == {"b": together["b"]}
     let_go.set()
@@ -275,7 +275,7 @@ def test_who_hangs_alone_leaves_the_others_their_shared_thread(workers: DeviceWo
 
 def test_who_was_done_before_another_hung_shares_on(workers: DeviceWorkers) -> None:
     let_go = Event()
-    workers.run({"a": get_ident, "b": let_go.wait}, HASTY)
+    workers.run({"a": get_ident, "b": let_go.wait}, LONG)
     a, c = workers.run({"a": get_ident, "c": get_ident}, PATIENT).values()
     assert a == c
     let_go.set()
