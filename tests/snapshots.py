@@ -84,7 +84,7 @@ def with_every_family(number: int = 1) -> Snapshot:
         (
             ContainerHolding(
                 owner=A,
-                allocation=AllocationFacts((Granted("s", "p", "1"),), *[number] * 4),
+                allocation=AllocationFacts((Granted("kernel", "enforced", "1"),), *[number] * 4),
                 waiting=Waiting(number, {ContainerKey("ml", "x", "c"): number}),
                 allocated=allocated,
                 misplaced=True,

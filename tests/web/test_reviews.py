@@ -180,7 +180,7 @@ def test_reviews_that_run_at_once_are_few_and_health_is_answered(guarded: Guarde
 
 
 def test_a_flood_of_tokens_reaches_the_api_server_slowly(guarded: Guarded) -> None:
-    limits = ReviewLimits(burst=5, interval_s=60.0, wait_s=0.2)
+    limits = ReviewLimits(burst=5, interval_s=60.0, wait_s=0.2, request_s=60.0)
     with guarded.site(limits=limits) as site:
         got = statuses(site, [f"stranger-{number}" for number in range(40)])
     assert guarded.asked("identify") == 5
@@ -198,7 +198,7 @@ def test_a_flood_does_not_keep_out_who_was_let_in_before(guarded: Guarded) -> No
 
 
 def test_many_tokens_of_one_tenant_do_not_keep_out_a_known_viewer(guarded: Guarded) -> None:
-    limits = ReviewLimits(burst=12, interval_s=60.0, wait_s=3.0, allowed_s=3600.0)
+    limits = ReviewLimits(burst=12, interval_s=60.0, wait_s=3.0, request_s=60.0, allowed_s=3600.0)
     accounts = [f"system:serviceaccount:mallory:{number % 2}" for number in range(8)]
     for number, account in enumerate(accounts):
         named = user(account) | {"extra": {EXTRA: [f"JTI={number}"]}}

@@ -6,12 +6,13 @@ of this one is left out. Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from exporter.metrics.families import FAMILIES, LEVELS, Family
 from exporter.model import (
+    CgroupMemory,
     ContainerHolding,
     ContainerKey,
     Device,
@@ -225,21 +226,35 @@ def _container(labels: tuple[str, ...], values: _Values) -> ContainerHolding:
         kind, _, group = pod.partition("/")
         who = ContainerKey(namespace, pod, "") if namespace else GroupKey(kind, group)
         by_owner[who] = round(waited_ns)
+    granted = tuple(Granted(*one) for one in values.labelled("allocation_info"))
     more: dict[Path, object] = {
-        ("allocation", "granted"): tuple(
-            Granted(*one) for one in values.labelled("allocation_info")
-        ),
+        ("allocation", "granted"): granted,
         ("waiting", "by_owner"): by_owner,
         ("misplaced",): None if misplaced is None else misplaced == 1,
     }
+    enforced = {one.scheme for one in granted if one.policy == "enforced"}
     held = _held(values, ContainerKey(*labels[:3]), *labels[3:])
-    return values.fact(ContainerHolding, held | more)
+    return values.fact(ContainerHolding, held | more | _cgroup(values, enforced))
+
+
+def _cgroup(values: _Values, enforced: Collection[str]) -> dict[Path, object]:
+    """What its cgroup is charged; its limit counts if that is enforced by who says the charge."""
+    charged = values.labelled("memory_charged_bytes")
+    if not charged:
+        return {}
+    [((evidence, role), amount)] = charged.items()
+    limits = ("memory_guaranteed_bytes", "memory_limit_bytes" if evidence in enforced else "")
+    known = (values.number(name) for name in limits)
+    guaranteed, limit = (None if one is None else round(one) for one in known)
+    cgroup = CgroupMemory(round(amount), guaranteed, limit, evidence)
+    return {("memory", "cgroup"): cgroup, ("memory", "is_charge"): role == "figure"}
 
 
 def _group(labels: tuple[str, ...], values: _Values) -> GroupHolding:
     info = GroupFacts(*values.info("info", 5)) if values.labelled("info") else None
     held = _held(values, GroupKey(*labels[:2]), *labels[2:])
-    return values.fact(GroupHolding, {**held, ("info",): info})
+    own = held | _cgroup(values, ("driver", "kernel"))  # nobody else holds a group to a limit
+    return values.fact(GroupHolding, own | {("info",): info})
 
 
 def _pod(labels: tuple[str, ...], values: _Values) -> PodFacts:
