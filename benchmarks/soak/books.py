@@ -1,10 +1,21 @@
-"""Holds each page against the one before: no counter falls, and what is used has one owner."""
+"""Holds each page against the one before: no counter falls, and the books balance.
+
+Between two whole pages, for each device:
+
+- what its owners used and what is unattributed is its busy time, memory traffic and energy;
+- by allocation: allocated - overcommitted + unallocated = the time that passed;
+- by use: busy + idle + unobserved = that time, where idle is the rest, so that it is not below 0.
+
+For each container that has a share on both: used + idle - borrowed = allocated.
+"""
 
 from collections.abc import Iterator, Mapping
 
 from tests.e2e.programs import Page
+from tests.e2e.scraper import measured_at
 
-Series = tuple[str, tuple[tuple[str, str], ...]]
+Labels = tuple[tuple[str, str], ...]
+Series = tuple[str, Labels]
 
 QUANTITIES = {  # of a device → of its parts
     "busy_seconds_total": "core_seconds_total",
@@ -27,6 +38,8 @@ class Books:
         self.seen: set[Series] = set()
         self._last: dict[Series, float] = {}
         self._whole: dict[Series, float] = {}
+        self._whole_at = self._last_at = 0.0
+        self._shares: set[Labels] = set()
 
     def check(self, page: Page) -> list[str]:
         """Take in the next page; gives what is wrong with it."""
@@ -34,10 +47,18 @@ class Books:
         counters = page.counters()
         wrong = [*self._falls(counters)]
         self._last.update(counters)
+        at = measured_at(page)
         if is_whole(page):
             self.whole_pages += 1
+            shares = {_labels(own) for own, _ in page.all("mgpu_container_core_limit_ratio")}
             wrong += self._imbalances(page)
+            if self._whole_at:
+                wrong += self._lost_time(page, at - self._whole_at)
+            if self._whole_at == self._last_at:
+                wrong += self._lost_shares(page, shares & self._shares)
             self._whole.update(counters)
+            self._whole_at, self._shares = at, shares
+        self._last_at = at
         self.seen |= counters.keys()
         return wrong
 
@@ -51,20 +72,51 @@ class Books:
         for labels, _ in page.all("mgpu_device_up"):
             uuid = labels["uuid"]
             for whole, part in QUANTITIES.items():
-                name = f"mgpu_device_{whole}"
-                total = sum(
-                    self._more(name, own, value) for own, value in page.all(name, uuid=uuid)
-                )
-                parts = sum(
-                    self._more(level + part, own, value)
-                    for level in PARTS
-                    for own, value in page.all(level + part, uuid=uuid)
-                )
+                total = self._rose(page, f"mgpu_device_{whole}", uuid)
+                parts = sum(self._rose(page, level + part, uuid) for level in PARTS)
                 if abs(total - parts) > CLOSE:
                     yield f"{uuid}: {whole} rose by {total}, its parts by {parts}"
 
+    def _lost_time(self, page: Page, seconds: float) -> Iterator[str]:
+        """Devices whose time is not the sum of its parts, by allocation or by use."""
+        for labels, _ in page.all("mgpu_device_up"):
+            uuid = labels["uuid"]
+            allocated = (
+                self._rose(page, "mgpu_namespace_allocated_gpu_seconds_total", uuid)
+                - self._rose(page, "mgpu_device_overcommitted_gpu_seconds_total", uuid)
+                + self._rose(page, "mgpu_device_unallocated_gpu_seconds_total", uuid)
+            )
+            if abs(allocated - seconds) > CLOSE:
+                yield f"{uuid}: in {seconds} s, {allocated} were allocated or nobody's"
+            known = self._rose(page, "mgpu_device_busy_seconds_total", uuid)
+            known += self._rose(page, "mgpu_device_unobserved_seconds_total", uuid)
+            if known > seconds + CLOSE:
+                yield f"{uuid}: in {seconds} s, {known} were busy or unobserved"
+
+    def _lost_shares(self, page: Page, shares: set[Labels]) -> Iterator[str]:
+        """Containers whose allocated time is not what they used and left idle of it."""
+        for own in shares:
+            used, idle, borrowed, allocated = (
+                self._more(name, dict(own), page.value(name, **dict(own)) or 0.0)
+                for name in (
+                    "mgpu_container_core_seconds_total",
+                    "mgpu_container_allocated_idle_core_seconds_total",
+                    "mgpu_container_borrowed_core_seconds_total",
+                    "mgpu_container_allocated_core_seconds_total",
+                )
+            )
+            if abs(used + idle - borrowed - allocated) > CLOSE:
+                yield f"{own}: {used} + {idle} - {borrowed} is not the allocated {allocated}"
+
+    def _rose(self, page: Page, name: str, uuid: str) -> float:
+        return sum(self._more(name, own, value) for own, value in page.all(name, uuid=uuid))
+
     def _more(self, name: str, labels: Mapping[str, str], value: float) -> float:
-        return value - self._whole.get((name, tuple(sorted(labels.items()))), 0.0)
+        return value - self._whole.get((name, _labels(labels)), 0.0)
+
+
+def _labels(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))
 
 
 def is_whole(page: Page) -> bool:

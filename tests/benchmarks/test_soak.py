@@ -1,6 +1,7 @@
 """The soak notices what it is there for: what grows, what falls, what does not add up."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,12 +14,12 @@ from exporter.collector.wiring import make_collector
 from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Snapshot
+from exporter.model import Facts, Snapshot
 from exporter.settings import load
 from tests.e2e.programs import Page
 from tests.scenario.clock import ManualClock
 
-MIB = 1 << 20
+MIB, MINUTE = 1 << 20, 60 * 10**9
 LOOK = Look(0.0, 60 * MIB, 9, 7, 280_000, 70_000, 2000)
 LOOKS = 60
 
@@ -106,6 +107,43 @@ def test_a_counter_that_falls_and_a_part_that_is_missing_are_seen() -> None:
 
     assert any("core_seconds_total" in fault and "fell" in fault for fault in wrong)
     assert any("busy_seconds_total rose by" in fault for fault in wrong)
+
+
+def idle_more(facts: Facts) -> Facts:
+    """A container left a minute more idle."""
+    held = next(held for held in facts.containers if held.allocation.core)
+    more = held.allocated._replace(idle_ns=MINUTE + (held.allocated.idle_ns or 0))
+    others = [one for one in facts.containers if one is not held]
+    return replace(facts, containers=(replace(held, allocated=more), *others))
+
+
+def free_more(facts: Facts) -> Facts:
+    """A minute more of a device was nobody's."""
+    first, *others = facts.devices
+    more = replace(first.allocated, free_ns=MINUTE + (first.allocated.free_ns or 0))
+    return replace(facts, devices=(replace(first, allocated=more), *others))
+
+
+def unobserved_more(facts: Facts) -> Facts:
+    """A minute more of a device was not observed."""
+    first, *others = facts.devices
+    return replace(facts, devices=(replace(first, unobserved_ns=MINUTE), *others))
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        (idle_more, "is not the allocated"),
+        (free_more, "were allocated or nobody's"),
+        (unobserved_more, "were busy or unobserved"),
+    ],
+)
+def test_time_that_is_counted_twice_is_seen(planted: Callable[[Facts], Facts], said: str) -> None:
+    node, books = Node(), Books()
+    assert books.check(page(node.after(20))) == []
+    facts = planted(node.after(5).facts)
+    [wrong] = books.check(page(replace(node.collector.snapshot, measured=lambda: facts)))
+    assert said in wrong
 
 
 def test_time_passes_as_the_cycle_waits_and_for_nobody_else() -> None:
