@@ -1,12 +1,14 @@
 """What allocations left idle, what was borrowed, and the card that nobody has: the books close."""
 
+from typing import NamedTuple
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.ledger import Allocated
 from exporter.ledger.device_ledger import DeviceLedger
-from exporter.model import Allocation, ContainerKey, Unmeasured
-from tests.ledger.node import GROUP, SECOND, A, B, Node, at, window
+from exporter.model import Allocation, ContainerKey, Device, Unmeasured, Window
+from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, at, window
 
 SHARES = st.sampled_from([None, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0])
 USE = st.integers(0, SECOND)
@@ -36,8 +38,10 @@ def test_time_whose_use_is_not_known_is_neither_idle_nor_borrowed() -> None:
     node.untold = {A: Unmeasured.NOT_NAMED}
     half = (allocated(A, 0.5, 0.5),)
     node.cycle(0, allocated=half)
-    node.cycle(1, {"GPU-0": window({2: SECOND})}, allocated=half)
-    assert card(node).owners[A].counters.allocated_idle == 0
+    node.cycle(1, {"GPU-0": window({1: SECOND // 4, 2: SECOND // 4})}, allocated=half)
+    node.cycle(2, {"GPU-0": window({1: SECOND})}, allocated=half)
+    counters = card(node).owners[A].counters
+    assert (counters.allocated_idle, counters.borrowed) == (0, 0)
 
 
 def test_who_has_no_share_has_nothing_idle_and_borrows_nothing() -> None:
@@ -69,38 +73,94 @@ def test_a_closed_account_is_nobody_to_have_waited_for() -> None:
     assert A not in card(node).waited.get(B, {})
 
 
-STEPS = st.lists(
-    st.tuples(SHARES, SHARES, USE, USE), min_size=1, max_size=6
-)  # of A and B: share of the core, use of a window
+class Second(NamedTuple):
+    """One window: the shares and use of A and B, use without an owner, what was not observed."""
+
+    shares: tuple[float | None, float | None]
+    use: tuple[int, int, int]
+    unobserved: int
+    is_told: bool
+
+    @property
+    def window(self) -> Window:
+        """It, with no more use than was observed."""
+        left, core = SECOND - self.unobserved, {}
+        for pid, ns in zip((1, 2, 4), self.use, strict=True):
+            core[pid] = min(ns, left)
+            left -= core[pid]
+        return window(core)._replace(
+            observed_ns=SECOND - self.unobserved, unobserved_ns=self.unobserved
+        )
 
 
-@given(STEPS)
-def test_the_books_of_allocation_close(
-    steps: list[tuple[float | None, float | None, int, int]],
-) -> None:
-    """Used + idle - borrowed = allocated; and allocated + unallocated - overcommitted = time."""
+SECONDS = st.lists(
+    st.builds(Second, st.tuples(SHARES, SHARES), st.tuples(USE, USE, USE), USE, st.booleans()),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(SECONDS)
+def test_the_books_close(seconds: list[Second]) -> None:
+    """Of each owner used + idle - borrowed = allocated, while its use is known; of the device.
+
+    By allocation: allocated + unallocated - overcommitted = time. By use: used + unattributed =
+    busy, and what was not observed is known.
+    """
     node = Node()
     promised: dict[ContainerKey, int] = {A: 0, B: 0}
     within: dict[ContainerKey, int] = {A: 0, B: 0}
-    last: dict[ContainerKey, float | None] = {A: None, B: None}
-    for second, (share_a, share_b, use_a, use_b) in enumerate(steps):
-        use = {1: use_a, 2: min(use_b, SECOND - use_a)}
-        for key, pid in ((A, 1), (B, 2)):
-            if share := last[key]:
-                promised[key] += int(share * SECOND)
+    last: tuple[float | None, float | None] = (None, None)
+    for number, second in enumerate(seconds):
+        seen = second.window
+        use = {one.pid: one.busy.core or 0 for one in seen.processes}
+        for key, pid, share in zip((A, B), (1, 2), last, strict=True):
+            if share and second.is_told:
+                promised[key] += int(share * seen.observed_ns)
                 within[key] += use[pid]
-        now = tuple(
-            allocated(key, share, share or 0.3) for key, share in ((A, share_a), (B, share_b))
-        )
-        node.cycle(second, {"GPU-0": window(use)}, allocated=now)
-        last = {A: share_a, B: share_b}
-    seen = card(node)
+        now = [allocated(key, s, s or 0.3) for key, s in zip((A, B), second.shares, strict=True)]
+        node.untold = {} if second.is_told else None
+        node.cycle(number, {"GPU-0": seen}, allocated=tuple(now))
+        last = second.shares
+    device = card(node)
     for key in (A, B):
-        counters = seen.owners[key].counters
+        counters = device.owners[key].counters
         assert within[key] + counters.allocated_idle - counters.borrowed == promised[key]
-    end_ns = at(len(steps) - 1).mono_ns
-    kept_ns = sum(account.gpus.at(end_ns) for account in seen.owners.values())
-    whole_ns = kept_ns + seen.unallocated.at(end_ns) - seen.overcommitted.at(end_ns)
-    assert abs(whole_ns - (end_ns - at(0).mono_ns)) <= 4 * len(steps)
+    end_ns = at(len(seconds) - 1).mono_ns
+    kept_ns = sum(account.gpus.at(end_ns) for account in device.owners.values())
+    assert_closed(device, kept_ns, len(seconds))
     for accounts in (node.ledger.pods, node.ledger.namespaces):
         assert sum(account.gpus.at(end_ns) for account in accounts.values()) == kept_ns
+    used = [*device.owners.values(), *device.unattributed.values()]
+    assert sum(account.counters.core for account in used) == device.whole.counters.core
+    assert device.unobserved_ns == sum(second.unobserved for second in seconds)
+    assert device.whole.counters.core + device.unobserved_ns <= len(seconds) * SECOND
+
+
+def assert_closed(device: DeviceLedger, kept_ns: int, seconds: int) -> None:
+    """By allocation, a device's time is the sum of its parts, but for a few ns of rounding."""
+    end_ns = at(seconds - 1).mono_ns
+    whole_ns = kept_ns + device.unallocated.at(end_ns) - device.overcommitted.at(end_ns)
+    assert abs(whole_ns - (end_ns - at(0).mono_ns)) <= 4 * seconds
+
+
+PARTS = st.sampled_from([0.0, 1 / 7, 0.25, 0.5, 4 / 7])
+
+
+@given(st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=2, max_size=6))
+def test_a_board_with_instances_is_one_card(steps: list[tuple[float, float, float]]) -> None:
+    instances = tuple(
+        Device(f"MIG-{n}", 0, "nvidia", parent_uuid="GPU-0", memory_bytes=100) for n in range(3)
+    )
+    node = Node((GPU, *instances))
+    for number, parts in enumerate(steps):
+        now = tuple(
+            Allocated(A, Allocation("u", A.container, one.uuid, part, 100, "test", gpus=part))
+            for one, part in zip(instances, parts, strict=True)
+        )
+        node.cycle(number, allocated=now)
+    end_ns = at(len(steps) - 1).mono_ns
+    kept_ns = sum(node.ledger.devices[one.uuid].owners[A].gpus.at(end_ns) for one in instances)
+    assert_closed(card(node), kept_ns, len(steps))
+    free = {one.device.uuid: one.allocated.free_ns for one in node.facts.devices}
+    assert {uuid for uuid, ns in free.items() if ns is not None} == {"GPU-0"}
