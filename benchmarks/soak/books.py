@@ -6,7 +6,8 @@ Between two whole pages, for each device:
 - by allocation: allocated - overcommitted + unallocated = the time that passed;
 - by use: busy + idle + unobserved = that time, where idle is the rest, so that it is not below 0.
 
-For each container that has a share on both: used + idle - borrowed = allocated.
+For each container that has a share on both: used + idle - borrowed = allocated, or less, if its use
+may have been unknown in between.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,13 @@ QUANTITIES = {  # of a device → of its parts
     "energy_joules_total": "energy_joules_total",
 }
 PARTS = ("mgpu_container_", "mgpu_group_", "mgpu_device_unattributed_")
+HELD = (
+    "core_seconds_total",
+    "allocated_idle_core_seconds_total",
+    "borrowed_core_seconds_total",
+    "allocated_core_seconds_total",
+)
+SHORTEST_FAILURE_S = 5.5  # of the node's sources, and a cycle's jitter
 CLOSE = 1e-5  # seconds or joules: pages are written in floating point
 
 
@@ -38,7 +46,7 @@ class Books:
         self.seen: set[Series] = set()
         self._last: dict[Series, float] = {}
         self._whole: dict[Series, float] = {}
-        self._whole_at = self._last_at = 0.0
+        self._whole_at = 0.0
         self._shares: set[Labels] = set()
 
     def check(self, page: Page) -> list[str]:
@@ -54,11 +62,9 @@ class Books:
             wrong += self._imbalances(page)
             if self._whole_at:
                 wrong += self._lost_time(page, at - self._whole_at)
-            if self._whole_at == self._last_at:
-                wrong += self._lost_shares(page, shares & self._shares)
+            wrong += self._lost_shares(counters, shares & self._shares, at - self._whole_at)
             self._whole.update(counters)
             self._whole_at, self._shares = at, shares
-        self._last_at = at
         self.seen |= counters.keys()
         return wrong
 
@@ -93,19 +99,18 @@ class Books:
             if known > seconds + CLOSE:
                 yield f"{uuid}: in {seconds} s, {known} were busy or unobserved"
 
-    def _lost_shares(self, page: Page, shares: set[Labels]) -> Iterator[str]:
+    def _lost_shares(
+        self, counters: Mapping[Series, float], shares: set[Labels], seconds: float
+    ) -> Iterator[str]:
         """Containers whose allocated time is not what they used and left idle of it."""
         for own in shares:
             used, idle, borrowed, allocated = (
-                self._more(name, dict(own), page.value(name, **dict(own)) or 0.0)
-                for name in (
-                    "mgpu_container_core_seconds_total",
-                    "mgpu_container_allocated_idle_core_seconds_total",
-                    "mgpu_container_borrowed_core_seconds_total",
-                    "mgpu_container_allocated_core_seconds_total",
-                )
+                counters.get(series, 0.0) - self._whole.get(series, 0.0)
+                for name in HELD
+                for series in [(f"mgpu_container_{name}", own)]
             )
-            if abs(used + idle - borrowed - allocated) > CLOSE:
+            lost = allocated - (used + idle - borrowed)
+            if lost < -CLOSE or (lost > CLOSE and seconds < SHORTEST_FAILURE_S):
                 yield f"{own}: {used} + {idle} - {borrowed} is not the allocated {allocated}"
 
     def _rose(self, page: Page, name: str, uuid: str) -> float:
