@@ -8,29 +8,64 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
 from exporter.prometheus.bill import Bill, BillRow
 from exporter.prometheus.money import largest_remainder
-from exporter.prometheus.parts import NOBODY
 
 VERSION = "1.3"
 METHOD_IDS = {"allocation": "mgpu-exporter/allocation/1", "use": "mgpu-exporter/use/1"}
 _HOUR_MS = Decimal(3_600_000)
 _HOURS = "GPU-Hours"
+_ISSUER = (
+    "HostProviderName",
+    "InvoiceIssuerName",
+    "ProviderName",
+    "PublisherName",
+    "ServiceProviderName",
+)
 _RATIO_DIGITS = 12
 _RATIO = Decimal(1).scaleb(-_RATIO_DIGITS)
 _PRECISION, _SCALE = 38, 17  # of decimals in Parquet
 
 
+_ALWAYS: Mapping[str, str | None] = {
+    "AllocatedTags": None,
+    "BillingAccountType": "Cluster",
+    "ChargeCategory": "Usage",
+    "ChargeClass": None,
+    "ChargeFrequency": "Usage-Based",
+    "ConsumedUnit": _HOURS,
+    "InvoiceId": None,
+    "PricingCategory": "Standard",
+    "PricingUnit": _HOURS,
+    "ResourceType": "GPU",
+    "ServiceCategory": "Compute",
+    "ServiceName": "Shared GPU",
+    "ServiceSubcategory": "Containers",
+}
+
+
 def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
     """The rows with FOCUS' columns; None is null. ``issuer`` bills ``account``."""
+    begin, end = month(bill.since_s, bill.until_s)
+    same = {
+        **_ALWAYS,
+        "AllocatedMethodId": METHOD_IDS[bill.method],
+        **dict.fromkeys(("BillingAccountId", "BillingAccountName"), account),
+        "BillingCurrency": bill.currency,
+        "BillingPeriodEnd": end,
+        "BillingPeriodStart": begin,
+        "ChargePeriodEnd": instant(bill.until_s),
+        "ChargePeriodStart": instant(bill.since_s),
+        **dict.fromkeys(_ISSUER, issuer),
+    }
     for row, ratio in zip(bill.rows, _ratios(bill), strict=True):
-        yield _row(bill, row, ratio, issuer, account)
+        yield dict(sorted({**same, **_of_payer(row), **_of_charge(row, ratio)}.items()))
 
 
 def _ratios(bill: Bill) -> list[Decimal]:
@@ -44,83 +79,47 @@ def _ratios(bill: Bill) -> list[Decimal]:
     return [Decimal(part).scaleb(-_RATIO_DIGITS) for _, part in sorted(parts.items())]
 
 
-def _row(bill: Bill, row: BillRow, ratio: Decimal, issuer: str, account: str) -> dict[str, Any]:
-    hours = (Decimal(row.milliseconds) / _HOUR_MS).quantize(_RATIO)
-    has_name = row.payer != NOBODY
-    name = "/".join(
-        filter(None, (row.payer.namespace, row.payer.owner_kind, row.payer.owner, row.payer.pod))
-    )
-    details = {
-        "Elements": [
-            {"AllocatedRatio": float(ratio), "UsageUnit": _HOURS, "UsageQuantity": float(hours)}
-        ],
-        "x_Part": row.part.value,
-    }
-    begin, end = month(bill.since_s, bill.until_s)
+def _of_payer(row: BillRow) -> dict[str, Any]:
+    """Whose the part is; null for what nobody had."""
+    payer = row.payer
+    name = "/".join(filter(None, (payer.namespace, payer.owner_kind, payer.owner, payer.pod)))
     return {
-        "AllocatedMethodDetails": json.dumps(details),
-        "AllocatedMethodId": METHOD_IDS[bill.method],
-        "AllocatedResourceId": name if has_name else None,
-        "AllocatedResourceName": name if has_name else None,
-        "AllocatedTags": None,
-        "BilledCost": row.cost,
-        "BillingAccountId": account,
-        "BillingAccountName": account,
-        "BillingAccountType": "Cluster",
-        "BillingCurrency": bill.currency,
-        "BillingPeriodEnd": end,
-        "BillingPeriodStart": begin,
-        "ChargeCategory": "Usage",
-        "ChargeClass": None,
+        **dict.fromkeys(("AllocatedResourceId", "AllocatedResourceName"), name or None),
+        **dict.fromkeys(("SubAccountId", "SubAccountName"), payer.namespace or None),
+        "SubAccountType": "Namespace" if payer.namespace else None,
+    }
+
+
+def _of_charge(row: BillRow, ratio: Decimal) -> dict[str, Any]:
+    """What the part is of the card and of its price."""
+    hours = _hours(row.milliseconds)
+    element = {"AllocatedRatio": float(ratio), "UsageUnit": _HOURS, "UsageQuantity": float(hours)}
+    model = row.card.model or "GPU"
+    return {
+        "AllocatedMethodDetails": json.dumps({"Elements": [element], "x_Part": row.part.value}),
+        **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), row.cost),
         "ChargeDescription": f"{row.part.value} time of GPU {row.card.uuid}",
-        "ChargeFrequency": "Usage-Based",
-        "ChargePeriodEnd": instant(bill.until_s),
-        "ChargePeriodStart": instant(bill.since_s),
-        "ConsumedQuantity": hours,
-        "ConsumedUnit": _HOURS,
-        "ContractedCost": row.cost,
-        "ContractedUnitPrice": row.hourly,
-        "EffectiveCost": row.cost,
-        "HostProviderName": issuer,
-        "InvoiceId": None,
-        "InvoiceIssuerName": issuer,
-        "ListCost": row.cost,
-        "ListUnitPrice": row.hourly,
-        "PricingCategory": "Standard",
-        "PricingQuantity": hours,
-        "PricingUnit": _HOURS,
-        "ProviderName": issuer,
-        "PublisherName": issuer,
+        **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
+        **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), row.hourly),
         "ResourceId": row.card.uuid,
         "ResourceName": f"{row.card.node}/{row.card.uuid}",
-        "ResourceType": "GPU",
-        "ServiceCategory": "Compute",
-        "ServiceName": "Shared GPU",
-        "ServiceProviderName": issuer,
-        "ServiceSubcategory": "Containers",
-        "SkuId": row.card.model or "GPU",
-        "SkuPriceId": f"{row.card.model or 'GPU'}/hour",
-        "SubAccountId": row.payer.namespace or None,
-        "SubAccountName": row.payer.namespace or None,
-        "SubAccountType": "Namespace" if row.payer.namespace else None,
-        "x_BorrowedQuantity": (Decimal(row.borrowed_ms) / _HOUR_MS).quantize(_RATIO),
+        "SkuId": model,
+        "SkuPriceId": f"{model}/hour",
+        "x_BorrowedQuantity": _hours(row.borrowed_ms),
         "x_Part": row.part.value,
     }
+
+
+def _hours(milliseconds: int) -> Decimal:
+    return (Decimal(milliseconds) / _HOUR_MS).quantize(_RATIO)
 
 
 def month(since_s: int, until_s: int) -> tuple[str, str]:
     """The billing period: the months, in UTC, that the range touches."""
-    first = datetime.fromtimestamp(since_s, UTC).replace(day=1, hour=0, minute=0, second=0)
-    last = datetime.fromtimestamp(max(since_s, until_s - 1), UTC)
-    after = last.replace(
-        year=last.year + last.month // 12,
-        month=last.month % 12 + 1,
-        day=1,
-        hour=0,
-        minute=0,
-        second=0,
-    )
-    return instant(int(first.timestamp())), instant(int(after.timestamp()))
+    first, last = (datetime.fromtimestamp(at, UTC) for at in (since_s, max(since_s, until_s - 1)))
+    after = last.replace(day=1) + timedelta(days=31)
+    begin, end = (f"{day:%Y-%m}-01T00:00:00Z" for day in (first, after))
+    return begin, end
 
 
 def instant(unix_s: int) -> str:

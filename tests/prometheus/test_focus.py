@@ -109,13 +109,20 @@ def validator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-def test_the_validator_finds_no_fault(validator: Path, tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "form"), [("allocation", "csv"), ("use", "csv"), ("use", "parquet")]
+)
+def test_the_validator_finds_no_fault(
+    validator: Path, tmp_path: Path, method: str, form: str
+) -> None:
     hour = CardStep({Payer("a"): Had(1080, 720), Payer("b"): Had(1800, 2160, 360)}, 720, 0, 100)
     group = CardStep({Payer("", "slurm", "", "job_1"): Had(0, 900, promised=False)}, 3600, 0, 10)
-    data = tmp_path / "bill.csv"
+    data = tmp_path / f"bill.{form}"
     bill = made([hour, group, CardStep(unobserved=3600)], method)
-    data.write_text(focus.as_csv(bill, "mgpu-exporter", "cluster"))
+    if form == "csv":
+        data.write_text(focus.as_csv(bill, "mgpu-exporter", "cluster"))
+    else:
+        data.write_bytes(focus.as_parquet(bill, "mgpu-exporter", "cluster"))
     (site,) = validator.glob("lib/python*/site-packages")  # it opens its lists by a relative path
 
     said = subprocess.run(
