@@ -20,6 +20,7 @@ from exporter.prometheus.client import Grid, Labels, Prometheus, Series, quoted,
 
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
 _TARGET = ("job", "instance")
+_STALE_S = 300  # before a step, where the last scrape before a restart may be
 _AWAY_S = 86_400  # whoever was away when the range began goes on where it was
 
 
@@ -97,7 +98,7 @@ class Counters:
         self._series: dict[Target, dict[_Key, _Counted]] = defaultdict(dict)
         self._whole = selector(self._names)
         self._read()
-        self._restarts = self._steps_of(f"resets({CYCLES}[{2 * span.step_s}s]) > 0")
+        self._restarts = self._steps_of(f"resets({CYCLES}[{span.step_s + _STALE_S}s]) > 0")
         self._there = {target_of(one.labels) for one in prometheus.at(CYCLES, span.until_s)}
         for target in self._series:
             for step in sorted(self._unclear(target)):
