@@ -56,8 +56,8 @@ only. With this one it charges parts of a card, and whole cards as before. The c
   `node_gpu_hourly_cost`: some versions of OpenCost divide it by the number of replicas.
 - What is only known of a pod as a whole has no series, because OpenCost asks for containers.
 
-A pod's GPU cost is that of [`mgpu-exporter bill`](bill.md) by allocation. OpenCost has no idle part,
-and where allocations pass the whole card, it charges more than the card.
+A pod's GPU cost is that of [`mgpu-exporter bill`](bill.md) by allocation. OpenCost has no idle
+part, and where allocations pass the whole card, it charges more than the card.
 """,
 }
 
