@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.fakenvml.build import library
-from tools.cluster.pins import KUBERNETES_SOURCE, MONITORING, MONITORING_KINDS
+from tools.cluster.pins import KUBERNETES_SOURCE, MONITORING, MONITORING_KINDS, OPERATOR_SOURCES
 from tools.cluster.sandbox import run_inside
 from tools.cluster.stage import DRIVER, EXPORTER, KINDS, PROTO
 from tools.cluster.tools import ToolError, module_folder, provide
@@ -23,7 +23,8 @@ def main() -> int:
     if os.geteuid() != 0:
         sys.exit("cluster: needs root, for namespaces, cgroups and containers")
     try:
-        provide()
+        needs_all = arguments[:1] not in (["quick"], ["programs"])
+        provide(*(OPERATOR_SOURCES if needs_all else ()))
         if arguments == ["programs"]:
             return 0
         with turn() as state:

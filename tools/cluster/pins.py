@@ -19,7 +19,7 @@ class Source:
 
     ``staging``: the version under which the modules are published that the module's own file
     replaces by folders that are not in it; "" where there are none. ``own``: our own program's
-    file, which uses the module; None where the programs are the module's.
+    file, which uses the module; None where the programs are the module's. ``tags``: Go's.
     """
 
     module: str
@@ -28,6 +28,7 @@ class Source:
     linker: tuple[str, ...] = ()
     staging: str = ""
     own: Path | None = None
+    tags: str = ""
 
     @property
     def key(self) -> str:
@@ -66,15 +67,28 @@ DRIVER_SOURCE = Source(
 )
 ADAPTER_SOURCE = Source("sigs.k8s.io/prometheus-adapter", f"v{ADAPTER}", ("adapter",))
 SOURCES = (KUBERNETES_SOURCE, DRIVER_SOURCE, ADAPTER_SOURCE)
+"""What each run needs."""
 
-# The Prometheus Operator's kinds: a module's folder, of which nothing is built. The checksum is
-# Go's, of the module's files ("h1:", as in go.sum).
+# The Prometheus Operator's module; its kinds are a folder of it. The checksum is Go's, of the
+# module's files ("h1:", as in go.sum).
 MONITORING = (
     "github.com/prometheus-operator/prometheus-operator",
     "v0.85.0",
     "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
 )
 MONITORING_KINDS = "example/prometheus-operator-crd"
+
+PROMETHEUS = "3.16.0"
+OPERATOR_SOURCES = (
+    Source(MONITORING[0], MONITORING[1], ("operator", "prometheus-config-reloader")),
+    Source(
+        "github.com/prometheus/prometheus",
+        "v0.316.0",
+        ("prometheus",),
+        tags="remove_all_sd,enable_kubernetes_sd",  # Debian's discovers nothing in Kubernetes
+    ),
+)
+"""What only the cases of the Prometheus Operator need: the quick half does without."""
 
 # Debian packages: program that is looked for, package that brings it.
 PACKAGES = {

@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 
 from tools import install
-from tools.cluster.pins import PACKAGES, SOURCES, Source
+from tools.cluster.pins import OPERATOR_SOURCES, PACKAGES, SOURCES, Source
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu-exporter-cluster"
+_FOLDER = re.compile(r"^\s*(replace )?\S+ => \./\S+$", re.MULTILINE)
 _STAGING = re.compile(r"(?P<module>k8s\.io/[a-z-]+) => \./staging/src/\S+")
 
 
@@ -26,15 +27,15 @@ class ToolError(Exception):
     """A program could not be had; the message says which, and what to do."""
 
 
-def provide() -> None:
-    """Install and build what is missing.
+def provide(*sources: Source) -> None:
+    """Install and build what is missing, these sources beside those of each run.
 
     Raises:
         ToolError: something cannot be had on this machine.
 
     """
     _install()
-    for source in SOURCES:
+    for source in (*SOURCES, *sources):
         _build(source)
     for name in ("helm", "registry"):
         try:
@@ -45,7 +46,7 @@ def provide() -> None:
 
 def program(name: str) -> str:
     """The path of a program that was built here, or of one of the system."""
-    for source in SOURCES:
+    for source in (*SOURCES, *OPERATOR_SOURCES):
         if name in source.programs:
             return str(CACHE / source.key / name)
     return str(install.provide(name)) if name in install.PROGRAMS else name
@@ -101,12 +102,13 @@ def _build(source: Source) -> None:
 
 
 def _module_file(source: Source, module: Path, folder: Path) -> Path:
-    """A module file of our own: the source's, with published modules for its staging folders.
+    """A module file of our own: the source's, with published modules for folders that it lacks.
 
     Our own program's module is like the source's, which it needs: so most packages are built.
     """
     text = (module / "go.mod").read_text()
     text = _STAGING.sub(rf"\g<module> => \g<module> {source.staging}", text)
+    text = _FOLDER.sub("", text)
     own = folder / "build.mod"
     if source.own is not None:
         (name,) = source.programs
@@ -125,6 +127,7 @@ def _make(source: Source, where: Path, own: Path, packages: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=own.parent) as scratch:
         _go(
             *("build", f"-modfile={own}", "-mod=mod", "-trimpath", "-buildvcs=false"),
+            f"-tags={source.tags}",
             *(f"-ldflags={' '.join(('-s', '-w', *source.linker))}", "-o", f"{scratch}/"),
             *packages,
             cwd=where,
