@@ -121,10 +121,9 @@ def _fullnesses(using: Parts, limit: PodLimit) -> Iterator[float]:
 
 def _held_against(parts: Parts, limited: Collection[str]) -> Parts:
     """The containers with a limit; all of them where a use or a limit is the whole pod's."""
-    names = [part.key.container for part in parts]
-    if "" in limited or not all(names):
+    if "" in limited or not all(part.key.container for part in parts):
         return parts
-    return [part for part, name in zip(parts, names, strict=True) if name in limited]
+    return [part for part in parts if part.key.container in limited]
 
 
 def whole(parts: Sequence[T | None]) -> T | None:

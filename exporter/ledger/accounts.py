@@ -48,6 +48,8 @@ class Accrual(NamedTuple):
 
     def at(self, mono_ns: int) -> int:
         """The shares times their time until the given moment, in ns."""
+        if not self.shares:
+            return self.before_ns
         elapsed_ns = mono_ns - self.since_mono_ns
         return self.before_ns + sum([int(share * elapsed_ns) for share in self.shares])
 

@@ -81,17 +81,16 @@ def _labelled(snapshot: Snapshot, level: str) -> list[tuple[str, Any]]:
 
 def _series_of(family: Family, facts: Iterable[tuple[str, Any]]) -> Iterator[Series]:
     """The series of a family; ``facts`` are those of its level with the texts of their labels."""
-    pattern, further = _pattern(family.labels), family.further
+    pattern, further, each = _pattern(family.labels), family.further, family.each
     for text, fact in facts:
-        begin = f"{text[:-1]}," if text else "{"
-        more = further(fact) if further is not None else {}
-        own_pattern = f"{pattern},{_pattern(more)}" if more else pattern
-        for own, number in family.samples(fact):
-            if own:
-                labels = _filled(own_pattern, (*own, *more.values()))
-                yield f"{begin}{labels}}}", number, fact
-            else:
-                yield text, number, fact
+        if each is None:
+            yield from ((text, number, fact) for _, number in family.samples(fact))
+            continue
+        for own, number in each(fact):
+            more = further(fact) if further is not None else {}
+            own_pattern = f"{pattern},{_pattern(more)}" if more else pattern
+            begin = f"{text[:-1]}," if text else "{"
+            yield f"{begin}{_filled(own_pattern, (*own, *more.values()))}}}", number, fact
 
 
 class StartTimes:
