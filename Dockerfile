@@ -19,7 +19,7 @@ COPY pyproject.toml uv.lock ./
 # A third of it all is the kubernetes package's second client, which nothing here imports.
 RUN /opt/tools/bin/uv sync --locked --no-dev --all-extras --no-extra=parquet --no-install-project --no-build \
  && rm -r "$(/opt/mgpu-exporter/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/kubernetes/aio"
-COPY README.md LICENSE ./
+COPY LICENSE ./
 COPY exporter exporter
 COPY docs/runbooks docs/runbooks
 RUN /opt/tools/bin/hatchling build --target wheel --directory dist \

@@ -5,10 +5,13 @@ PyPI by the lock, with hashes.
 """
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import threading
 import venv
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -98,6 +101,26 @@ def test_the_wheel_is_installed_from_an_index_and_serves(
     assert "Before a reset" in runbook[1]
     _pip(environment, "uninstall", "--quiet", "--yes", "mgpu-exporter")
     assert not Path(Installed.program).exists()
+
+
+def test_its_description_links_to_no_file_of_the_repository(index: str) -> None:
+    assert index
+    (wheel,) = (ROOT / "dist" / "python").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        said = archive.read(f"mgpu_exporter-{__version__}.dist-info/METADATA").decode()
+    links = re.findall(r"\]\(([^)]+)\)|(?:src|srcset)=\"([^\"]+)", said.partition("\n\n")[2])
+    assert links
+    assert [link for link in map("".join, links) if not link.startswith("https://")] == []
+
+
+def test_the_source_archive_has_what_the_wheel_is_made_of_and_no_more(index: str) -> None:
+    assert index
+    (source,) = (ROOT / "dist" / "python").glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {tuple(name.split("/")[1:]) for name in archive.getnames()}
+    own = {"pyproject.toml", "PKG-INFO", "LICENSE", "CHANGELOG.md", ".gitignore"}
+    assert {name[0] for name in names} == {"exporter", "docs", *own}
+    assert {name[1] for name in names if name[0] == "docs"} == {"runbooks"}
 
 
 def test_the_index_has_what_a_release_publishes() -> None:
