@@ -138,8 +138,9 @@ wheel: $(BIN)/uv
 	rm -rf dist/python
 	$(BIN)/uv build --quiet --build-constraints tools/image/tools.txt --require-hashes --out-dir dist/python
 
-kubectl:
-	$(PYTHON) tools/plugin.py build dist/kubectl
+kubectl: $(BIN)/uv
+	$(BIN)/uv run --quiet --isolated --locked --no-dev --no-editable --extra=terminal --group=kubectl \
+	  python tools/plugin.py build dist/kubectl
 
 chart-package:
 	rm -rf dist/chart

@@ -56,6 +56,15 @@ def test_no_file_names_another_version(file: str) -> None:
     assert set(named(file)) <= {__version__}
 
 
+def test_pages_say_that_there_is_no_release_just_while_there_is_none() -> None:
+    """A release is a title of CHANGELOG.md; releasing.md says when it is written."""
+    folders = ("docs", "charts", "examples")
+    pages = [*ROOT.glob("*.md"), *(p for name in folders for p in (ROOT / name).rglob("*.md"))]
+    saying = [str(p.relative_to(ROOT)) for p in pages if "There is no release" in p.read_text()]
+    released = f"\n## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert saying == [] if released else len(saying) > 1
+
+
 def test_the_places_are_found() -> None:
     found = {file: named(file) for file in FILES}
     assert all(found[file] for file in ("README.md", "Dockerfile", "deploy/mgpu-exporter.yaml"))

@@ -110,6 +110,15 @@ def test_a_release_needs_no_secret_but_the_workflows_own() -> None:
     assert "id-token: write" in text
 
 
+def test_the_one_file_for_kubectl_is_made_of_locked_packages() -> None:
+    line = subprocess.run(
+        ["make", "--dry-run", "kubectl"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.replace("\\\n", " ")
+    (build,) = [part for part in line.splitlines() if "tools/plugin.py build" in part]
+    assert {"--isolated", "--locked", "--no-dev", "--no-editable"} <= set(build.split())
+    assert "pip" not in (ROOT / "tools/plugin.py").read_text()
+
+
 def test_the_audit_fails_on_what_it_could_not_look_up() -> None:
     """Without --strict pip-audit ends with 0 where it learnt nothing about any package."""
     line = subprocess.run(

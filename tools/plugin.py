@@ -1,6 +1,6 @@
 """``kubectl mgpu`` as one file that needs no Python, and its manifest for krew.
 
-``python3 tools/plugin.py build DIST`` makes ``kubectl-mgpu-OS-ARCH.tar.gz`` for this machine;
+``make kubectl`` makes ``kubectl-mgpu-OS-ARCH.tar.gz`` for this machine, of locked packages;
 ``python3 tools/plugin.py manifest VERSION DIST`` writes ``mgpu.yaml`` of the archives there.
 """
 
@@ -11,14 +11,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 NAME = "kubectl-mgpu"
 RELEASES = "https://github.com/mgpu-exporter/mgpu-exporter/releases/download"
-_BUILDER = "pyinstaller==6.16.0"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -29,11 +27,9 @@ def build(dist: Path) -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        venv.create(work / "venv", with_pip=True)
-        binaries = work / "venv/bin"
-        _run(binaries / "pip", "install", "--quiet", _BUILDER, f"{ROOT}[terminal]")
         _run(
-            *(binaries / "pyinstaller", "--log-level=ERROR", "--onefile", f"--name={NAME}"),
+            *(sys.executable, "-m", "PyInstaller", "--log-level=ERROR", "--onefile"),
+            f"--name={NAME}",
             *(f"--distpath={work}", f"--workpath={work / 'work'}", f"--specpath={work}"),
             *("--collect-submodules=exporter", "--collect-data=exporter"),
             *("--collect-submodules=textual", ROOT / "exporter/kubectl/__main__.py"),

@@ -1,5 +1,6 @@
 """What Artifact Hub reads of the chart."""
 
+import re
 import tarfile
 from pathlib import Path
 
@@ -21,10 +22,13 @@ def test_its_images_are_those_that_the_chart_can_run() -> None:
 
 
 def test_its_links_are_pages_of_the_repository() -> None:
+    """Those of its README too: it is read where the repository is not."""
     base = "https://github.com/mgpu-exporter/mgpu-exporter/"
-    for link in yaml.safe_load(NOTES["links"]):
-        path = link["url"].removeprefix(base)
+    written = re.findall(r"\]\(([^)#]+)", (CHART / "README.md").read_text())
+    for link in [*written, *(one["url"] for one in yaml.safe_load(NOTES["links"]))]:
+        path = link.removeprefix(base)
         assert path == "issues" or (ROOT / path.removeprefix("blob/main/")).is_file()
+        assert link != path
 
 
 @pytest.mark.program("helm")
