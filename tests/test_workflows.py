@@ -104,6 +104,12 @@ def test_a_release_builds_all_that_it_can_before_it_publishes_anything() -> None
     assert first(does, "make wheel chart-package sbom") < first(does, "docker login")
 
 
+def test_a_step_of_a_release_fails_where_a_part_of_its_pipe_fails() -> None:
+    """Only a shell that is named gets ``-o pipefail``."""
+    document = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    assert document["defaults"]["run"]["shell"] == "bash"
+
+
 def test_a_release_needs_no_secret_but_the_workflows_own() -> None:
     text = (ROOT / ".github/workflows/release.yml").read_text()
     assert "secrets." not in text
