@@ -110,12 +110,21 @@ def test_all_nodes_of_a_prometheus_are_shown_and_nothing_is_said_to_be_nothing(
             return view if len(view.lines) >= 8 else None
 
         view = eventually(both, "both nodes")
+        kinds = {LineKind.GROUP, LineKind.REST}
+        eventually(
+            lambda: kinds <= {line.kind for line in _lines(everywhere) if line.core.value},
+            "what no pod uses",
+        )
         empty = view_of(nowhere.read(), nowhere.name)
         eventually(lambda: _has_past(everywhere), "the last minutes")
 
     assert {line.name.split()[0] for line in view.lines} == {"node-1", "node-2"}
     assert empty.lines == ()
     assert "there are no series of namespace" in empty.troubles[0]
+
+
+def _lines(feed: PrometheusFeed) -> list[Line]:
+    return list(everything(view_of(feed.read(), feed.name).lines))
 
 
 def _has_past(feed: PrometheusFeed) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from exporter.facts.pods import whole
-from exporter.facts.tree import DeviceEntry, Others, tree_of
+from exporter.facts.tree import DeviceEntry, Others, UnattributedCore, tree_of
 from exporter.httpclient import HttpClient
 from exporter.metrics.families import FAMILIES, LEVELS
-from exporter.model import Clock, ContainerKey, SeriesKey
+from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
 from exporter.prometheus.client import Grid, Prometheus, label, named, node_of, quoted
 from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.terminal.feeds.series import Series, facts_from
@@ -38,12 +38,14 @@ HISTORY_S, STEP_S = 600, 15
 MOST_UUIDS = 64  # in one selector; for more, all devices are queried
 
 _POD_LEVELS = ("container", "pod")
+_NOBODY = "rate(mgpu_device_unattributed_core_seconds_total[1m])"
 _DEVICE = (
     *("info", "up", "unmeasured", "utilization_ratio", "memory_total_bytes", "memory_used_bytes"),
     *("allocated_core_ratio", "allocated_memory_bytes", "power_watts", "power_limit_watts"),
     *("temperature_celsius", "memory_active_ratio", "encoder_utilization_ratio"),
     *("decoder_utilization_ratio", "method_info", "xid_errors_total", "xid_last_timestamp_seconds"),
     *("row_remapping", "retired_pages_pending", "recovery_action", "throttle_seconds_total"),
+    "unattributed_memory_bytes",
 )
 _EXPORTER = SIMULATED, SOURCE_UP = "mgpu_exporter_simulated", "mgpu_exporter_source_up"
 _CORE = "mgpu_container_core_utilization_ratio"
@@ -67,7 +69,7 @@ class PrometheusFeed:
 
     def read(self) -> FeedResult:
         """The newest samples, and from time to time the last minutes."""
-        found = self._pods()
+        found = self._owners()
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
             return FeedResult((), (f"there are no series of {where} now: has a pod of it a GPU?",))
@@ -76,16 +78,20 @@ class PrometheusFeed:
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             self._history = self._past()
-        nodes = [self._node(*one) for one in sorted(by_node(found).items())]
+        nobody = {} if self._namespace else by_node(self._ask(_NOBODY))
+        nodes = [
+            self._node(name, some, nobody.get(name, ()))
+            for name, some in sorted(by_node(found).items())
+        ]
         return FeedResult(nodes, namespace=self._namespace)
 
     def close(self) -> None:
         """Does nothing: no connection is kept."""
 
-    def _node(self, name: str, found: list[Series]) -> NodeSight:
+    def _node(self, name: str, found: list[Series], nobody: Iterable[Series]) -> NodeSight:
         own = {series.family: series.value for series in found if series.family == SIMULATED}
         up = [(s.labels["source"], s.value == 1, "") for s in found if s.family == SOURCE_UP]
-        tree = tree_of(facts_from(found))
+        tree = tree_of(facts_from(found), unattributed=_by_reason(nobody))
         if self._namespace:
             tree = replace(tree, devices=tuple(map(_with_the_rest, tree.devices)))
         return NodeSight(
@@ -98,9 +104,13 @@ class PrometheusFeed:
             self._history.get(name, {}),
         )
 
-    def _pods(self) -> list[Series]:
-        """The pods' samples, by the exporter's own label or by its name after a label conflict."""
-        names = named(f.full_name for f in FAMILIES if f.level in _POD_LEVELS)
+    def _owners(self) -> list[Series]:
+        """The samples of pods and groups; of one namespace, of its pods.
+
+        They are found by the exporter's own label, or by its name after a label conflict.
+        """
+        levels = _POD_LEVELS if self._namespace else (*_POD_LEVELS, "group")
+        names = named(f.full_name for f in FAMILIES if f.level in levels)
         found = self._ask(f"{{{names}{self._selected()}}}")
         if not found and self._namespace:
             other = "exported_namespace" if self._label == "namespace" else "namespace"
@@ -114,11 +124,12 @@ class PrometheusFeed:
         return f",{self._label}={quoted(self._namespace)}" if self._namespace else ""
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
-        """The samples of the pods' devices. With access to one namespace, there may be none."""
+        """The samples of the pods' devices, or of all. Some may read those of no device."""
         known = sorted(set(filter(None, uuids)))
         names = named(f"mgpu_device_{name}" for name in _DEVICE)
         some = "|".join(map(re.escape, known))
-        chosen = f",uuid=~{quoted(some)}" if len(known) <= MOST_UUIDS else ""
+        is_some = self._namespace and len(known) <= MOST_UUIDS
+        chosen = f",uuid=~{quoted(some)}" if is_some else ""
         own = named(_EXPORTER)
         return self._ask(f"{{{names}{chosen}}}") + self._ask(f"{{{own}}}") if known else []
 
@@ -143,6 +154,17 @@ class PrometheusFeed:
                 points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
                 found[node_of(one.labels)][key] = points
         return found
+
+
+def _by_reason(nobody: Iterable[Series]) -> UnattributedCore:
+    """The core in use without an owner."""
+    found: dict[str, dict[Unattributed, float]] = defaultdict(dict)
+    reasons = {str(reason): reason for reason in Unattributed}
+    for series in nobody:
+        reason = reasons.get(series.labels["reason"])
+        if reason is not None:
+            found[series.labels["uuid"]][reason] = series.value
+    return found
 
 
 def _with_the_rest(device: DeviceEntry) -> DeviceEntry:
