@@ -298,6 +298,7 @@ def test_partitions_are_numbered_and_only_whole_gpus_are_counted() -> None:
     assert [number for number in numbers if words.count(number) != 1] == []
     assert "GPU 203 Intel Arc B580" in words
     assert "GPUs 5" in words
+    assert "100-1, 100-2" in words  # where finetune-0 is, in the list
 
 
 def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:

@@ -35,6 +35,7 @@ Colours = Mapping[tuple[str, str, str], int]
 """A number below ``COLOURS`` by entry, part and device UUID."""
 _OnDevice = tuple[DeviceFacts | None, PodEntry]
 """A pod's part on a device, None where nothing is known of the device."""
+_GroupOnDevice = tuple[DeviceFacts | None, GroupEntry]
 
 COLOURS = 8
 NO_SERIES = SeriesKey(None, None, "")
@@ -45,13 +46,13 @@ NO_FIGURES = Figures()
 class Part:
     """A container, a group, or unattributed use, on one device.
 
-    ``device`` is the device's index, None if it is not known. ``schemes`` are the sharing systems
+    ``device`` is the device's number, "" if it is not known. ``schemes`` are the sharing systems
     of its allocation, or of its pod's. ``holding`` is None for what has no owner. ``marks`` say
     what is wrong with it.
     """
 
     name: str
-    device: int | None
+    device: str
     uuid: str
     figures: Figures
     processes: tuple[Process, ...] = ()
@@ -112,12 +113,12 @@ class TreeEntry:
 def entries(tree: Tree, *, off_kubernetes: bool) -> list[TreeEntry]:
     """The entries of a tree."""
     pods: dict[tuple[str, str], list[_OnDevice]] = defaultdict(list)
-    groups: dict[tuple[str, str], list[GroupEntry]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[_GroupOnDevice]] = defaultdict(list)
     for device in tree.devices:
         for pod in device.pods:
             pods[pod.namespace, pod.pod].append((device.facts, pod))
         for group in device.groups:
-            groups[group.holding.owner].append(group)
+            groups[group.holding.owner].append((device.facts, group))
     for pod in tree.nowhere:
         pods[pod.namespace, pod.pod].append((None, pod))
     waiting = {device.uuid: waiting_marks(device) for device in tree.devices}
@@ -185,46 +186,55 @@ def _containers(here: Sequence[_OnDevice]) -> Iterator[Part]:
     seen = {container.holding.owner.container for _, pod in here for container in pod.containers}
     unplaced = {(held.owner, held.uuid): held for _, pod in here for held in pod.unplaced}
     of_pod = dict.fromkeys(s for held in unplaced.values() for s in _schemes(held))
-    for _, pod in here:
+    for device, pod in here:
         for container in pod.containers:
             held = container.holding
             schemes = _schemes(held) or tuple(of_pod)
-            yield _part(held, container.figures, schemes, container.processes)
+            yield _part(device, held, container.figures, schemes, container.processes)
     for held in unplaced.values():
         if held.owner.container not in seen and (held.owner.container or not seen):
-            yield _part(held, NO_FIGURES, _schemes(held))
+            yield _part(None, held, NO_FIGURES, _schemes(held))
 
 
 def _part(
+    device: DeviceFacts | None,
     held: ContainerHolding,
     figures: Figures,
     schemes: tuple[str, ...],
     processes: tuple[Process, ...] = (),
 ) -> Part:
     name, marks = held.owner.container, holding_marks(held)
-    return Part(name, held.index, held.uuid, figures, processes, held, schemes, marks)
+    number = _number(device, held.index)
+    return Part(name, number, held.uuid, figures, processes, held, schemes, marks)
+
+
+def _number(device: DeviceFacts | None, index: int | None) -> str:
+    if device is not None:
+        return device.device.number
+    return "" if index is None else str(index)
 
 
 def _schemes(held: ContainerHolding) -> tuple[str, ...]:
     return tuple(granted.scheme for granted in held.allocation.granted)
 
 
-def _group(here: Sequence[GroupEntry], *, off_kubernetes: bool) -> TreeEntry:
-    kind, name = here[0].holding.owner
-    ended = all(each.holding.ended for each in here)
+def _group(here: Sequence[_GroupOnDevice], *, off_kubernetes: bool) -> TreeEntry:
+    first = here[0][1].holding
+    kind, name = first.owner
+    ended = all(each.holding.ended for _, each in here)
     parts = tuple(
         Part(
             kind,
-            each.holding.index,
+            _number(device, each.holding.index),
             each.holding.uuid,
             Figures(each.holding.average.core, memory_bytes=each.holding.memory.used_bytes),
             each.processes,
             each.holding,
         )
-        for each in here
+        for device, each in here
         if ended or not each.holding.ended
     )
-    info = here[0].holding.info or GroupFacts()
+    info = first.info or GroupFacts()
     title = info.name or name
     if title == shortened(name):
         title = name
@@ -241,7 +251,7 @@ def _others(tree: Tree) -> Iterator[TreeEntry]:
     parts = tuple(
         Part(
             "others",
-            device.facts.index,
+            device.facts.device.number,
             device.uuid,
             Figures(device.others.core, memory_bytes=device.others.memory_bytes),
         )
@@ -257,10 +267,10 @@ def _unattributed(tree: Tree) -> Iterator[TreeEntry]:
     """One entry for each reason, over all devices."""
     parts: dict[Unattributed, list[Part]] = defaultdict(list)
     for device in tree.devices:
-        index = device.facts.index if device.facts is not None else None
+        number = _number(device.facts, None)
         for own in device.unattributed:
             figures = Figures(own.core, memory_bytes=own.memory_bytes)
-            part = Part(own.reason, index, device.uuid, figures, own.processes)
+            part = Part(own.reason, number, device.uuid, figures, own.processes)
             parts[own.reason].append(part)
     for reason, listed in parts.items():
         note = UNATTRIBUTED[reason]

@@ -71,12 +71,12 @@ def line_of(
     entry: TreeEntry, colours: Colours, series: Series, now_unix_ns: int, hour: Hour | None = None
 ) -> Line:
     """The line of an entry."""
-    devices = sorted({part.device for part in entry.parts if part.device is not None})
+    devices = dict.fromkeys(part.device for part in entry.parts if part.device)
     return Line(
         entry=entry,
         colours=_colours(entry, colours),
         marks=_marks(entry),
-        places=", ".join(map(str, devices)) or "not known",
+        places=", ".join(devices) or "not known",
         measured=[("core", *_core(entry)), ("memory", *_memory(entry))],
         past=None if entry.ended else _past(entry, series),
         rows=[row for part in entry.parts for row in _rows(entry, part, colours, now_unix_ns)],
@@ -143,7 +143,7 @@ def _rows(entry: TreeEntry, part: Part, colours: Colours, now_unix_ns: int) -> l
         colour=colours.get((entry.key, part.name, part.uuid)),
         schemes=part.schemes,
         marks=part.marks,
-        place=None if part.device is None else str(part.device),
+        place=part.device or None,
         cells=[
             core_of(part),
             memory_of(part),
