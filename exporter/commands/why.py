@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -81,6 +82,7 @@ def _document(case: Case) -> dict[str, Any]:
         "pod": case.pod,
         "timestamp_seconds": case.unix_s,
         "window_seconds": case.window_s,
+        "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
         "parts": [asdict(part) for part in case.parts],
         "sentences": [{"topic": one.topic, "text": one.text} for one in sentences(case)],
     }
@@ -102,6 +104,11 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     reader = SeriesCase(Prometheus(http, namespace=seen), time.time(), over_s, seen)
     case = reader.read(namespace, pod)
     if not case.parts:
+        seen_s = reader.last_seen(namespace, pod)
+        if seen_s is not None:
+            at = f"{datetime.fromtimestamp(seen_s, UTC):%Y-%m-%d %H:%M} UTC"
+            said = f"{namespace}/{pod} was last seen at {at}; look further back with --over=24h"
+            raise _NoSuchPodError(clean(said))
         raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), http.address))
     return case
 
@@ -161,6 +168,8 @@ def _wait(length_ns: int, where: str) -> None:
 def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
     """What to say of a pod that is not known: names that are like it."""
     wanted = f"{namespace}/{pod}"
+    if wanted in known:
+        return clean(f"{wanted} holds no GPU that is known to {where}")
     begins = [name for name in known if name.startswith(wanted) or name.endswith(f"/{pod}")]
     same = [name for name in known if name.rpartition("/")[2].startswith(pod)]
     near = list(dict.fromkeys([*begins, *same, *get_close_matches(wanted, known, _MOST_NEAR)]))

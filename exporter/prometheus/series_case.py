@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 from exporter.metrics.families import PREFIX
@@ -22,7 +24,10 @@ _STATE = ("last_active_timestamp_seconds", "unmeasured", *_LIMITS, *_HELD)
 _HOLDERS = tuple(f"{PREFIX}_{level}_{name}" for level in ("container", "group") for name in _HELD)
 _CONTAINER, _DEVICE = f"{PREFIX}_container_", f"{PREFIX}_device_"
 _POD_INFO = f"{PREFIX}_pod_info"
+_CORE, _WAITING = f"{_CONTAINER}core_seconds_total", f"{_CONTAINER}core_waiting_seconds_total"
 _CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
+_STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series after that
+_DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
 
 
@@ -35,9 +40,38 @@ class _Key(NamedTuple):
     node: str
 
 
+class _Counted(NamedTuple):
+    """What a counter counted, and in how many seconds; when it was scraped first and last.
+
+    What lies between two scrapes is left out if a restart does, or more than ``_STALE_S``: nobody
+    observed it, and it is not zero.
+    """
+
+    counted: float
+    observed_s: float
+    first_s: float
+    last_s: float
+
+    @property
+    def share(self) -> float | None:
+        """Of the time in which it was observed; None if there was no such time."""
+        return self.counted / self.observed_s if self.observed_s else None
+
+    def and_(self, other: "_Counted") -> "_Counted":
+        """Both: what one counter counted as two series."""
+        return _Counted(
+            self.counted + other.counted,
+            self.observed_s + other.observed_s,
+            min(self.first_s, other.first_s),
+            max(self.last_s, other.last_s),
+        )
+
+
 class SeriesCase:
     """Reads what a Prometheus knows of a pod in the ``window_s`` seconds before ``unix_s``.
 
+    Shares are of the time in which the pod was observed; a card's are of the time since it was
+    first seen, or until it was last seen.
     With ``seen``, the viewer's namespace, the pods of other namespaces are "others".
     """
 
@@ -48,6 +82,8 @@ class SeriesCase:
         self._unix_s = unix_s
         self._window_s = window_s
         self._seen = seen
+        self._since_s = unix_s - window_s
+        self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
         self._prefix = ""  # of the label of the namespace, as Prometheus may have renamed it
 
     def pods(self) -> list[str]:
@@ -57,11 +93,25 @@ class SeriesCase:
 
     def read(self, namespace: str, pod: str) -> Case:
         """The case. It has no parts if the pod is not known."""
-        state = self._state(namespace, pod)
+        ended_s = None
+        state = self._state(namespace, pod, self._unix_s)
+        if not state:
+            ended_s = self.last_seen(namespace, pod)
+            if ended_s is None or ended_s <= self._since_s:
+                return Case(
+                    namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
+                )
+            state = self._state(namespace, pod, ended_s)
         chosen = {f"{self._prefix}namespace": namespace, f"{self._prefix}pod": pod}
-        core = self._rates("core_seconds_total", chosen)
-        waiting = self._rates("core_waiting_seconds_total", chosen)
-        others = self._others(chosen)
+        core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
+        if ended_s is not None:
+            ended_s = max((one.last_s for one in core.values()), default=ended_s)
+        self._until_s = self._unix_s if ended_s is None else ended_s
+        since_s = min((one.first_s for one in core.values()), default=0)
+        self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
+        observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
+        is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
+        others = self._others(chosen, core)
         cards = self._cards(state, f"{namespace}/{pod}")
         parts = tuple(
             _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
@@ -73,32 +123,56 @@ class SeriesCase:
             unix_s=self._unix_s,
             window_s=self._window_s,
             parts=parts,
+            observed_s=observed_s if is_partly else None,
+            is_new=ended_s is None and self._span_s - observed_s <= _STEP_S,
+            ended_unix_s=ended_s,
         )
 
-    def _state(self, namespace: str, pod: str) -> dict[_Key, list[Series]]:
+    def last_seen(self, namespace: str, pod: str) -> float | None:
+        """When its use was last known within a day, in Unix seconds, to a minute; None if never."""
+        for prefix in ("", "exported_"):
+            chosen = {f"{prefix}namespace": namespace, f"{prefix}pod": pod}
+            times = f"timestamp({selector([_CORE], **chosen)})[{_DAY_S}s:{_STEP_S}s]"
+            if found := self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
+                return found[0].samples[-1][1]
+        return None
+
+    def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
         names = [f"{_CONTAINER}{name}" for name in _STATE]
         found: dict[_Key, list[Series]] = defaultdict(list)
         for prefix in ("", "exported_"):
             chosen = {f"{prefix}namespace": namespace, f"{prefix}pod": pod}
-            for one in self._at(selector(names, **chosen)):
+            for one in self._prometheus.at(selector(names, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
                 self._prefix = prefix
                 break
         return _placed(found)
 
-    def _rates(self, name: str, chosen: Mapping[str, str]) -> dict[_Key, float]:
-        found = self._at(self._rate(selector([f"{_CONTAINER}{name}"], **chosen)))
-        return {_key(one.labels): one.samples[-1][1] for one in found}
+    def _counted(self, name: str, chosen: Mapping[str, str]) -> dict[_Key, _Counted]:
+        long = self._window_s + _STALE_S  # with the last scrape before
+        found = self._prometheus.at(f"{selector([name], **chosen)}[{long}s]", self._unix_s)
+        known: dict[_Key, _Counted] = {}
+        for one in found:  # an exporter's restart may give it another instance label
+            if one.samples and one.samples[-1][0] > self._since_s:
+                now, before = _counted(one, self._since_s), known.get(_key(one.labels))
+                known[_key(one.labels)] = before.and_(now) if before else now
+        return known
 
-    def _others(self, chosen: Mapping[str, str]) -> dict[_Key, dict[str, float]]:
+    def _others(
+        self, chosen: Mapping[str, str], core: Mapping[_Key, _Counted]
+    ) -> dict[_Key, dict[str, float]]:
         found: dict[_Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for one in self._at(self._rate(selector([_CONTENTION], **chosen))):
+        grown = f"increase({selector([_CONTENTION], **chosen)}[{self._window_s}s])"
+        for one in self._prometheus.at(grown, self._unix_s):
+            key = _key(one.labels)
+            if key not in core or not core[key].observed_s:
+                continue
             namespace, pod = one.labels.get("by_namespace", ""), one.labels.get("by_pod", "")
             name = f"{namespace}/{pod}" if namespace else pod
             if self._seen and namespace != self._seen:
                 name = _OTHERS
-            found[_key(one.labels)][name] += one.samples[-1][1]
+            found[key][name] += one.samples[-1][1] / core[key].observed_s
         return {key: dict(by_name) for key, by_name in found.items()}
 
     def _cards(self, keys: Iterable[_Key], pod: str) -> dict[_Key, Card]:
@@ -143,18 +217,27 @@ class SeriesCase:
         return found
 
     def _rate(self, chosen: str) -> str:
-        return f"rate({chosen}[{self._window_s}s])"
+        return f"rate({chosen}[{self._span_s}s])"
 
     def _at(self, expression: str) -> list[Series]:
-        return self._prometheus.at(expression, self._unix_s)
+        return self._prometheus.at(expression, self._until_s)
+
+
+def _counted(one: Series, since_s: float) -> _Counted:
+    counted = observed_s = 0.0
+    for (before_s, before), (at_s, value) in pairwise(one.samples):
+        if at_s > since_s and at_s - before_s <= _STALE_S and value >= before:
+            counted += value - before
+            observed_s += at_s - before_s
+    return _Counted(counted, observed_s, one.samples[0][0], one.samples[-1][0])
 
 
 def _part(
     key: _Key,
     state: Sequence[Series],
     card: Card,
-    core: float | None,
-    waiting: float | None,
+    core: _Counted | None,
+    waiting: _Counted | None,
     waiting_on: Mapping[str, float] | None,
 ) -> Part:
     value = {one.labels["__name__"].removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
@@ -167,9 +250,9 @@ def _part(
     return Part(
         container=key.container,
         card=card,
-        core=None if "core" in unmeasured else core,
+        core=core.share if core and "core" not in unmeasured else None,
         share=value.get("core_limit_ratio"),
-        waiting=waiting,
+        waiting=waiting.share if waiting else None,
         waiting_on=waiting_on,
         memory_bytes=value.get("memory_used_bytes"),
         memory_limit_bytes=value.get("memory_limit_bytes"),

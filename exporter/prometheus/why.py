@@ -1,6 +1,6 @@
 """Sentences on one pod: its use, its waiting and who ran instead, what is not known. Pure.
 
-``sentences`` turns what is known of a pod into at most seven of them, one of each topic. Whether
+``sentences`` turns what is known of a pod into at most eight of them, one of each topic. Whether
 the facts are a node's or a Prometheus's makes no difference (``cases``).
 """
 
@@ -35,6 +35,7 @@ _HELD_BY = {
 class Topic(StrEnum):
     """What a sentence is about, the most important first."""
 
+    ENDED = "ended"
     USE = "use"
     WAITING = "waiting"
     CLOCKS = "clocks"
@@ -97,18 +98,37 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A pod's parts, over the ``window_s`` seconds before ``unix_s``."""
+    """A pod's parts, over the ``window_s`` seconds before ``unix_s``.
+
+    The parts' shares are of the time in which the pod was observed: ``observed_s`` seconds, None if
+    that is about all. ``is_new``: it was first seen in the window, and without a break since.
+    ``ended_unix_s``: when it was last seen, None if it is there now.
+    """
 
     namespace: str
     pod: str
     unix_s: float
     window_s: float
     parts: tuple[Part, ...] = ()
+    observed_s: float | None = None
+    is_new: bool = False
+    ended_unix_s: float | None = None
+
+    @property
+    def span(self) -> str:
+        """The time that its shares are of, in words."""
+        whole = f"the last {length(self.window_s)}"
+        if self.observed_s is None:
+            return whole
+        if self.is_new:
+            return f"the last {length(self.observed_s)}, since it was first seen"
+        return f"the {length(self.observed_s)} of {whole} in which it was seen"
 
 
 def sentences(case: Case) -> tuple[Sentence, ...]:
     """The sentences, the most important first."""
     found = (
+        *_ended(case),
         *_use(case),
         *_waiting(case),
         *_clocks(case),
@@ -120,11 +140,18 @@ def sentences(case: Case) -> tuple[Sentence, ...]:
     return tuple(sorted(found, key=lambda one: not one.urgent))
 
 
+def _ended(case: Case) -> Iterator[Sentence]:
+    if case.ended_unix_s is not None:
+        seen = _moment(case.ended_unix_s, case)
+        said = f"It has ended, or is not measured any more: it was last seen {seen}."
+        yield Sentence(Topic.ENDED, said, urgent=True)
+
+
 def _use(case: Case) -> Iterator[Sentence]:
     known = [part for part in case.parts if part.core is not None]
     if not known:
         return
-    within = f"in the last {length(case.window_s)}"
+    within = f"in {case.span}"
     promised = [part for part in known if part.share]
     share = sum(part.share or 0.0 for part in promised)
     used = sum(part.core or 0.0 for part in promised)
@@ -158,10 +185,7 @@ def _waiting(case: Case) -> Iterator[Sentence]:
         return
     place = f" on {_place(worst, case)}" if len(case.parts) > 1 else ""
     others = _others(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
-    said = (
-        f"It may have waited for others up to {waiting:.0%} of the last "
-        f"{length(case.window_s)}{place}{others}."
-    )
+    said = f"It may have waited for others up to {waiting:.0%} of {case.span}{place}{others}."
     yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
 
 
@@ -216,16 +240,17 @@ def _memory(case: Case) -> Iterator[Sentence]:
     if not known:
         return
     limited = [part for part in known if part.memory_limit_bytes]
+    holds = "It holds" if case.ended_unix_s is None else "It held"
     if not limited:
         held = gib(sum(part.memory_bytes or 0.0 for part in known))
-        yield Sentence(Topic.MEMORY, f"It holds {held} of memory; no limit is known.")
+        yield Sentence(Topic.MEMORY, f"{holds} {held} of memory; no limit is known.")
         return
     fullest = max(limited, key=_fullness)
     ratio = _fullness(fullest)
-    near = ratio >= NEAR_LIMIT
+    near = ratio >= NEAR_LIMIT and case.ended_unix_s is None
     held, limit = gib(fullest.memory_bytes or 0.0), gib(fullest.memory_limit_bytes or 0.0)
     place = _place(fullest, case)
-    said = f"It holds {held} of its {limit} of memory on {place} ({ratio:.0%})"
+    said = f"{holds} {held} of its {limit} of memory on {place} ({ratio:.0%})"
     end = ": the next allocation may fail." if near else "."
     yield Sentence(Topic.MEMORY, said + end, urgent=near)
 
@@ -237,11 +262,9 @@ def _fullness(part: Part) -> float:
 def _idle(case: Case) -> Iterator[Sentence]:
     times = [part.last_active_unix_s for part in case.parts if part.last_active_unix_s is not None]
     if times:
-        ago = case.unix_s - max(times)
-        if ago >= IDLE_S:
-            at = datetime.fromtimestamp(max(times), UTC)
-            said = f"It last ran on a GPU {_ago(ago)}, at {at:%Y-%m-%d %H:%M} UTC."
-            yield Sentence(Topic.IDLE, said)
+        until_s = case.unix_s if case.ended_unix_s is None else case.ended_unix_s
+        if until_s - max(times) >= IDLE_S:
+            yield Sentence(Topic.IDLE, f"It last ran on a GPU {_moment(max(times), case)}.")
     elif case.parts and all(part.core == 0 for part in case.parts):
         yield Sentence(Topic.IDLE, "It has not run on a GPU since counting began.")
 
@@ -259,7 +282,8 @@ def _cards(case: Case) -> Iterator[Sentence]:
         company = ""
     else:
         company = ", with no other that can be seen"
-    yield Sentence(Topic.CARDS, f"It is on {listed(places)}{company}.")
+    is_on = "It is on" if case.ended_unix_s is None else "It was on"
+    yield Sentence(Topic.CARDS, f"{is_on} {listed(places)}{company}.")
 
 
 def _described(card: Card) -> str:
@@ -292,6 +316,12 @@ def _place(part: Part, case: Case) -> str:
     many = len({one.container for one in case.parts}) > 1
     by = f" by {part.container}" if many and part.container else ""
     return f"{part.card.name}{by}"
+
+
+def _moment(unix_s: float, case: Case) -> str:
+    return (
+        f"{_ago(case.unix_s - unix_s)}, at {datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"
+    )
 
 
 def _ago(seconds: float) -> str:

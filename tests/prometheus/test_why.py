@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ STARVED = Part(
 def said(*parts: Part) -> dict[Topic, str]:
     case = Case(namespace="team", pod="chat-0", unix_s=NOW, window_s=60, parts=parts)
     found = sentences(case)
-    assert len(found) == len({one.topic for one in found}) <= 7
+    assert len(found) == len({one.topic for one in found}) <= 8
     assert [one.urgent for one in found] == sorted((one.urgent for one in found), reverse=True)
     return {one.topic: one.text for one in found}
 
@@ -224,6 +225,53 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str) -> None:
         (Topic.CARDS, f"It is on GPU 0 (L4, node n1) with {other}."),
         (Topic.UNKNOWN, "Not known: energy. The driver does not report this for this device."),
     ]
+
+
+def _young(second: int) -> str:
+    """A pod at 94 % of its card."""
+    mine = 'namespace="team",pod="tune-0",container="main",gpu="1",uuid="GPU-b"'
+    return f"""\
+mgpu_device_info{{gpu="1",uuid="GPU-b",model="L4"}} 1
+mgpu_device_throttle_seconds_total{{gpu="1",uuid="GPU-b",reason="hw_thermal"}} {second * 0.5}
+mgpu_container_core_limit_ratio{{{mine}}} 1
+mgpu_container_memory_used_bytes{{{mine}}} {4 * GIB}
+mgpu_container_core_seconds_total{{{mine}}} {second * 0.94}
+mgpu_container_core_waiting_seconds_total{{{mine}}} {second * 0.06}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lives", "over", "span", "ended"),
+    [
+        ([(0, 300)], 86_400, "the last 5 minutes, since it was first seen", ""),
+        ([(0, 45)], 300, "the last 45 seconds, since it was first seen", ""),
+        ([(0, 600), (36_000, 36_300)], 86_400, "the 15 minutes of the last day in which", ""),
+        ([(0, 3600)], 3600, "the last hour", ""),
+        ([(0, 600)], 3600, "the 10 minutes of the last hour in which", "20 minutes ago, at 2026-"),
+    ],
+    ids=["new", "just begun", "twice", "old", "ended"],
+)
+def test_time_that_nobody_observed_is_no_idle_time(
+    tmp_path: Path, lives: list[tuple[int, int]], over: int, span: str, ended: str
+) -> None:
+    with Store(tmp_path) as store:
+        for begin, end in lives:
+            target = Target({"job": "mgpu", "instance": f"{begin}:10045", "node": "n1"})
+            for second in range(begin, end + 1, 15):
+                store.scrape(target, _young(second - begin), NOW + second)
+            if ended or (begin, end) != lives[-1]:
+                store.scrape(target, "", NOW + end + 15)
+        now = NOW + lives[-1][1] + (1200 if ended else 0)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, now, over).read("team", "tune-0")
+
+    found = {one.topic: one.text for one in sentences(case)}
+    assert f"It used 94% of GPU 1 in {span}" in found[Topic.USE]
+    assert f"up to 6% of {span}" in found[Topic.WAITING]
+    if len(lives) == 1:
+        assert found[Topic.CLOCKS] == "Clocks were held down: GPU 1 50% of the time by heat."
+    assert (ended in found[Topic.ENDED]) if ended else Topic.ENDED not in found
+    assert ("It was on GPU 1" in found[Topic.CARDS]) is bool(ended)
 
 
 def test_the_command_names_what_a_prometheus_knows(
