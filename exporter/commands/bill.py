@@ -88,8 +88,9 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
 
 def _at_odds(arguments: Namespace) -> str:
     """Why these flags make no bill; empty if they do."""
-    if arguments.url or arguments.namespace:
-        return "--url and -n: the bill is of whole cards, as a Prometheus has them"
+    for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
+        if given:
+            return f"{flag}: the bill is of whole cards, as a Prometheus has them"
     if _is_parquet(arguments) and arguments.format != "focus":
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:

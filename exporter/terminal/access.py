@@ -52,9 +52,7 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
         NoAnswerError: flags contradict each other, or a file cannot be read.
 
     """
-    url, prometheus = _given("url", arguments, environ), _given("prometheus", arguments, environ)
-    if url and prometheus:
-        raise NoAnswerError("--url and --prometheus are both given; give one of the two")
+    url, prometheus = _addresses(arguments, environ)
     if prometheus:
         namespace = _given("namespace", arguments, environ)
         return PrometheusFeed(HttpClient(prometheus, _credentials(arguments, environ)), namespace)
@@ -82,6 +80,16 @@ def far_client(
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
     """The namespace that flags or variables name; "" stands for all."""
     return _given("namespace", arguments, environ)
+
+
+def _addresses(arguments: Namespace, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The exporter's and the Prometheus's; one of them is "". A flag wins over a variable."""
+    typed = [getattr(arguments, name, None) or "" for name in ("url", "prometheus")]
+    found = typed if any(typed) else [_given(n, arguments, environ) for n in ("url", "prometheus")]
+    if all(found):
+        both = "--url and --prometheus" if all(typed) else f"{URL} and {PROMETHEUS}"
+        raise NoAnswerError(f"{both} are both given; give one of the two")
+    return found[0], found[1]
 
 
 def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:

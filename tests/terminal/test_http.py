@@ -283,9 +283,27 @@ def test_a_variable_counts_only_where_its_flag_is() -> None:
     assert far_feed(arguments(), {"MGPU_REMOTE_PROMETHEUS": "http://p"}) is None
 
 
-def test_two_feeds_contradict_one_another() -> None:
-    with pytest.raises(NoAnswerError, match="give one of the two"):
-        far_feed(arguments("--url=http://a", "--prometheus=http://b", prometheus=True), {})
+@pytest.mark.parametrize(
+    ("flags", "variables", "said"),
+    [
+        (("--url=http://a", "--prometheus=http://b"), (), "--url and --prometheus are both given"),
+        ((), ("URL", "PROMETHEUS"), "MGPU_REMOTE_URL and MGPU_REMOTE_PROMETHEUS are both given"),
+    ],
+)
+def test_two_feeds_contradict_one_another(
+    flags: tuple[str, ...], variables: tuple[str, ...], said: str
+) -> None:
+    environ = {f"MGPU_REMOTE_{name}": "http://c" for name in variables}
+    with pytest.raises(NoAnswerError, match=said):
+        far_feed(arguments(*flags, prometheus=True), environ)
+
+
+@pytest.mark.parametrize("flag", ["url", "prometheus"])
+def test_a_flag_wins_over_the_variable_of_the_other(flag: str) -> None:
+    environ = {"MGPU_REMOTE_URL": "http://b", "MGPU_REMOTE_PROMETHEUS": "http://b"}
+    found = far_feed(arguments(f"--{flag}=http://a", prometheus=True), environ)
+    assert isinstance(found, RemoteFeed if flag == "url" else PrometheusFeed)
+    assert found.name.endswith("http://a")
 
 
 def test_secrets_come_from_files_or_variables(server: Server, tmp_path: Path) -> None:
