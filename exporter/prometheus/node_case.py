@@ -109,7 +109,8 @@ class _Cards:
             return Card()
         return Card(
             uuid=device.uuid,
-            gpu=str(device.index),
+            gpu=device.device.number,
+            is_part=bool(device.device.parent_uuid),
             model=device.device.model,
             busy=device.average.core,
             throttled=self._throttled(device),

@@ -181,8 +181,8 @@ class SeriesCase:
         if not uuids:
             return {key: Card() for key in known}
         of_these = f"uuid=~{quoted('|'.join(map(_escaped, uuids)))}"
-        models = {
-            label(one.labels, "uuid"): label(one.labels, "model")
+        infos = {
+            label(one.labels, "uuid"): one.labels
             for one in self._at(f"{_DEVICE}info{{{of_these}}}")
         }
         busy = {
@@ -196,12 +196,13 @@ class SeriesCase:
         return {
             key: Card(
                 uuid=key.uuid,
-                gpu=key.gpu,
+                gpu=_number(key.gpu, infos.get(key.uuid, {})),
                 node=key.node,
-                model=models.get(key.uuid, ""),
+                model=label(infos.get(key.uuid, {}), "model"),
                 busy=busy.get(key.uuid),
                 throttled=throttled[key.uuid],
                 others=tuple(sorted(on[key.uuid] - {pod})),
+                is_part=bool(label(infos.get(key.uuid, {}), "parent_uuid")),
             )
             for key in known
         }
@@ -271,6 +272,12 @@ def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
 def _key(labels: Labels) -> _Key:
     container, gpu, uuid = (label(labels, name) for name in ("container", "gpu", "uuid"))
     return _Key(container, gpu, uuid, node_of(labels))
+
+
+def _number(gpu: str, info: Labels) -> str:
+    """A GPU's number, and behind it a part's own, as ``Device.number``."""
+    part = label(info, "gpu_instance")
+    return f"{gpu}-{part}" if gpu and part else gpu
 
 
 def _pod(labels: Labels) -> str:

@@ -32,6 +32,10 @@ _HELD_BY = {
 }
 
 
+_OF_THE_BOARD = {Unmeasured.MIG, Unmeasured.PARTITIONED}  # nobody can read it for a part
+_OF_ITS_PART = "Several share this part of the GPU, or the driver does not count by part."
+
+
 class Topic(StrEnum):
     """What a sentence is about, the most important first."""
 
@@ -58,7 +62,7 @@ class Card:
     """A device: its number, and what it did in the time that was looked at, as shares of it.
 
     ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
-    how long its clocks were held down, by reason.
+    how long its clocks were held down, by reason. ``is_part``: it is a MIG instance or a partition.
     """
 
     uuid: str = ""
@@ -68,6 +72,7 @@ class Card:
     busy: float | None = None
     throttled: Mapping[str, float] = field(default_factory=dict)
     others: tuple[str, ...] | None = None
+    is_part: bool = False
 
     @property
     def name(self) -> str:
@@ -295,6 +300,10 @@ def _unknown(case: Case) -> Iterator[Sentence]:
     by_reason: dict[str, set[str]] = defaultdict(set)
     for part in case.parts:
         for quantity, reason in part.unmeasured.items():
+            if part.card.is_part and reason in _OF_THE_BOARD:
+                if quantity == "core":
+                    by_reason[_OF_ITS_PART].add(quantity)
+                continue
             by_reason[reason].add(quantity.replace("_", " "))
     blind = bool(case.parts) and all(part.core is None for part in case.parts)
     if blind and not by_reason:
@@ -334,7 +343,8 @@ def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
     """Names in words: ``a, b and 2 others``."""
     shown = list(names[:most])
     if len(names) > most:
-        shown.append(f"{len(names) - most} others")
+        more = len(names) - most
+        shown.append("1 other" if more == 1 else f"{more} others")
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 

@@ -227,11 +227,19 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str) -> None:
     ]
 
 
+def test_a_part_of_a_gpu_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "research/finetune-0", "--simulate=mixed", "--over=1s"]) == 0
+    said = capsys.readouterr().out
+    assert "It is on GPU 100-1 (" in said
+    assert "read its partitions" not in said
+
+
 def _young(second: int) -> str:
-    """A pod at 94 % of its card."""
+    """A pod at 94 % of its part of a card."""
     mine = 'namespace="team",pod="tune-0",container="main",gpu="1",uuid="GPU-b"'
     return f"""\
-mgpu_device_info{{gpu="1",uuid="GPU-b",model="L4"}} 1
+mgpu_device_info{{gpu="1",uuid="GPU-b",model="L4",parent_uuid="GPU-a",gpu_instance="2"}} 1
+mgpu_container_unmeasured{{{mine},quantity="energy",reason="mig"}} 1
 mgpu_device_throttle_seconds_total{{gpu="1",uuid="GPU-b",reason="hw_thermal"}} {second * 0.5}
 mgpu_container_core_limit_ratio{{{mine}}} 1
 mgpu_container_memory_used_bytes{{{mine}}} {4 * GIB}
@@ -266,12 +274,13 @@ def test_time_that_nobody_observed_is_no_idle_time(
         case = SeriesCase(asks, now, over).read("team", "tune-0")
 
     found = {one.topic: one.text for one in sentences(case)}
-    assert f"It used 94% of GPU 1 in {span}" in found[Topic.USE]
+    assert Topic.UNKNOWN not in found
+    assert f"It used 94% of GPU 1-2 in {span}" in found[Topic.USE]
     assert f"up to 6% of {span}" in found[Topic.WAITING]
     if len(lives) == 1:
-        assert found[Topic.CLOCKS] == "Clocks were held down: GPU 1 50% of the time by heat."
+        assert found[Topic.CLOCKS] == "Clocks were held down: GPU 1-2 50% of the time by heat."
     assert (ended in found[Topic.ENDED]) if ended else Topic.ENDED not in found
-    assert ("It was on GPU 1" in found[Topic.CARDS]) is bool(ended)
+    assert ("It was on GPU 1-2" in found[Topic.CARDS]) is bool(ended)
 
 
 def test_the_command_names_what_a_prometheus_knows(
