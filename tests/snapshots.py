@@ -108,6 +108,7 @@ def with_every_family(number: int = 1) -> Snapshot:
                 limited_core_ns=number,
                 allocated=allocated,
                 allocated_gpus=number,
+                unhealthy_devices=number,
             ),
         ),
         (NamespaceFacts("ml", "GPU-1", used, allocated, number),),

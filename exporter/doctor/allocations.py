@@ -8,9 +8,8 @@ from exporter.allocations.scheme import Reason
 from exporter.collector.allocations import OUTCOMES
 from exporter.collector.rules import rules_of
 from exporter.doctor import privileges
-from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok
+from exporter.doctor.evidence import CheckResult, ProbeResults, counted, listed, note, ok
 
-_MOST_NAMED = 5
 _OTHERWISE = "see this reason in docs/troubleshooting.md"
 
 
@@ -33,7 +32,6 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
     for scheme, uids in sorted(schemes.items()):
         yield ok(scheme, f"allocations of {counted(len(uids), 'pod')}")
     for (scheme, reason), names in sorted(problems.items()):
-        more = len(names) - _MOST_NAMED
-        named = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         privilege = privileges.NODES if reason is Reason.UNPROVEN and not node.labels else ""
-        yield note(f"{scheme}: {reason}", named, OUTCOMES.get(reason, _OTHERWISE), privilege)
+        remedy = OUTCOMES.get(reason, _OTHERWISE)
+        yield note(f"{scheme}: {reason}", listed(names), remedy, privilege)

@@ -48,6 +48,7 @@ class MarkKind(StrEnum):
     BAD_MEMORY = "bad memory"
     RECOVERY = "needs a reset"
     THROTTLED = "throttled"
+    UNHEALTHY = "unhealthy device"
     MISPLACED = "not where it was allocated"
     OVER_SHARE = "over its share"
     WAITING = "waits for others"
@@ -201,7 +202,13 @@ def _waits(holding: ContainerHolding) -> bool:
 
 def pod_marks(pod: PodFacts) -> tuple[Mark, ...]:
     """The marks of a pod over all its devices."""
-    return tuple(_limits(pod.core_of_limit, pod.memory_of_limit))
+    return (*_health(pod), *_limits(pod.core_of_limit, pod.memory_of_limit))
+
+
+def _health(pod: PodFacts) -> Iterator[Mark]:
+    if count := pod.unhealthy_devices:
+        said = f"the kubelet says that {count:.0f} of its devices {'is' if count == 1 else 'are'}"
+        yield Mark(MarkKind.UNHEALTHY, f"{said} unhealthy: kubectl describe pod names them")
 
 
 def _limits(core: float | None, memory: float | None) -> Iterator[Mark]:

@@ -14,6 +14,7 @@ from exporter.model import (
     GroupKey,
     GroupKindFacts,
     NamespaceFacts,
+    Pod,
     PodFacts,
     PodInfo,
     Used,
@@ -65,11 +66,12 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
     limited = _held_against(using, limit.containers)
     core_known = "core" in known
+    pod = view.facts.pods.get(tenant.name) if live or stale else None
     return PodFacts(
         namespace=tenant.name[0],
         name=tenant.name[1],
         ended=not (live or stale),
-        info=_info(view, tenant.name) if live or stale else None,
+        info=_info(view, pod) if pod else None,
         core=whole([part.average.core for part in using]),
         core_limit=limit.core,
         allocated_gpus=limit.gpus,
@@ -89,14 +91,12 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
             tenant.limit.core,
             counters if core_known else None,
         ),
+        unhealthy_devices=pod.unhealthy_devices if pod else None,
     )
 
 
-def _info(view: View, name: tuple[str, str]) -> PodInfo | None:
-    """The pod's identity, as far as it is known, and the labels that it shows."""
-    pod = view.facts.pods.get(name)
-    if pod is None:
-        return None
+def _info(view: View, pod: Pod) -> PodInfo:
+    """The pod's identity, and the labels that it shows."""
     shown = view.facts.shown.get(pod.uid, {})
     return PodInfo(pod.uid, pod.qos, pod.owner_kind, pod.owner_name, shown)
 

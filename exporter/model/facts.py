@@ -314,7 +314,8 @@ class PodFacts:
 
     ``core_of_limit`` is the use by the containers that have a share, over these shares;
     ``memory_of_limit`` is that of the fullest device. ``used`` has core time and energy only;
-    ``limited_core_ns`` is the part of it by containers that have a share.
+    ``limited_core_ns`` is the part of it by containers that have a share. ``unhealthy_devices`` is
+    the kubelet's word, None where it says nothing.
     """
 
     namespace: str
@@ -332,6 +333,7 @@ class PodFacts:
     limited_core_ns: int | None = None
     allocated: AllocatedTime = NEVER_ALLOCATED
     allocated_gpus: float | None = None
+    unhealthy_devices: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

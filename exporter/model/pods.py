@@ -43,6 +43,8 @@ class Pod:
     """The part of a pod that is kept. ``uid`` is the API's, ``static_hash`` the kubelet's own.
 
     ``acknowledged``: the kubelet has accepted it (``status.startTime``), with its devices.
+    ``unhealthy_devices``: how many of them, GPUs or not, the kubelet says are unhealthy; None if it
+    says of none how it is.
     """
 
     uid: str
@@ -58,6 +60,7 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     acknowledged: bool = False
+    unhealthy_devices: int | None = None
 
     @property
     def terminal(self) -> bool:
@@ -104,10 +107,14 @@ class ClaimedDevice:
 
 @dataclass(frozen=True, slots=True)
 class OfferedDevice:
-    """A device of a ResourceSlice: attributes as texts, capacity as Kubernetes quantities."""
+    """A device of a ResourceSlice: attributes as texts, capacity as Kubernetes quantities.
+
+    ``taints`` are as kubectl writes those of a node: ``key=value:effect``.
+    """
 
     attributes: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

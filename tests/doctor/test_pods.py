@@ -11,6 +11,7 @@ from exporter.doctor.pods import pods
 from exporter.model import SourceStatus
 from tests.doctor.looking import by_subject, evidence, settings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
+from tests.pods.devices import slice_document
 from tests.pods.documents import node_document, pod_document
 
 USER = 'pods is forbidden: User "system:serviceaccount:gpu:exporter" cannot list resource "pods"'
@@ -77,6 +78,20 @@ def test_claims_may_be_forbidden_where_no_pod_has_any(
     refused = [f for f in found(flags).values() if f.verdict is not CheckVerdict.OK]
 
     assert [(f.verdict, f.privilege) for f in refused] == [(CheckVerdict.NOTE, privileges.CLAIMS)]
+
+
+def test_tainted_devices_are_named(api: ApiServer, flags: dict[str, str]) -> None:
+    offer = slice_document({"gpu-0": "GPU-a", "gpu-1": "GPU-b"})
+    lost = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
+    offer["spec"]["devices"][1]["taints"] = [lost, {"key": "spare", "effect": "None"}]
+    api.set_slices(offer)
+    for version in ("v1", "v1beta1"):
+        api.serve_devices(version)
+
+        note = found(flags)["tainted devices"]
+
+        assert note.verdict is CheckVerdict.NOTE
+        assert note.found == "gpu-1 of gpu.nvidia.com (gpu.nvidia.com/xid=79:NoExecute, spare:None)"
 
 
 def test_a_node_of_another_name_is_a_problem(flags: dict[str, str]) -> None:

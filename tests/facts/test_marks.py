@@ -206,8 +206,9 @@ def test_a_group_has_no_allocation_and_no_mark() -> None:
 
 
 def test_a_pod_is_marked_by_its_own_ratios() -> None:
-    pod = PodFacts(namespace="ml", name="train", core_of_limit=1.5, memory_of_limit=0.99)
+    ratios = {"core_of_limit": 1.5, "memory_of_limit": 0.99}
+    pod = PodFacts(namespace="ml", name="train", unhealthy_devices=1, **ratios)
 
     kinds = [mark.kind for mark in pod_marks(pod)]
 
-    assert kinds == [MarkKind.OVER_SHARE, MarkKind.NEAR_MEMORY_LIMIT]
+    assert kinds == [MarkKind.UNHEALTHY, MarkKind.OVER_SHARE, MarkKind.NEAR_MEMORY_LIMIT]

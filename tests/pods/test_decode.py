@@ -16,7 +16,7 @@ from exporter.sources.pods.decode import (
     decode_node,
     decode_pod,
 )
-from tests.pods.documents import container_id, node_document, pod_document
+from tests.pods.documents import Document, container_id, node_document, pod_document
 
 CORE = "vke.volcengine.com/mgpu-core"
 
@@ -242,3 +242,28 @@ def test_a_container_may_ask_not_to_be_controlled(env: Any, *, expected: bool) -
     document = pod_document("p")
     document["spec"]["containers"] = [{"name": "a", "env": env}]
     assert [c.uncontrolled for c in decode_pod(document).pod.containers] == [expected]
+
+
+def said_of(*health: tuple[str, str]) -> Document:
+    """What the kubelet says of a container's devices."""
+    devices = [{"resourceID": device, "health": is_so} for device, is_so in health]
+    return {"allocatedResourcesStatus": [{"name": "claim:gpu", "resources": devices}]}
+
+
+BAD, GOOD = ("k8s.gpu.nvidia.com/claim=c-gpu-0", "Unhealthy"), ("GPU-1", "Healthy")
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([said_of(BAD, GOOD)], 1),
+        ([said_of(BAD), said_of(BAD, ("GPU-2", "Unhealthy"))], 2),
+        ([said_of(GOOD, ("GPU-2", "Unknown"))], 0),
+        ([{}, {"allocatedResourcesStatus": "x"}, said_of()], None),
+    ],
+    ids=["one", "two, of which two containers have one", "none", "nothing is said"],
+)
+def test_unhealthy_devices_are_counted_once(states: Any, expected: int | None) -> None:
+    document = pod_document("p")
+    document["status"]["containerStatuses"] = states
+    assert decode_pod(document).pod.unhealthy_devices == expected

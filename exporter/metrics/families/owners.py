@@ -265,6 +265,12 @@ POD: tuple[FamilyOf[PodFacts], ...] = (
     ),
     _pod("allocated_gpus", _KEPT, lambda p: p.allocated_gpus),
     _pod(
+        "unhealthy_devices",
+        "Devices of the pod, GPUs or not, that the kubelet says are unhealthy (status of its "
+        "containers, Kubernetes 1.36 and later).",
+        lambda p: p.unhealthy_devices,
+    ),
+    _pod(
         "limited_core_seconds_total",
         "The part of core_seconds_total that is compared with the allocation: of the "
         "containers that have an allocated share.",

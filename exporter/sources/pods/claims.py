@@ -25,6 +25,7 @@ MAX_RESULTS = 256  # devices of one claim; the API allows 32
 MAX_CONFIGS = 64  # of one claim; the API allows 32 of the claim, and its class has some
 MAX_DEVICES = 4096  # of one node; a slice has up to 128
 MAX_ATTRIBUTES = 64  # of one device; the API allows 32 with its capacity
+MAX_TAINTS = 16  # of one device, as the API allows
 
 Place = tuple[str, str, str]  # driver, pool, device
 
@@ -119,7 +120,13 @@ def _offered(device: Json) -> OfferedDevice:
     return OfferedDevice(
         attributes=dict(_attributes(mapping(device, "attributes"))),
         capacity=dict(_capacity(mapping(device, "capacity"))),
+        taints=tuple(_taint(taint) for taint in islice(mappings(device, "taints"), MAX_TAINTS)),
     )
+
+
+def _taint(taint: Json) -> str:
+    key, value, effect = (text(taint.get(part)) for part in ("key", "value", "effect"))
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
 def _attributes(source: Json) -> Iterator[tuple[str, str]]:
@@ -165,6 +172,21 @@ PERMISSION = (
 KEEP_NS = 600 * 10**9  # how long an allocated claim, and the slices, are not asked for again
 
 Key = tuple[str, str]  # namespace and name
+
+
+def read_slices(client: KubeClient, version: str, node: str) -> Iterator[Slice | None]:
+    """The ResourceSlices of a node, as the API server lists them; None for one that is none.
+
+    Raises:
+        ApiError: the API server did not answer.
+        JsonError: its answer cannot be read.
+
+    """
+    query = {"fieldSelector": f"spec.nodeName={node}", "resourceVersion": "0"}
+    with client.get(f"{GROUP}/{version}/resourceslices", query, TIMEOUT_S) as stream:
+        for key, value in list_parts(stream.chunks()):
+            if key == "items":
+                yield decode_slice(value)
 
 
 class ClaimsError(Exception):
@@ -284,16 +306,11 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
 
     def _slices(self, client: KubeClient) -> Mapping[Place, OfferedDevice]:
         found: list[Slice] = []
-        query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
-        with client.get(f"{GROUP}/{self._version}/resourceslices", query, TIMEOUT_S) as stream:
-            for key, value in list_parts(stream.chunks()):
-                if key != "items":
-                    continue
-                one = decode_slice(value) if len(found) < MAX_SLICES else None
-                if one is None:
-                    self._rejections.reject("slice_unusable", "a ResourceSlice of this node")
-                else:
-                    found.append(one)
+        for one in read_slices(client, self._version, self._node):
+            if one is None or len(found) >= MAX_SLICES:
+                self._rejections.reject("slice_unusable", "a ResourceSlice of this node")
+            else:
+                found.append(one)
         return offered(found)
 
     def _misses_devices(self) -> bool:

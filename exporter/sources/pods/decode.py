@@ -6,7 +6,7 @@ text is bounded: what is too many or too long is dropped and counted, and is not
 Source: core/v1 of the Kubernetes API. ResourceClaims of containers come from
 ``spec.resourceClaims``, ``status.resourceClaimStatuses`` (claims made from templates),
 ``containers[].resources.claims``, and ``status.extendedResourceClaimStatus`` (KEP-5004, the claim
-for extended resources).
+for extended resources). ``status.containerStatuses[].allocatedResourcesStatus`` is KEP-4680's.
 """
 
 import re
@@ -168,6 +168,7 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
         annotations=_kept(annotations, keep.annotations, dropped),
         labels=_kept(mapping(metadata, "labels"), keep.labels, dropped),
         acknowledged=bool(text(status.get("startTime"))),
+        unhealthy_devices=_unhealthy(status),
     )
     return DecodedPod(pod, dropped)
 
@@ -265,6 +266,17 @@ def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:
             sidecar = listed_kind == "init" and container.get("restartPolicy") == "Always"
             kind = "sidecar" if sidecar else listed_kind
             yield kind, container, states.get(text(container.get("name")), NONE)
+
+
+def _unhealthy(status: Json) -> int | None:
+    """How many devices are unhealthy; one that several containers have is one."""
+    health = {
+        text(device.get("resourceID")): device.get("health")
+        for state in mappings(status, "containerStatuses")
+        for resource in mappings(state, "allocatedResourcesStatus")
+        for device in mappings(resource, "resources")
+    }
+    return list(health.values()).count("Unhealthy") if health else None
 
 
 def _container_ids(state: Json) -> tuple[str, ...]:
