@@ -16,7 +16,7 @@ from exporter.metrics.families import (
 EVERY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.full_name)
 UNITS = ("seconds", "bytes", "joules", "ratio", "watts", "celsius", "hertz", "gpus")
 WITHOUT_UNIT = re.compile(
-    r".*_(info|up|unmeasured|processes|simulated|replicas|mismatch|successful|rows|remapping)"
+    r".*_(info|up|unmeasured|processes|devices|simulated|replicas|mismatch|successful|rows|remapping)"
     r"|.*_(pages|pending|action|state|generation|width|licensed)"
     r"|.*_(cycles|reviews|cycle_overruns|calls|samples|errors|series|replays)_total"
 )
