@@ -205,9 +205,10 @@ def test_a_group_has_no_allocation_and_no_mark() -> None:
     assert holding_marks(group) == ()
 
 
-def test_a_pod_is_marked_by_its_own_ratios() -> None:
-    ratios = {"core_of_limit": 1.5, "memory_of_limit": 0.99}
-    pod = PodFacts(namespace="ml", name="train", unhealthy_devices=1, **ratios)
+def test_a_pod_is_marked_by_its_own_figures() -> None:
+    pod = PodFacts(
+        namespace="ml", name="train", unhealthy_devices=1, core_of_limit=1.5, memory_of_limit=0.99
+    )
 
     kinds = [mark.kind for mark in pod_marks(pod)]
 
