@@ -1,8 +1,8 @@
 """``python -m benchmarks.guard [--slower 4]``: hold this tree against the budget.
 
-The exit status is 1 if a cycle or a page takes more CPU, or the process more memory, than the
-budget allows (docs/decisions/simple-within-a-budget.md). ``--slower`` lets each cycle take so many
-times more, to see it fail.
+The exit status is 1 if a cycle or a page takes more CPU, or the process more memory, than a tenth
+above the budget (docs/decisions/simple-within-a-budget.md). ``--slower`` lets each cycle take so
+many times more, to see it fail.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from benchmarks.guard.measure import Figures
 # Of the 96 MiB some 20 are left to the watch of pods, which a recorded node does not have.
 BUDGET = Figures(cycle_ms=10, page_ms=10, rss_mib=76)
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # compiling takes memory that the exporter does not
+NOISE = 1.1  # runs of one tree differ by up to so much on a machine that is not quiet
 TRIES = 3  # a figure that is too high on a busy machine is taken again
 
 
@@ -40,7 +41,9 @@ def beyond(figures: Figures) -> list[str]:
     """What is beyond the budget, in words."""
     found = zip(Figures._fields, figures, BUDGET, strict=True)
     return [
-        f"{name} is {value:g}, more than {most:g}" for name, value, most in found if value > most
+        f"{name} is {value:g}, more than {most:g} and a tenth"
+        for name, value, most in found
+        if value > NOISE * most
     ]
 
 

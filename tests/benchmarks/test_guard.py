@@ -8,7 +8,7 @@ from exporter.settings import load
 
 
 @pytest.mark.parametrize("name", Figures._fields)
-@pytest.mark.parametrize(("factor", "found"), [(0.5, 0), (1, 0), (1.01, 1)])
+@pytest.mark.parametrize(("factor", "found"), [(0.5, 0), (1.05, 0), (1.11, 1)])
 def test_more_than_the_budget_of_anything_is_found(name: str, factor: float, found: int) -> None:
     words = beyond(BUDGET._replace(**{name: factor * getattr(BUDGET, name)}))
 
