@@ -91,7 +91,7 @@ def sharing_evidence(during: list[Sample]) -> Iterator[tuple[bool, str]]:
         if not uuid or "container" not in labels:
             continue
         owner = "/".join(labels[key] for key in ("namespace", "pod", "container"))
-        if name == "mgpu_container_core_seconds_total":
+        if name == "mgpu_container_core_utilization_ratio":  # of those that are there now
             containers[uuid].add(owner)
         if name == "mgpu_container_allocation_info":
             systems[uuid].add(labels["scheme"])
