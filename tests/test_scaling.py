@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from multidict import MultiDict
 
 from benchmarks.fleet import config
 from benchmarks.fleet.report import (
@@ -21,6 +22,7 @@ from benchmarks.fleet.series import DASHBOARDS, RULES, Choice, choices, named_in
 from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
 from exporter.settings import load
+from exporter.web.selection import select
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scaling.md").read_text()
@@ -81,6 +83,16 @@ def test_the_settings_are_taken_and_are_those_of_the_choice(tmp_path: Path, choi
     settings = load({"config.file": [str(file)]}, {})
 
     assert settings.metrics_left_out == left_out("full", disable=choice.disable)
+
+
+def test_the_names_that_a_scrape_leaves_out_can_be_selected() -> None:
+    (example,) = re.findall(r'`params: ({"exclude\[\]": .*?})`', PAGE)
+    names = [("exclude[]", name) for name in yaml.safe_load(example)["exclude[]"]]
+
+    selection = select(MultiDict(names))
+
+    assert selection is not None
+    assert selection.excluded
 
 
 @pytest.mark.program("promtool")
