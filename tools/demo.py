@@ -7,6 +7,7 @@ Prometheus is the machine's own, or is got by ``tools/install.py``. Grafana need
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self, TextIO
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # it is run as a module of the repository
@@ -34,6 +37,9 @@ GRAFANA = "grafana/grafana:12.1.1"
 READY = {"exporter": "listening on", "prometheus": "Server is ready to receive web requests"}
 LAST_LINES = 20
 END_S = 15
+ALERTS = ("/alerts", "/classic/alerts")  # Prometheus's own page of them; Debian's is the second
+ALERT = "MgpuGpuUsedWithoutAllocation"  # its pod is there for 30 s of every 3 minutes
+RUNBOOK = re.compile(r"https://github\.com/\S+/docs/runbooks/(\w+)\.md")
 
 
 class Program:
@@ -89,17 +95,28 @@ def free_port(wanted: int) -> int:
     raise OSError("no port of 127.0.0.1 is free")
 
 
-def prometheus_config(ports: dict[str, int]) -> str:
-    """The configuration of Prometheus; JSON is YAML."""
+def quick(rules: str, page: str) -> str:
+    """The rules with an alert that fires soon and stays, and the runbooks of a node's page."""
+    before, rule, after = rules.partition(f"alert: {ALERT}\n")
+    soon = re.sub(r"( +)for: \S+", r"\1for: 10s\n\1keep_firing_for: 5m", after, count=1)
+    rules = before + rule + soon
+    return RUNBOOK.sub(rf"{page}/runbooks/\1", rules)
+
+
+def prometheus_config(ports: dict[str, int], folder: Path) -> str:
+    """The configuration of Prometheus, and its rules in the folder; JSON is YAML."""
     targets = [
         {"targets": [f"127.0.0.1:{port}"], "labels": {"instance": name}}
         for name, port in ports.items()
     ]
     job = {"job_name": "mgpu-exporter", "honor_labels": True, "static_configs": targets}
-    rules = [str(ROOT / "rules" / f"mgpu-{name}.yaml") for name in ("recording", "alerts")]
+    alerts = (ROOT / "rules/mgpu-alerts.yaml").read_text(encoding="utf-8")
+    page = f"http://localhost:{next(iter(ports.values()))}"
+    (folder / "alerts.yaml").write_text(quick(alerts, page), encoding="utf-8")
+    rules = [str(ROOT / "rules/mgpu-recording.yaml"), str(folder / "alerts.yaml")]
     return json.dumps(
         {
-            "global": {"scrape_interval": "5s", "evaluation_interval": "15s"},
+            "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
             "rule_files": rules,
             "scrape_configs": [job],
         }
@@ -107,12 +124,23 @@ def prometheus_config(ports: dict[str, int]) -> str:
 
 
 def prometheus_program() -> str:
-    """The machine's own Prometheus, else one that is built once."""
-    found = shutil.which("prometheus3") or shutil.which("prometheus")
+    """The machine's own Prometheus, else one that is built once and has no pages of its own."""
+    found = shutil.which("prometheus") or shutil.which("prometheus3")
     if found:
         return found
     print("No Prometheus on this machine: it is built once, in some minutes …", flush=True)
     return str(provide("prometheus3"))
+
+
+def alerts_page(prometheus: int) -> str | None:
+    """The path of its page of the alerts; None if this Prometheus has no pages."""
+    for path in ALERTS:
+        try:
+            urlopen(f"http://127.0.0.1:{prometheus}{path}", timeout=10).close()
+        except HTTPError:
+            continue
+        return path
+    return None
 
 
 def grafana_command(prometheus: int) -> list[str] | None:
@@ -136,12 +164,18 @@ def grafana_command(prometheus: int) -> list[str] | None:
     ]
 
 
-def where_to_look(ports: dict[str, int], prometheus: int, *, grafana: bool) -> Iterator[str]:
+def where_to_look(
+    ports: dict[str, int], prometheus: int, alerts: str | None, *, grafana: bool
+) -> Iterator[str]:
     """The lines that say so."""
     yield "Three simulated nodes, scraped by Prometheus with the rules. Look at"
     for name, port in ports.items():
         yield f"  http://localhost:{port}  the page of {name}: {NODES[name][1]}"
-    yield f"  http://localhost:{prometheus}/alerts  Prometheus; queries: docs/questions.md"
+    if alerts:
+        yield f"  http://localhost:{prometheus}{alerts}  Prometheus; queries: docs/questions.md"
+    else:
+        yield f"  http://localhost:{prometheus}/api/v1/alerts  Prometheus; this one has no pages"
+    yield f"  There {ALERT} fires within two minutes: here its 'for' is 10 s"
     top = ".venv/bin/mgpu-exporter top --prometheus"
     yield f"  {top} http://localhost:{prometheus}  the fleet in a terminal"
     if grafana:
@@ -156,7 +190,7 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
     ports = {name: free_port(port) for name, (_, _, port) in NODES.items()}
     prometheus = free_port(PROMETHEUS_PORT)
     config = folder / "prometheus.yml"
-    config.write_text(prometheus_config(ports), encoding="utf-8")
+    config.write_text(prometheus_config(ports, folder), encoding="utf-8")
     store = (f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}")
     listen = f"--web.listen-address=127.0.0.1:{prometheus}"
     with ExitStack() as stack:
@@ -172,7 +206,9 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
         if grafana:
             stack.enter_context(Program("grafana", grafana))
         if all(one.process.poll() is None for one in programs):
-            out.write("\n".join((*where_to_look(ports, prometheus, grafana=bool(grafana)), "")))
+            alerts = alerts_page(prometheus)
+            lines = where_to_look(ports, prometheus, alerts, grafana=bool(grafana))
+            out.write("\n".join((*lines, "")))
             out.flush()
         for one in programs:
             threading.Thread(target=_watch, args=(one, ended), daemon=True).start()
@@ -184,7 +220,10 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
 
 
 def _serve(name: str, port: int) -> list[str]:
-    flags = (f"--simulate={NODES[name][0]}", f"--web.listen-address=127.0.0.1:{port}")
+    flags = (
+        *(f"--simulate={NODES[name][0]}", f"--node.name={name}"),
+        *(f"--web.listen-address=127.0.0.1:{port}", "--metrics.enable=contention"),
+    )
     return [sys.executable, "-m", "exporter", "serve", *flags]
 
 

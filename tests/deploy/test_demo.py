@@ -12,13 +12,16 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+import yaml
 
 from exporter.simulation.load import load
 from tests.e2e.programs import eventually
-from tools.demo import NODES
+from tools.demo import ALERT, NODES, quick, where_to_look
 
 ROOT = Path(__file__).parents[2]
 LAST = "Rates need a minute or two. Ctrl-C ends all of it.\n"
+WAITED = "mgpu_container_core_waiting_on_seconds_total > 0"
+FIRING = f'ALERTS{{alertname="{ALERT}",alertstate="firing"}}'
 RULE = "sum(namespace:mgpu_core_seconds:sum_rate5m) > 1"
 
 
@@ -27,6 +30,31 @@ def test_each_node_can_be_simulated_and_has_devices_of_its_own() -> None:
     assert len(NODES) == 3
     assert len(set(devices)) == len(devices)
     assert any(uuid.startswith("MIG-") for uuid in devices)
+
+
+def test_only_the_alert_to_expect_is_made_quick_and_all_link_to_the_served_runbooks() -> None:
+    shipped = (ROOT / "rules/mgpu-alerts.yaml").read_text()
+    pairs = zip(_rules(shipped), _rules(quick(shipped, "http://localhost:7")), strict=True)
+
+    for was, now in pairs:
+        runbook = now["annotations"].pop("runbook_url")
+        assert runbook == f"http://localhost:7/runbooks/{was['alert']}"
+        del was["annotations"]["runbook_url"]
+        if was["alert"] == ALERT:
+            was |= {"for": "10s", "keep_firing_for": "5m"}
+        assert now == was
+
+
+def _rules(text: str) -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("path", ["/alerts", "/classic/alerts", None])
+def test_the_alerts_are_where_this_prometheus_has_them(path: str | None) -> None:
+    said = "\n".join(where_to_look({}, 9, path, grafana=False))
+
+    assert f"http://localhost:9{path or '/api/v1/alerts'}  " in said
+    assert ("has no pages" in said) is (path is None)
 
 
 @pytest.mark.slow
@@ -39,7 +67,7 @@ def test_it_says_where_to_look_is_scraped_and_ends_as_a_whole() -> None:
             said = "".join(iter(demo.stdout.readline, LAST))
             children = psutil.Process(demo.pid).children(recursive=True)
             pages = re.findall(r"http://localhost:\d+(?=  the page)", said)
-            (prometheus,) = re.findall(r"(http://localhost:\d+)/alerts", said)
+            ((alerts, prometheus),) = re.findall(r"((http://localhost:\d+)\S*/alerts)  ", said)
 
             def ask(expression: str) -> list[dict[str, Any]]:
                 url = f"{prometheus}/api/v1/query?{urlencode({'query': expression})}"
@@ -47,12 +75,17 @@ def test_it_says_where_to_look_is_scraped_and_ends_as_a_whole() -> None:
                     found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
                     return found
 
-            for page in pages:
+            for page, name in zip(pages, NODES, strict=True):
                 with urlopen(page, timeout=30) as answer:  # noqa: S310 - loopback
-                    assert b"imulated" in answer.read()
+                    assert f"<title>{name} " in answer.read().decode()
+            urlopen(alerts, timeout=30).close()  # noqa: S310 - loopback
+            with urlopen(f"{pages[0]}/runbooks/{ALERT}", timeout=30) as answer:  # noqa: S310
+                assert ALERT in answer.read().decode()
             assert len(pages) == len(children) - 1 == 3
             eventually(lambda: len(ask("up == 1")) == 3, "Prometheus scrapes the three nodes")
             eventually(lambda: ask(RULE), "a rule has a value", 120)
+            eventually(lambda: ask(WAITED), "who ran instead is named", 120)
+            eventually(lambda: ask(FIRING), "the alert fires", 120)
         finally:
             demo.send_signal(signal.SIGINT)
             status = demo.wait(60)
