@@ -82,9 +82,9 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Core in use",
-            "Share of the time with work, over the chosen cards; of a partitioned one the mean "
+            "Share of the time with work, over the chosen cards; of a partitioned one the sum "
             "of its partitions.",
-            f"avg(avg by (cluster, instance, gpu) ({rate('busy_seconds_total')}))",
+            f"avg(sum by (cluster, instance, gpu) ({rate('busy_seconds_total')}))",
             "percentunit",
         ),
         stat(

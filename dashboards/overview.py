@@ -74,8 +74,8 @@ def _of(family: str) -> str:
 
 
 def _of_cards(expr: str, by: str = BY_CARD) -> str:
-    """A ratio of each card: of a partitioned one the mean of its partitions."""
-    return f"avg by ({by}) ({expr})"
+    """A ratio of each card: of a partitioned one the sum, as each part's is of the whole card."""
+    return f"sum by ({by}) ({expr})"
 
 
 BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
@@ -131,7 +131,7 @@ def _totals() -> list[Panel]:
         stat(
             "Core in use",
             "Share of the time in which the cards had work, over all that can be measured. A "
-            "partitioned card counts as one, with the mean of its partitions.",
+            "partitioned card counts as one, with the sum of its partitions.",
             f"avg({BUSY})",
             "percentunit",
         ),

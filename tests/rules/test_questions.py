@@ -108,6 +108,18 @@ def test_a_query_finds_what_it_asks_for(
     assert title in (of_healthy if question in HEALTHY else of_healthy | of_odd)
 
 
+def test_what_is_left_of_a_board_with_mig_is_what_no_instance_was_given(tmp_path: Path) -> None:
+    titles = [title for title in QUESTIONS["What is left to give?"] if "each card" in title]
+    without = [title for title in QUESTIONS["What is left to give?"] if "without MIG" in title]
+    queries = {title: QUERIES[title] for title in (*titles, *without)}
+
+    series = simulated(str(ROOT / "examples/demo/mig.yaml"), 8, cycle_s=5)
+    found = Rules(queries, series, tmp_path).alerts([8])
+
+    assert [title for title, *_ in found].count(titles[0]) == 2  # the two boards
+    assert [one.labels["gpu"] for one in found if one.title in without] == ["1"]
+
+
 @pytest.mark.parametrize("title", FAULTS)
 def test_a_fault_is_found_and_nothing_without_it(
     of_healthy: set[str], tmp_path: Path, title: str
