@@ -215,7 +215,7 @@ def _borrowers() -> Panel:
     return table(
         "Who borrows, by card",
         "GPU-hours beyond a share, and what each namespace left idle on the same card. Prometheus "
-        "cannot say who borrowed from whom: what one leaves, any of the others may use.",
+        "cannot say which owner's idle time a borrower used: any of the others may use it.",
         {"instance": "Node", "namespace": "Namespace", "card": "Card"},
         [
             Column("Borrowed", f"{_sum(with_namespace, _hours(BORROWED))} and {lent}", "short"),

@@ -70,7 +70,7 @@ class PodParts(NamedTuple):
 
 
 class Unnamed(NamedTuple):
-    """A device's use that nobody is named for, by one reason."""
+    """A device's unattributed use, for one reason."""
 
     reason: Unattributed
     core: float | None
