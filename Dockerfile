@@ -1,4 +1,4 @@
-# The exporter in its virtual environment, on linux/amd64 and linux/arm64: docs/image.md.
+# The exporter in its virtual environment, on linux/amd64 and linux/arm64: docs/installation.md.
 # The digest is that of an index of both; a change needs no other line.
 ARG BASE=docker.io/library/python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 

@@ -104,7 +104,7 @@ def test_make_run_serves_the_node_that_is_asked_for(tmp_path: Path, given: str) 
 def test_the_pages_show_commands() -> None:
     """So that the tests above have found some."""
     assert len(started("mgpu-exporter")) > 5
-    assert len(started("make")) > 3
+    assert len(started("make")) > 1
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_the_expressions_are_valid_promql(tmp_path: Path) -> None:
 
 
 @pytest.mark.program("promtool")
-def test_prometheus_takes_the_configuration_of_getting_started_with_the_rules(
+def test_prometheus_takes_the_configuration_of_a_machine_with_the_rules(
     tmp_path: Path,
 ) -> None:
-    (text,) = blocks(ROOT / "docs" / "getting-started.md", "yaml")
+    (text,) = blocks(ROOT / "docs" / "off-kubernetes.md", "yaml")
     file = tmp_path / "prometheus.yml"
     file.write_text(text)
     (tmp_path / "rules").symlink_to(ROOT / "rules")
@@ -175,10 +175,7 @@ def test_prometheus_takes_the_configuration_of_getting_started_with_the_rules(
 @pytest.mark.program("curl")
 def test_what_is_asked_of_a_simulated_node_is_answered() -> None:
     """Every question in the pages is one that the page of metrics knows an answer to."""
-    pages = [
-        ROOT / "README.md",
-        *(ROOT / "docs" / f"{name}.md" for name in ("getting-started", "troubleshooting")),
-    ]
+    pages = [ROOT / "docs" / f"{name}.md" for name in ("off-kubernetes", "troubleshooting")]
     asked = [line for page in pages for line in lines(page) if line.startswith("curl ")]
     asked = [line for line in asked if "rejected" not in line]  # nothing is, of a simulated node
     begun = int(time.time()) - 30  # its container outside the cluster starts after some seconds
@@ -203,5 +200,5 @@ def test_what_is_asked_of_a_simulated_node_is_answered() -> None:
             ).stdout
         ]
 
-    assert len(asked) > 8
+    assert len(asked) > 5
     assert silent == []

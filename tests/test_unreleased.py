@@ -64,7 +64,7 @@ def test_nothing_says_to_install_the_exporter_by_name(path: Path) -> None:
     assert not [found[0] for found in BY_NAME.finditer(path.read_text())]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/installation.md"])
 def test_the_first_pages_say_that_there_is_no_release_and_how_to_build(name: str) -> None:
     before, said, after = (ROOT / name).read_text().partition("There is no release yet")
     assert said
@@ -95,7 +95,7 @@ def test_the_chart_pulls_the_image_that_the_page_builds(page: str, _: str, comma
     image = rendered.container["image"]
     built = f"registry.example/mgpu-exporter/mgpu-exporter:{__version__}"
     assert image == built
-    first = ROOT / ("README.md" if page == "README.md" else "docs/getting-started.md")
+    first = ROOT / ("README.md" if page == "README.md" else "docs/installation.md")
     assert f"docker build --tag={built} .\n" in first.read_text()
     assert f"docker push {built}\n" in first.read_text()
 
@@ -103,6 +103,6 @@ def test_the_chart_pulls_the_image_that_the_page_builds(page: str, _: str, comma
 def test_the_archive_for_a_node_has_the_name_that_the_chart_looks_for() -> None:
     from tools.image.build import ARCHIVE, NAME  # noqa: PLC0415 - for this test only
 
-    page = (ROOT / "docs/getting-started.md").read_text()
+    page = (ROOT / "docs/installation.md").read_text()
     assert f"images import {ARCHIVE.relative_to(ROOT)}\n" in page
     assert NAME in (ROOT / "deploy/mgpu-exporter.yaml").read_text()

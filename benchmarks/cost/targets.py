@@ -1,6 +1,6 @@
 """The exporter's budget, at 8 GPUs x 64 processes x 110 pods. Pure.
 
-See docs/decisions/simple-within-a-budget.md.
+See docs/decisions.md.
 """
 
 from collections.abc import Mapping

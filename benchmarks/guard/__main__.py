@@ -1,7 +1,7 @@
 """``python -m benchmarks.guard [--slower 4]``: hold this tree against the budget.
 
 The exit status is 1 if a cycle or a page takes more CPU, or the process more memory, than a tenth
-above the budget (docs/decisions/simple-within-a-budget.md). ``--slower`` lets each cycle take so
+above the budget (docs/decisions.md). ``--slower`` lets each cycle take so
 many times more, to see it fail.
 """
 

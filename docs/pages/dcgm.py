@@ -28,7 +28,7 @@ helm upgrade --install gpu-usage charts/mgpu-exporter --namespace gpu-operator \
   --set compat.dropIn=dcgm
 ```
 
-There is no release yet: [build the image](getting-started.md#a-cluster) and add
+There is no release yet: [build the image](installation.md) and add
 `--set image.registry=registry.example`. To see the series first:
 `make run ARGS="--simulate=demo --compat=dcgm"`.
 

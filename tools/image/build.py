@@ -1,7 +1,7 @@
 """Builds the image into an OCI archive, with buildah: ``python -m tools.image.build [ARCHIVE]``.
 
 For containerd (``ctr images import``), for the tests, and for machines without a registry
-(``--stand-in``). For a registry, any builder takes the Dockerfile as it is: docs/image.md.
+(``--stand-in``). For a registry, any builder takes the Dockerfile as it is: docs/installation.md.
 """
 
 import argparse

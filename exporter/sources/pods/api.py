@@ -1,7 +1,7 @@
 """Pods and node facts from the API server, by list and watch for one node.
 
 Source: the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". Why not
-the kubernetes package's ``Watch``: docs/decisions/own-watch-loop.md.
+the kubernetes package's ``Watch``: docs/decisions.md.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 The only importer of that package, which has kubeconfigs, in-cluster credentials, TLS and proxies.
 It is imported with the first connection: it takes most of a second and 19 MiB, which nodes without
-Kubernetes need not spend. Its requests are not used: docs/decisions/own-watch-loop.md says why.
+Kubernetes need not spend. Its requests are not used: docs/decisions.md says why.
 """
 
 import http

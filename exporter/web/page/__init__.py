@@ -3,7 +3,7 @@
 This is the only renderer. ``static/page.js`` fetches the same page again and replaces what differs;
 without JavaScript a browser reloads it. Values are made here, and the templates in ``templates/``
 write them. The page has no inline script or style and loads nothing from another host, so its
-Content-Security-Policy can forbid both. ``docs/decisions/one-page-renderer.md`` has the reasons.
+Content-Security-Policy can forbid both. ``docs/decisions.md`` has the reasons.
 """
 
 from exporter.web.page.choice import Choice, choice_of
