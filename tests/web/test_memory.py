@@ -15,6 +15,7 @@ import pytest
 from exporter.metrics.families import FAMILIES
 from exporter.metrics.text import Renderer
 from exporter.web import ClientLimits
+from exporter.web.connection import ClientConnection
 from tests.snapshots import with_every_family
 from tests.web.conftest import Pki
 from tests.web.serving import Site, serving
@@ -111,3 +112,21 @@ def test_who_sends_much_and_does_not_read_costs_little_memory(
 
     assert others == {200}
     assert peak - before < MAY_GROW_BYTES
+
+
+def test_one_step_of_the_event_loop_takes_little_of_a_client(
+    site: Site, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two attributes of asyncio, which a release may rename, bound it: 8 KiB and a TLS record."""
+    taken: list[int] = []
+    received = ClientConnection.data_received
+
+    def counted(connection: ClientConnection, data: bytes) -> None:
+        taken.append(len(data))
+        received(connection, data)
+
+    monkeypatch.setattr(ClientConnection, "data_received", counted)
+    with connected(site, trust(site, pki)) as client, suppress(OSError):  # it closes
+        client.sendall(HEADS)
+    site.ask("/-/healthy", tls=trust(site, pki))  # it has read what came before
+    assert 0 < max(taken) <= (3 << 13 if site.config.has_file else 1 << 13)
