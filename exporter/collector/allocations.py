@@ -22,13 +22,6 @@ from exporter.model import (
     PodTable,
 )
 
-
-def by_name(table: PodTable) -> Mapping[tuple[str, str], Pod]:
-    """The pods of a table by namespace and name; of two with one name, the one that lives."""
-    ended_first = sorted(table.pods.values(), key=lambda pod: not (pod.deleted or pod.terminal))
-    return {(pod.namespace, pod.name): pod for pod in ended_first}
-
-
 logger = logging.getLogger(__name__)
 
 # What follows from an annotation that is not accepted, and what to do.
@@ -42,6 +35,12 @@ OUTCOMES = {
     Reason.UNPROVEN: "the annotation is ignored; find out who wrote it, or whether its sharing "
     "system runs on this node and the exporter may read the node",
 }
+
+
+def by_name(table: PodTable) -> Mapping[tuple[str, str], Pod]:
+    """The pods of a table by namespace and name; of two with one name, the one that lives."""
+    ended_first = sorted(table.pods.values(), key=lambda pod: not (pod.deleted or pod.terminal))
+    return {(pod.namespace, pod.name): pod for pod in ended_first}
 
 
 class Allocations:

@@ -38,6 +38,10 @@ from exporter.model import (
 from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.pods.labels import PodLabels
 
+logger = logging.getLogger(__name__)
+
+FIRST_LIST_S = 2.0
+
 
 class Pulse(NamedTuple):
     """The cycle's clock, for the health check. ``done`` counts finished cycles."""
@@ -45,11 +49,6 @@ class Pulse(NamedTuple):
     moved_mono_ns: int
     done: int
     interval_ns: int = 10**9
-
-
-logger = logging.getLogger(__name__)
-
-FIRST_LIST_S = 2.0
 
 
 class Collector:

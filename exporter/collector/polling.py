@@ -35,6 +35,13 @@ from exporter.sources.groups.source import GroupSource
 from exporter.sources.node.source import NodeSource, merged
 from exporter.sources.pods.source import PodSource
 
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FAILED = "its source failed; see the log"
+_SECONDS = re.compile(r"[0-9.]+ s\b")
+
 Listening = PodSource | NodeSource | GroupSource
 Reporting = ProcessSource | PodSource | NodeSource | GroupSource
 
@@ -67,14 +74,6 @@ class Sources:
     def all(self) -> tuple[GpuSource | Reporting, ...]:
         """The sources in the order in which to close them: a driver may have to be waited for."""
         return (*self.reporting, *self.gpus)
-
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-FAILED = "its source failed; see the log"
-_SECONDS = re.compile(r"[0-9.]+ s\b")
 
 
 class Guard:

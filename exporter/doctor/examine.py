@@ -20,6 +20,8 @@ from exporter.doctor.limits import limits
 from exporter.doctor.pods import node, pods
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 
+logger = logging.getLogger(__name__)
+
 _KINDS = {
     "container": "of named containers",
     "pod": "of pods whose names are not known",
@@ -52,9 +54,6 @@ def _kind(owner: Owner) -> str:
         units = {"slurm", "systemd", "user", "lxc", "nspawn", "libvirt", "host"}
         return "pod" if owner.kind == "pod" else "unit" if owner.kind in units else "group"
     return "host" if owner is Unattributed.HOST_PROCESS else "lost"
-
-
-logger = logging.getLogger(__name__)
 
 
 class ReportEntry(NamedTuple):

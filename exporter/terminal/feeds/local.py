@@ -30,6 +30,11 @@ from exporter.terminal.feeds.feed import (
     troubles_of,
 )
 
+logger = logging.getLogger(__name__)
+
+ENDS_WITHIN_S = 2.0
+FIRST_WITHIN_S = 10.0
+
 LONGEST_COMMAND = 4096  # bytes that are read of one
 MINUTES = api.HISTORY_MINUTES
 
@@ -74,12 +79,6 @@ def _read(path: str) -> bytes:
         return os.read(file, LONGEST_COMMAND)
     finally:
         os.close(file)
-
-
-logger = logging.getLogger(__name__)
-
-ENDS_WITHIN_S = 2.0
-FIRST_WITHIN_S = 10.0
 
 
 class LocalFeed:

@@ -23,6 +23,33 @@ from exporter.sources.gpus.pool import DeviceWorkers
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.sysfs import read
 
+logger = logging.getLogger(__name__)
+
+DRM_MAJOR = 226
+MOST_PROCESSES = 262_144
+MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
+AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
+PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
+_NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
+_NODES = "/dev/dri/"
+SCAN = "clients"  # the worker's key; no UUID
+SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
+HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
+_START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
+_REFUSED = {errno.EACCES, errno.EPERM}
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+REFUSED = (
+    "processes may not be looked into, so that not all clients can be seen: run as "
+    "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
+)
+NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
+CROWDED = "there are too many processes to scan, so that not all clients can be seen"
+HANGS = "looking for processes that have a device open has not come back; see the kernel log"
+CUT = (
+    "have more files of /dev/dri open than are looked at: what they and their containers use is "
+    "unmeasured; find out why they do"
+)
+
 MOST_HANDLES = 8192  # of all processes together
 MOST_OF_ONE = 512  # of one process; less while all together have too many
 
@@ -82,34 +109,6 @@ class Handles:
             for minor, handle in own:
                 found.setdefault(minor, []).append(handle)
         return {minor: tuple(sorted(all_of, reverse=True)) for minor, all_of in found.items()}
-
-
-logger = logging.getLogger(__name__)
-
-DRM_MAJOR = 226
-MOST_PROCESSES = 262_144
-MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
-AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
-PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
-_NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
-_NODES = "/dev/dri/"
-SCAN = "clients"  # the worker's key; no UUID
-SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
-HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
-_START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
-_REFUSED = {errno.EACCES, errno.EPERM}
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
-REFUSED = (
-    "processes may not be looked into, so that not all clients can be seen: run as "
-    "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
-)
-NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
-CROWDED = "there are too many processes to scan, so that not all clients can be seen"
-HANGS = "looking for processes that have a device open has not come back; see the kernel log"
-CUT = (
-    "have more files of /dev/dri open than are looked at: what they and their containers use is "
-    "unmeasured; find out why they do"
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,31 @@ import pynvml
 from exporter.model import CallCount, Clock
 from exporter.sources.gpus.nvml import errors
 
+logger = logging.getLogger(__name__)
+
+SONAME = "libnvidia-ml.so.1"
+ROOTS = (Path("/"), Path("/host"))
+PLACES = (
+    "run/nvidia/driver/usr/lib64",  # the GPU operator's driver container
+    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "home/kubernetes/bin/nvidia/lib64",  # GKE
+    "var/lib/nvidia/lib64",  # Container-Optimized OS
+    "usr/local/nvidia/lib64",
+    "usr/local/glibc/usr/lib",  # Talos
+    "usr/local/lib",
+    "usr/lib/wsl/lib",  # WSL
+    "run/opengl-driver/lib",  # NixOS
+    "usr/lib/x86_64-linux-gnu",  # Debian, Ubuntu
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/nvidia/current",
+    "usr/lib/aarch64-linux-gnu/nvidia/current",
+    "usr/lib64",  # Fedora, RHEL, SUSE, Amazon Linux
+    "usr/lib64/nvidia",
+    "usr/lib",  # Arch
+    "usr/lib/nvidia",
+)
+
 NEVER = CallCount(0, 0)
 
 Note = Callable[[int], object]
@@ -43,32 +68,6 @@ class CallTally:
                     before.calls + len(took_ns), before.duration_ns + sum(took_ns)
                 )
         return self._counts.copy()
-
-
-logger = logging.getLogger(__name__)
-
-SONAME = "libnvidia-ml.so.1"
-ROOTS = (Path("/"), Path("/host"))
-PLACES = (
-    "run/nvidia/driver/usr/lib64",  # the GPU operator's driver container
-    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
-    "run/nvidia/driver/usr/lib/aarch64-linux-gnu",
-    "home/kubernetes/bin/nvidia/lib64",  # GKE
-    "var/lib/nvidia/lib64",  # Container-Optimized OS
-    "usr/local/nvidia/lib64",
-    "usr/local/glibc/usr/lib",  # Talos
-    "usr/local/lib",
-    "usr/lib/wsl/lib",  # WSL
-    "run/opengl-driver/lib",  # NixOS
-    "usr/lib/x86_64-linux-gnu",  # Debian, Ubuntu
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib/x86_64-linux-gnu/nvidia/current",
-    "usr/lib/aarch64-linux-gnu/nvidia/current",
-    "usr/lib64",  # Fedora, RHEL, SUSE, Amazon Linux
-    "usr/lib64/nvidia",
-    "usr/lib",  # Arch
-    "usr/lib/nvidia",
-)
 
 
 class CFunction(Protocol):

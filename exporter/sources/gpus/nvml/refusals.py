@@ -17,6 +17,27 @@ from exporter.sources.gpus.nvml.errors import (
     UnmeasurableError,
 )
 
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
+PROCESS_SAMPLES = "process_samples"
+OTHERS = {  # topic → its group of metric families, "" if it is always wanted
+    "energy": "",
+    "memory": "",
+    "power": "power",
+    "power_limit": "power",
+    "temperature": "temperature",
+    "clock": "clocks",
+    "throttle": "throttle",
+    "ecc_errors": "ecc",
+    "remapped_rows": "ecc",
+    "pcie": "pcie",
+    "nvlink": "nvlink",
+    "profiling": "profiling",
+}
+
 SECOND = 1_000_000_000
 
 
@@ -41,28 +62,6 @@ class Backoff:
     @property
     def due(self) -> bool:
         return self._next_ns is None or self._clock.monotonic_ns() >= self._next_ns
-
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
-PROCESS_SAMPLES = "process_samples"
-OTHERS = {  # topic → its group of metric families, "" if it is always wanted
-    "energy": "",
-    "memory": "",
-    "power": "power",
-    "power_limit": "power",
-    "temperature": "temperature",
-    "clock": "clocks",
-    "throttle": "throttle",
-    "ecc_errors": "ecc",
-    "remapped_rows": "ecc",
-    "pcie": "pcie",
-    "nvlink": "nvlink",
-    "profiling": "profiling",
-}
 
 
 def samples_of(engine: str) -> str:
