@@ -5,7 +5,7 @@ averaged, waits or is sent to anybody. The rules for Prometheus are in ``rules/`
 
     device_marks(device, snapshot.unix_ns, earlier)
     holding_marks(holding)
-    pod_marks(pod_facts)
+    pod_marks(pod_facts, may_borrow=entry.may_borrow)
     waiting_marks(device_of_a_tree)  # of all that is on it, by owner
 
 The worst mark comes first.
@@ -133,7 +133,8 @@ def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
 def _of_container(holding: ContainerHolding) -> Iterator[Mark]:
     if holding.misplaced:
         yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
-    yield from _limits(holding.core_of_limit, holding.memory_of_limit)
+    core = None if holding.allocation.may_borrow else holding.core_of_limit
+    yield from _limits(core, holding.memory_of_limit)
 
 
 class _Runner(NamedTuple):
@@ -200,9 +201,10 @@ def _waits(holding: ContainerHolding) -> bool:
     return pressure > MOSTLY if share is None else pressure > SOME and share < 1 - SOME
 
 
-def pod_marks(pod: PodFacts) -> tuple[Mark, ...]:
-    """The marks of a pod over all its devices."""
-    return (*_health(pod), *_limits(pod.core_of_limit, pod.memory_of_limit))
+def pod_marks(pod: PodFacts, *, may_borrow: bool) -> tuple[Mark, ...]:
+    """The marks of a pod over all its devices. Who ``may_borrow`` is never ``OVER_SHARE``."""
+    core = None if may_borrow else pod.core_of_limit
+    return (*_health(pod), *_limits(core, pod.memory_of_limit))
 
 
 def _health(pod: PodFacts) -> Iterator[Mark]:

@@ -55,7 +55,10 @@ PodName = tuple[str, str]
 
 
 class Figures(NamedTuple):
-    """Use, limits and their ratios: core in whole GPUs, memory in bytes."""
+    """Use, limits and their ratios: core in whole GPUs, memory in bytes.
+
+    ``may_borrow``: whether more of the core than the limit is allowed where it is free.
+    """
 
     core: float | None = None
     core_limit: float | None = None
@@ -63,6 +66,12 @@ class Figures(NamedTuple):
     memory_bytes: int | None = None
     memory_limit_bytes: float | None = None
     memory_of_limit: float | None = None
+    may_borrow: bool = False
+
+    @property
+    def core_of_bound(self) -> float | None:
+        """Its core use over its limit; None without one, and where more is allowed."""
+        return None if self.may_borrow else self.core_of_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class ContainerEntry:
         return Figures(
             *(held.average.core, allocation.core, held.core_of_limit),
             *(held.memory.used_bytes, allocation.memory_bytes, held.memory_of_limit),
+            allocation.may_borrow,
         )
 
 
@@ -87,7 +97,8 @@ class PodEntry:
     """A pod on a device. ``facts`` are those over all devices, None if they are not known.
 
     ``is_whole``: it is on no other device, so that its figures are the pod's. ``unplaced``: its
-    allocations that belong to none of the containers here.
+    allocations that belong to none of the containers here. ``may_borrow``: whether the policy of
+    any of its allocations, on all devices, lets it use more of the core than its share.
     """
 
     namespace: str
@@ -96,6 +107,7 @@ class PodEntry:
     containers: tuple[ContainerEntry, ...] = ()
     unplaced: tuple[ContainerHolding, ...] = ()
     is_whole: bool = True
+    may_borrow: bool = False
 
     @property
     def ended(self) -> bool:
@@ -115,6 +127,7 @@ class PodEntry:
             return Figures(
                 *(pod.core, pod.core_limit, pod.core_of_limit),
                 *(pod.memory_bytes, pod.memory_limit_bytes, pod.memory_of_limit),
+                self.may_borrow,
             )
         return _summed([one.figures for one in self.containers if not one.holding.ended])
 
@@ -218,8 +231,11 @@ class _Branches:
         self._found: dict[str, _Found] = defaultdict(lambda: _Found(defaultdict(list), []))
         self._unplaced: dict[PodName, list[ContainerHolding]] = defaultdict(list)
         self._devices: dict[PodName, set[str]] = defaultdict(set)
+        self._borrowers: set[PodName] = set()
         for held in facts.containers:
             name = held.owner[:2]
+            if held.allocation.may_borrow:
+                self._borrowers.add(name)
             if not held.uuid:
                 self._unplaced[name].append(held)
                 continue
@@ -254,6 +270,7 @@ class _Branches:
             tuple(self._container(held) for held in sorted(containers, key=_container_name)),
             tuple(unplaced),
             devices <= {uuid},
+            name in self._borrowers,
         )
 
     def _container(self, held: ContainerHolding) -> ContainerEntry:
@@ -313,6 +330,7 @@ def _summed(parts: Sequence[Figures]) -> Figures:
         whole([part.memory_bytes for part in parts]),
         memory_limit,
         of_limit(whole([part.memory_bytes for part in bounded]), memory_limit),
+        any(part.may_borrow for part in parts),
     )
 
 

@@ -236,6 +236,12 @@ class Holding:
     unmeasured: Reasons = field(default_factory=dict)
 
 
+# Policies under which a container may use what others leave free: those of qGPU, mGPU and
+# vgpu-manager, and what described schemes may call theirs.
+_LENDING = frozenset({"best-effort", "burst-share", "guaranteed-burst-share", "native-burst-share"})
+_LENDING |= {"balance", "none", "mixed", "burst", "elastic", "work-conserving"}
+
+
 class Granted(NamedTuple):
     """The sharing system that allocated something, its policy and the container's priority."""
 
@@ -258,6 +264,11 @@ class AllocationFacts:
     memory_bytes: float | None = None
     replicas: int | None = None
     gpus: float | None = None
+
+    @property
+    def may_borrow(self) -> bool:
+        """Whether its policy lets the container use more of the core than its share."""
+        return any(one.policy in _LENDING for one in self.granted)
 
 
 NO_ALLOCATION = AllocationFacts()

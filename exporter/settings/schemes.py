@@ -146,7 +146,13 @@ KEYS = {
             "of PCI addresses, or UUIDs.",
             ("placement-annotation",),
         ),
-        SchemeKey("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
+        SchemeKey(
+            "policy-annotation",
+            KEY,
+            "",
+            "Annotation of the pod that names its policy. Under best-effort, burst, burst-share, "
+            "elastic and work-conserving a container that uses more than its share is not marked.",
+        ),
         SchemeKey(
             "policy-node-label",
             KEY,

@@ -155,7 +155,8 @@ def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) 
             children=only.children,
             also=only.name,
         )
-    marks = (*(pod_marks(entry.facts) if entry.facts else ()), *_below(there))
+    own = pod_marks(entry.facts, may_borrow=entry.may_borrow) if entry.facts else ()
+    marks = (*own, *_below(there))
     marks = tuple(dict(zip([mark.kind for mark in marks], marks, strict=True)).values())
     return replace(line, marks=marks)
 
@@ -295,8 +296,9 @@ def _past_sum(pasts: list[Past]) -> Past:
 
 def _figures(of: Figures, reasons: Reasons) -> tuple[Figure, Figure]:
     """The core and the memory of an owner."""
+    core = _figure(of.core, of.core_limit, of.core_of_limit, _reason(reasons, "core"))
     return (
-        _figure(of.core, of.core_limit, of.core_of_limit, _reason(reasons, "core")),
+        core._replace(may_borrow=of.may_borrow),
         _figure(
             of.memory_bytes, of.memory_limit_bytes, of.memory_of_limit, _reason(reasons, "memory")
         ),

@@ -52,7 +52,7 @@ def tone_of(line: Line, figure: Figure) -> Tone:
 
     It is calm without one: what is allocated of a device is no limit of its core.
     """
-    share = None if line.kind is LineKind.DEVICE and figure is line.core else figure.share
+    share = None if line.kind is LineKind.DEVICE and figure is line.core else figure.of_bound
     if share is None or share < NEAR:
         return Tone.CALM
     return Tone.OVER if share > BEYOND else Tone.NEAR

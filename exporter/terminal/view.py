@@ -28,13 +28,20 @@ class Figure(NamedTuple):
 
     A figure without value and reason does not apply. Core is in whole GPUs (1 is all of one),
     memory in bytes. ``limit`` is None if nothing was allocated. ``share`` is the use of the limit,
-    which is not the value over it where some of the value has no limit.
+    which is not the value over it where some of the value has no limit. ``may_borrow``: whether
+    more than the limit is allowed where it is free.
     """
 
     value: float | None = None
     limit: float | None = None
     why: str = ""
     share: float | None = None
+    may_borrow: bool = False
+
+    @property
+    def of_bound(self) -> float | None:
+        """The use of the limit; None without one, and where more is allowed."""
+        return None if self.may_borrow else self.share
 
 
 UNKNOWN = Figure()
@@ -242,7 +249,7 @@ def _without_the_least(listed: list[ShownLine], over: int) -> list[ShownLine]:
 def _importance(line: Line, device: Line) -> tuple[int, float]:
     """How much a line says: first what is marked, unknown or beyond its limit, then by use."""
     unknown = line.core.value is None and bool(line.core.why)
-    beyond = max(line.core.share or 0.0, line.memory.share or 0.0) > BEYOND
+    beyond = max(line.core.of_bound or 0.0, line.memory.of_bound or 0.0) > BEYOND
     held = (line.memory.value or 0.0) / (device.memory.limit or float("inf"))
     return int(bool(line.marks) or unknown or beyond), max(line.core.value or 0.0, held)
 

@@ -31,6 +31,7 @@ from exporter.model import (
     Device,
     DeviceFacts,
     DeviceState,
+    Granted,
     GroupHolding,
     GroupKey,
     HeldMemory,
@@ -102,6 +103,20 @@ def test_a_device_is_throttled_while_its_clocks_are_held_down(
         (
             {"average": Averages(0.6), "allocation": AllocationFacts(core=0.5)},
             [MarkKind.OVER_SHARE],
+        ),
+        (
+            {
+                "average": Averages(0.6),
+                "allocation": AllocationFacts((Granted("vke-mgpu", "fixed-share"),), core=0.5),
+            },
+            [MarkKind.OVER_SHARE],
+        ),
+        (
+            {
+                "average": Averages(0.6),
+                "allocation": AllocationFacts((Granted("tke-qgpu", "burst-share"),), core=0.5),
+            },
+            [],
         ),
         (
             {"memory": HeldMemory(96), "allocation": AllocationFacts(memory_bytes=100)},
@@ -210,6 +225,14 @@ def test_a_pod_is_marked_by_its_own_figures() -> None:
         namespace="ml", name="train", unhealthy_devices=1, core_of_limit=1.5, memory_of_limit=0.99
     )
 
-    kinds = [mark.kind for mark in pod_marks(pod)]
+    kinds = [mark.kind for mark in pod_marks(pod, may_borrow=False)]
 
     assert kinds == [MarkKind.UNHEALTHY, MarkKind.OVER_SHARE, MarkKind.NEAR_MEMORY_LIMIT]
+
+
+def test_a_pod_that_may_borrow_is_not_over_its_share() -> None:
+    pod = PodFacts(namespace="ml", name="train", core_of_limit=1.5, memory_of_limit=0.99)
+
+    kinds = [mark.kind for mark in pod_marks(pod, may_borrow=True)]
+
+    assert kinds == [MarkKind.NEAR_MEMORY_LIMIT]

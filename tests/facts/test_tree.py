@@ -114,6 +114,18 @@ def test_an_allocation_without_a_device_is_with_its_pod_if_that_is_seen_anywhere
     assert [pod.figures.core_limit for pod in unseen.nowhere] == [0.5]
 
 
+def test_a_pod_may_borrow_on_each_device_if_a_policy_of_any_of_them_lets_it() -> None:
+    lends = AllocationFacts((Granted("vke-mgpu", "guaranteed-burst-share"),), 0.5)
+    facts = Facts((DEVICE,), (used("a", 0.2), used("a", 0.6, "GPU-2", allocation=lends)))
+
+    known, stray = tree_of(facts).devices
+
+    assert [known.pods[0].may_borrow, stray.pods[0].may_borrow] == [True, True]
+    assert known.pods[0].figures.may_borrow is False
+    assert stray.pods[0].figures[1:3] == pytest.approx((0.5, 1.2))
+    assert stray.pods[0].figures.core_of_bound is None
+
+
 def test_a_pod_on_two_devices_has_the_sums_of_each_and_compares_what_has_a_limit() -> None:
     share = AllocationFacts(GRANTED, 0.5)
     facts = Facts(
@@ -124,7 +136,7 @@ def test_a_pod_on_two_devices_has_the_sums_of_each_and_compares_what_has_a_limit
 
     known, stray = tree_of(facts).devices
 
-    assert known.pods[0].figures == pytest.approx((0.3, 0.5, 0.4, 20, None, None))
+    assert known.pods[0].figures == pytest.approx((0.3, 0.5, 0.4, 20, None, None, False))
     assert (stray.uuid, stray.facts, stray.pods[0].figures.core) == ("GPU-2", None, 0.4)
 
 

@@ -301,3 +301,11 @@ def test_hostile_names_are_each_in_their_place() -> None:
     pods = [line for line in everything(of(hostile())) if line.kind is LineKind.POD]
 
     assert len(pods) == len(HOSTILE)
+
+
+def test_a_pod_whose_policy_lends_it_what_is_free_is_not_accused() -> None:
+    pod = find(of(demo()), "rerank")
+
+    assert (pod.core.share or 0) > 2
+    assert table.tone_of(pod, pod.core) is table.Tone.CALM
+    assert pod.marks == ()

@@ -86,3 +86,12 @@ def test_page_and_metrics_show_the_same(name: str, seconds: int) -> None:
         assert found[key_of("pod", *labels), ""] == expected
     rows = {(key_of("pod", *labels[:2]), key_of(*labels[2:])) for labels in containers}
     assert {key for key in found if key[1]} <= rows, "a row of nothing"
+
+
+def test_a_pod_whose_policy_lends_it_what_is_free_is_not_accused() -> None:
+    markup = page(node_of(demo(60), About(), 0), Choice(all=True), 0, "")
+    [entry] = re.findall(r'<li data-k="pod/inference/rerank[^"]*">.*?</li>', markup, re.DOTALL)
+
+    assert "of\u00a010\u00a0%" in entry
+    assert 'class="mark"' not in entry
+    assert "over" not in " ".join(re.findall(r'class="([^"]*)"', entry)).split()

@@ -36,7 +36,7 @@ def core_of(part: Part) -> Cell:
     if part.ended:
         return ENDED
     figures = part.figures
-    over = (figures.core_of_limit or 0.0) > OVER
+    over = (figures.core_of_bound or 0.0) > OVER
     return core_against(figures.core, figures.core_limit, why(part.unmeasured, "core"), over=over)
 
 
@@ -117,11 +117,11 @@ class Meter(NamedTuple):
     width: str
 
 
-def meter(about: str, filled: float | None, *, limited: bool) -> Meter | None:
+def meter(about: str, filled: float | None, *, limited: bool, over: bool) -> Meter | None:
     """The meter; None if the use is not known, because empty would mean zero."""
     if filled is None:
         return None
-    look = "free" if not limited else "over" if filled > OVER else "fill"
+    look = "free" if not limited else "over" if over else "fill"
     return Meter(about, look, share(min(filled, 1)) if filled else "")
 
 

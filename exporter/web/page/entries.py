@@ -167,11 +167,15 @@ def _pod(name: tuple[str, str], here: Sequence[_OnDevice]) -> TreeEntry:
     owner = "/".join(filter(None, (info.owner_kind, info.owner_name))) if info else ""
     ended = all(each.ended for _, each in here)
     parts = tuple(part for part in _containers(here) if ended or not part.ended)
-    figures, marks = _summed(parts), pod_marks(facts) if facts is not None else ()
+    figures = _summed(parts)
+    marks: tuple[Mark, ...] = ()
     if facts is not None:
+        may_borrow = here[0][1].may_borrow
+        marks = pod_marks(facts, may_borrow=may_borrow)
         figures = Figures(
             *(facts.core, facts.core_limit, facts.core_of_limit),
             *(facts.memory_bytes, facts.memory_limit_bytes, facts.memory_of_limit),
+            may_borrow,
         )
     key = key_of("pod", space, pod)
     return TreeEntry(key, "pod", space, pod, owner, figures, parts, marks, ended)

@@ -109,9 +109,9 @@ def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
     about = f"Core in use {percent(within)}" + (f" of {percent(limit)}" if limit else "")
     if used is not None and within is not None and used - within > LEAST:
         about += f"; {percent(used - within)} more by containers without a share"
-    over = limit is not None and (filled or 0.0) > OVER
+    over = limit is not None and (entry.figures.core_of_bound or 0.0) > OVER
     cell = core_against(within, limit, unmeasured(entry, "core"), over=over)
-    return cell, meter(about, filled, limited=limit is not None)
+    return cell, meter(about, filled, limited=limit is not None, over=over)
 
 
 def _memory(entry: TreeEntry) -> tuple[Cell, Meter | None]:
@@ -119,8 +119,10 @@ def _memory(entry: TreeEntry) -> tuple[Cell, Meter | None]:
         return NOTHING, None
     used, limit = entry.figures.memory_bytes, entry.figures.memory_limit_bytes
     filled = entry.figures.memory_of_limit if limit else None
-    cell = memory_against(used, limit, unmeasured(entry, "memory"), over=(filled or 0.0) > OVER)
-    return cell, meter(f"Memory held {held_of(used, limit)}", filled, limited=bool(limit))
+    over = (filled or 0.0) > OVER
+    cell = memory_against(used, limit, unmeasured(entry, "memory"), over=over)
+    about = f"Memory held {held_of(used, limit)}"
+    return cell, meter(about, filled, limited=bool(limit), over=over)
 
 
 def _past(entry: TreeEntry, series: Series) -> Spark:
