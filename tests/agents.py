@@ -35,6 +35,9 @@ class Hanging:
     def follow(self, demand: Demand) -> None:
         """Nothing is read."""
 
+    def look_soon(self) -> None:
+        """Nothing is found."""
+
     def close(self) -> None:
         """Hang too."""
         threading.Event().wait()

@@ -202,11 +202,14 @@ class PodReader:
         share: Share,
         *,
         whole: bool = False,
+        among: Iterable[Device] | None = None,
     ) -> list[Allocation]:
         """Return the owner's allocations: the same share of each card.
 
-        ``whole``: the cards are not shared, so the share has all of their memory.
+        ``whole``: the cards are not shared, so the share has all of their memory. ``among``: the
+        devices of which one that is None is one; none of them if it is named and is not known.
         """
+        uuids = None if among is None else tuple(device.uuid for device in among)
         return [
             Allocation(
                 pod_uid=self.pod.uid,
@@ -218,6 +221,7 @@ class PodReader:
                 policy=share.policy,
                 priority=share.priority,
                 replicas=share.replicas,
+                among=uuids if card is None else None,
             )
             for card in cards
         ]

@@ -184,21 +184,24 @@ def place(
     allocations, they stay unplaced: the allocated one cannot be determined. An allocation to no
     container in particular goes where containers without any of their own were seen. An allocation
     that only counts replicas may be of several cards: one replica for each card seen, and the
-    others stay unplaced.
+    others stay unplaced. An allocation of one of some devices is placed on no other.
     """
-    waiting = {a.container for a in allocations if a.device is None}
+    waiting = {(a.container, a.among) for a in allocations if a.device is None}
     if not waiting:
         return tuple(allocations)
-    free = {container: _free(allocations, container, seen_on) for container in waiting}
+    free = {each: _free(allocations, *each, seen_on) for each in waiting}
     return tuple(
         placed
         for a in allocations
-        for placed in (_on(a, free[a.container]) if a.device is None else (a,))
+        for placed in (_on(a, free[a.container, a.among]) if a.device is None else (a,))
     )
 
 
 def _free(
-    allocations: Sequence[Allocation], container: str, seen_on: Mapping[str, Sequence[str]]
+    allocations: Sequence[Allocation],
+    container: str,
+    among: Collection[str] | None,
+    seen_on: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """The devices on which an unplaced allocation may be; none where there are too many."""
     seen = list(seen_on.get(container, ()))
@@ -207,8 +210,10 @@ def _free(
         others = (uuids for name, uuids in seen_on.items() if name not in named)
         seen = list(dict.fromkeys([*seen, *(uuid for uuids in others for uuid in uuids)]))
     own = [a for a in allocations if a.container == container]
-    free = [uuid for uuid in seen if all(a.device != uuid for a in own)]
-    return free if len(free) <= sum(_units(a) for a in own if a.device is None) else []
+    taken = {uuid for a in own for uuid in (a.device, *(a.among or () if among is None else ()))}
+    free = [uuid for uuid in seen if uuid not in taken and (among is None or uuid in among)]
+    waiting = [a for a in own if a.device is None and a.among == among]
+    return free if len(free) <= sum(map(_units, waiting)) else []
 
 
 def _units(allocation: Allocation) -> int:

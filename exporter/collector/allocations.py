@@ -14,6 +14,7 @@ from exporter.attribution.ownership import Member
 from exporter.ledger import Allocated
 from exporter.model import (
     MIG,
+    PARTITIONED,
     Allocation,
     ContainerKey,
     Device,
@@ -47,7 +48,10 @@ class Allocations:
     """The allocations of all pods, with the placements that were observed.
 
     If a container's sharing system does not name its device, it is placed where its processes were
-    seen. That stays until the pod goes, so that a pause in its work does not displace it.
+    seen. That stays until the pod goes, so that a pause in its work does not displace it. A board
+    that is divided is no such place.
+
+    ``awaited`` are the pods, by uid, with an allocation of a device that is not known (yet).
 
     ``rules`` may be replaced at any time: the next call decodes all pods by them. ``version`` rises
     with each change of what ``of`` returns.
@@ -61,11 +65,13 @@ class Allocations:
         self.rules = rules
         self.version = 0
         self.ended: Sequence[Allocated] = ()
+        self.awaited: Collection[str] = ()
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
         self.pods_by_name: Mapping[tuple[str, str], Pod] = {}
         self._decoded_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
         self._devices: dict[str, Device] = {}  # by UUID
+        self._divided: Collection[str] = ()  # the boards of which only parts are allocated
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._ended: dict[str, tuple[Allocation, ...]] = {}  # of ended pods, as decoded last
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
@@ -86,7 +92,7 @@ class Allocations:
         if of != self._decoded_of:
             self._decode(table, node, self.rules)
             self._decoded_of = of
-        unplaced = {u for u, own in self._decoded.items() if any(a.device is None for a in own)}
+        unplaced = {u for u, own in self._decoded.items() if any(map(_is_unplaced, own))}
         if unplaced or self._suspected:
             where = seen()
             self._observe(where, unplaced)
@@ -99,7 +105,11 @@ class Allocations:
     def _placed(self, table: PodTable) -> list[Allocated]:
         placed: list[Allocated] = []
         for uid, allocations in self._decoded.items():
-            placed += named(table.pods[uid], place(allocations, self._seen.get(uid, {})))
+            seen = {
+                container: [uuid for uuid in uuids if uuid not in self._divided]
+                for container, uuids in self._seen.get(uid, {}).items()
+            }
+            placed += named(table.pods[uid], place(allocations, seen))
         shared = Counter(allocation.device for _, allocation in placed)
         found = [
             Allocated(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
@@ -115,6 +125,8 @@ class Allocations:
         self.pods_by_name = by_name(table)
         self.replicas = sharing_replicas(node)
         self._devices = {device.uuid: device for device in node.devices}
+        in_parts = {d.uuid for d in node.devices if d.sharing in {MIG, PARTITIONED}}
+        self._divided = in_parts | {d.parent_uuid for d in node.devices}
         self._suspected, self._allocated = {}, None
         related = rules.neighbours(table.pods)
         facts = replace(node, pods=related, index_bases=rules.index_bases)
@@ -129,6 +141,7 @@ class Allocations:
         self._ended = {uid: allocations for uid, allocations in last.items() if uid in gone}
         self.ended = [each for u, own in self._ended.items() for each in named(table.pods[u], own)]
         self._decoded = {uid: allocations for uid, allocations in decoded.items() if allocations}
+        self.awaited = {u for u, own in self._decoded.items() if any(map(_is_awaited, own))}
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
         self._logged = {problem for problem in self._logged if problem[0] in table.pods}
 
@@ -193,12 +206,22 @@ class Allocations:
         """Records where containers were seen whose device is not named."""
         for (uid, container), uuids in seen.items():
             if uid in unplaced and any(
-                a.device is None and a.container in {container, ""} for a in self._decoded[uid]
+                _is_unplaced(a) and a.container in {container, ""} for a in self._decoded[uid]
             ):
                 known = self._seen.setdefault(uid, {}).setdefault(container, [])
                 if news := [uuid for uuid in uuids if uuid not in known]:
                     known += news
                     self._allocated = None
+
+
+def _is_unplaced(allocation: Allocation) -> bool:
+    """Whether its device is to be seen."""
+    return allocation.device is None and not _is_awaited(allocation)
+
+
+def _is_awaited(allocation: Allocation) -> bool:
+    """Whether it is of a device that is not known, whatever is seen."""
+    return allocation.device is None and allocation.among == ()
 
 
 def named(pod: Pod, allocations: Iterable[Allocation]) -> Iterator[Allocated]:

@@ -16,6 +16,7 @@ from exporter.collector.owners import ProcessOwners, Residency, owners_of, pids_
 from exporter.collector.plausible import Plausible
 from exporter.collector.polling import SourcePoller, Sources
 from exporter.collector.rules import CycleRules, IdlePolicy, idle_weights
+from exporter.collector.search import Search
 from exporter.collector.series_limit import DroppedSeries, limit_facts
 from exporter.facts import CycleFacts, at_most, facts_of
 from exporter.facts.history import extended
@@ -77,6 +78,7 @@ class Collector:
         self._idle = idle
         self._shown = PodLabels()
         self._allocations = Allocations(self._rules.allocations)
+        self._search = Search()
         self._allocated: list[Allocated] = []
         self._limits, self._summed_of = Limits((), ()), (0, tuple[str, ...]())
         self._plausible = Plausible()
@@ -141,6 +143,8 @@ class Collector:
         seen = partial(found.seen_on, devices.values())
         node = self._poller.node_facts(table, readings)
         self._allocated = self._allocations.of(table, node, seen)
+        if self._search.is_on(self._allocations.awaited, now.mono_ns):
+            self._poller.look_soon()
         self._ledger.set_allocations(self._allocated, now)
         self._ledger.settle(now)
         groups = self._group_names.of(owners, identities, self._ledger.groups, self._poller.groups)

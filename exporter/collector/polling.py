@@ -199,6 +199,11 @@ class SourcePoller:
             self._follow(rules)
         return [self._guards[source.name].read(source) for source in self._sources.gpus]
 
+    def look_soon(self) -> None:
+        """Lets the GPU sources look for new devices at their next read."""
+        for source in self._sources.gpus:
+            self._guards[source.name].call("look_soon", source.look_soon, None)
+
     def table(self) -> PodTable:
         """The pods; the last ones if their source fails."""
         pods = self._sources.pods

@@ -147,7 +147,8 @@ class Allocation:
     ``device`` is a UUID, None while the placement is unknown. ``core`` is a share of one GPU (0-1),
     ``memory_bytes`` device memory; None means that no limit was promised. ``replicas`` counts the
     time-sliced replicas of the device that were granted to it. ``gpus`` is the part of a GPU that
-    it keeps from others; None until the device is known.
+    it keeps from others; None until the device is known. ``among``: the UUIDs of the devices of
+    which it is one while ``device`` is None; None: any, empty: none that is known yet.
     """
 
     pod_uid: str
@@ -160,6 +161,7 @@ class Allocation:
     priority: str = ""
     replicas: int | None = None
     gpus: float | None = None
+    among: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,6 +125,9 @@ class _Gpus:
     def follow(self, demand: Demand) -> None:
         """Does nothing: the recorded answers do not depend on demand."""
 
+    def look_soon(self) -> None:
+        """Does nothing: the devices are those that were found."""
+
     def close(self) -> None:
         """Does nothing: nothing is open."""
 

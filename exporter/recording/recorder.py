@@ -149,6 +149,9 @@ class _Gpus:
     def follow(self, demand: Demand) -> None:
         self._source.follow(demand)
 
+    def look_soon(self) -> None:
+        self._source.look_soon()
+
     def close(self) -> None:
         self._source.close()
 

@@ -113,8 +113,8 @@ def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
                 attributes={"type": "amdgpu-partition", "pciAddr": "0000:19:00.0"},
                 capacity={"memory": "0"},
             ),
-            ("a", "amd-0", None, None),
-            id="amd partition of unread memory",
+            ("a", None, None, None),
+            id="amd partition of unread memory is not its card",
         ),
         pytest.param(
             facts(result("0000-ff-00-0-0x56a0", INTEL)),

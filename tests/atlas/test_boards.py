@@ -55,6 +55,9 @@ class Driver:
     def follow(self, demand: Demand) -> None:
         """Everything is read."""
 
+    def look_soon(self) -> None:
+        """Nothing is found."""
+
     def close(self) -> None:
         """The node is stopped by the test."""
 

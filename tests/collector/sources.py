@@ -46,6 +46,7 @@ class SetGpus:
         self.up = True
         self.took: Callable[[], None] = lambda: None
         self.demand: Demand | None = None
+        self.looks = 0
 
     def read(self) -> Reading:
         """The devices that were set, after the time that it takes."""
@@ -60,6 +61,10 @@ class SetGpus:
     def follow(self, demand: Demand) -> None:
         """Remember what is wanted."""
         self.demand = demand
+
+    def look_soon(self) -> None:
+        """Count it."""
+        self.looks += 1
 
     def close(self) -> None:
         """Nothing is held."""

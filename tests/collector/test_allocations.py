@@ -234,3 +234,155 @@ def test_an_ended_pod_has_no_allocation_once_another_pod_has_its_name() -> None:
     assert allocations.ended
     allocations.of(indexed({gone.uid: gone, next_one.uid: next_one}, 3), NODE, dict)
     assert not allocations.ended
+
+
+PARTED_CLAIM = ClaimedDevice("gpu", "gpu.nvidia.com", "n1", "gpu-0-mig-1g.10gb-19-4")
+OF_BOARD = {"type": "mig", "parentUUID": "GPU-0", "profile": "1g.10gb"}
+CLAIMANT = Pod(
+    "u",
+    "n",
+    "p",
+    containers=(Container("a", claims=(ClaimRef("c"),)),),
+)
+INSTANCE = Device(
+    "MIG-0",
+    0,
+    "nvidia",
+    parent_uuid="GPU-0",
+    profile="1g.10gb",
+    placement_start=4,
+    core_share=1 / 7,
+)
+
+
+def claimed(one: ClaimedDevice, attributes: dict[str, str], *more: Device) -> NodeFacts:
+    """A node of three cards and more devices, with a claim of one."""
+    place = one.driver, one.pool, one.device
+    return NodeFacts(
+        devices=(*NODE.devices, *more),
+        claims={("n", "c"): (one,)},
+        offered={place: OfferedDevice(attributes)} if attributes else {},
+    )
+
+
+def granted(*more: Device, resource: str = "nvidia.com/mig-1g.10gb", of: str = "") -> NodeFacts:
+    """A node of three cards and more devices, with a grant."""
+    grants = {"u": (Grant("a", resource, (of,)),)} if of else {}
+    return NodeFacts(devices=(*NODE.devices, *more), grants=grants)
+
+
+def asking(resource: str) -> Pod:
+    return replace(CLAIMANT, containers=(Container("a", limits={resource: "1"}),))
+
+
+MIG_UUID = "MIG-00000000-0000-4000-8000-000000000000"
+AMD_CARD = Device("amd-0", 0, "amd", pci_bus_id="0000:19:00.0")
+PARTITION = {"type": "amdgpu-partition", "pciAddr": "0000:19:00.0"}
+
+
+@pytest.mark.parametrize(
+    ("one", "node"),
+    [
+        pytest.param(CLAIMANT, claimed(PARTED_CLAIM, OF_BOARD), id="an instance of a claim"),
+        pytest.param(CLAIMANT, claimed(PARTED_CLAIM, {}), id="before its slice is read"),
+        pytest.param(
+            CLAIMANT, claimed(PARTED_CLAIM, {"type": "mig", "uuid": MIG_UUID}), id="by its UUID"
+        ),
+        pytest.param(
+            CLAIMANT,
+            claimed(ClaimedDevice("gpu", "gpu.nvidia.com", "n1", "gpu-7"), {"uuid": "GPU-7"}),
+            id="a card that is gone",
+        ),
+        pytest.param(
+            CLAIMANT,
+            claimed(ClaimedDevice("gpu", "gpu.nvidia.com", "n1", "gpu-7"), {}),
+            id="a number that no card has",
+        ),
+        pytest.param(
+            CLAIMANT,
+            claimed(ClaimedDevice("gpu", "gpu.intel.com", "elsewhere", "odd"), {}),
+            id="a name that says nothing",
+        ),
+        pytest.param(
+            CLAIMANT,
+            claimed(ClaimedDevice("gpu", "gpu.amd.com", "n1", "gpu-1-129"), PARTITION, AMD_CARD),
+            id="a partition of unknown size",
+        ),
+        pytest.param(asking("nvidia.com/mig-1g.10gb"), granted(of=MIG_UUID), id="granted by UUID"),
+        pytest.param(asking("nvidia.com/mig-1g.10gb"), granted(), id="an instance by its profile"),
+        pytest.param(
+            asking("nvidia.com/gpu"), granted(resource="nvidia.com/gpu", of=MIG_UUID), id="single"
+        ),
+        pytest.param(
+            asking("nvidia.com/gpu"),
+            granted(resource="nvidia.com/gpu", of="nvidia0/gi9"),
+            id="GKE's partition",
+        ),
+        pytest.param(
+            asking("amd.com/gpu"), granted(resource="amd.com/gpu", of="amdgpu_xcp_7"), id="AMD's"
+        ),
+        pytest.param(asking("amd.com/cpx_nps4"), granted(AMD_CARD), id="AMD's by its mode"),
+    ],
+)
+def test_a_part_or_a_device_that_is_not_known_is_no_other_device(one: Pod, node: NodeFacts) -> None:
+    """Wherever a process of the container is seen: a new instance is listed on its whole board."""
+    boards = [device.uuid for device in node.devices if not device.parent_uuid]
+    for board in boards:
+        allocations = Allocations(Rules())
+        where = {Member(one.uid, "a"): [board]}
+        [(_, found)] = allocations.of(indexed({one.uid: one}, 1), node, where.copy)
+        assert (found.device, found.gpus) == (None, None)
+        assert allocations.awaited == {one.uid}
+
+
+def test_an_instance_is_its_claims_once_it_is_known() -> None:
+    allocations = Allocations(Rules())
+    table, seen = indexed({"u": CLAIMANT}, 1), {Member("u", "a"): ["GPU-0"]}
+    allocations.of(table, claimed(PARTED_CLAIM, OF_BOARD), lambda: seen)
+    known = claimed(PARTED_CLAIM, OF_BOARD, INSTANCE)
+    [(_, found)] = allocations.of(table, known, lambda: seen)
+    assert (found.device, found.gpus) == ("MIG-0", 1 / 7)
+    assert not allocations.awaited
+
+
+@pytest.mark.parametrize(
+    ("one", "node", "part"),
+    [
+        (asking("nvidia.com/mig-1g.10gb"), granted(INSTANCE), "MIG-0"),
+        (
+            asking("nvidia.com/gpu"),
+            NodeFacts(
+                devices=(*NODE.devices, INSTANCE), labels={"nvidia.com/gpu.product": "X-MIG-1g"}
+            ),
+            "MIG-0",
+        ),
+        (
+            CLAIMANT,
+            claimed(
+                ClaimedDevice("gpu", "gpu.amd.com", "n1", "gpu-1-129"),
+                PARTITION,
+                replace(AMD_CARD, sharing="partitioned"),
+                replace(AMD_CARD, uuid="amd-0-1", parent_uuid="amd-0", gpu_instance=1),
+            ),
+            "amd-0-1",
+        ),
+    ],
+)
+def test_a_part_is_placed_by_sight_on_a_part_alone(one: Pod, node: NodeFacts, part: str) -> None:
+    """It was seen on a board before that was known to be divided."""
+    allocations = Allocations(Rules())
+    where = {Member(one.uid, "a"): ["GPU-0"]}
+    table = indexed({one.uid: one}, 1)
+    assert devices(allocations.of(table, node, lambda: where)) == [None]
+    where = {Member(one.uid, "a"): ["GPU-0", part]}
+    assert devices(allocations.of(table, node, lambda: where)) == [part]
+
+
+def test_what_was_seen_on_a_board_before_it_was_divided_is_forgotten() -> None:
+    allocations = Allocations(Rules())
+    one, where = asking("nvidia.com/gpu"), {Member("u", "a"): ["GPU-0"]}
+    table = indexed({"u": one}, 1)
+    assert devices(allocations.of(table, NODE, lambda: where)) == ["GPU-0"]
+    where = {Member("u", "a"): ["MIG-0"]}
+    divided = replace(NODE, devices=(*NODE.devices, INSTANCE))
+    assert devices(allocations.of(table, divided, lambda: where)) == ["MIG-0"]

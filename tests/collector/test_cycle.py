@@ -22,6 +22,7 @@ from exporter.model import (
     Pod,
     PodTable,
     ProcessMemory,
+    Snapshot,
     Window,
 )
 from exporter.sources.gpus.source import RestartRequiredError
@@ -236,6 +237,33 @@ def test_mig_instance_stands_against_its_share_of_the_gpu(bench: Bench) -> None:
     assert values["core_seconds_total"] == SECOND // 2
     assert values["core_limit_ratio"] == 0.5
     assert values["core_limit_utilization_ratio"] == pytest.approx(0.5)
+
+
+def test_an_instance_that_is_not_known_is_looked_for_and_its_board_is_not_allocated(
+    bench: Bench,
+) -> None:
+    """The board has just been divided: a process of the new instance is listed on the whole."""
+    bench.name_pod(MIG_POD)
+    unfound = [bench.cycle() for _ in range(3)][-1]
+    looks = bench.gpus.looks
+    bench.gpus.devices = (DeviceReading(replace(DEVICE, sharing="mig")), instance(SECOND // 4, 7))
+    found = [bench.cycle() for _ in range(2)][-1]
+
+    def allocated(snapshot: Snapshot, uuid: str) -> object:
+        namespaces = snapshot.measured().namespaces
+        return [each.allocated.gpu_ns for each in namespaces if each.uuid == uuid]
+
+    assert allocated(unfound, "GPU-0") in ([], [None])
+    assert allocated(found, "GPU-0") in ([], [None])
+    assert allocated(found, "MIG-0") == [SECOND]  # its half in two cycles
+    assert (looks, bench.gpus.looks) == (3, 3)
+
+
+def test_a_device_that_never_comes_is_looked_for_for_a_minute(bench: Bench) -> None:
+    bench.name_pod(MIG_POD)
+    for _ in range(100):
+        bench.cycle()
+    assert bench.gpus.looks == 60
 
 
 def test_what_names_a_board_in_mig_mode_is_of_the_instance_that_it_works_on(bench: Bench) -> None:

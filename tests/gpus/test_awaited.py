@@ -4,6 +4,7 @@ import pytest
 
 from exporter.sources.gpus.amd.source import AmdSource
 from exporter.sources.gpus.factory import nvidia_missed
+from tests.collector.sources import ManualClock
 from tests.gpus.amd.trees import MI210, Tree, put
 
 
@@ -50,3 +51,27 @@ def test_nvidia_is_missed_by_its_module_its_gpus_and_the_other_vendors(
         (tmp_path / "module" / name).mkdir(parents=True)
 
     assert is_missed() is missed
+
+
+def test_a_device_that_is_awaited_is_looked_for_at_once_but_not_all_the_time(
+    tmp_path: Path,
+) -> None:
+    tree, clock = Tree(tmp_path), ManualClock()
+    tree.load()
+    tree.add(MI210)
+    source = AmdSource(tmp_path, tmp_path, clock=clock)
+
+    def found(after: float, *, awaited: bool) -> int:
+        clock.move(after)
+        if awaited:
+            source.look_soon()
+        return len(source.read().devices)
+
+    counts = [found(0, awaited=False)]
+    tree.add(MI210)
+    counts += [found(4, awaited=False), found(1, awaited=True)]
+    tree.add(MI210)
+    counts += [found(1, awaited=True) for _ in range(3)]
+    source.close()
+
+    assert counts == [1, 1, 2, 2, 2, 3]

@@ -34,6 +34,7 @@ _PARTITIONING = (  # node labels: the labeller's two, and the user guide's
     "beta.amd.com/gpu.compute-memory-partition",
     "amd.com/compute-memory-partition",
 )
+_XCP = "amdgpu_xcp_"  # begins the id of a partition that is not its card's first
 _HAMI = frozenset({"amd.com/gpumem", "amd.com/gpucores"})
 _DEVICE_ID = re.compile(
     r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_\d{1,5}", re.IGNORECASE | re.ASCII
@@ -81,7 +82,9 @@ def _placed(
     card = card_by_pci(reader.node, _VENDOR, device_id)
     whole = _is_whole(reader.node, card, resource, device_id)
     share = Share(1.0, _memory(reader.node, card)) if whole else NOTHING
-    return reader.allocate(container, (_first_part(reader.node, card),), share)
+    is_at = device_id and not device_id.startswith(_XCP)
+    among = () if is_at else None if whole else instances(reader.node, _VENDOR)
+    return reader.allocate(container, (_first_part(reader.node, card),), share, among=among)
 
 
 def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:
@@ -89,7 +92,7 @@ def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: st
         modes = (node.labels[key] for key in _PARTITIONING if key in node.labels)
         mode = next(modes, "spx").lower()
         parted = any(c.sharing == PARTITIONED for c in ((card,) if card else cards(node, _VENDOR)))
-        return mode.startswith("spx") and not parted and not device_id.startswith("amdgpu_xcp")
+        return mode.startswith("spx") and not parted and not device_id.startswith(_XCP)
     return resource.startswith(_SPX)
 
 

@@ -33,6 +33,10 @@ driver publishes a UUID, memory or cores of it, or the claim stands for a GPU's 
   (``gpu-<minor>-mig-<profile>-<id>-<start>``).
 * A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
   has no device.
+* A claim names its device, so one whose device is not known is placed on none, wherever its
+  processes are seen: a new instance's are listed on its whole card until it is found. A partition
+  of AMD's is the one of its card's on which they are seen; while none is known, it is on the card
+  if its memory is stated.
 """
 
 import re
@@ -70,11 +74,12 @@ from exporter.model import (
 
 _NAME = "dra"
 _HAMI, _VGPU_MANAGER = "hami-core-gpu.project-hami.io", "manager.nvidia.com"
+_AMD = "gpu.amd.com"
 _VENDORS = {
     "gpu.nvidia.com": "nvidia",
     _HAMI: "nvidia",
     _VGPU_MANAGER: "nvidia",
-    "gpu.amd.com": "amd",
+    _AMD: "amd",
     "gpu.intel.com": "intel",
 }
 DRIVERS = frozenset(_VENDORS)
@@ -106,6 +111,7 @@ class _Part(NamedTuple):
     replicas: int = 1
     mps: bool = False
     held: bool = False
+    among: tuple[Device, ...] = ()
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
@@ -130,13 +136,15 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
         return []
     parts: dict[str, list[_Part]] = {}  # a container may have several of one card
     for claim, result in results:
-        part = _part(reader, claim, result)
+        part = _part(reader, claim, result)._replace(among=_partitions(reader, result))
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
         parts.setdefault(key, []).append(part)
     return [
         allocation
         for same in parts.values()
-        for allocation in reader.allocate(container, (same[0].device,), _share(reader, same))
+        for allocation in reader.allocate(
+            container, (same[0].device,), _share(reader, same), among=same[0].among
+        )
     ]
 
 
@@ -320,10 +328,27 @@ def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) ->
         named = _NVIDIA_NAME.fullmatch(result.device)
         basis = reader.basis(IndexBasis.MINOR)
         return card_by_number(reader.node, basis, int(named[1])) if named else None
+    sized = _capacity(reader, result, offered.capacity, _MEMORY) and not _partitions(reader, result)
+    return None if _is_partition(offered) and not sized else _card(reader, result, attributes)
+
+
+def _card(reader: PodReader, result: ClaimedDevice, attributes: Mapping[str, str]) -> Device | None:
+    """Return the card at the PCI address of a result."""
     addresses = [attributes[key] for key in _PCI_ADDRESSES if key in attributes]
     if named := _INTEL_NAME.fullmatch(result.device):
         addresses.append("{}:{}:{}.{}".format(*named.groups()))
-    return next((card for a in addresses if (card := card_by_pci(reader.node, vendor, a))), None)
+    found = (card_by_pci(reader.node, _VENDORS[result.driver], each) for each in addresses)
+    return next(filter(None, found), None)
+
+
+def _partitions(reader: PodReader, result: ClaimedDevice) -> tuple[Device, ...]:
+    """Return the partitions of which a claimed one of AMD's is one: it has its card's address."""
+    offered = reader.node.offered.get((result.driver, result.pool, result.device), _NOTHING)
+    if result.driver != _AMD or not _is_partition(offered):
+        return ()
+    card = _card(reader, result, _texts(result.driver, offered))
+    parts = instances(reader.node, _VENDORS[_AMD])
+    return tuple(part for part in parts if card and part.parent_uuid == card.uuid)
 
 
 def _instance(node: NodeFacts, parent: str, name: str) -> Device | None:

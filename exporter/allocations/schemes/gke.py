@@ -70,7 +70,7 @@ def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -
     for place in dict.fromkeys(places):
         device, partition = _device(reader, place), place[1] is not None
         share = _share(reader, device, partition=partition, clients=clients[place])
-        allocations += reader.allocate(container, (device,), share)
+        allocations += reader.allocate(container, (device,), share, among=())
     return allocations
 
 
@@ -94,7 +94,9 @@ def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:
         return []
     partition = _PARTITION in reader.node.labels
     share = _share(reader, None, partition=partition, clients=count if shared else 0)
-    return reader.allocate(container, (None,) * (1 if shared else count), share)
+    cards = (None,) * (1 if shared else count)
+    among = instances(reader.node) if partition else None
+    return reader.allocate(container, cards, share, among=among)
 
 
 def _share(reader: PodReader, device: Device | None, *, partition: bool, clients: int) -> Share:

@@ -111,7 +111,7 @@ def _placed(
     device = reader.device(uuid)
     if size := _OF_A_SIZE.fullmatch(resource):
         own = Share(None, reader.memory(int(size[1]) or None, GIB), _MPS, replicas=replicas or 1)
-        return reader.allocate(container, (device,), own)
+        return reader.allocate(container, (device,), own, among=())
     core, memory = _whole(reader, resource, device)
     if device is None and uuid.startswith("MIG-"):
         core = memory = None
@@ -121,7 +121,7 @@ def _placed(
         sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
         core, memory = _part(reader, resource, core, memory, sharing)
     share = Share(core, memory, sharing, replicas=replicas or None)
-    return reader.allocate(container, (device,), share)
+    return reader.allocate(container, (device,), share, among=())
 
 
 def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Allocation]:
@@ -131,22 +131,24 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
         return []
     size = _OF_A_SIZE.fullmatch(resource)
     sharing = _MPS if size else _sharing(reader.node, resource)
+    among = _units(reader.node, resource) if _is_mig(reader.node, resource) else None
     if size or sharing not in {"", _MPS}:
         memory = reader.memory(int(size[1]) or None, GIB) if size else None  # else none is promised
-        return reader.allocate(container, (None,), Share(None, memory, sharing, replicas=count))
+        own = Share(None, memory, sharing, replicas=count)
+        return reader.allocate(container, (None,), own, among=among)
     if not reader.allows(container, count):
         return []
     devices = (None,) * count
     if reader.granted(container, resource):  # another plugin's
-        return reader.allocate(container, devices, NOTHING)
+        return reader.allocate(container, devices, NOTHING, among=among)
     if not (reader.node.labels or reader.node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
-        return reader.allocate(container, devices, NOTHING)
+        return reader.allocate(container, devices, NOTHING, among=among)
     core, memory = _whole(reader, resource, None)
     if sharing == _MPS:
         core, memory = _part(reader, resource, core, memory, sharing)
     share = Share(core, memory, sharing, replicas=1 if sharing == _MPS else None)
-    return reader.allocate(container, devices, share)
+    return reader.allocate(container, devices, share, among=among)
 
 
 def _sharing(node: NodeFacts, resource: str) -> str:

@@ -202,9 +202,17 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
         _priority(reader, owner, terms),
     )
     asked, slack = _asked(reader, owner, terms, entry.uuid)
+    among = _parts(reader, entry) if mig else None
     if mig and (device is not None or _can_be(reader, entry, share, asked)):
-        return reader.allocate(owner, (device,), share, whole=device is not None)
-    return reader.allocate(owner, (device,), agreed(reader, (share,), asked, slack=slack)[0])
+        return reader.allocate(owner, (device,), share, whole=device is not None, among=among)
+    agreed_on = agreed(reader, (share,), asked, slack=slack)[0]
+    return reader.allocate(owner, (device,), agreed_on, among=among)
+
+
+def _parts(reader: PodReader, entry: _Entry) -> list[Device]:
+    """Return the instances of which a vGPU is one; none if it is named and is not known."""
+    gpu, _, _ = entry.uuid.partition("[")
+    return [p for p in instances(reader.node) if p.parent_uuid == gpu and entry.instance is None]
 
 
 def _can_be(reader: PodReader, entry: _Entry, stated: Share, asked: Share) -> bool:

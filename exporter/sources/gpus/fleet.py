@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 SECOND = 10**9  # in nanoseconds
 LOOK_AGAIN_S = 5.0  # the next look after a device or a look has failed
+LOOK_SOON_S = 3.0  # between two looks for a device that somebody names
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # between looks without a driver; it doubles each time
 LOOK = "look"  # the worker's key for all that concerns the whole driver; no UUID
 RELEASED = "released on request, so that the driver can be unloaded"
@@ -71,7 +72,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         self._lock = Lock()
         self._attached = False  # whether the devices are those of the driver as it is now
         self._released = False
-        self._look_at_ns = 0
+        self._look_at_ns = self._looked_ns = 0
         self._pause_s = FIRST_PAUSE_S  # until the next look without a driver
         self._failing = 0
         self._states: dict[str, DeviceState] = {}
@@ -102,6 +103,12 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         with self._lock:
             self._demand = demand
             self._look_at_ns = 0  # a look may do what it demands
+
+    def look_soon(self) -> None:
+        with self._lock:
+            if self._attached:
+                soon_ns = self._looked_ns + int(LOOK_SOON_S * SECOND)
+                self._look_at_ns = min(self._look_at_ns, soon_ns)
 
     def close(self) -> None:
         """Closes the driver, unless a call hangs in it, and ends the workers."""
@@ -172,6 +179,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         jobs: dict[str, Callable[[], object]] = dict(self._jobs()) if self._attached else {}
         if self._look_due():
             jobs[LOOK] = partial(self._look, attached=self._attached)
+            self._looked_ns = began_ns
         results = self._workers.run(jobs, self._left_s(began_ns))
         if LOOK in results and results[LOOK] is None:  # the late end of a release
             results = self._workers.run(jobs, self._left_s(began_ns))

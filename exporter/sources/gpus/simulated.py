@@ -344,5 +344,8 @@ class SimulatedGpus:
     def follow(self, demand: Demand) -> None:
         pass
 
+    def look_soon(self) -> None:
+        pass
+
     def close(self) -> None:
         pass

@@ -96,6 +96,10 @@ class GpuSource(Protocol):
         """Applies settings from the next read on; counters go on. Not called during ``read``."""
         ...
 
+    def look_soon(self) -> None:
+        """Looks for new devices at the next read, if the last look is some seconds past."""
+        ...
+
     def close(self) -> None:
         """Frees all resources. Never waits for a call that hangs."""
         ...

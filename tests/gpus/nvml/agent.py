@@ -80,6 +80,9 @@ class Agent:
     def follow(self, demand: Demand) -> None:
         self.source.follow(demand)
 
+    def look_soon(self) -> None:
+        self.source.look_soon()
+
     def close(self) -> None:
         self.source.close()
 

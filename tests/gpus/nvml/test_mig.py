@@ -67,6 +67,17 @@ def test_an_instance_whose_facts_are_refused_is_a_device_all_the_same(
     assert device.core_share == pytest.approx(3 / 7)
 
 
+def test_an_instance_that_is_made_meanwhile_is_looked_for_on_request(node: Node) -> None:
+    node.scenario.gpus = [Gpu(0)]
+    node.start()
+    node.read()
+    node.scenario.instances = [Instance(0, 0, slices=1, memory=10 * GIB)]
+    node.change_gpu(0, mig=True)
+    assert "MIG-0-0" not in by_uuid(node.read(after=4))
+    node.ask("look_soon")
+    assert "MIG-0-0" in by_uuid(node.read(after=1))
+
+
 def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
     parted.scenario.instances = [Instance(0, 0, slices=2, memory=12 * GIB)]
     parted.change_gpu(0, slices=4)
