@@ -20,7 +20,7 @@ from exporter.model import (
     Sensors,
 )
 from exporter.simulation import identity
-from exporter.simulation.board import BoardMeter, profiled, sensors
+from exporter.simulation.board import BoardMeter, has_gpm, sensors
 from exporter.simulation.description import DeviceSpec, Scenario
 from exporter.simulation.lifecycle import Lifecycle
 from exporter.simulation.population import Life, Population, busy_ns, segments
@@ -28,9 +28,7 @@ from exporter.simulation.ring import SECOND_US, Ring
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
 ENGINES = (*QUANTITIES, "copy")
-REMEMBERED_NS = (
-    15 * 10**9
-)  # a process that ended stays listed so long, because the ring still names it
+REMEMBERED_NS = 15 * 10**9  # an ended process stays listed so long: the ring still names it
 
 
 class Node:
@@ -48,12 +46,12 @@ class Node:
         self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
         self.population = Population(scenario)
         self.lifecycle = Lifecycle(scenario, self.population)
-        self._meters = [self._meter(device) for device in scenario.devices]
+        self._meters = [BoardMeter(self.population, d, self._parts(d)) for d in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
 
-    def _meter(self, device: DeviceSpec) -> BoardMeter:
-        instances = [d for d in self.scenario.devices if d.parent == device.number]
-        return BoardMeter(self.population, device, instances)
+    def _parts(self, board: DeviceSpec) -> list[DeviceSpec]:
+        """The instances or partitions of a board that is divided, otherwise the board itself."""
+        return [d for d in self.scenario.devices if d.parent == board.number] or [board]
 
     def _ring(self, device: DeviceSpec) -> Ring:
         key = identity.number(self.scenario.seed, "ring", device.uuid)
@@ -123,9 +121,9 @@ class Node:
         most = max(spec.memory_bytes - spec.reserved_bytes, 0)
         return DeviceMemory(spec.memory_bytes, min(used, most), spec.reserved_bytes, processes)
 
-    def has_counters(self, device: int) -> bool:
+    def has_gpm(self, device: int) -> bool:
         """Whether a device's board has hardware counters of activity (GPM)."""
-        return profiled(self.scenario.devices[device])
+        return has_gpm(self.scenario.devices[device])
 
     def active_ns(self, device: int, begin_unix_ns: int, end_unix_ns: int) -> int:
         """For how long anything ran on a device in a range of time, by hardware counters."""
@@ -158,7 +156,7 @@ class Node:
 
     def energy_uj(self, device: int) -> int:
         """The board's energy counter, in microjoules that step by whole millijoules."""
-        return self._meters[device].read_uj(self._now_ns())
+        return self._meters[device].energy_uj(self._now_ns())
 
     def sensors(self, device: int) -> Sensors:
         """The board's sensors."""
@@ -170,11 +168,10 @@ class Node:
         )
 
     def _load(self, device: int, now_us: int, span_us: int) -> float:
-        """How busy a board was; of one that is divided, its parts for their share."""
-        parts = [d for d in self.scenario.devices if d.parent == device]
-        parts = parts or [self.scenario.devices[device]]
+        """How busy a board was; each of its parts counts with its share of the core."""
         return sum(
-            part.core_share * self._rings[part.number].busy_ratio(now_us, span_us) for part in parts
+            part.core_share * self._rings[part.number].busy_ratio(now_us, span_us)
+            for part in self._parts(self.scenario.devices[device])
         )
 
     def fallen_off_unix_ns(self, device: int) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
-from exporter.simulation.board import energy_uj
+from exporter.simulation.board import idle_and_active_uj
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.node import Node
 from exporter.simulation.population import Life, Population, pod_name, segments
@@ -81,14 +81,14 @@ def truth_between(
     on_board = on_device + Counter()
     for device in devices:
         on_board[device.parent_uuid] += on_device[device.uuid]
-    energy = {uuid: energy_uj(boards[uuid], length, on_board[uuid]) for uuid in boards}
+    energy = {uuid: idle_and_active_uj(boards[uuid], length, on_board[uuid]) for uuid in boards}
     return Truth(
         length_ns=length,
         core_ns=core,
         device_core_ns=dict(on_device),
         namespace_core_ns=dict(in_namespace),
         active_energy_uj={
-            key: energy_uj(boards[key[1]], length, ns)[1]
+            key: idle_and_active_uj(boards[key[1]], length, ns)[1]
             for key, ns in core.items()
             if key[1] in boards
         },

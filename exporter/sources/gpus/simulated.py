@@ -171,7 +171,7 @@ class _Instance(_Device):
     """A MIG instance: its activity by hardware counters (GPM), if its board has them."""
 
     def _read(self) -> DeviceReading:
-        measured = self._node.has_counters(self._number)
+        measured = self._node.has_gpm(self._number)
         window = self._window() if measured else None
         known = {"core": MIG["core"]} if not measured else {}
         others = {quantity: reason for quantity, reason in MIG.items() if quantity != "core"}
