@@ -134,7 +134,7 @@ ACCESS = (
                 True,
                 SWITCH,
                 "Devices of ResourceClaims (DRA): `get` on `resourceclaims`, `list` on "
-                "`resourceslices`.",
+                "`resourceslices`, and on `devicetaintrules` for `mgpu-exporter check`.",
             ),
             Value(
                 "kubelet.address",

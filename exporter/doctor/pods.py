@@ -13,18 +13,18 @@ from exporter.doctor.evidence import (
     CheckVerdict,
     ProbeResults,
     counted,
-    listed,
     note,
     ok,
     problem,
 )
 from exporter.doctor.privileges import POD_RESOURCES
+from exporter.doctor.taints import taints
 from exporter.sources.node.entries import WireError, decode_list
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.podresources import AUTO, NONE
 from exporter.sources.pods.answers import ApiError, ServerKind, explanation
 from exporter.sources.pods.api import PODS
-from exporter.sources.pods.claims import GROUP, VERSIONS, offered, read_slices
+from exporter.sources.pods.claims import GROUP, VERSIONS
 from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.factory import node_name
 from exporter.sources.pods.kubelet import PODS as KUBELETS_PODS
@@ -192,24 +192,7 @@ def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]
     tried = _tried(client, _Rule("resourceslices: list", path, slices, grant, without, claimed))
     yield tried
     if tried.verdict is CheckVerdict.OK:
-        yield from _taints(client, version, node)
-
-
-def _taints(client: KubeClient, version: str, node: str) -> Iterator[CheckResult]:
-    """The devices that their drivers have tainted, of any kind."""
-    try:
-        devices = offered(one for one in read_slices(client, version, node) if one)
-    except (ApiError, JsonError) as error:
-        yield problem("resource slices", f"cannot be read ({error})", "see the API server's log")
-        return
-    tainted = [
-        f"{name} of {driver} ({', '.join(one.taints)})"
-        for (driver, _, name), one in devices.items()
-        if one.taints
-    ]
-    if tainted:
-        remedy = "its driver says why; NoSchedule keeps new claims off it, NoExecute ends its pods"
-        yield note("tainted devices", listed(tainted), remedy)
+        yield from taints(client, version, node)
 
 
 def _kubelet(connect: Callable[[], KubeClient], url: str, *, needed: bool) -> CheckResult:

@@ -19,6 +19,7 @@ KUBELET = {("", "nodes/pods", "get")}
 CLAIMS = {
     ("resource.k8s.io", "resourceclaims", "get"),
     ("resource.k8s.io", "resourceslices", "list"),
+    ("resource.k8s.io", "devicetaintrules", "list"),
 }
 LOGS = {"/var/log/pods": "/var/log/pods", "/var/log/containers": "/var/log/containers"}
 CGROUP = {"/sys/fs/cgroup": "/host/sys/fs/cgroup"}

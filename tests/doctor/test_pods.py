@@ -94,6 +94,59 @@ def test_tainted_devices_are_named(api: ApiServer, flags: dict[str, str]) -> Non
         assert note.found == "gpu-1 of gpu.nvidia.com (gpu.nvidia.com/xid=79:NoExecute, spare:None)"
 
 
+SPARE = {"key": "spare", "effect": "None"}
+
+
+def rule(selector: object) -> dict[str, object]:
+    return {"spec": {"deviceSelector": selector, "taint": SPARE}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "tainted"),
+    [
+        ({}, "gpu-0 of gpu.nvidia.com (spare:None), gpu-1 of gpu.nvidia.com (spare:None)"),
+        ({"device": "gpu-1"}, "gpu-1 of gpu.nvidia.com (spare:None)"),
+        (
+            {"driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0"},
+            "gpu-0 of gpu.nvidia.com (spare:None)",
+        ),
+        ({"pool": "node-2"}, ""),
+        ({"driver": "gpu.amd.com", "device": "gpu-0"}, ""),
+        ({"deviceClassName": "gpu"}, ""),
+        (None, ""),
+        ("gpu-0", ""),
+    ],
+)
+def test_devices_that_a_rule_taints_are_named(
+    selector: object, tainted: str, api: ApiServer, flags: dict[str, str]
+) -> None:
+    api.set_slices(slice_document({"gpu-0": "GPU-a", "gpu-1": "GPU-b"}))
+    api.serve_devices("v1", "v1beta2")
+    api.set_taint_rules(rule(selector), {"spec": "odd"}, {})
+
+    findings = found(flags)
+
+    note = findings.get("tainted devices")
+    assert (note.found if note else "") == tainted
+
+
+def test_taint_rules_that_may_not_be_listed_cost_only_themselves(
+    api: ApiServer, flags: dict[str, str]
+) -> None:
+    offer = slice_document({"gpu-0": "GPU-a"})
+    offer["spec"]["devices"][0]["taints"] = [SPARE]
+    api.set_slices(offer)
+    api.serve_devices("v1")
+    api.set_taint_rules()
+    api.fail("rules", 403, "no")
+
+    findings = found(flags)
+
+    refused = findings["device taint rules"]
+    assert (refused.verdict, refused.privilege) == (CheckVerdict.NOTE, privileges.TAINT_RULES)
+    assert findings["tainted devices"].found == "gpu-0 of gpu.nvidia.com (spare:None)"
+
+
 def test_a_node_of_another_name_is_a_problem(flags: dict[str, str]) -> None:
     finding = found(flags | {"node_name": "elsewhere"})["nodes: get"]
 

@@ -94,7 +94,7 @@ class Handler(BaseHTTPRequestHandler):
             self._watch(query)
         elif request.kind == "list":
             self._json(200, self._list(query))
-        elif request.kind in {"versions", "claim", "slices"}:
+        elif request.kind in {"versions", "resources", "claim", "slices", "rules"}:
             with changed:
                 found = devices.answer(request, state)
             if found is None:

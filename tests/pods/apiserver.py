@@ -109,6 +109,10 @@ class ApiServer:
         with self.changed:
             self.state.slices = list(slices)
 
+    def set_taint_rules(self, *rules: Document) -> None:
+        with self.changed:
+            self.state.taint_rules = list(rules)
+
     # --- accounts and their rights ---
 
     def add_account(self, token: str, account: Account) -> None:

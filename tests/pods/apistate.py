@@ -9,7 +9,7 @@ from tests.pods.documents import Document
 
 DEVICES = "/apis/resource.k8s.io"
 REVIEWS = {"tokenreviews": "identify", "subjectaccessreviews": "permit"}
-_KINDS = {0: "versions", 2: "slices"}  # by the number of further parts of the path
+_KINDS = {0: "versions", 1: "resources", 2: "slices"}  # by the number of further parts of the path
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,15 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """One of list, watch, node, version, identify, permit; of devices: versions, claim, slices.
+        """One of list, watch, node, version, identify, permit.
 
-        The reviews are identify (TokenReview) and permit (SubjectAccessReview).
+        Of devices: versions, resources, claim, slices, rules. The reviews are identify
+        (TokenReview) and permit (SubjectAccessReview).
         """
         if (review := REVIEWS.get(self.path.rpartition("/")[2])) is not None:
             return review
+        if self.path.startswith(DEVICES) and self.path.endswith("/devicetaintrules"):
+            return "rules"
         if self.path.startswith(DEVICES):
             return _KINDS.get(self.path.count("/") - DEVICES.count("/"), "claim")
         if self.path == "/version":
@@ -88,6 +91,7 @@ class State:
     versions: tuple[str, ...] = ()  # of resource.k8s.io that are served
     claims: dict[str, Document] = field(default_factory=dict)  # by namespace/name
     slices: list[Document] = field(default_factory=list)
+    taint_rules: list[Document] | None = None  # None: not served
     history: list[Entry] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)

@@ -18,6 +18,13 @@ def answer(request: Request, state: State) -> bytes | None:
         return json.dumps({"kind": "APIGroup", "versions": versions}).encode() if versions else None
     if rest[0] not in state.versions:
         return None
+    if rest == [rest[0]]:
+        kinds = ["resourceclaims", "resourceslices"]
+        kinds += ["devicetaintrules"] if state.taint_rules is not None else []
+        resources = [{"name": kind} for kind in kinds]
+        return json.dumps({"kind": "APIResourceList", "resources": resources}).encode()
+    if rest[1:] == ["devicetaintrules"]:
+        return json.dumps({"kind": "DeviceTaintRuleList", "items": state.taint_rules}).encode()
     if rest[1:] == ["resourceslices"]:
         node = request.query.get("fieldSelector", "").removeprefix("spec.nodeName=")
         items = [as_in(rest[0], s) for s in state.slices if node in ("", s["spec"]["nodeName"])]

@@ -4,7 +4,10 @@ Claims on devices of NVIDIA's, HAMi's, vgpu-manager's, AMD's and Intel's drivers
 any driver that publishes a card's UUID or PCI address. The only container of a claim has the cores
 and memory that the claim consumes, else all of the device. Several containers of one claim have a
 replica each, and nothing is promised. MPS's limits and ``shares`` of NVIDIA's driver are read.
-Administrative access is not an allocation.
+Administrative access is not an allocation. A claim is placed on no other device than it names.
+
+``mgpu_pod_unhealthy_devices`` counts the devices of a pod that the kubelet says are unhealthy, and
+``mgpu-exporter check`` names the node's tainted devices, by their drivers and by DeviceTaintRules.
 
 Unconfirmed: the vendors' own drivers on hardware. Claims were tried with Kubernetes' test driver.
 

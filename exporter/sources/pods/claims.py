@@ -120,11 +120,12 @@ def _offered(device: Json) -> OfferedDevice:
     return OfferedDevice(
         attributes=dict(_attributes(mapping(device, "attributes"))),
         capacity=dict(_capacity(mapping(device, "capacity"))),
-        taints=tuple(_taint(taint) for taint in islice(mappings(device, "taints"), MAX_TAINTS)),
+        taints=tuple(taint_of(taint) for taint in islice(mappings(device, "taints"), MAX_TAINTS)),
     )
 
 
-def _taint(taint: Json) -> str:
+def taint_of(taint: Json) -> str:
+    """A taint as kubectl writes those of a node."""
     key, value, effect = (text(taint.get(part)) for part in ("key", "value", "effect"))
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
