@@ -40,6 +40,15 @@ RENAMED = (
 )
 
 
+def usable_memory(selector: str) -> str:
+    """The memory of each device whose use is known, in bytes.
+
+    A board that is divided has none: its memory is used by its instances or partitions.
+    """
+    used = f"mgpu_device_memory_used_bytes{{{selector}}}"
+    return f"mgpu_device_memory_total_bytes{{{selector}}} and {used}"
+
+
 def _by_use(selector: str, label: str) -> str:
     """A look-up of a label's values, those first whose pods use most of the GPUs now."""
     use = f"rate(mgpu_pod_core_seconds_total{{{selector}}}[5m])"

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import GROUP, NODE, board, events, to
+from dashboards.frame import GROUP, NODE, board, events, to, usable_memory
 from dashboards.lines import SAME_GROUP, group_figure, lines, most_of_groups
 from dashboards.panels import Panel, series, stat
 from dashboards.tables import Column, bar, table
@@ -80,7 +80,7 @@ def _totals() -> list[Panel]:
 
 def _who() -> Panel:
     by = ", ".join(PEOPLE)
-    total = f"sum by (instance) (mgpu_device_memory_total_bytes{{{NODE}}})"
+    total = f"sum by (instance) ({usable_memory(NODE)})"
     of_node = f"on (instance) group_left () {total}"
     cards = f"count by (instance) (count by (instance, gpu) (mgpu_device_up{{{NODE}}}))"
     of_cards = f"on (instance) group_left () {cards}"

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards import hardware
 from dashboards.boards import GPU, alerts, engines, errors, health, of, power, rate
-from dashboards.frame import DEVICE, WORKLOAD, board, events, to
+from dashboards.frame import DEVICE, WORKLOAD, board, events, to, usable_memory
 from dashboards.lines import group_figure, lines, most_of_containers, most_of_groups
 from dashboards.panels import (
     ANY,
@@ -89,8 +89,9 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Memory in use",
-            "Of the chosen devices together.",
-            f"sum({of('memory_used_bytes')}) / sum({of('memory_total_bytes')})",
+            "Of the chosen devices together whose use is known. A partitioned card counts by its "
+            "partitions.",
+            f"sum({of('memory_used_bytes')}) / sum({usable_memory(DEVICE)})",
             "percentunit",
             HIGH,
         ),

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
-from dashboards.frame import NAMESPACE, NODE, board, events, to
+from dashboards.frame import NAMESPACE, NODE, board, events, to, usable_memory
 from dashboards.panels import (
     ALLOCATED,
     ANY,
@@ -78,6 +78,7 @@ def _of_cards(expr: str, by: str = BY_CARD) -> str:
     return f"sum by ({by}) ({expr})"
 
 
+USABLE = usable_memory(NODE)
 BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
 
 
@@ -122,8 +123,8 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Lost",
-            "Cards and partitions that cannot be read.",
-            f"count({_of('up')} == 0) or 0 * count({_of('up')})",
+            "Cards that cannot be read. One of which a partition cannot be read is one.",
+            f"count(group by ({BY_CARD}) ({_of('up')} == 0)) or 0 * count({_of('up')})",
             "short",
             ANY,
             width=3,
@@ -154,8 +155,9 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Memory",
-            "Device memory in use, of all GPUs.",
-            f"sum({_of('memory_used_bytes')}) / sum({_of('memory_total_bytes')})",
+            "Device memory in use, of all GPUs whose use is known. A partitioned card counts by "
+            "its partitions.",
+            f"sum({_of('memory_used_bytes')}) / sum({USABLE})",
             "percentunit",
             HIGH,
             width=3,
@@ -272,7 +274,8 @@ def _lost() -> Panel:
 def _nodes() -> Panel:
     watts = f"sum by ({BY_NODE}) ({_of('power_watts')})"
     memory = f"sum by ({BY_NODE}) ({_of('memory_used_bytes')})"
-    total = f"sum by ({BY_NODE}) ({_of('memory_total_bytes')})"
+    total = f"sum by ({BY_NODE}) ({USABLE})"
+    lost = f"count by ({BY_NODE}) (group by ({BY_CARD}) ({_of('up')} == 0))"
     share = _of_cards(_of("allocated_core_ratio"))
     cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"
     return table(
@@ -286,12 +289,7 @@ def _nodes() -> Panel:
             Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
             Column("Mem. use", f"{memory} / {total}", "percentunit", FILLED),
             Column("GPUs", cards, "short"),
-            Column(
-                "Lost",
-                f"count by ({BY_NODE}) ({_of('up')}) - sum by ({BY_NODE}) ({_of('up')})",
-                "short",
-                tinted(ANY),
-            ),
+            Column("Lost", f"{lost} or 0 * {cards}", "short", tinted(ANY)),
             Column("To look at", f"{_wrong_cards()} or 0 * {cards}", "short", tinted(ANY)),
             Column("Power", watts, "watt"),
         ],

@@ -1,0 +1,70 @@
+"""A board that is divided into MIG instances counts once in each sum over a node's cards."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dashboards.grafana import FOLDER, fill, load, queries
+from tests.store import Store, Target
+
+AT = 1_800_000_000.0
+GIB = 2**30
+# Device 0 is divided, 1 is whole, 2 is divided and lost, 3 is whole and its use is not known.
+PAGE = f"""\
+mgpu_device_up{{gpu="0",uuid="board"}} 1
+mgpu_device_up{{gpu="0",uuid="part-a"}} 1
+mgpu_device_up{{gpu="0",uuid="part-b"}} 1
+mgpu_device_up{{gpu="1",uuid="whole"}} 1
+mgpu_device_up{{gpu="2",uuid="gone"}} 0
+mgpu_device_up{{gpu="2",uuid="gone-a"}} 0
+mgpu_device_up{{gpu="2",uuid="gone-b"}} 0
+mgpu_device_up{{gpu="3",uuid="dark"}} 1
+mgpu_device_memory_total_bytes{{gpu="0",uuid="board"}} {80 * GIB}
+mgpu_device_memory_total_bytes{{gpu="0",uuid="part-a"}} {40 * GIB}
+mgpu_device_memory_total_bytes{{gpu="0",uuid="part-b"}} {40 * GIB}
+mgpu_device_memory_total_bytes{{gpu="1",uuid="whole"}} {80 * GIB}
+mgpu_device_memory_total_bytes{{gpu="3",uuid="dark"}} {80 * GIB}
+mgpu_device_memory_used_bytes{{gpu="0",uuid="part-a"}} {30 * GIB}
+mgpu_device_memory_used_bytes{{gpu="0",uuid="part-b"}} {10 * GIB}
+mgpu_device_memory_used_bytes{{gpu="1",uuid="whole"}} {40 * GIB}
+mgpu_group_info{{kind="docker",group="x",gpu="1",uuid="whole",name="x",user="u"}} 1
+mgpu_group_memory_used_bytes{{kind="docker",group="x",gpu="1",uuid="whole"}} {40 * GIB}
+mgpu_group_core_utilization_ratio{{kind="docker",group="x",gpu="1",uuid="whole"}} 0.5
+"""
+EVERYTHING = {
+    **dict.fromkeys(("cluster", "kind", "namespace", "node", "pod", "uuid"), ".*"),
+    "job": "mgpu",
+    "__range": "1h",
+    "__rate_interval": "1m",
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store(tmp_path_factory.mktemp("prometheus")) as store:
+        store.scrape(Target({"job": "mgpu", "instance": "node"}), PAGE, AT)
+        yield store
+
+
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize(
+    ("board", "panel", "letter", "expected"),
+    [
+        ("overview", "Memory", "A", 80 / 160),
+        ("overview", "Nodes now", "C", 80 / 160),
+        ("node", "Memory in use", "A", 80 / 160),
+        ("groups", "Groups", "D", 40 / 160),
+        ("overview", "GPUs", "A", 3),
+        ("overview", "Lost", "A", 1),
+        ("overview", "Nodes now", "E", 1),
+    ],
+)
+def test_a_divided_board_counts_once(
+    store: Store, board: str, panel: str, letter: str, expected: float
+) -> None:
+    every = queries(load(FOLDER / f"mgpu-{board}.json"))
+    (query,) = (one for one in every if (one.panel, one.letter) == (panel, letter))
+
+    (found,) = store.query(fill(query.expr, EVERYTHING), AT)
+
+    assert float(found["value"][1]) == pytest.approx(expected)
