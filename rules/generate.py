@@ -54,8 +54,8 @@ def alerts_page(page: str, rules: str) -> str:
 
 def _values(alert: str) -> str:
     """What the chart can set of an alert beside its severity and time."""
-    shown = [f"`{one.name}` {_code(one.default)}: {one.about}" for one in parameters.of(alert)]
-    return f" Values: {'; '.join(shown)}." if shown else ""
+    shown = [f"{_code(f'{one.name}: {one.default}')} {one.about}" for one in parameters.of(alert)]
+    return f" {'; '.join(shown)}." if shown else ""
 
 
 def _code(text: str) -> str:

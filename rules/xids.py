@@ -9,10 +9,12 @@ def pattern(alert: str) -> str:
 
 
 def table() -> str:
-    """The XIDs as Markdown, by their alerts."""
-    head = "| XID | what | NVIDIA's immediate action |\n|---|---|---|\n"
-    rows: dict[str, str] = {}
+    """The XIDs as Markdown, by alert and by what NVIDIA says to do."""
+    rows: dict[tuple[str, str], list[str]] = {}
     for xid in XIDS:
-        row = f"| {', '.join(map(str, xid.codes))} | {xid.what} | {xid.action} |\n"
-        rows[xid.alert or "No alert"] = rows.get(xid.alert or "No alert", "") + row
-    return "\n".join(f"{alert}:\n\n{head}{own}" for alert, own in rows.items())
+        one = f"**{', '.join(map(str, xid.codes))}** {xid.what}"
+        rows.setdefault((xid.alert or "none", xid.action), []).append(one)
+    head = "| alert | NVIDIA's immediate action | XIDs |\n|---|---|---|\n"
+    return head + "".join(
+        f"| {alert} | {action} | {'; '.join(xids)} |\n" for (alert, action), xids in rows.items()
+    )

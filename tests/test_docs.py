@@ -46,7 +46,8 @@ def test_every_sharing_system_is_described_and_names_its_sources() -> None:
 
 
 def queries() -> list[str]:
-    pages = "".join((DOCS / name).read_text() for name in ("metrics.md", "off-kubernetes.md"))
+    names = ("metrics.md", "off-kubernetes.md", "questions.md")
+    pages = "".join((DOCS / name).read_text() for name in names)
     blocks = re.findall(r"```promql\n(.*?)```", pages, re.DOTALL)
     return [query.strip() for block in blocks for query in block.split("\n\n")]
 

@@ -1,20 +1,22 @@
-"""Holds the documents to sentences that are read once, and counts words and sentences.
+"""Holds the documents to sentences that are read once and to a length, and counts their words.
 
 Usage: ``python tools/prose.py [--counts] [PATH ...]``, where a path is the beginning of a file's
 name. Prints ``file:line: what is wrong: the sentence's beginning`` and exits with 1 if anything is
-found; ``--counts`` prints words, sentences and their mean length by file instead. Words that the
-glossary replaces are found by ``tools/words.py``.
+found, or if README.md and docs/ have more than MOST words together; ``--counts`` prints words,
+sentences and their mean length by file instead. Words that the glossary replaces are found by
+``tools/words.py``.
 """
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 LONGEST = 35  # words of a sentence
 LONGEST_LIST = 60  # of one that lists things: a comma for each four words, or semicolons
+MOST = 30_000  # words of README.md and docs/, without blocks of code and the bars of tables
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/runbooks/*.md")
 # Openings that put the verb or the condition before the subject, and what to write instead.
 OPENINGS = {
@@ -100,6 +102,26 @@ def files() -> list[Path]:
     return [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
 
 
+def length(pages: Mapping[str, str]) -> str:
+    """What is wrong if the pages have too many words together; "" if nothing."""
+    words = {
+        name: len(re.findall(r"\S*\w\S*", FENCED.sub(_blank, page))) for name, page in pages.items()
+    }
+    if sum(words.values()) <= MOST:
+        return ""
+    largest = sorted(words, key=words.__getitem__, reverse=True)[:10]
+    return (
+        f"{sum(words.values())} words in README.md and docs/, at most {MOST}: say each thing once. "
+        f"The largest: {', '.join(f'{name} {words[name]}' for name in largest)}"
+    )
+
+
+def documents() -> dict[str, str]:
+    """README.md and all pages of docs/ by name."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in paths}
+
+
 def counts() -> None:
     """Print words, words of prose, sentences and their mean length, by file and in all."""
     print(f"{'file':45} {'words':>7} {'prose':>7} {'sentences':>9} {'mean':>5}")
@@ -133,7 +155,10 @@ def main(arguments: list[str]) -> int:
         for line, message in found:
             print(f"{name}:{line}: {message}")
     print(f"{count} hard sentences" if count else "no hard sentence")
-    return 1 if count else 0
+    too_long = length(documents())
+    if too_long:
+        print(too_long)
+    return 1 if count or too_long else 0
 
 
 if __name__ == "__main__":

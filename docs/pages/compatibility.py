@@ -10,20 +10,19 @@ COMPATIBILITY_PREFACE = """\
 
 <!-- Written by docs/generate.py from exporter/metrics/compat/: do not edit. -->
 
-`--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
-exporters, so that dashboards, rules and autoscalers keep working. Unknown values are absent, where
-the other exporter may report 0. HELP on `/metrics` has each name's meaning.
+**`--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
+exporters**, so that dashboards, rules and autoscalers keep working. Unknown values are absent,
+where the other exporter may report 0. HELP on `/metrics` has each name's meaning.
 [dcgm.md](dcgm.md) replaces dcgm-exporter as a whole.
 
 Each name is listed with what it is made of. A *holder* is each container on a shared device, and
 the rest of it; their sum is the device. A *container* has a series for each of its devices, a
 *task* is a container over all of them. An *allocation* is all that a container is allocated, in use
-or not.
-
-In OpenMetrics a counter whose name does not end in `_total` is of type unknown. Scrape with
-`honorLabels: true`, or the workload's labels are renamed to `exported_namespace`, `exported_pod`
-and `exported_container`.
+or not. In OpenMetrics a counter whose name does not end in `_total` is of type unknown.
 """
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+MIB = 1 << 20
 
 PROGRAM_WORDS = {
     "dcgm": "dcgm-exporter",
@@ -41,10 +40,9 @@ The same figures in 4.9's units: [dcgm.md](dcgm.md#your-boards-survive-4-9) has 
 does not rename is there once, also beside `dcgm`.
 """,
     "opencost": """
-OpenCost charges a pod for `container_gpu_allocation` times the price of its node's GPUs, and takes
-the pods' resources where the range has no such series. Its own series of this name has whole cards
-only. With this one it charges parts of a card, and whole cards as before. The chart's value is
-`settings.compat: [opencost]`.
+OpenCost charges a pod for `container_gpu_allocation` times the price of its node's GPUs. Its own
+series of this name has whole cards only; with this one it charges parts of a card too. The chart's
+value is `settings.compat: [opencost]`.
 
 - Switch OpenCost's own series off, or it takes the average of both: add
   `container_gpu_allocation` to `disabledMetrics` in its `metrics.json`, or drop it in the scrape
@@ -76,21 +74,39 @@ def _lists(aliases: Sequence[Alias]) -> str:
     sets: dict[tuple[str, tuple[str, ...]], list[Alias]] = {}
     for alias in aliases:
         sets.setdefault((alias.subject, tuple(alias.labels)), []).append(alias)
-    return "".join(
-        f"\nFor each {subject}, with {', '.join(f'`{label}`' for label in labels)}:\n\n"
-        + "".join(f"- `{alias.name}`: {_source(alias.figure)}\n" for alias in listed)
-        for (subject, labels), listed in sets.items()
-    )
+    subjects: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for (subject, labels), listed in sets.items():
+        subjects.setdefault((labels, _list(listed)), []).append(subject)
+    text = ""
+    before: tuple[str, ...] = ()
+    for (labels, names), these in subjects.items():
+        named = ", ".join(f"`{label}`" for label in labels)
+        with_these = "the same labels" if labels == before else named
+        text += f"\nFor each {' and '.join(these)}, with {with_these}:\n\n{names}"
+        before = labels
+    return text
+
+
+def _list(aliases: Sequence[Alias]) -> str:
+    """What each name is made of; names of the same figure together."""
+    names: dict[str, list[str]] = {}
+    for alias in aliases:
+        names.setdefault(_source(alias.figure), []).append(f"`{alias.name}`")
+    return "".join(f"- {', '.join(these)}: {source}\n" for source, these in names.items())
 
 
 def _source(figure: Figure) -> str:
     match figure:
         case per(whole, unit):
-            return f"{_source(whole)}, / {unit:,.0f}"
+            return f"{_source(whole)}, {_in(unit)}"
         case of(name, key, times, unit):
-            factor = f" times {times:g}" if times != 1 else f" / {unit:,.0f}" if unit != 1 else ""
-            return f"`{name}`" + (f" of `{key}`" if key else "") + factor
+            factor = f" {TIMES}{times:g}" if times != 1 else f" {_in(unit)}" if unit != 1 else ""
+            return f"`{name}`" + (f" (`{key}`)" if key else "") + factor
         case quotient(part, whole, times):
-            return f"`{part}` / `{whole}` times {times:g}"
+            return f"`{part}` / `{whole}` {TIMES}{times:g}"
         case other:
             return (other.__doc__ or "").splitlines()[0].removeprefix("Return ").rstrip(".")
+
+
+def _in(unit: float) -> str:
+    return "in MiB" if unit == MIB else f"/ {unit:,.0f}"

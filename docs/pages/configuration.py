@@ -1,6 +1,6 @@
 """The page of the settings, from ``exporter/settings``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from exporter.settings import SUBJECTS, Setting
 from exporter.settings.schemes import KEYS
@@ -22,22 +22,14 @@ CONFIGURATION_PREFACE = """\
 
 <!-- Written by docs/generate.py from exporter/settings/: do not edit. -->
 
-Each setting is a flag (`--web.listen-address`), an environment variable
-(`MGPU_WEB_LISTEN_ADDRESS`) and a key of the YAML file of `--config.file`. Flags override variables;
-variables override the file. A bad value ends the start with exit status 2 and a line that says what
-is allowed. `mgpu-exporter check-config` checks without starting anything.
-
-```yaml
-collection.interval: 500ms
-web:                          # the same as web.max-requests: 20
-  max-requests: 20
-gpus.source: [nvml]
-```
+**Each setting is a flag (`--web.listen-address`), a variable (`MGPU_WEB_LISTEN_ADDRESS`) and a key
+of the YAML file of `--config.file`**, in this order of precedence. A bad value ends the start with
+exit status 2 and a line that says what is allowed; `mgpu-exporter check-config` starts nothing.
 
 | a value | as a flag | as a variable | in the file |
 |---|---|---|---|
 | duration | `--collection.interval=1m30s` (`ms`, `s`, `m`, `h`) | `1m30s` | `1m30s` |
-| switch | `--web.open-page`, `--web.open-page=false` | `true` | `true` |
+| switch, off by default | `--web.open-page`, `--web.open-page=false` | `true` | `true` |
 | list | given several times, or `--pods.labels=app,team` | `app,team` | `[app, team]` |
 | pairs | `--allocations.index-basis=tke-qgpu=minor` | `tke-qgpu=minor` | `{tke-qgpu: minor}` |
 
@@ -52,8 +44,8 @@ What is allowed stands in parentheses.
 SCHEMES_PREFACE = """
 ## A sharing system of your own
 
-Describe it in the settings file. Its name is the label `scheme`. This one counts a card as 1000
-parts and memory in blocks of 256 MiB, and writes each container's card into an annotation:
+Describe it in the settings file. Its name is the label `scheme`. This one writes each container's
+card into an annotation:
 
 ```yaml
 allocations:
@@ -107,18 +99,28 @@ def configuration() -> str:
     """The text of configuration.md."""
     heads = ("flag", "default", "meaning")
     subjects = "".join(
-        f"\n## {title.rstrip('.')}\n\n{table(heads, map(_setting, subject.values()))}"
+        f"\n## {title.rstrip('.')}\n\n{table(heads, _settings(list(subject.values())))}"
         for title, subject in SUBJECTS.items()
     )
     return f"{CONFIGURATION_PREFACE}{subjects}{SCHEMES_PREFACE}{_keys()}"
 
 
-def _setting(setting: Setting) -> tuple[str, ...]:
-    default = f"`{setting.default}`" if setting.default else ""
+def _settings(subject: Sequence[Setting]) -> Iterator[tuple[str, ...]]:
+    """Their rows; what is allowed stands once where two neighbours allow the same."""
+    before = ""
+    for setting in subject:
+        allowed = _allowed(setting.kind.allowed)
+        yield _setting(setting, " (as above)" if allowed and allowed == before else allowed)
+        before = allowed
+
+
+def _setting(setting: Setting, allowed: str) -> tuple[str, ...]:
+    shown = setting.default not in ("", "false")  # switches are off
+    default = f"`{setting.default}`" if shown else ""
     return (
         f"`--{setting.name}`",
         ", ".join(filter(None, (default, "live" if setting.live else ""))),
-        f"{setting.about} {setting.why}".strip() + _allowed(setting.kind.allowed),
+        f"{setting.about} {setting.why}".strip() + allowed,
     )
 
 

@@ -1,5 +1,6 @@
 """The page about standing in dcgm-exporter's place, from dcgm.yaml and the table of its names."""
 
+import re
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from pages.tables import table
 
 QUERIES = Path(__file__).with_name("dcgm.yaml")
 NONE = "none: "
+SELECTOR = re.compile(r"\{[^}]*\}")
+BY = re.compile(r"by \([^)]*\)")
 
 DCGM_PREFACE = """\
 # In dcgm-exporter's place
 
 <!-- Written by docs/generate.py from docs/pages/dcgm.yaml: do not edit. -->
 
-Dashboards, rules and tools that ask for dcgm-exporter go on working: this exporter serves the same
-series under the same Service. On a shared card they then show each container's own figures.
+**Dashboards, rules and tools that ask for dcgm-exporter go on working**: this exporter serves the
+same series under the same Service. On a shared card they show each container's own figures.
 
 ## Install it
 
@@ -46,15 +49,10 @@ operator's. If your queries ask for `exported_pod`, add `--set serviceMonitor.ho
 _RENAMED_TEXT = """
 ## Your boards survive 4.9
 
-dcgm-exporter 4.9 renames most default counters and changes units: a board, an alert or OpenCost's
-query that asks for an old name finds nothing. The drop-in serves both name sets, each in its own
-units, and all queries below answer under both.
-
-- To serve one set only, and half of the series: `settings.compat: [dcgm]` or `[dcgm-4.9]`.
-- Rules that compare a figure with a number need the new unit with the new name: a utilisation of 90
-  is 0.9 there.
-- Each series has `Hostname` and `hostname`, `DCGM_FI_DRIVER_VERSION` and
-  `DCGM_FI_SYSTEM_DRIVER_VERSION`.
+dcgm-exporter 4.9 renames most default counters and changes units, so queries for old names find
+nothing. The drop-in serves both name sets, each in its own units, with the labels of both, and all
+queries below answer under both. For one set, and half of the series: `settings.compat: [dcgm]` or
+`[dcgm-4.9]`.
 
 """
 
@@ -62,11 +60,9 @@ _SPLIT_TEXT = """
 ## What is split by container
 
 All of dcgm-exporter's default counters are served. On a shared card {} have one series for each
-container, and one without a container's labels for the rest. Their sum is the card. All other
-figures of such a card have one series without a container.
-
-`DCGM_FI_DEV_FB_FREE` is such a figure, because free memory is the card's. A query that adds a pod's
-used and free memory finds nothing on a shared card: take `mgpu_pod_memory_limit_utilization_ratio`.
+container, and one without a container's labels for the rest. Their sum is the card. Other figures
+have one series for the card. `DCGM_FI_DEV_FB_FREE` is one of these: a query that adds a pod's used
+and free memory finds nothing there; take `mgpu_pod_memory_limit_utilization_ratio`.
 """
 
 _CONFORMANCE_TEXT = """
@@ -74,7 +70,8 @@ _CONFORMANCE_TEXT = """
 
 We asked a real Prometheus, which scraped the simulated node `demo`, the queries of Grafana's board
 {}.
-`docs/pages/dcgm.yaml` has them and their sources. {} mean the same in both exporters. These differ:
+`docs/pages/dcgm.yaml` has them in full, with sources. {} mean the same in both exporters. These
+differ:
 
 """
 
@@ -122,14 +119,19 @@ def _queries(tools: list[str], queries: list[dict[str, Any]]) -> str:
         _CONFORMANCE_TEXT.format(named, alike)
         + table(
             ("from", "query", "dcgm-exporter"),
-            ((one["tool"], f"`{one['query']}`", one["differs"]) for one in differ),
+            ((one["tool"], _shown(one["query"]), one["differs"]) for one in differ),
         )
         + _NONE_TEXT
         + table(
             ("from", "query", "why"),
-            ((one["tool"], f"`{one['query']}`", one["why"]) for one in none),
+            ((one["tool"], _shown(one["query"]), one["why"]) for one in none),
         )
     )
+
+
+def _shown(query: str) -> str:
+    """The query without what selects series, and the labels that it sums by."""
+    return f"`{BY.sub('by (…)', SELECTOR.sub('', query))}`"
 
 
 def _equivalents(queries: dict[str, str]) -> str:

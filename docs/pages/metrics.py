@@ -1,12 +1,16 @@
 """The page of the metric families, from ``exporter/metrics/families``."""
 
+import re
+
 from exporter.metrics.families import CORE, FAMILIES, LEVELS, Family
 from pages.promql import expressions
 from pages.tables import table
 
 LEVEL_WORDS = {
-    "device": "Physical GPUs, MIG instances, partitions. `--metrics.disable=<group>` leaves a "
-    "group out, with its driver calls.",
+    "device": "Physical GPUs, MIG instances, partitions. A meaning ends in its group, if any: "
+    "`--metrics.disable=power` leaves that out, with its driver calls. Errors, replays, NVLink and "
+    "throttling count since the driver was loaded or the board reset. `profiling` is averaged over "
+    "5 s.",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter.",
@@ -17,8 +21,17 @@ LEVEL_WORDS = {
     "beside them.",
 }
 ALIKE = "container"  # the level whose families others have too
-SAID_ABOVE = ", averaged over --collection.window"
+SAID_ABOVE = (
+    ", averaged over --collection.window",
+    " since the driver was loaded or the board reset",
+    ", averaged over 5 s",
+    ", counted at each window: use + idle - borrowed = allocated, while use is measured",
+    ", counted at each window",
+)
+OWNER = re.compile(r"\b(all )?(the container|its containers|its pods' containers)\b")
 UNATTRIBUTED = "unattributed_"
+
+CALLS = re.compile(r" \((?:nvmlDevice|NVML fields? \d|NVML events)[^)]*\)")  # HELP has them
 
 METRICS_PREFACE = """\
 # Metrics
@@ -28,7 +41,7 @@ METRICS_PREFACE = """\
 Every metric, by level ([questions](questions.md) has queries):
 [devices](#mgpu_device_), [containers](#mgpu_container_), [pods](#mgpu_pod_),
 [namespaces](#mgpu_namespace_), [groups](#mgpu_group_), [kinds of groups](#mgpu_group_kind_),
-[the exporter](#mgpu_exporter_).
+[the exporter](#mgpu_exporter_). HELP on `/metrics` also has the driver's calls.
 
 - **Counters** end in `_total`. All others are gauges; `_ratio` and `_gpus` are averages over
   `--collection.window`.
@@ -74,16 +87,23 @@ def _is_a_part(family: Family) -> bool:
 def _is_alike(family: Family) -> bool:
     """Whether the family says the same of its level as another of the containers."""
     return family.level != ALIKE and any(
-        (other.level, other.name, other.labels, other.help)
-        == (ALIKE, family.name, family.labels, family.help)
+        (other.level, other.name, other.labels, _of_any(other.help))
+        == (ALIKE, family.name, family.labels, _of_any(family.help))
         for other in FAMILIES
     )
 
 
+def _of_any(about: str) -> str:
+    """HELP in the words of no level."""
+    return OWNER.sub("it", about)
+
+
 def _family(family: Family) -> tuple[str, str]:
-    about = family.help.replace(SAID_ABOVE, "")
+    about = CALLS.sub("", family.help)
+    for said in SAID_ABOVE:
+        about = about.replace(said, "")
     if family.group != CORE:
-        about = f"{about} Group `{family.group}`."
+        about = f"{about} `{family.group}`"
     return (f"`{_labelled(family)}`", about)
 
 

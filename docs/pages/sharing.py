@@ -27,10 +27,8 @@ on which GPU. You can
 - In MIG mode the instance is the allocation, whatever the container asked for.
 - Time-slicing promises nothing: `mgpu_container_allocated_replicas` counts what was granted.
 - If the system does not name the device, it is the one on which a process of the container is seen.
-- Annotations count only for containers whose limits ask for a resource of the scheme. If both
-  state an amount, the limits are used ([what can be forged](security.md#who-can-forge-what)).
-- HAMi shares `nvidia.com/gpu` with NVIDIA's plugin. A pod with that resource alone counts as HAMi's
-  if the exporter may read the node, where HAMi registers its cards, or the kubelet's grants.
+- Annotations count only for containers whose limits ask for a resource of the scheme
+  ([what can be forged](security.md#who-can-forge-what)).
 - A pod with unreadable values has no limits, and is
   [counted](troubleshooting.md#what-was-rejected). `mgpu-exporter check` names such pods.
 
@@ -42,8 +40,8 @@ A name that ends in `-`, `_` or `/` is a prefix. The minor number is the N of
 LIMITS_TEXT = """
 ## Limits of cgroups, by the driver or the kernel
 
-Whatever the sharing system promises, two interfaces hold a cgroup to a limit, and both are read
-without root where a process of the container is on the card:
+Whatever the sharing system promises, these hold a cgroup to a limit. Both are read without root
+where a process of the container is on the card:
 
 - NVIDIA's driver from R615 on (MPS v3 memory partitioning): `evidence="driver"`
 - the kernel's dmem controller, since 6.14, with amdgpu, xe or NVIDIA's driver: `evidence="kernel"`
@@ -53,15 +51,11 @@ one, `…_memory_borrowed_bytes` what is used beyond it, `…_memory_charged_byt
 is charged. Groups have the same. Where the driver has no figure of a process (`role="figure"`),
 `…_memory_used_bytes` is the charge.
 
-Those that borrow are candidates for eviction when another container that is within its guarantee
-meets a full card; which of them goes is the MPS server's choice. The largest first:
+Those that borrow are candidates for eviction when another one within its guarantee meets a full
+card; the MPS server chooses. `sort_desc(mgpu_container_memory_borrowed_bytes > 0)` lists them.
 
-```promql
-sort_desc(mgpu_container_memory_borrowed_bytes > 0)
-```
-
-`mgpu-exporter check` says what each answer of the driver means, which cgroups keep more than those
-below them (a deleted one left its guarantee behind), and whether the exporter itself is limited.
+`mgpu-exporter check` says what the driver's answers mean, which cgroups keep more than those below
+them (a deleted one left its guarantee behind), and whether the exporter itself is limited.
 """
 
 READINGS_PREFACE = """

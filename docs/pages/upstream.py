@@ -12,143 +12,133 @@ class Reading(NamedTuple):
     version: str
     day: str
     promises: str
-    written: str
     enforced: str
 
 
 _NOW, _BEFORE = "2026-11-23", "2026-08"
 _DOCUMENTS = "its documents (closed source)"
-_LIMITS = "limits"
 
 READINGS = {
     "vke-mgpu": Reading(
         _DOCUMENTS,
         "before 2026-08",
         "core, memory",
-        f"{_LIMITS}; annotation of the card",
         "by its driver, as the policy says",
     ),
     "tke-qgpu": Reading(
         _DOCUMENTS,
         _BEFORE,
         "core, memory",
-        f"{_LIMITS}; annotation of the card",
         "by its driver, as the policy says",
     ),
     "volcano-vgpu": Reading(
-        "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17); both were "
-        "run on Kubernetes 1.36.3",
+        "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17); both"
+        " were run on Kubernetes 1.36.3",
         "2026-11-24",
         "core, memory",
-        f"{_LIMITS}; annotation of amounts, cards",
-        "by HAMi-core (`hami-core`), or by the instance (`mig`); with "
-        "`CUDA_DISABLE_CONTROL` not: `unenforced`",
+        "by HAMi-core (`hami-core`), or by the instance (`mig`); with `CUDA_DISABLE_CONTROL` "
+        "not: `unenforced`",
     ),
     "volcano-gpushare": Reading(
         "volcano ed72c7c8 (2026-08-20); devices 95b591b6 (2025-03-20)",
-        f"{_BEFORE}; the plugin {_NOW}",
+        "2026-08; the plugin 2026-11-23",
         "memory",
-        f"{_LIMITS}; annotation of the card",
         "not: `unenforced`; whole cards are",
     ),
     "aliyun-ack": Reading(
         _DOCUMENTS,
         _BEFORE,
         "memory, and core",
-        f"{_LIMITS}; annotation of amounts, cards",
         "by cGPU's driver; not with the policy `share`",
     ),
     "aliyun-gpushare-v1": Reading(
         "gpushare-device-plugin 45fb8b8; gpushare-scheduler-extender c0b6141",
         _BEFORE,
         "memory",
-        f"{_LIMITS}; annotation of the card",
         "not: `unenforced`",
     ),
     "aliyun-acs": Reading(
-        _DOCUMENTS, _BEFORE, "core, memory", _LIMITS, "not known: the policy is empty"
+        _DOCUMENTS,
+        _BEFORE,
+        "core, memory",
+        "not known: the policy is empty",
     ),
     "tkestack-gpu-manager": Reading(
         "gpu-manager 8cd842ed (2023); gpu-admission 47d56ae (2020)",
         _BEFORE,
         "core, memory",
-        f"{_LIMITS}; annotation of the card",
         "by its library",
     ),
     "elastic-gpu": Reading(
         "elastic-gpu-agent 2609107 (2022)",
         _BEFORE,
         "core, memory",
-        f"{_LIMITS}; annotation of the card",
         "not by itself: `unenforced`",
     ),
     "huawei-cce": Reading(
         _DOCUMENTS,
         _BEFORE,
         "core and memory, or memory",
-        _LIMITS,
         "by its driver",
     ),
-    "baidu-cce": Reading(_DOCUMENTS, "before 2026-08", "core, memory", _LIMITS, "by its driver"),
+    "baidu-cce": Reading(
+        _DOCUMENTS,
+        "before 2026-08",
+        "core, memory",
+        "by its driver",
+    ),
     "koordinator": Reading(
         "koordinator a7a1b76b (2026-07-24, v1.8)",
         _BEFORE,
         "core, memory",
-        f"{_LIMITS}; annotation of amounts, cards",
         "not by itself: `unenforced`; by HAMi-core where the pod's label says so (`hami-core`)",
     ),
     "hami": Reading(
-        "HAMi 4707fb02 (2026-08-21); its scheduler and device plugin were run on "
-        "Kubernetes 1.36.3, its monitor beside the exporter",
+        "HAMi 4707fb02 (2026-08-21); its scheduler and device plugin were run on Kubernetes "
+        "1.36.3, its monitor beside the exporter",
         _NOW,
         "core, memory, or a MIG instance",
-        f"{_LIMITS}; annotation of amounts, cards",
-        "by HAMi-core (`hami-core`, `enforced`), the instance (`mig`), or `mps`; "
-        "with `CUDA_DISABLE_CONTROL` not: `unenforced`",
+        "by HAMi-core (`hami-core`, `enforced`), the instance (`mig`), or `mps`; with "
+        "`CUDA_DISABLE_CONTROL` not: `unenforced`",
     ),
     "vgpu-manager": Reading(
         "vgpu-manager 3d7f66d (2026-08-21, v0.4.1)",
         _NOW,
         "core, memory",
-        f"{_LIMITS}; annotation of amounts, cards",
         "memory by its library; core too with `fixed` and `balance`, not with `none`",
     ),
     "kai": Reading(
-        "KAI-Scheduler d5bc503a (2026-08-07, v0.17), which was run on Kubernetes 1.36.3; Run:ai's "
-        "documents 2.17 to 3.0",
+        "KAI-Scheduler d5bc503a (2026-08-07, v0.17), which was run on Kubernetes 1.36.3; "
+        "Run:ai's documents 2.17 to 3.0",
         "2026-11-24",
         "memory",
-        "annotation of amounts; the reservation pod names the card",
         "not: `unenforced`; by HAMi-core if it is loaded from the host: `enforced`",
     ),
     "nvfractions": Reading(
-        "kai-gpu-fractioning 0ee10b42, 6b664769 (2026); KAI-Scheduler 39165828; "
-        "nvidia-container-toolkit #2075 (2026-09); not run",
+        "kai-gpu-fractioning 0ee10b42, 6b664769 (2026); KAI-Scheduler 39165828; nvidia-"
+        "container-toolkit #2075 (2026-09); not run",
         "2026-11-25",
         "memory",
-        "annotation of amounts, cards",
         "by the driver (R615), whose own word `allocation_info` has as scheme `driver`",
     ),
     "gke": Reading(
         "container-engine-accelerators 992db812 (2026-06-11)",
         _BEFORE,
         "whole cards, instances; with MPS equal parts; time-sharing promises nothing",
-        f"{_LIMITS}; node labels; the kubelet's PodResources",
         "by the devices, or by MPS (`mps`); time-sharing is not",
     ),
     "nvidia-device-plugin": Reading(
         "k8s-device-plugin 1b826acc (2026-08-19)",
         _BEFORE,
         "whole cards, instances; with MPS equal parts; time-slicing promises nothing",
-        f"{_LIMITS}; node labels; the kubelet's PodResources",
         "by the devices, or by MPS (`mps`); time-slicing is not",
     ),
     "dra": Reading(
-        "dra-driver-nvidia-gpu 95932046 (2026-08-07); HAMi's k8s-dra-driver ebeaad9 (2026-05-12); "
-        "vgpu-manager 3d7f66d; ROCm's 2622427 (2025-10-06); Intel's 1da939f (2026-08-11)",
-        f"{_BEFORE}; NVIDIA's and HAMi's {_NOW}",
+        "dra-driver-nvidia-gpu 95932046 (2026-08-07); HAMi's k8s-dra-driver ebeaad9 "
+        "(2026-05-12); vgpu-manager 3d7f66d; ROCm's 2622427 (2025-10-06); Intel's 1da939f "
+        "(2026-08-11)",
+        "2026-08; NVIDIA's and HAMi's 2026-11-23",
         "what a claim consumes: cores, memory or shares; MPS's limits; else the whole device",
-        "ResourceClaim and ResourceSlice",
         "whole devices and instances; MPS (`mps`); of a part (`shared`) only by HAMi's and "
         "vgpu-manager's drivers: `enforced`",
     ),
@@ -156,19 +146,17 @@ READINGS = {
         "k8s-device-plugin ed764684 (2026-08-11)",
         _BEFORE,
         "whole cards or partitions",
-        f"{_LIMITS}; node labels; the kubelet's PodResources",
         "by the devices",
     ),
     "intel-device-plugin": Reading(
         "intel-device-plugins-for-kubernetes 94a91bc9 (2026-06-15)",
         _BEFORE,
         "whole cards; a shared card promises nothing",
-        f"{_LIMITS}; the kubelet's PodResources",
         "whole cards by the devices; shared ones are not",
     ),
 }
 
-HEADS = ("scheme", "read: repository and commit", "on", "promises", "written in", "enforced")
+HEADS = ("scheme", "read: repository and commit", "on", "promises", "enforced")
 
 
 def readings() -> str:

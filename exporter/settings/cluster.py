@@ -64,14 +64,14 @@ class ClusterSettings:
         "auto",
         "Where pods are read from: the API server, this node's kubelet, or the names of log "
         "files. auto uses the first of them that is up, and returns to a better one.",
-        "Log files give names only, no limits and no labels.",
+        "docs/pods.md compares them.",
     )
     pods_labels: tuple[str, ...] = setting(
         "pods.labels",
         many(KEY),
         "",
         "Pod labels to show on mgpu_pod_info, with kube-state-metrics' names.",
-        "At most 64 labels of a pod are shown, the first by name.",
+        "At most 64 of a pod.",
         live=True,
     )
     pods_annotations: tuple[str, ...] = setting(
@@ -79,7 +79,7 @@ class ClusterSettings:
         many(KEY),
         "",
         "Pod annotations to show on mgpu_pod_info, like --pods.labels.",
-        "Annotations can be long or secret: name only those that you need.",
+        "They can be long or secret.",
         live=True,
     )
     pods_list_spread_ns: int = setting(
@@ -88,7 +88,7 @@ class ClusterSettings:
         "1s",
         "Longest random delay of a list of pods, at the start and when the watch has lost its "
         "position.",
-        "docs/scaling.md recommends values by number of nodes.",
+        "See docs/scaling.md.",
     )
     pods_claims: str = setting(
         "pods.claims",
@@ -96,7 +96,7 @@ class ClusterSettings:
         "auto",
         "Whether the API server is asked for the devices of ResourceClaims (DRA); auto asks if "
         "a pod of this node refers to a claim.",
-        "This needs its own permissions: resourceclaims get, resourceslices list.",
+        "Needs resourceclaims get, resourceslices list.",
     )
     kubelet_pod_resources_socket: str = setting(
         "kubelet.pod-resources-socket",
@@ -115,8 +115,7 @@ class ClusterSettings:
         "",
         "Address of this node's kubelet; if not set, https on port 10250 of $NODE_IP, else of "
         "127.0.0.1.",
-        "The read-only port (http, 10255) is used only if it is set here: any pod with "
-        "the host's network may answer there.",
+        "On the read-only port (http, 10255) any pod with the host's network may answer.",
     )
     kubelet_ca_file: str = setting(
         "kubelet.ca-file",
@@ -130,7 +129,7 @@ class ClusterSettings:
         SWITCH,
         "false",
         "Accept any certificate of the kubelet.",
-        "The token of the ServiceAccount is then sent to any server at that address.",
+        "The ServiceAccount's token then goes to any server at that address.",
     )
     node_name: str = setting(
         "node.name",
@@ -144,7 +143,7 @@ class ClusterSettings:
         SCHEMES,
         "",
         "Your own sharing systems, described by their resources and annotations.",
-        "They are read before the shipped ones.",
+        "They go before the shipped ones.",
         live=True,
     )
     allocations_index_basis: tuple[tuple[str, str], ...] = setting(
@@ -173,8 +172,7 @@ class ClusterSettings:
         "0",
         "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
         "the node says.",
-        "It is needed only where the exporter may not read its node, or where the cards "
-        "of a node differ.",
+        "Only where the exporter may not read its node, or its cards differ.",
         live=True,
     )
     allocations_kai_namespaces: tuple[str, ...] = setting(
@@ -183,6 +181,6 @@ class ClusterSettings:
         "",
         "Namespaces of the pods by which KAI or Run:ai reserve GPUs; if not set, they are "
         "found by the pods' names.",
-        "A tenant of two namespaces can pose as the scheduler while it is not set.",
+        "A tenant of two namespaces can then pose as the scheduler.",
         live=True,
     )

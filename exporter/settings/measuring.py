@@ -63,20 +63,17 @@ class MeasuringSettings:
         many(MPS_HOST),
         "gpu-operator,nvidia-gpu-operator,nvidia-device-plugin,nvidia-dra-driver-gpu,"
         "kube-system,nvidia-mps.service",
-        "Namespaces and systemd units whose MPS servers work for others. What the driver "
-        "credits to such a server is unattributed; the use of any other is that of its own "
-        "container or group.",
-        "Name none in which a tenant may run programs: he could hide his use there.",
+        "Namespaces and systemd units whose MPS servers work for others: their use is "
+        "unattributed.",
+        "A tenant who may run programs there could hide his use.",
         live=True,
     )
     energy_idle: str = setting(
         "energy.idle",
         choice("unattributed", "equal", "allocation"),
         "unattributed",
-        "Who is charged for the energy that a board uses without work: nobody; the owners that "
-        "hold memory on it, in equal parts; or the owners with an allocation of its core, by "
-        "their share.",
-        "The share that is not allocated stays unattributed.",
+        "Who is charged for the energy that a board uses without work: nobody; equally the owners "
+        "that hold memory on it; or the owners of allocations, by their share of its core.",
     )
     ledger_retention_ns: int = setting(
         "ledger.retention",
@@ -99,7 +96,6 @@ class GeneralSettings:
         TEXT,
         "",
         "YAML file with settings, by the names of the flags (docs/rules.md).",
-        "Flags and environment variables take precedence over it.",
     )
     log_level: str = setting(
         "log.level",
@@ -113,7 +109,7 @@ class GeneralSettings:
         choice("logfmt", "json"),
         "logfmt",
         "Format of the log lines.",
-        "Commands other than serve write plain messages in place of logfmt.",
+        "Commands other than serve write plain messages for logfmt.",
         live=True,
     )
 
@@ -151,21 +147,21 @@ class MetricsSettings:
         "full",
         "Which families are served: minimal (who uses how much, what was allocated, energy), "
         "standard (what the shipped rules and dashboards ask for as well), or full.",
-        "What it leaves out costs no driver call. See scaling.md.",
+        "What it leaves out costs no driver call (docs/scaling.md).",
         live=True,
     )
     metrics_enable: tuple[str, ...] = setting(
         "metrics.enable",
         many(_CHOICE),
         "",
-        "Groups of device metrics, and single families, to serve beside those of metrics.profile.",
+        "Groups and single families to serve beside those of metrics.profile.",
         live=True,
     )
     metrics_disable: tuple[str, ...] = setting(
         "metrics.disable",
         many(_CHOICE),
         "",
-        "Groups of device metrics, and single families, to leave out.",
+        "Groups and single families to leave out.",
         "A group that is off costs no driver call.",
         live=True,
     )
@@ -174,8 +170,7 @@ class MetricsSettings:
         SWITCH,
         "false",
         "Serve the start time of each counter, so that nothing is lost at its first scrape.",
-        "Only for a Prometheus that takes start times (docs/metrics.md): any other "
-        "stores them as series of their own.",
+        "Only for a Prometheus that takes start times (docs/metrics.md).",
         live=True,
     )
     metrics_max_series_per_family: int = setting(
@@ -183,8 +178,7 @@ class MetricsSettings:
         count(1, 1_000_000),
         "10000",
         "Most series that one family may have.",
-        "Namespaces share it equally. Series beyond it are left out and counted in "
-        "mgpu_exporter_dropped_series_total.",
+        "Others are left out and counted in mgpu_exporter_dropped_series_total.",
         live=True,
     )
     metrics_pod_uid: tuple[str, ...] = setting(
@@ -192,7 +186,7 @@ class MetricsSettings:
         many(choice("pod_uid", "uid")),
         "",
         "Labels that hold the pod's UID on series of --compat=dcgm.",
-        "They make new series of every pod that is created again under its name.",
+        "Every pod that is created again has new series then.",
         live=True,
     )
     compat: tuple[str, ...] = setting(
@@ -205,6 +199,6 @@ class MetricsSettings:
         ),
         "",
         "Other exporters whose names, labels and units are served as well.",
-        "See compatibility.md.",
+        "See docs/compatibility.md.",
         live=True,
     )

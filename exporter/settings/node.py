@@ -36,7 +36,7 @@ class NodeSettings:
         "path.logs",
         PATH,
         "/var/log",
-        "Directory with the host's pods and containers directories of log files.",
+        "Folder of the host's log folders pods and containers.",
         "The names are read, never the logs.",
     )
     gpus_source: tuple[str, ...] = setting(
@@ -44,7 +44,6 @@ class NodeSettings:
         many(choice(*GPU_SOURCES)),
         "auto",
         "How GPUs are read; auto uses every real source that is found.",
-        "auto never simulates: simulated values must be asked for.",
     )
     nvml_library: str = setting(
         "nvml.library",
@@ -57,14 +56,13 @@ class NodeSettings:
         SWITCH,
         "false",
         "Start with the driver released.",
-        "SIGUSR2 releases the driver, or opens it again, while the exporter runs.",
+        "SIGUSR2 opens it.",
     )
     drm_wake: bool = setting(
         "drm.wake",
         SWITCH,
         "false",
         "Whether reading may wake Intel's and AMD's devices and keep them awake.",
-        "Without this they may sleep, and what they did just before is read when they wake.",
         live=True,
     )
     simulate: str = setting(
@@ -92,32 +90,28 @@ class GroupSettings:
         "groups.sockets",
         many(SOCKET),
         "auto",
-        "Sockets of Docker and Podman that are asked for containers' names; auto uses the "
-        "usual "
-        "ones of the machine, and of each user who runs containers, if the exporter has "
-        "access.",
-        "Docker's socket gives full control of the machine. Without names containers "
-        "are shown by their ids.",
+        "Sockets of Docker and Podman that are asked for containers' names; auto uses the usual "
+        "ones, also users' own, if the exporter has access.",
+        "Docker's socket gives full control of the machine.",
     )
     groups_slurm: str = setting(
         "groups.slurm",
         choice("job", "step"),
         "job",
         "Whether a group is a Slurm job as a whole or each of its steps.",
-        "A job's counters are what is billed; steps make more series.",
+        "Steps make more series.",
     )
     groups_slurm_account: bool = setting(
         "groups.slurm-account",
         SWITCH,
         "false",
         "Show a Slurm job's account, from SLURM_JOB_ACCOUNT of its process.",
-        "This needs the right to read other users' processes (CAP_DAC_READ_SEARCH, "
-        "CAP_SYS_PTRACE), and a user can write anything there.",
+        "Users can write anything there. Needs CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.",
     )
     path_passwd: str = setting(
         "path.passwd",
         PATH,
         "/etc/passwd",
         "File with the names of the host's users, in the form of passwd(5).",
-        "If users come from a directory server, write the file with getent passwd.",
+        "For users of a directory server, write the file with getent passwd.",
     )

@@ -88,8 +88,8 @@ KEYS = {
             choice("total", "each"),
             "total",
             "total: cores and memory are divided over the container's cards, rounded down; each: "
-            "every card has them. Divided cores of more than one card, without a count, are on the "
-            "fewest cards that can hold them.",
+            "every card has them. More than one card's cores, without a count, are on the fewest "
+            "cards that can hold them.",
         ),
         SchemeKey(
             "count-alone",
@@ -103,23 +103,21 @@ KEYS = {
             "core-key",
             KEY,
             "",
-            "Annotation, or else label, of the pod that states cores, in units of core-units; it "
-            "may be decimal.",
+            "Annotation, or else label, of the pod that states cores, also decimal.",
         ),
         SchemeKey(
             "memory-key",
             KEY,
             "",
-            "Annotation or label that states device memory, in units of memory-unit, or in bytes "
-            "with a suffix such as 4Gi.",
+            "Annotation or label that states device memory, in memory-unit or as 4Gi.",
         ),
         SchemeKey("count-key", KEY, "", "Annotation or label that states a number of cards."),
         SchemeKey(
             "container-key",
             KEY,
             "",
-            "Annotation or label that names the containers that have what these keys state, "
-            "separated by commas; else it is the pod's only container, else the pod as a whole.",
+            "Annotation or label that names the containers that have it, separated by commas; else "
+            "the pod's only container, else the pod as a whole.",
             AMOUNT_KEYS,
         ),
         SchemeKey(
@@ -127,23 +125,22 @@ KEYS = {
             BEGINNING,
             "",
             "Resource, or the beginning of some, that a container must ask for before these keys "
-            "count. Without it, and without any resource, who may change a pod may change them.",
+            "count. Without any resource, who may change a pod may change them.",
             AMOUNT_KEYS,
         ),
         SchemeKey(
             "placement-annotation",
             KEY_TEMPLATE,
             "",
-            "Annotation of the pod that lists the cards, separated by commas. `{container}` stands "
-            "for a container's name, `{index}` for its index in `spec.containers`.",
+            "Annotation of the pod that lists the cards, separated by commas. `{container}` is a "
+            "container's name, `{index}` its index in `spec.containers`.",
         ),
         SchemeKey(
             "index-basis",
             choice("nvml_index", "minor", "pci", "uuid"),
             "nvml_index",
-            "What the listed cards are: NVML indices, the N of /dev/nvidiaN, positions in the "
-            "order "
-            "of PCI addresses, or UUIDs.",
+            "What the listed cards are: NVML indices, the N of /dev/nvidiaN, positions by PCI "
+            "address, or UUIDs.",
             ("placement-annotation",),
         ),
         SchemeKey(
@@ -163,8 +160,7 @@ KEYS = {
             "replaces",
             many(SCHEME_NAME),
             "",
-            "Shipped schemes that it replaces; they are then not read. Without this a shipped "
-            "scheme's name and resources cannot be used.",
+            "Shipped schemes that it replaces, whose names and resources it then may use.",
         ),
     )
 }

@@ -30,21 +30,20 @@ class WebSettings:
         "",
         "File with TLS, client certificates, users, headers and a rate limit, in "
         "exporter-toolkit's format (docs/security.md).",
-        "It is read again when it or a certificate that it names has changed.",
+        "It and its certificates are read again when they change.",
     )
     web_open_page: bool = setting(
         "web.open-page",
         SWITCH,
         "false",
         "Serve the live page and its JSON to all clients.",
-        "Without this setting they are served to users of --web.config.file, and on "
-        "loopback addresses and Unix sockets.",
+        "Otherwise to users of --web.config.file, and on loopback addresses and Unix sockets.",
     )
     web_metrics_only: bool = setting(
         "web.metrics-only",
         SWITCH,
         "false",
-        "Serve the metrics and the health checks, but neither the live page nor its JSON.",
+        "Serve neither the live page nor its JSON.",
         "For a proxy in front that judges by path.",
     )
     web_kubernetes_access: bool = setting(
@@ -52,22 +51,20 @@ class WebSettings:
         SWITCH,
         "false",
         "Let Kubernetes decide who may scrape and who may see the page and its JSON.",
-        "Clients show a token of Kubernetes: docs/security.md. It excludes "
-        "--web.open-page, and users in --web.config.file.",
+        "Clients show a token (docs/security.md). It excludes --web.open-page, and users in "
+        "--web.config.file.",
     )
     web_kubernetes_audiences: tuple[str, ...] = setting(
         "web.kubernetes-audiences",
         many(TEXT),
         "",
-        "Audiences of the tokens, one of which a token must be made for; if not set, the API "
-        "server's.",
-        "With an audience of its own, a token that reaches the exporter opens nothing "
-        "else in the cluster.",
+        "Audiences, one of which a token must be made for; if not set, the API server's.",
+        "A token for an audience of its own opens nothing else in the cluster.",
     )
     web_enable_lifecycle: bool = setting(
         "web.enable-lifecycle",
         SWITCH,
         "false",
         "Read the settings file again on POST /-/reload.",
-        "Every client that reaches the listener can then use it.",
+        "Every client that reaches the listener can use it.",
     )

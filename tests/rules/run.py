@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.pages import SCRAPE_S, pages
 
-METRICS = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
+DOCS = Path(__file__).parents[2] / "docs"
 LEVELS = ("mgpu_device", "mgpu_namespace", "mgpu_container", "mgpu_group", "mgpu_pod")
 
 Series = Mapping[str, list[str]]
@@ -46,11 +46,12 @@ class Case(NamedTuple):
         }
 
 
-def documented(heading: str) -> dict[str, str]:
-    """The expressions under a heading of docs/metrics.md, by their titles."""
-    section = METRICS.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    (block,) = re.findall(r"```promql\n(.*?)```", section, re.DOTALL)
-    queries = (query.partition("\n") for query in block.strip().split("\n\n"))
+def documented(page: str, heading: str = "") -> dict[str, str]:
+    """The expressions of a page of docs/, or of one of its sections, by their titles."""
+    text = (DOCS / page).read_text()
+    section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0] if heading else text
+    blocks = re.findall(r"```promql\n(.*?)```", section, re.DOTALL)
+    queries = (one.partition("\n") for block in blocks for one in block.strip().split("\n\n"))
     return {title.removeprefix("# "): expression for title, _, expression in queries}
 
 

@@ -2,12 +2,11 @@
 
 A pod's annotation asks for a fraction of a GPU's memory or for an amount of it. Core is the same
 fraction, promised by nobody. A higher limit of Run:ai's dynamic fractions is the memory limit. The
-pod that reserves the card names it, and is not counted as a consumer. Where HAMi-core enforces, an
-amount is rounded up to hundredths of a card, as KAI does.
+pod that reserves the card names it, and is no consumer. Where HAMi-core enforces, an amount is
+rounded up to hundredths of a card, as KAI does.
 
-Users may change their pod's annotation, so a fraction counts only for as many devices as the
-scheduler has reserved. Name the reservations' namespaces with ``--allocations.kai-namespaces``, so
-that a tenant of two namespaces cannot pose as the scheduler.
+A fraction counts only for as many devices as the scheduler has reserved, because users may change
+the annotation. Set ``--allocations.kai-namespaces``, so that nobody poses as the scheduler.
 
 Unconfirmed: Run:ai's keys of limits; whether Run:ai enforces by a library of its own.
 

@@ -2,9 +2,8 @@
 
 A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
 limit is the most that it may have, and is the allocation here. One fills in the other. Core is
-promised by nobody. What the driver enforces is read from the driver, and has priority. So are
-limits without these annotations: those of the variables `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT`.
-NVIDIA's container toolkit does nothing unless both are set.
+promised by nobody. What the driver enforces has priority, also without annotations: by the variables
+`NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT`, of which NVIDIA's container toolkit wants both.
 
 Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
 `allocation_info` has no scheme `driver` beside this one.

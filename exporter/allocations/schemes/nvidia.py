@@ -1,9 +1,8 @@
 """NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
 
 ``nvidia.com/gpu`` is a whole card, or an instance with MIG's strategy *single*;
-``nvidia.com/mig-<profile>`` is an instance. Time-slicing promises nothing: one allocation with the
-number of replicas granted. MPS gives each client an equal part of the card, however many replicas
-its container has. nos' sized replicas and the instances of OpenShift's operator
+``nvidia.com/mig-<profile>`` is an instance. MPS gives each client an equal part of the card, however
+many replicas its container has. nos' sized replicas and the instances of OpenShift's operator
 (``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
 ``podresources``).
 
