@@ -2,7 +2,7 @@
 
 A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
 limit is the most that it may have, and is the allocation here. One fills in the other. Core is
-promised by nobody. What the driver enforces has priority, also without annotations: by the variables
+promised by nobody. What the driver enforces has priority, also without annotations: by
 `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT`, of which NVIDIA's container toolkit wants both.
 
 Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and

@@ -1,9 +1,9 @@
 """NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
 
 ``nvidia.com/gpu`` is a whole card, or an instance with MIG's strategy *single*;
-``nvidia.com/mig-<profile>`` is an instance. MPS gives each client an equal part of the card, however
-many replicas its container has. nos' sized replicas and the instances of OpenShift's operator
-(``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
+``nvidia.com/mig-<profile>`` is an instance. MPS gives each client an equal part of the card,
+however many replicas its container has. nos' sized replicas and the instances of OpenShift's
+operator (``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
 ``podresources``).
 
 Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
