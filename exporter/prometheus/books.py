@@ -95,7 +95,7 @@ class Books:
         parents, facts = self._devices()
         owners = self._owners() if self._by in {"owner", "label"} else {}
         presence = counters.targets
-        reading = _Reading(parents, owners, self._by, self._span.step_s)
+        reading = _Reading(parents, owners, self._by, self._span, presence)
         found = reading.cards(counters.grown(), facts)
         books = [self._bounded(book, targets, presence) for book, targets in found]
         return sorted(books, key=lambda book: (book.facts.node, book.facts.uuid))
@@ -202,12 +202,14 @@ class _Reading:
         parents: Mapping[str, tuple[str, float]],
         owners: Mapping[tuple[str, str], tuple[str, str]],
         by: str,
-        step_s: int,
+        span: Span,
+        presence: Mapping[Target, Presence],
     ) -> None:
         self._parents = parents
         self._owners = owners
         self._by = by
-        self._step_s = step_s
+        self._span = span
+        self._presence = presence
 
     def cards(
         self, grown: Iterable[Grown], facts: Mapping[str, CardFacts]
@@ -221,12 +223,18 @@ class _Reading:
         while by_card:
             uuid, by_target = by_card.popitem()
             book = CardBook(facts.get(uuid) or _unnamed(uuid, by_target))
-            each = [self._steps(many) for many in by_target.values()]
-            for step in sorted({step for steps in each for step in steps}):
-                mine = [steps[step] for steps in each if step in steps]
-                book.steps[step] = _merged(mine, self._step_s)
+            each = {target: self._steps(many) for target, many in by_target.items()}
+            for step in sorted({step for steps in each.values() for step in steps}):
+                mine = {target: steps[step] for target, steps in each.items() if step in steps}
+                book.steps[step] = _merged(list(mine.values()), self._length_s(step, mine))
             found.append((book, set(by_target)))
         return found
+
+    def _length_s(self, step: int, targets: Iterable[Target]) -> float:
+        """The part of a step in which any of these exporters was there."""
+        seen = [self._presence[target] for target in targets]
+        begin = max(self._span.begin(step), min(one.first_s for one in seen))
+        return min(self._span.ends[step], max(one.known_until_s for one in seen)) - begin
 
     def _board(self, uuid: str) -> tuple[str, float]:
         return self._parents.get(uuid, (uuid, 1.0))

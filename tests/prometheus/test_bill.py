@@ -231,6 +231,46 @@ def test_the_sum_is_the_price_of_the_cards_time_to_the_last_unit(
     assert Decimal(document["totals"]["cost"]) == sum(costs)
 
 
+def test_a_card_that_two_jobs_scrape_is_billed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in a step of which it has a part: where the range begins, and where the card comes."""
+    a, b = Exporter("GPU-a"), Exporter("GPU-b")
+    came = 660
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 61):
+            a.second({"early" if second < 20 else "late": (1.0, 1.0)})
+            if second >= came:
+                b.second({"late": (1.0, 1.0)})
+            if second % 10 == 0:
+                for one in (a, b) if second >= came else (a,):
+                    for job in ("mgpu", "again"):
+                        labels = {"job": job, "instance": one.uuid, "node": one.uuid[-1]}
+                        store.scrape(Target(labels), one.page(), BEGIN + second)
+        document = bill(store, capsys, "--price=1")
+    truth = {("early", "used"): 20, ("late", "used"): HOUR - 20}
+    assert parts(document, "GPU-a") == pytest.approx(truth, abs=2)
+    assert parts(document, "GPU-b") == pytest.approx({("late", "used"): HOUR - came}, abs=2)
+
+
+def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, replaced = Exporter("GPU-a"), 1230
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 61):
+            if second == replaced + 1:
+                one.counted.clear()
+            one.second({"early" if second <= replaced else "late": (1.0, 1.0)})
+            if second % 10 == 0:
+                instance = "first" if second <= replaced else "second"
+                labels = {"job": "mgpu", "instance": instance, "node": "a"}
+                store.scrape(Target(labels), one.page(), BEGIN + second)
+        document = bill(store, capsys, "--price=1")
+    truth = {("early", "used"): replaced, ("late", "used"): HOUR - replaced}
+    assert parts(document, "GPU-a") == pytest.approx(truth, abs=2)
+
+
 def test_a_board_with_parts_that_give_no_reading_is_unobserved_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
