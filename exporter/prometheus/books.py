@@ -1,4 +1,4 @@
-"""The cards that exporters counted in a range, as a Prometheus has it: what each payer had of each.
+"""The book of each card: what each payer had of it in a range, from the counters in a Prometheus.
 
 A board with MIG is one card; what its instances were used for is a part of the board.
 """
@@ -21,7 +21,7 @@ from exporter.prometheus.client import (
 from exporter.prometheus.growth import Counters, Grown, Presence, Span, Target, name_of
 from exporter.prometheus.parts import CardStep, Had, Payer
 
-BY = ("namespace", "pod", "owner", "label")
+BY = ("namespace", "pod", "owner", "label")  # who pays
 
 _ALLOCATED, _CORE = "allocated_gpu_seconds_total", "core_seconds_total"
 _BORROWED = "borrowed_core_seconds_total"
@@ -41,11 +41,11 @@ _MIG_SLICES = 7
 
 SHORT_STEP_S, STEP_S, LONG_STEP_S = 60, 300, 3600
 _SHORT_S, _DAYS_S = 6 * 3600, 2 * 86400
-_AT_ONCE = 1.05  # beyond it, two exporters counted the same time
+_TWICE = 1.05  # of the time there was; beyond it, some time was counted twice
 
 
 class CardFacts(NamedTuple):
-    """A card: its node as Prometheus names it, model, and the labels of its node."""
+    """A card, its node as Prometheus names it, and the labels of the card and of its node."""
 
     uuid: str
     node: str
@@ -53,9 +53,16 @@ class CardFacts(NamedTuple):
     node_labels: Mapping[str, str]
 
 
+class _PartOf(NamedTuple):
+    """The board that an instance is a part of, and how large a part, 0 to 1."""
+
+    board: str
+    part: float
+
+
 @dataclass(slots=True)
 class CardBook:
-    """A card in a range: its steps, and from when to when it was there, in Unix seconds."""
+    """What was counted of a card in each step, and when it was there, in Unix seconds."""
 
     facts: CardFacts
     steps: dict[int, CardStep] = field(default_factory=lambda: defaultdict(CardStep))
@@ -71,13 +78,16 @@ def span_of(since_s: int, until_s: int) -> Span:
 
 
 class Books:
-    """Reads the books of all cards of a Prometheus. ``by`` is one of ``BY``."""
+    """Reads the books of all cards of a Prometheus.
 
-    def __init__(self, prometheus: Prometheus, span: Span, by: str, key: str = "") -> None:
+    ``by`` is one of ``BY``; ``pod_label`` is the one that pods are billed by, if it is "label".
+    """
+
+    def __init__(self, prometheus: Prometheus, span: Span, by: str, pod_label: str = "") -> None:
         self._prometheus = prometheus
         self._span = span
         self._by = by
-        self._label = f"label_{key}"
+        self._label = f"label_{pod_label}"
 
     def read(self) -> list[CardBook]:
         """The book of each card, by node and UUID.
@@ -91,18 +101,16 @@ class Books:
             names += [*_CONTAINER, *_GROUP]
         counters = Counters(self._prometheus, names, self._span)
         if _UNALLOCATED not in counters.names:
-            raise NoAnswerError(self._nothing())
-        parents, facts = self._devices()
+            raise NoAnswerError(self._why_none())
+        boards, facts = self._devices()
         owners = self._owners() if self._by in {"owner", "label"} else {}
-        presence = counters.targets
-        reading = _Reading(parents, owners, self._by, self._span, presence)
-        found = reading.cards(counters.grown(), facts)
-        books = [self._bounded(book, targets, presence) for book, targets in found]
+        sorter = _Sorter(boards, owners, self._by, self._span, counters.targets)
+        books = sorter.books(counters.grown(), facts)
         return sorted(books, key=lambda book: (book.facts.node, book.facts.uuid))
 
-    def _nothing(self) -> str:
-        other = self._prometheus.at(f"count({_INFO})", self._span.until_s)
-        if other:
+    def _why_none(self) -> str:
+        """Why this Prometheus has no data of the range."""
+        if self._prometheus.at(f"count({_INFO})", self._span.until_s):
             return (
                 f"{self._prometheus.address} has exporters, but no {_UNALLOCATED} in this range: "
                 "they are of an older version, or --collect leaves it out"
@@ -117,28 +125,8 @@ class Books:
             "range, nor now"
         )
 
-    def _bounded(
-        self, book: CardBook, targets: set[Target], presence: Mapping[Target, Presence]
-    ) -> CardBook:
-        """The book with the time in which the card was there."""
-        seen = [presence[target] for target in targets if target in presence]
-        first = min((one.first_s for one in seen), default=float(self._span.since_s))
-        book.end_s = min(
-            max((one.known_until_s for one in seen), default=first), float(self._span.until_s)
-        )
-        counted = sum(step.counted for step in book.steps.values())
-        begin = float(self._span.since_s)
-        if first > begin:  # it came in the range; what it counted before it was seen is its own
-            step = self._span.step_of(first)
-            early = book.steps[step].counted if step in book.steps else 0.0
-            begin = max(begin, min(first, self._span.ends[step] - early))
-        book.begin_s = min(begin, book.end_s)
-        if book.end_s - book.begin_s < counted:
-            book.begin_s = max(float(self._span.since_s), book.end_s - counted)
-        return book
-
-    def _devices(self) -> tuple[dict[str, tuple[str, float]], dict[str, CardFacts]]:
-        """Of each instance its board and its part of it, and the facts of each card."""
+    def _devices(self) -> tuple[dict[str, _PartOf], dict[str, CardFacts]]:
+        """Of each instance its board, and the facts of each card."""
         length = self._span.until_s - self._span.since_s
         infos = self._prometheus.at(f"last_over_time({_INFO}[{length}s])", self._span.until_s)
         nodes = self._node_labels(length)
@@ -152,12 +140,12 @@ class Books:
             node = node_of(one.labels)
             labels = {**one.labels, **nodes.get(node, {})}
             facts[uuid] = CardFacts(uuid, node, label(one.labels, "model"), labels)
-        parents = {
-            uuid: (board, _part(profile, len(all_of)))
+        boards = {
+            uuid: _PartOf(board, _part(profile, len(all_of)))
             for board, all_of in instances.items()
             for uuid, profile in all_of.items()
         }
-        return parents, facts
+        return boards, facts
 
     def _node_labels(self, length: int) -> dict[str, Labels]:
         found = self._prometheus.at(
@@ -194,50 +182,65 @@ class Books:
         return names
 
 
-class _Reading:
-    """Sorts what was counted into the books of cards."""
+class _Sorter:
+    """Sorts what was counted into the books of cards. ``boards`` has all instances."""
 
     def __init__(
         self,
-        parents: Mapping[str, tuple[str, float]],
+        boards: Mapping[str, _PartOf],
         owners: Mapping[tuple[str, str], tuple[str, str]],
         by: str,
         span: Span,
         presence: Mapping[Target, Presence],
     ) -> None:
-        self._parents = parents
+        self._boards = boards
         self._owners = owners
         self._by = by
         self._span = span
         self._presence = presence
 
-    def cards(
-        self, grown: Iterable[Grown], facts: Mapping[str, CardFacts]
-    ) -> list[tuple[CardBook, set[Target]]]:
-        """The book of each card, and the exporters that counted it."""
+    def books(self, grown: Iterable[Grown], facts: Mapping[str, CardFacts]) -> list[CardBook]:
+        """The book of each card."""
         by_card: dict[str, dict[Target, list[Grown]]] = defaultdict(lambda: defaultdict(list))
         for one in grown:
             board, _ = self._board(label(one.labels, "uuid"))
             by_card[board][one.target].append(one)
-        found = []
-        while by_card:
+        books = []
+        while by_card:  # a month of many cards is large: what is done is let go
             uuid, by_target = by_card.popitem()
             book = CardBook(facts.get(uuid) or _unnamed(uuid, by_target))
             each = {target: self._steps(many) for target, many in by_target.items()}
             for step in sorted({step for steps in each.values() for step in steps}):
                 mine = {target: steps[step] for target, steps in each.items() if step in steps}
                 book.steps[step] = _merged(list(mine.values()), self._length_s(step, mine))
-            found.append((book, set(by_target)))
-        return found
+            self._set_bounds(book, by_target)
+            books.append(book)
+        return books
 
     def _length_s(self, step: int, targets: Iterable[Target]) -> float:
         """The part of a step in which any of these exporters was there."""
-        seen = [self._presence[target] for target in targets]
-        begin = max(self._span.begin(step), min(one.first_s for one in seen))
-        return min(self._span.ends[step], max(one.known_until_s for one in seen)) - begin
+        first_s, last_s = self._there(targets)
+        return min(self._span.ends[step], last_s) - max(self._span.begin(step), first_s)
 
-    def _board(self, uuid: str) -> tuple[str, float]:
-        return self._parents.get(uuid, (uuid, 1.0))
+    def _there(self, targets: Iterable[Target]) -> tuple[float, float]:
+        """When any of these exporters was there first and last."""
+        seen = [self._presence[target] for target in targets]
+        return min(one.first_s for one in seen), max(one.known_until_s for one in seen)
+
+    def _set_bounds(self, book: CardBook, targets: Iterable[Target]) -> None:
+        """Sets when the card was there: for as long as was counted of it, at the least."""
+        first_s, last_s = self._there(targets)
+        begin_s = since_s = float(self._span.since_s)
+        if first_s > since_s:  # it came in the range; what it counted before it was seen is its own
+            step = self._span.step_of(first_s)
+            early = book.steps[step].counted if step in book.steps else 0.0
+            begin_s = min(first_s, self._span.ends[step] - early)
+        book.end_s = min(last_s, float(self._span.until_s))
+        counted = sum(step.counted for step in book.steps.values())
+        book.begin_s = max(since_s, min(begin_s, book.end_s - counted))
+
+    def _board(self, uuid: str) -> _PartOf:
+        return self._boards.get(uuid) or _PartOf(uuid, 1.0)
 
     def _steps(self, many: Iterable[Grown]) -> dict[int, CardStep]:
         steps: dict[int, CardStep] = defaultdict(CardStep)
@@ -283,7 +286,7 @@ def _count_device(step: CardStep, name: str, value: float) -> None:
 
 
 def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None:
-    mine = had.setdefault(payer, Had(promised=bool(payer.namespace)))
+    mine = had.setdefault(payer, Had(allocatable=bool(payer.namespace)))
     if name.endswith(_ALLOCATED):
         mine.allocated += value
     elif name.endswith(_BORROWED):
@@ -298,29 +301,26 @@ def _add_rest(had: dict[Payer, Had], whole: Mapping[Payer, Had]) -> None:
         parts = [
             mine
             for other, mine in had.items()
-            if other.namespace == payer.namespace and (payer.namespace or _same_kind(other, payer))
+            if other.namespace == payer.namespace
+            and (payer.namespace or other.owner_kind == payer.owner_kind)
         ]
         allocated = max(0.0, total.allocated - sum(mine.allocated for mine in parts))
         used = None
         if total.used is not None:
             used = max(0.0, total.used - sum(mine.used or 0.0 for mine in parts))
         if allocated or used or not parts:
-            mine = had.setdefault(payer, Had(promised=total.promised))
-            mine.allocated += allocated
-            mine.borrowed += max(0.0, total.borrowed - sum(one.borrowed for one in parts))
-            mine.used = mine.used if used is None else (mine.used or 0.0) + used
-
-
-def _same_kind(one: Payer, other: Payer) -> bool:
-    return one.owner_kind == other.owner_kind
+            borrowed = max(0.0, total.borrowed - sum(mine.borrowed for mine in parts))
+            rest = had.setdefault(payer, Had(allocatable=total.allocatable))
+            rest.add(allocated, used, borrowed)
 
 
 def _merged(steps: Sequence[CardStep], length_s: float) -> CardStep:
-    """What several exporters counted in one step: one that followed another, or the same one twice.
+    """What several exporters counted of a card in one step, in which they were there so long.
 
-    Two jobs may scrape the same exporter. Then the step that counted most stands for both.
+    One may have followed another: then both count. Or two jobs scrape the same exporter: then the
+    one that counted most stands for both.
     """
-    if len(steps) == 1 or sum(step.counted for step in steps) > length_s * _AT_ONCE:
+    if len(steps) == 1 or sum(step.counted for step in steps) > length_s * _TWICE:
         return max(steps, key=lambda step: step.counted)
     merged = CardStep()
     for step in steps:
@@ -329,10 +329,8 @@ def _merged(steps: Sequence[CardStep], length_s: float) -> CardStep:
         merged.unattributed += step.unattributed
         merged.unobserved += step.unobserved
         for payer, had in step.had.items():
-            mine = merged.had.setdefault(payer, Had(promised=had.promised))
-            mine.allocated += had.allocated
-            mine.borrowed += had.borrowed
-            mine.used = had.used if mine.used is None else mine.used + (had.used or 0.0)
+            mine = merged.had.setdefault(payer, Had(allocatable=had.allocatable))
+            mine.add(had.allocated, had.used, had.borrowed)
     return merged
 
 

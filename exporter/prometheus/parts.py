@@ -47,13 +47,21 @@ class Had:
     """What one payer had of a card in one step, in seconds of the card.
 
     ``allocated`` is what was kept for it. ``used`` is None where it could not be measured.
-    ``borrowed`` is the use beyond its share. ``promised``: whether it may have an allocation.
+    ``borrowed`` is the use beyond its share. ``allocatable``: whether it can have an allocation, as
+    a namespace can and a kind of groups cannot.
     """
 
     allocated: float = 0.0
     used: float | None = None
     borrowed: float = 0.0
-    promised: bool = True
+    allocatable: bool = True
+
+    def add(self, allocated: float, used: float | None, borrowed: float) -> None:
+        """Adds more to it; None stays what was never measured."""
+        self.allocated += allocated
+        self.borrowed += borrowed
+        if used is not None:
+            self.used = (self.used or 0.0) + used
 
 
 @dataclass(slots=True)
@@ -105,7 +113,7 @@ def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
         _add(parts, payer, Part.ALLOCATED_IDLE, idle)
         _add(parts, payer, Part.UNOBSERVED, mine - within - idle)
     # Who cannot have an allocation pays for use of what nobody had.
-    others = {payer: had.used or 0.0 for payer, had in step.had.items() if not had.promised}
+    others = {payer: had.used or 0.0 for payer, had in step.had.items() if not had.allocatable}
     others[NOBODY] = step.unattributed
     taken = _at_most(others, step.unallocated)
     for payer, seconds in taken.items():

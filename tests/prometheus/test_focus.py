@@ -116,7 +116,7 @@ def test_the_validator_finds_no_fault(
     validator: Path, tmp_path: Path, method: str, form: str
 ) -> None:
     hour = CardStep({Payer("a"): Had(1080, 720), Payer("b"): Had(1800, 2160, 360)}, 720, 0, 100)
-    group = CardStep({Payer("", "slurm", "", "job_1"): Had(0, 900, promised=False)}, 3600, 0, 10)
+    group = CardStep({Payer("", "slurm", "", "job_1"): Had(0, 900, allocatable=False)}, 3600, 0, 10)
     data = tmp_path / f"bill.{form}"
     bill = made([hour, group, CardStep(unobserved=3600)], method)
     if form == "csv":

@@ -58,7 +58,7 @@ def test_allocations_beyond_the_card_are_scaled() -> None:
 
 
 def test_a_group_without_an_allocation_pays_for_its_use_of_what_nobody_had() -> None:
-    step = CardStep({HPC: Had(0, 1800, promised=False)}, 3600, unattributed=900)
+    step = CardStep({HPC: Had(0, 1800, allocatable=False)}, 3600, unattributed=900)
     assert shares(step, ALLOCATION) == {
         (HPC, Part.USED): 0.5,
         (NOBODY, Part.UNATTRIBUTED): 0.25,
