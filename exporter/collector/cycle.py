@@ -175,7 +175,7 @@ class Collector:
         self, devices: Mapping[str, DeviceReading]
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
         """The identities of the devices' processes, with their source's status."""
-        self._ledger.kinds = self._poller.group_kinds()
+        self._ledger.group_kinds = self._poller.group_kinds()
         identities, processes = self._poller.identities(pids_of(devices.values()))
         self._ledger.unidentified = (
             None if processes.up else processes.reason or Unmeasured.READ_FAILED

@@ -240,13 +240,13 @@ class DeviceLedger(DeviceStatus):
     def set_allocations(
         self,
         shares: Mapping[OwnerKey, Shares],
-        kept: float | None,
+        allocated_gpus: float | None,
         since_mono_ns: int,
         now: Moment,
     ) -> None:
         """Sets the allocations of its containers from the given moment on.
 
-        ``kept`` is how much of the board is allocated; None for an instance, a part of a board.
+        ``allocated_gpus`` is how much of the board is; None for an instance, a part of a board.
         """
         for key in shares:
             account = self.account(key, now)
@@ -254,9 +254,10 @@ class DeviceLedger(DeviceStatus):
                 self.owners[key] = account.with_memory(self.held.get(key, NO_MEMORY))
         set_allocations(self.owners, shares, since_mono_ns, now)
         since_mono_ns = max(since_mono_ns, self.since_mono_ns)
-        if kept is not None:
-            self.unallocated = self.unallocated.then((max(0.0, 1 - kept),), since_mono_ns)
-            self.overcommitted = self.overcommitted.then((max(0.0, kept - 1),), since_mono_ns)
+        if allocated_gpus is not None:
+            free, beyond = max(0.0, 1 - allocated_gpus), max(0.0, allocated_gpus - 1)
+            self.unallocated = self.unallocated.then((free,), since_mono_ns)
+            self.overcommitted = self.overcommitted.then((beyond,), since_mono_ns)
 
     def _apply_memory(self) -> None:
         for key, account in self.owners.items():
@@ -323,9 +324,9 @@ class DeviceLedger(DeviceStatus):
         return normalization(self.pasts)
 
     def frozen(self) -> "DeviceLedger":
-        """A copy for readers of rows; later cycles do not change it."""
+        """A copy for readers, which no later cycle changes."""
         frozen = copy(self)
-        frozen.owners = self.owners.copy()  # all else that changes in place is not for rows
+        frozen.owners = self.owners.copy()  # all else that changes in place is not for readers
         return frozen
 
 

@@ -26,10 +26,10 @@ from exporter.model import (
 )
 
 K = TypeVar("K")
-_Name = tuple[str, str]  # of a pod, after its namespace
-_Place = tuple[ContainerKey, str]  # and the device
-_Part = tuple[str, str]  # a namespace, and the device
-_Shares = dict[K, Shares]
+_PodName = tuple[str, str]  # the namespace and the pod, as in ContainerKey
+_ContainerPlace = tuple[ContainerKey, str]  # and the device
+_NamespacePlace = tuple[str, str]  # a namespace, and the device
+_SharesBy = dict[K, Shares]
 
 
 class Allocated(NamedTuple):
@@ -75,24 +75,24 @@ class Ledger:
     ``limited_core_ns`` is the core time of those of a pod's containers that have a share of the
     core: what its allocation is compared with.
 
-    ``kinds`` are those of groups that the node can have; each has an account on every device.
+    ``group_kinds`` are those that the node can have; each has an account on every device.
     """
 
     def __init__(self, retention_ns: int, window_ns: int) -> None:
         self.retention_ns = retention_ns
         self.window_ns = window_ns
         self.devices: dict[str, DeviceLedger] = {}
-        self._left: dict[str, DeviceLedger] = {}  # their devices may come back and go on counting
-        self.pods: dict[_Name, Account] = {}
-        self.unplaced: dict[_Place, Account] = {}
-        self.namespaces: dict[_Part, Account] = {}
-        self.limited_core_ns: dict[_Name, int] = {}
-        self.tenures: Mapping[_Name, Tenure] = {}
+        self._departed: dict[str, DeviceLedger] = {}  # a device that comes back goes on counting
+        self.pods: dict[_PodName, Account] = {}
+        self.unplaced: dict[_ContainerPlace, Account] = {}
+        self.namespaces: dict[_NamespacePlace, Account] = {}
+        self.limited_core_ns: dict[_PodName, int] = {}
+        self.tenures: Mapping[_PodName, Tenure] = {}
         self.unidentified: Unmeasured | None = None
-        self.kinds: Collection[str] = ()
-        self._allocated: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] = (), ()
+        self.group_kinds: Collection[str] = ()
+        self._last_set: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] = (), ()
         self._limited: frozenset[ContainerKey] = frozenset()  # with a share; "": the whole pod's
-        self._spent: list[tuple[ContainerKey, int]] = []  # core time in the windows of this cycle
+        self._core_ns: list[tuple[ContainerKey, int]] = []  # in the windows of this cycle
         self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
         self._settled_mono_ns = 0
         self._first_sign_ns = 0  # no account that is open had its last sign of life before
@@ -110,7 +110,7 @@ class Ledger:
         """
         uuid = reading.device.uuid
         if uuid not in self.devices:
-            known = self._left.pop(uuid, None)
+            known = self._departed.pop(uuid, None)
             self.devices[uuid] = known or DeviceLedger(reading.device, now)
         self.devices[uuid].observe(reading, now)
 
@@ -118,7 +118,7 @@ class Ledger:
         """Enters one window of a device."""
         for key in self.devices[usage.device.uuid].record(usage, now):
             opened(self.pods, key[:2], now)
-        self._spent += [
+        self._core_ns += [
             (owner, spent.busy.core)
             for owner, spent in usage.shares.items()
             if isinstance(owner, ContainerKey) and spent.busy.core
@@ -137,31 +137,33 @@ class Ledger:
         """
         before_mono_ns, self._allocated_mono_ns = self._allocated_mono_ns, now.mono_ns
         self._enter_limited(allocated)
-        if (tuple(allocated), tuple(self.devices.values())) == self._allocated:
+        if (tuple(allocated), tuple(self.devices.values())) == self._last_set:
             return
-        self._allocated = tuple(allocated), tuple(self.devices.values())
+        self._last_set = tuple(allocated), tuple(self.devices.values())
         self.tenures = self._tenures_of(allocated, now)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
-        pods: _Shares[_Name] = {}
-        namespaces: _Shares[_Part] = {}
-        unplaced: _Shares[_Place] = {}
-        here: dict[str, _Shares[OwnerKey]] = {uuid: {} for uuid in self.devices}
+        pods: _SharesBy[_PodName] = {}
+        namespaces: _SharesBy[_NamespacePlace] = {}
+        unplaced: _SharesBy[_ContainerPlace] = {}
+        owners: dict[str, _SharesBy[OwnerKey]] = {uuid: {} for uuid in self.devices}
         for key, allocation in allocated:
-            uuid = allocation.device if allocation.device in self.devices else ""
-            for each in [uuid] if uuid else here:
+            uuid = allocation.device or ""
+            if uuid not in self.devices:
+                uuid = ""
+            for each in [uuid] if uuid else self.devices:
                 self.devices[each].open_sums(ContainerKey, key.namespace)
             _add(pods, key[:2], allocation)
-            _add(namespaces, (key.namespace, uuid or ""), allocation)
+            _add(namespaces, (key.namespace, uuid), allocation)
             if uuid and key.container:
-                _add(here[uuid], key, allocation)
+                _add(owners[uuid], key, allocation)
             else:
-                _add(unplaced, (key, uuid or ""), allocation)
+                _add(unplaced, (key, uuid), allocation)
         set_allocations(self.pods, pods, since_mono_ns, now)
         set_allocations(self.namespaces, namespaces, since_mono_ns, now)
         set_allocations(self.unplaced, unplaced, since_mono_ns, now)
-        kept = self._kept(allocated)
+        gpus = self._allocated_gpus(allocated)
         for uuid, device_ledger in self.devices.items():
-            device_ledger.set_allocations(here[uuid], kept.get(uuid), since_mono_ns, now)
+            device_ledger.set_allocations(owners[uuid], gpus.get(uuid), since_mono_ns, now)
 
     def _enter_limited(self, allocated: Iterable[Allocated]) -> None:
         """Enters the core time of containers that have a share now, or had one until now."""
@@ -170,27 +172,27 @@ class Ledger:
         pods = {key[:2] for key in either}
         for name in pods:
             self.limited_core_ns.setdefault(name, 0)
-        for key, core_ns in self._spent:
+        for key, core_ns in self._core_ns:
             is_counted = key in either or key._replace(container="") in either
             if is_counted or (not key.container and key[:2] in pods):
                 self.limited_core_ns[key[:2]] += core_ns
-        self._spent = []
+        self._core_ns = []
 
-    def _kept(self, allocated: Iterable[Allocated]) -> dict[str, float]:
+    def _allocated_gpus(self, allocated: Iterable[Allocated]) -> dict[str, float]:
         """The part of each board that is allocated, above 1 where it is overcommitted.
 
         The instances of a board are parts of it, and have none of their own.
         """
         boards = {uuid: seen.device.parent_uuid or uuid for uuid, seen in self.devices.items()}
-        kept = dict.fromkeys(boards.values(), 0.0)
+        gpus = dict.fromkeys(boards.values(), 0.0)
         for _, allocation in allocated:
             board = boards.get(allocation.device or "")
             if board is not None:
-                kept[board] += allocation.gpus or 0.0
-        return kept
+                gpus[board] += allocation.gpus or 0.0
+        return gpus
 
-    def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_Name, Tenure]:
-        tenures: dict[_Name, Tenure] = {}
+    def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_PodName, Tenure]:
+        tenures: dict[_PodName, Tenure] = {}
         for key, allocation in allocated:
             tenure = tenures.get(key[:2]) or self.tenures.get(key[:2])
             if tenure is None or tenure.pod_uid != allocation.pod_uid:
@@ -207,24 +209,31 @@ class Ledger:
         for uuid, device_ledger in list(self.devices.items()):
             if device_ledger.observed_mono_ns != now.mono_ns:
                 self._close(device_ledger, tuple(device_ledger.owners))
-                self._left[uuid] = self.devices.pop(uuid)
+                self._departed[uuid] = self.devices.pop(uuid)
                 continue
             device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns
-        for uuid in [u for u, left in self._left.items() if left.observed_mono_ns < oldest_ns]:
-            del self._left[uuid]
-            self.namespaces = {p: a for p, a in self.namespaces.items() if p[1] != uuid}
+        self._forget_departed(oldest_ns)
         self._open_kinds()
         if self._first_sign_ns < oldest_ns:
             self._close_gone(oldest_ns, now)
+
+    def _forget_departed(self, oldest_ns: int) -> None:
+        """Forgets the devices that were there last before the given moment."""
+        old = {u for u, one in self._departed.items() if one.observed_mono_ns < oldest_ns}
+        for uuid in old:
+            del self._departed[uuid]
+        for place in [place for place in self.namespaces if place[1] in old]:
+            del self.namespaces[place]
 
     def _open_kinds(self) -> None:
         """Opens an account of each kind of group on every device, before its first use if possible.
 
         A kind that was seen on one device can come to the others too.
         """
-        kinds = frozenset(self.kinds).union(*(b.closed[GroupKey] for b in self.devices.values()))
-        for device_ledger in self.devices.values():
+        ledgers = self.devices.values()
+        kinds = frozenset(self.group_kinds).union(*(each.closed[GroupKey] for each in ledgers))
+        for device_ledger in ledgers:
             device_ledger.open_sums(GroupKey, *sorted(kinds))
 
     def _close_gone(self, oldest_ns: int, now: Moment) -> None:
@@ -233,32 +242,30 @@ class Ledger:
             self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
         for place in _gone(self.unplaced, oldest_ns, now):
             del self.unplaced[place]
-        have_parts = {name for name, _ in self._parts()}
-        without = {name: a for name, a in self.pods.items() if name not in have_parts}
+        have_containers = {key[:2] for key in self._owners() if isinstance(key, ContainerKey)}
+        without = {name: a for name, a in self.pods.items() if name not in have_containers}
         for name in _gone(without, oldest_ns, now):
             del self.pods[name], without[name]
             self.limited_core_ns.pop(name, None)
         owners = (device_ledger.owners.values() for device_ledger in self.devices.values())
-        left = chain(self.unplaced.values(), without.values(), *owners)
-        self._first_sign_ns = min((a.last_sign_ns(now.mono_ns) for a in left), default=now.mono_ns)
+        still_open = chain(self.unplaced.values(), without.values(), *owners)
+        signs_ns = (account.last_sign_ns(now.mono_ns) for account in still_open)
+        self._first_sign_ns = min(signs_ns, default=now.mono_ns)
 
     def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey]) -> None:
         """Closes accounts of owners; the counters of containers stay with their pods."""
         for key in gone:
             if isinstance(key, ContainerKey) and key[:2] in self.pods:
-                left = self.pods[key[:2]].merged(device_ledger.owners[key], self._settled_mono_ns)
-                self.pods[key[:2]] = left
+                pod, account = self.pods[key[:2]], device_ledger.owners[key]
+                self.pods[key[:2]] = pod.merged(account, self._settled_mono_ns)
         device_ledger.close(gone)
 
-    def _parts(self) -> Iterator[tuple[_Name, Account]]:
-        """The accounts of containers, by pod."""
-        for device_ledger in self.devices.values():
-            for key, account in device_ledger.owners.items():
-                if isinstance(key, ContainerKey):
-                    yield key[:2], account
+    def _owners(self) -> Iterator[OwnerKey]:
+        """The owners that have an account on any device, once for each device."""
+        return chain.from_iterable(device_ledger.owners for device_ledger in self.devices.values())
 
     def frozen(self) -> "Ledger":
-        """A copy for readers of rows, which no later cycle changes."""
+        """A copy for readers, which no later cycle changes."""
         frozen = copy(self)
         frozen.devices = {
             uuid: device_ledger.frozen() for uuid, device_ledger in self.devices.items()
@@ -270,12 +277,7 @@ class Ledger:
 
     def groups(self) -> set[GroupKey]:
         """The groups that have an account on any device."""
-        return {
-            key
-            for device_ledger in self.devices.values()
-            for key in device_ledger.owners
-            if isinstance(key, GroupKey)
-        }
+        return {key for key in self._owners() if isinstance(key, GroupKey)}
 
 
 def _add(shares: dict[K, Shares], key: K, allocation: Allocation) -> None:

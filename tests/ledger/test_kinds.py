@@ -12,7 +12,7 @@ SLURM = ("slurm", "GPU-0")
 def node_with_jobs() -> Node:
     node = Node()
     node.owners |= {5: JOB, 6: NEXT_JOB}
-    node.ledger.kinds = frozenset({"slurm"})
+    node.ledger.group_kinds = frozenset({"slurm"})
     return node
 
 
