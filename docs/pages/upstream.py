@@ -115,8 +115,8 @@ READINGS = {
         "not: `unenforced`; by HAMi-core if it is loaded from the host: `enforced`",
     ),
     "nvfractions": Reading(
-        "kai-gpu-fractioning 0ee10b42, 6b664769 (2026); KAI-Scheduler 39165828; nvidia-"
-        "container-toolkit #2075 (2026-09); not run",
+        "kai-gpu-fractioning 0ee10b42, 6b664769 (2026); KAI-Scheduler 39165828, 45103d4c "
+        "(2026); not run",
         "2026-11-25",
         "memory",
         "by the driver (R615), whose own word `allocation_info` has as scheme `driver`",
@@ -128,10 +128,12 @@ READINGS = {
         "by the devices, or by MPS (`mps`); time-sharing is not",
     ),
     "nvidia-device-plugin": Reading(
-        "k8s-device-plugin 1b826acc (2026-08-19)",
-        _BEFORE,
-        "whole cards, instances; with MPS equal parts; time-slicing promises nothing",
-        "by the devices, or by MPS (`mps`); time-slicing is not",
+        "k8s-device-plugin 1b826acc (2026-08-19); nvidia-container-toolkit 064024a7 (2026-09)",
+        f"{_BEFORE}; the toolkit 2026-11-25",
+        "whole cards, instances; with MPS equal parts; time-slicing nothing but the environment's "
+        "memory limit",
+        "by the devices, or by MPS (`mps`); time-slicing is not; the environment's limit by the "
+        "driver (R615)",
     ),
     "dra": Reading(
         "dra-driver-nvidia-gpu 95932046 (2026-08-07); HAMi's k8s-dra-driver ebeaad9 "

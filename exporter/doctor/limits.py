@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from exporter.collector.wiring import cgroup_root
 from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
 from exporter.doctor.privileges import CGROUPS
+from exporter.model import MEMORY_LIMIT
 from exporter.sources.cgroups.dmem import CAPACITY, MAX, MIN, Address, CgroupFiles, read
 
-ENVIRONMENT = "NVIDIA_GPU_MEMORY_LIMIT"
 _MOST_NAMED = 3
 _REMEDIES = {
     "not_found": (
@@ -108,8 +108,8 @@ def _own(files: CgroupFiles, environ: Mapping[str, str]) -> Iterator[CheckResult
         for folder in (files.upward(own) if own else ())
         if any(most is not None for most in (read(folder, MAX) or {}).values())
     ]
-    if limited or ENVIRONMENT in environ:
-        found = limited[0] if limited else f"{ENVIRONMENT} is set"
+    if limited or MEMORY_LIMIT in environ:
+        found = limited[0] if limited else f"{MEMORY_LIMIT} is set"
         remedy = (
             "in such a cgroup NVML reports the limit as the card's memory: take the annotations "
             "and variables of GPU memory away from the exporter's pod"

@@ -69,6 +69,8 @@ from exporter.model.facts import (
     of_limit,
 )
 from exporter.model.pods import (
+    MEMORY_LIMIT,
+    MEMORY_REQUEST,
     Allocation,
     ClaimedDevice,
     ClaimRef,

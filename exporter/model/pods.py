@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from exporter.model.devices import Device
 
+MEMORY_REQUEST, MEMORY_LIMIT = "NVIDIA_GPU_MEMORY_REQUEST", "NVIDIA_GPU_MEMORY_LIMIT"
+"""The variables of a container's environment that NVIDIA's toolkit sets memory limits by."""
+
 
 class ClaimRef(NamedTuple):
     """The part of a ResourceClaim of its pod's namespace that a container takes.
@@ -26,7 +29,8 @@ class Container:
     ``container_ids`` holds the bare 64-hex ids without their runtime: the current one first, then
     the one before the last restart. ``memory_hook``: a library of the host is loaded into each of
     its processes, and a ConfigMap sets the memory limit that HAMi-core enforces. ``uncontrolled``:
-    its environment asks that HAMi-core is not loaded into it.
+    its environment asks that HAMi-core is not loaded into it. ``environment`` has those of the two
+    variables above that are written in the pod itself.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Container:
     claims: tuple[ClaimRef, ...] = ()
     memory_hook: bool = False
     uncontrolled: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

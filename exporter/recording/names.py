@@ -228,6 +228,7 @@ class Pseudonyms(Names):
             container_ids=tuple(map(self.name, container.container_ids)),
             limits=disguised_amounts(container.limits, self.name),
             claims=tuple(disguised_ref(ref, self.name) for ref in container.claims),
+            environment={k: _amount(v, self.name) for k, v in container.environment.items()},
         )
 
     def _annotations(self, pod: Pod) -> Mapping[str, str]:

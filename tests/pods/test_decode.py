@@ -244,6 +244,42 @@ def test_a_container_may_ask_not_to_be_controlled(env: Any, *, expected: bool) -
     assert [c.uncontrolled for c in decode_pod(document).pod.containers] == [expected]
 
 
+LIMIT_MEMORY, REQUEST_MEMORY = "NVIDIA_GPU_MEMORY_LIMIT", "NVIDIA_GPU_MEMORY_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (
+            [{"name": REQUEST_MEMORY, "value": "1"}, {"name": LIMIT_MEMORY, "value": "2"}],
+            {REQUEST_MEMORY: "1", LIMIT_MEMORY: "2"},
+        ),
+        (
+            [{"name": LIMIT_MEMORY, "value": "1"}, {"name": LIMIT_MEMORY, "value": "2"}],
+            {LIMIT_MEMORY: "2"},
+        ),
+        ([{"name": LIMIT_MEMORY, "valueFrom": {"configMapKeyRef": {"name": "c"}}}], {}),
+        (
+            [
+                {"name": LIMIT_MEMORY, "value": "1"},
+                {"name": LIMIT_MEMORY, "valueFrom": {"secretKeyRef": {"name": "s"}}},
+            ],
+            {},
+        ),
+        ([{"name": f"{LIMIT_MEMORY}S", "value": "1"}, {"name": "PASSWORD", "value": "x"}], {}),
+        ([{"name": LIMIT_MEMORY, "value": "1" * 254}], {}),
+        ([{"name": [LIMIT_MEMORY], "value": "1"}, None, "x"], {}),
+        ({"name": LIMIT_MEMORY, "value": "1"}, {}),
+    ],
+)
+def test_of_the_environment_only_the_literal_memory_limits_are_kept(
+    env: Any, expected: dict[str, str]
+) -> None:
+    document = pod_document("p")
+    document["spec"]["containers"] = [{"name": "a", "env": env}]
+    assert [c.environment for c in decode_pod(document).pod.containers] == [expected]
+
+
 def said_of(*health: tuple[str, str]) -> Document:
     """What the kubelet says of a container's devices."""
     devices = [{"resourceID": device, "health": is_so} for device, is_so in health]

@@ -45,6 +45,7 @@ from exporter.allocations.scheme import (
     Reason,
     Scheme,
 )
+from exporter.allocations.schemes import nvfractions
 from exporter.model import Container, Device, NodeFacts, Pod
 
 _NAME = "kai"
@@ -70,6 +71,8 @@ def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> D
     groups = _groups(pod)
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
+        return Decoded()
+    if nvfractions.states_amounts(pod):
         return Decoded()
     reader = PodReader(_NAME, pod, node)
     reserved = [found for each in groups if (found := _reserving(reader, each, namespaces))]

@@ -2,29 +2,46 @@
 
 A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
 limit is the most that it may have, and is the allocation here. One fills in the other. Core is
-promised by nobody. What the driver enforces has priority, also without annotations: by
-`NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT`, of which NVIDIA's container toolkit wants both.
+promised by nobody. What the driver enforces is read from the driver, and has priority.
 
 Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
-`allocation_info` has no scheme `driver` beside this one.
+`allocation_info` has no scheme `driver` beside this one. Limits without them, by the variables of
+NVIDIA's container toolkit, are those of [NVIDIA's plugin](#nvidia-device-plugin).
 
-Unconfirmed: whether pods of several GPUs have the amount on each of them (assumed).
+Unconfirmed: whether pods of several GPUs have the amount on each of them (assumed); the compute
+portion that KAI plans.
 
 Sources: ``fractioning-manager/fractiond/internal/annotations/annotations.go`` and ``plugin.go`` of
-kai-scheduler/kai-gpu-fractioning; KAI-Scheduler's ``docs/gpu-sharing/nv-fraction``;
-``cmd/nvidia-cdi-hook`` (apply-cuda-memory-limits) of nvidia-container-toolkit. Quantities are
-Kubernetes', rounded up to MiB, of at least 1 MiB. KAI writes the devices: UUIDs or NVML's indices.
+kai-scheduler/kai-gpu-fractioning; KAI-Scheduler's ``docs/gpu-sharing/nv-fraction``
+and ``pkg/binder/plugins/nvfractions``. Quantities are Kubernetes', rounded up to MiB, of at least
+1 MiB. KAI writes the devices: UUIDs, the plugin's CDI devices, or NVML's indices. In this mode its
+binder adds the amount to pods that ask for ``gpu-fraction`` too: such a pod is read here alone.
+
+``environment_limit`` is what ``cmd/nvidia-cdi-hook/apply-cuda-memory-limits`` of
+nvidia-container-toolkit sets: it reads whole MiB from two variables, does nothing without both, and
+fails where the request is above the limit. ``fractiond`` replaces both.
 """
+
+import re
 
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.model import (
+    MEMORY_LIMIT,
+    MEMORY_REQUEST,
+    Allocation,
+    Container,
+    Device,
+    NodeFacts,
+    Pod,
+)
 
 _NAME = "nvfractions"
 _PREFIX = "nvidia.com/container."
 _REQUEST, _LIMIT, _DEVICES = "gpu-memory.request", "gpu-memory.limit", "gpus.devices"
 _MODE = "gpu-compute.mode"
+_WHOLE = re.compile(r"\d{1,12}", re.ASCII)  # MiB, as Go's ParseUint reads them
 ENDS = frozenset({_REQUEST, _LIMIT, _DEVICES, _MODE})
 """What stands behind the container's name in a key."""
 
@@ -49,6 +66,33 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     if not reader.allows(container, len(devices)):
         return []
     return reader.allocate(container, devices, Share(None, limit or request))
+
+
+def environment_limit(reader: PodReader, container: Container, card: int | None) -> int | None:
+    """Return the most memory of each device by a container's environment, in bytes.
+
+    ``card`` is the memory of the device, if that is known. None without both variables.
+    """
+    texts = [container.environment.get(name) for name in (MEMORY_REQUEST, MEMORY_LIMIT)]
+    if None in texts:
+        return None
+    request, limit = (int(text) if text and _WHOLE.fullmatch(text) else None for text in texts)
+    if request is None or limit is None or request > limit:
+        detail = f"{container.name}: {MEMORY_REQUEST}={texts[0]}, {MEMORY_LIMIT}={texts[1]}"
+        reader.reject(Reason.BAD_QUANTITY, detail)
+        return None
+    if card is not None and limit * MIB > card:
+        reader.reject(Reason.MEMORY_OUT_OF_RANGE, f"{container.name}: {MEMORY_LIMIT}={limit}")
+        return None
+    return reader.memory(limit, MIB)
+
+
+def states_amounts(pod: Pod) -> bool:
+    """Whether an annotation asks for memory for a container of this pod."""
+    names = [container.name for container in lasting_containers(pod)]
+    return any(
+        f"{_PREFIX}{n}.{end}" in pod.annotations for n in names for end in (_REQUEST, _LIMIT)
+    )
 
 
 def _memory(reader: PodReader, container: Container, end: str) -> int | None:
@@ -76,6 +120,7 @@ def _devices(reader: PodReader, container: Container) -> tuple[Device | None, ..
 
 
 def _device(reader: PodReader, name: str) -> Device | None:
+    name = name.rpartition("=")[2]  # without the kind of a CDI device
     number = parse_natural(name)
     if number is None:
         return reader.device(name)

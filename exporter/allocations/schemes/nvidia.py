@@ -6,6 +6,10 @@ however many replicas its container has. nos' sized replicas and the instances o
 operator (``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
 ``podresources``).
 
+`NVIDIA_GPU_MEMORY_LIMIT` in a container's environment, written in the pod, is its memory limit on
+each card if `NVIDIA_GPU_MEMORY_REQUEST` is there too. NVIDIA's toolkit sets it, in a driver from
+R615 on, whose own word has priority.
+
 Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
 labels and grants, sharing is recognised only if the node has more allocatable than real devices,
 and a renamed resource only with the suffix ``.shared``.
@@ -22,17 +26,21 @@ and its devices are unknown.
 * Two replicas of time-slicing may be the same card.
 * MPS's limits are for each client (``cmd/mps-control-daemon/mps/daemon.go``).
 * On WSL there is one device, ``all``: all cards.
+* The toolkit's hook stands in the plugin's CDI devices. A smaller limit does not make the part of
+  the card that is kept from others smaller: who writes the pod writes it himself.
 * nos offers MPS's replicas of a size, ``nvidia.com/gpu-<n>gb`` (nebuly-ai/nos); ``mig.das.com/``
   names instances for OpenShift's operator (openshift/instaslice-operator).
 """
 
 import re
+from dataclasses import replace
 
 from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
 from exporter.allocations.quantities import GIB, MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes import vgpu_manager
+from exporter.allocations.schemes.nvfractions import environment_limit
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "nvidia-device-plugin"
@@ -73,12 +81,36 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
         if not seen.isdisjoint(held):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
         elif not held and _is_own(resource):
-            allocations += _unplaced(reader, container, resource)
+            made = _unplaced(reader, container, resource)
+            allocations += _limited(reader, container, resource, "", made)
         elif reader.allows(container, len(held)):
             seen.update(held)
             for uuid, replicas in held.items():
-                allocations += _placed(reader, container, resource, uuid, replicas)
+                made = _placed(reader, container, resource, uuid, replicas)
+                allocations += _limited(reader, container, resource, uuid, made)
     return allocations
+
+
+def _limited(
+    reader: PodReader, container: Container, resource: str, uuid: str, made: list[Allocation]
+) -> list[Allocation]:
+    """Return the allocations with the limit of the container's environment; instances have none.
+
+    ``uuid`` "": it is not known of which devices they are.
+    """
+    if not container.environment:
+        return made
+    device = device_by_uuid(reader.node, uuid)
+    is_mig = bool(device.parent_uuid) if device else _is_mig(reader.node, resource)
+    if is_mig or uuid.startswith("MIG-"):
+        return made
+    card = common_memory((device,) if device else _units(reader.node, resource))
+    limit = environment_limit(reader, container, card)
+    return [replace(one, memory_bytes=_least(one.memory_bytes, limit)) for one in made]
+
+
+def _least(promised: int | None, limit: int | None) -> int | None:
+    return min((most for most in (promised, limit) if most is not None), default=None)
 
 
 def _is_own(resource: str) -> bool:

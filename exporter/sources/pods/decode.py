@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.model import ClaimRef, Container, NodeFacts, Pod
+from exporter.model import MEMORY_LIMIT, MEMORY_REQUEST, ClaimRef, Container, NodeFacts, Pod
 from exporter.sources.pods.owners import resolve
 
 MAX_ENTRIES = 1024  # of one map: annotations, labels, limits
@@ -108,7 +108,7 @@ UNREADABLE = "…"  # in place of a value that is not a text or too long
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 
-MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
+HOOKED_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
 PRELOADED = "/etc/ld.so.preload"
 DISABLE_CONTROL = "CUDA_DISABLE_CONTROL"
 TRUE_OF_GO = ("1", "t", "T", "true", "TRUE", "True")  # strconv.ParseBool
@@ -218,8 +218,23 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
                 claims=claims.get(name, ()),
                 memory_hook=_has_memory_hook(spec, container),
                 uncontrolled=_is_uncontrolled(container),
+                environment=_environment(container),
             )
     return tuple(found.values())
+
+
+def _environment(container: Json) -> Mapping[str, str]:
+    """The variables of memory limits. Of two with one name the kubelet sets the last.
+
+    One that comes from elsewhere (``valueFrom``) has no value here.
+    """
+    return texts(
+        {
+            name: variable.get("value")
+            for variable in mappings(container, "env")
+            if (name := text(variable.get("name"))) in {MEMORY_REQUEST, MEMORY_LIMIT}
+        }
+    )
 
 
 def _is_uncontrolled(container: Json) -> bool:
@@ -236,7 +251,7 @@ def _is_uncontrolled(container: Json) -> bool:
 def _has_memory_hook(spec: Json, container: Json) -> bool:
     """Whether HAMi-core is loaded from the host, and a ConfigMap sets its memory limit."""
     limited = any(
-        variable.get("name") == MEMORY_LIMIT
+        variable.get("name") == HOOKED_LIMIT
         and mapping(mapping(variable, "valueFrom"), "configMapKeyRef")
         for variable in mappings(container, "env")
     )
