@@ -66,13 +66,14 @@ def _resource(key: str, name: Pseudonymise) -> str:
 def disguised_amounts(amounts: Mapping[str, str], name: Pseudonymise) -> dict[str, str]:
     """Returns the amounts of the resources of sharing systems."""
     return {
-        _resource(key, name): _amount(text, name)
+        _resource(key, name): disguised_amount(text, name)
         for key, text in amounts.items()
         if key in RESOURCES or key.startswith(RESOURCE_PREFIXES)
     }
 
 
-def _amount(text: str, name: Pseudonymise) -> str:
+def disguised_amount(text: str, name: Pseudonymise) -> str:
+    """Returns an amount as it is, and any other text as a pseudonym."""
     return text if AMOUNT.fullmatch(text) else name(text)
 
 
@@ -117,12 +118,12 @@ def disguised_claims(
                 consumed={
                     bare
                     if (bare := key.removeprefix(f"{device.driver}/")) in CAPACITIES
-                    else name(key): _amount(text, name)
+                    else name(key): disguised_amount(text, name)
                     for key, text in device.consumed.items()
                 },
                 sharing={
                     "/".join((part, *(one if one.isdecimal() else name(one) for one in rest))): (
-                        text if text in ALLOWED_TERMS else _amount(text, name)
+                        text if text in ALLOWED_TERMS else disguised_amount(text, name)
                     )
                     for key, text in _by_uuid(device, devices, offered).items()
                     for part, *rest in (key.split("/", 1),)
@@ -163,7 +164,7 @@ def disguised_offers(
                 if (key := whole.removeprefix(f"{driver}/")) in ATTRIBUTES
             },
             capacity={
-                key: _amount(text, name)
+                key: disguised_amount(text, name)
                 for whole, text in own.capacity.items()
                 if (key := whole.removeprefix(f"{driver}/")) in CAPACITIES
             },

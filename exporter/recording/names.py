@@ -41,6 +41,7 @@ from exporter.recording.grants import (
     ALLOWED_TERMS,
     AMOUNT,
     PROFILE,
+    disguised_amount,
     disguised_amounts,
     disguised_claims,
     disguised_grants,
@@ -228,7 +229,9 @@ class Pseudonyms(Names):
             container_ids=tuple(map(self.name, container.container_ids)),
             limits=disguised_amounts(container.limits, self.name),
             claims=tuple(disguised_ref(ref, self.name) for ref in container.claims),
-            environment={k: _amount(v, self.name) for k, v in container.environment.items()},
+            environment={
+                k: disguised_amount(v, self.name) for k, v in container.environment.items()
+            },
         )
 
     def _annotations(self, pod: Pod) -> Mapping[str, str]:

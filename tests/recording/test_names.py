@@ -58,6 +58,7 @@ POD = Pod(
                 "vke.volcengine.com/mgpu-memory": "1024",
                 "secret.example/thing": "1",
             },
+            environment={"NVIDIA_GPU_MEMORY_LIMIT": "secret-text"},
         ),
     ),
     annotations={
