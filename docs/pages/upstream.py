@@ -130,10 +130,8 @@ READINGS = {
     "nvidia-device-plugin": Reading(
         "k8s-device-plugin 1b826acc (2026-08-19); nvidia-container-toolkit 064024a7 (2026-09)",
         f"{_BEFORE}; the toolkit 2026-11-25",
-        "whole cards, instances; with MPS equal parts; time-slicing nothing but the environment's "
-        "memory limit",
-        "by the devices, or by MPS (`mps`); time-slicing is not; the environment's limit by the "
-        "driver (R615)",
+        "whole cards, instances; with MPS equal parts; time-slicing promises nothing",
+        "by the devices, MPS (`mps`), the driver (environment); time-slicing is not",
     ),
     "dra": Reading(
         "dra-driver-nvidia-gpu 95932046 (2026-08-07); HAMi's k8s-dra-driver ebeaad9 "

@@ -5,11 +5,9 @@ limit is the most that it may have, and is the allocation here. One fills in the
 promised by nobody. What the driver enforces is read from the driver, and has priority.
 
 Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
-`allocation_info` has no scheme `driver` beside this one. Limits without them, by the variables of
-NVIDIA's container toolkit, are those of [NVIDIA's plugin](#nvidia-device-plugin).
+`allocation_info` has no scheme `driver` beside this one.
 
-Unconfirmed: whether pods of several GPUs have the amount on each of them (assumed); the compute
-portion that KAI plans.
+Unconfirmed: whether pods of several GPUs have the amount on each of them (assumed).
 
 Sources: ``fractioning-manager/fractiond/internal/annotations/annotations.go`` and ``plugin.go`` of
 kai-scheduler/kai-gpu-fractioning; KAI-Scheduler's ``docs/gpu-sharing/nv-fraction``
@@ -19,7 +17,8 @@ binder adds the amount to pods that ask for ``gpu-fraction`` too: such a pod is 
 
 ``environment_limit`` is what ``cmd/nvidia-cdi-hook/apply-cuda-memory-limits`` of
 nvidia-container-toolkit sets: it reads whole MiB from two variables, does nothing without both, and
-fails where the request is above the limit. ``fractiond`` replaces both.
+fails where the request is above the limit. ``fractiond`` replaces both. KAI plans a key for a
+portion of the compute (its #2191), which is not read yet.
 """
 
 import re

@@ -6,9 +6,8 @@ however many replicas its container has. nos' sized replicas and the instances o
 operator (``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
 ``podresources``).
 
-`NVIDIA_GPU_MEMORY_LIMIT` in a container's environment, written in the pod, is its memory limit on
-each card if `NVIDIA_GPU_MEMORY_REQUEST` is there too. NVIDIA's toolkit sets it, in a driver from
-R615 on, whose own word has priority.
+With both `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT` in the pod, the toolkit and a driver from R615
+on limit a container's memory on each card.
 
 Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
 labels and grants, sharing is recognised only if the node has more allocatable than real devices,
