@@ -247,7 +247,7 @@ def test_every_case_has_the_same_allocation(names: Pseudonyms, system: str, case
             pod_uid=names.name(one.pod_uid),
             container=names.name(one.container),
             device=names.name(one.device) if one.device else None,
-            among=tuple(map(names.name, one.among)),
+            among=None if one.among is None else tuple(map(names.name, one.among)),
         )
         for one in real.allocations
     )
