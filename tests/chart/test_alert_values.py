@@ -14,12 +14,11 @@ from rules.parameters import NUMBER, PARAMETERS, TIME, Parameter
 from rules.xids import pattern
 from tests.chart.rendering import ROOT, Object, Refused, render
 from tests.rules.cases import CASES
-from tests.rules.run import Case, raised
+from tests.rules.run import Case, raised, written
 
 pytestmark = pytest.mark.program("helm")
 
 SOURCES = [ROOT / "rules" / "mgpu-alerts.yaml", ROOT / "rules" / "exported" / "mgpu-alerts.yaml"]
-RECORDING = ROOT / "rules" / "mgpu-recording.yaml"
 OTHER: dict[str, Any] = {NUMBER: 0.42, TIME: "17m"}
 NEW = {one: OTHER.get(one.kind, "one|another") for one in PARAMETERS}
 
@@ -108,10 +107,7 @@ def firing(title: str, why: str, folder: Path, **values: Any) -> list[str]:
     case = Case(
         {k: v for k, v in series.items() if v is not None}, alerts.names(), [example.minute]
     )
-    file = folder / "rules.yaml"
-    groups = [{"name": "chart", "rules": rendered(**values)}]
-    file.write_text(json.dumps({"groups": groups}))
-    found = raised([RECORDING, file], {"": case}, folder, "1m")
+    found = raised([written(rendered(**values), folder)], {"": case}, folder, "1m")
     return [alert.title for alert in found if alert.title != "MgpuExporterAbsent"]
 
 

@@ -1,6 +1,5 @@
 """The alerts of rules/: each is raised by what it is for, and by nothing like it."""
 
-import json
 import re
 import subprocess
 from functools import cache
@@ -13,7 +12,7 @@ import yaml
 from exporter.allocations.registry import SCHEMES
 from rules import parameters
 from tests.rules.cases import CASES
-from tests.rules.run import LEVELS, Alert, Case, raised, simulated
+from tests.rules.run import LEVELS, Alert, Case, raised, simulated, written
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = ROOT / "rules"
@@ -51,19 +50,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Alert]]:
     found |= {f"{title}: {why}": [] for title, why in QUIET}
     for name in NAMES:
         folder = tmp_path_factory.mktemp(name)
+        rules = [rule for rule in alerts() if rule["alert"] == name]
         cases = {title: _case(title) for title in CASES if title.partition(" ")[0] == name}
         cases |= {f"{title}: {why}": _case(title, why) for title, why in QUIET if title in cases}
-        for alert in raised([FILES[0], _only(name, folder)], cases, folder, "1m"):
+        for alert in raised([written(rules, folder)], cases, folder, "1m"):
             found[alert.case].append(alert)
     return found
-
-
-def _only(name: str, folder: Path) -> Path:
-    """A rule file with the rules of one alert, as they are shipped."""
-    rules = [rule for rule in alerts() if rule["alert"] == name]
-    file = folder / "rules.yaml"
-    file.write_text(json.dumps({"groups": [{"name": "rules", "rules": rules}]}))  # JSON is YAML
-    return file
 
 
 def _case(title: str, why: str = "") -> Case:
@@ -148,7 +140,7 @@ def test_a_healthy_node_raises_nothing(tmp_path: Path) -> None:
     assert len(told) > 300
 
     case = Case(told, NAMES, [10, 25, 35, HEALTHY_MINUTES])
-    found = raised(FILES, {"healthy": case}, tmp_path)
+    found = raised([written(alerts(), tmp_path)], {"healthy": case}, tmp_path)
 
     assert {(alert.title, alert.minute): alert.annotations for alert in found} == {}
 
@@ -161,7 +153,9 @@ def test_who_waits_on_a_full_gpu_is_starved_and_who_has_its_share_in_bursts_is_n
     series = simulated(str(STARVED), 36, cycle_s=5)
     told = {name: " ".join(values) for name, values in series.items()}
 
-    found = raised(FILES, {"": Case(told, ["MgpuContainerStarved"], [25, 30, 35])}, tmp_path)
+    rules = [rule for rule in alerts() if rule["alert"] == "MgpuContainerStarved"]
+    case = Case(told, ["MgpuContainerStarved"], [25, 30, 35])
+    found = raised([written(rules, tmp_path)], {"": case}, tmp_path)
 
     assert {(alert.minute, alert.labels["pod"]) for alert in found} == {
         (minute, pod) for minute in (25, 30, 35) for pod in ("chat", "requests")

@@ -1,12 +1,11 @@
 """The alerts over the shipped scenarios, as a Prometheus would see them without any patience."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.rules.run import LEVELS, Alert, Case, raised, simulated
-from tests.rules.test_alerts import FILES, alerts
+from tests.rules.run import LEVELS, Alert, Case, raised, simulated, written
+from tests.rules.test_alerts import alerts
 
 MINUTES = 6
 UNALLOCATED, OUTSIDE = "MgpuGpuUsedWithoutAllocation", "MgpuGpuUsedOutsidePods"
@@ -17,12 +16,10 @@ pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
 def pending(name: str, scenario: str, folder: Path) -> list[Alert]:
     """What an alert is pending for at any scrape of a scenario."""
     rules = [{**rule, "for": "0s"} for rule in alerts() if rule["alert"] == name]
-    file = folder / "impatient.yaml"
-    file.write_text(json.dumps({"groups": [{"name": "impatient", "rules": rules}]}))
     series = simulated(scenario, MINUTES, levels=(*LEVELS, "mgpu_exporter_source_up"))
     told = {key: " ".join(values) for key, values in series.items()}
     case = Case(told, [name], range(MINUTES + 1))
-    return raised([FILES[0], file], {"demo": case}, folder)
+    return raised([written(rules, folder)], {"demo": case}, folder)
 
 
 def test_pods_that_have_just_ended_do_not_use_gpus_without_an_allocation(tmp_path: Path) -> None:

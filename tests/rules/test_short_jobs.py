@@ -4,13 +4,13 @@ Ten minutes of the exporter's pages, in steps of a clock that the test moves, un
 engine.
 """
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.rules.run import Alert, Case, Series, raised, simulated
-from tests.rules.test_alerts import FILES, alerts
+from tests.rules.run import Alert, Case, Series, raised, simulated, written
+from tests.rules.test_alerts import alerts
 
 SHORT_JOBS = Path(__file__).parent / "short_jobs.yaml"
 MINUTES = 12
@@ -27,23 +27,20 @@ def series() -> Series:
     return simulated(str(SHORT_JOBS), MINUTES)
 
 
-def impatient(folder: Path, *, parts: str) -> Path:
+def impatient(*, parts: str) -> list[dict[str, Any]]:
     """The alert as it is shipped but for its patience, and for the parts that it adds up."""
-    rules = [
+    return [
         {**rule, "for": PATIENCE, "expr": rule["expr"].replace(BY_KIND, parts)}
         for rule in alerts()
         if rule["alert"] == NAME
     ]
-    file = folder / "impatient.yaml"
-    file.write_text(json.dumps({"groups": [{"name": "books", "rules": rules}]}))
-    return file
 
 
 def found(series: Series, folder: Path, *, parts: str) -> list[Alert]:
     """What is raised in any of the minutes."""
     told = {name: " ".join(values) for name, values in series.items()}
     case = Case(told, [NAME], range(MINUTES + 1))
-    return raised([FILES[0], impatient(folder, parts=parts)], {"short": case}, folder)
+    return raised([written(impatient(parts=parts), folder)], {"short": case}, folder)
 
 
 def test_books_of_short_jobs_are_never_pending_for_more_than_two_minutes(
