@@ -1,4 +1,4 @@
-"""The tables of docs/accuracy.md: the extract of the bench's results that readers need."""
+"""The table of docs/accuracy.md: what the results come to. The picture has the scenarios."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import NamedTuple
 OURS = "this exporter"
 READERS = (OURS, "raw poll 1 s", "ring gauge @30 s", "1 s gauge @30 s")
 COUNTED = "Busy seconds over "  # energy has nearly the same errors
-RULE = "last"  # the default of the simulated node, which fits recorded boards
 
 
 class Results(NamedTuple):
@@ -38,14 +37,11 @@ def mean(cell: str) -> float:
 
 
 def summary(results: str) -> str:
-    """The summary in Markdown: each scenario once, the others by their typical and worst."""
-    tables = parse(results)
-    longest = tables[0]
+    """The summary in Markdown: typical and worst scenario by length and rule."""
     scrapes = re.findall(r"\| (\d+ s) \| (\S+%)", results.partition("### By scrape interval\n")[2])
     return "\n".join(
         (
-            f"### {longest.title}, rule *{RULE}*\n\n{_by_scenario(longest)}",
-            f"### This exporter: busy seconds by length and rule\n\n{_typical(tables)}",
+            f"Busy seconds of this exporter, by length and rule:\n\n{_typical(parse(results))}",
             "By scrape interval: " + ", ".join(" ".join(pair) for pair in scrapes) + ".\n",
         )
     )
@@ -53,15 +49,6 @@ def summary(results: str) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
-
-
-def _by_scenario(results: Results) -> str:
-    rows = [
-        [row["scenario"], *(_mean(row.get(reader, "")) for reader in READERS)]
-        for row in results.rows
-        if row["rule"] == RULE
-    ]
-    return _table(["scenario", *READERS], rows)
 
 
 def _typical(tables: Sequence[Results]) -> str:
@@ -76,10 +63,6 @@ def _typical(tables: Sequence[Results]) -> str:
         if title.startswith(COUNTED)
     ]
     return _table(["median / worst scenario", *(f"*{rule}*" for rule in rules)], rows)
-
-
-def _mean(cell: str) -> str:
-    return cell.partition(" / ")[0].strip("*")
 
 
 def _range(rows: Sequence[Mapping[str, str]]) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from exporter.metrics.families import OPTIONAL_GROUPS
 from exporter.settings import SUBJECTS, Setting
 from exporter.settings.schemes import KEYS
 from pages.tables import table
 
 COMMAS = "; several separated by commas"
 UNITS = ", with its units: ms, s, m, h"
+GROUPS = f" ({', '.join(OPTIONAL_GROUPS)})"  # docs/metrics.md has them
 BEGINNINGS = ("one of ", "a number from ", "a duration from ", "a number of bytes from ")
 OBVIOUS = {
     "true or false",
@@ -126,7 +128,7 @@ def _setting(setting: Setting, allowed: str) -> tuple[str, ...]:
 
 def _allowed(allowed: str) -> str:
     """What is allowed in few words; nothing where every reader knows."""
-    short = allowed.replace(COMMAS, "").replace(UNITS, "")
+    short = allowed.replace(COMMAS, "").replace(UNITS, "").replace(GROUPS, " of metrics.md")
     if short in OBVIOUS:
         return ""
     for beginning in BEGINNINGS:
@@ -135,7 +137,7 @@ def _allowed(allowed: str) -> str:
 
 
 def _any_of(names: Sequence[str]) -> str:
-    return " or ".join(f"`{name}`" for name in names)
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _keys() -> str:

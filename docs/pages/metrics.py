@@ -10,7 +10,7 @@ LEVEL_WORDS = {
     "device": "Physical GPUs, MIG instances, partitions. A meaning ends in its group, if any: "
     "`--metrics.disable=power` leaves that out, with its driver calls. Errors, replays, NVLink and "
     "throttling count since the driver was loaded or the board reset. `profiling` is averaged over "
-    "5 s.",
+    "5 s, from Hopper on (GPM).",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter.",
@@ -31,7 +31,7 @@ SAID_ABOVE = (
 OWNER = re.compile(r"\b(all )?(the container|its containers|its pods' containers)\b")
 UNATTRIBUTED = "unattributed_"
 
-CALLS = re.compile(r" \((?:nvmlDevice|NVML fields? \d|NVML events)[^)]*\)")  # HELP has them
+SOURCES = re.compile(r" \((?:nvml|NVML|AMD|DRM|residencies|computed)[^)]*\)")  # HELP has them
 
 METRICS_PREFACE = """\
 # Metrics
@@ -41,7 +41,7 @@ METRICS_PREFACE = """\
 Every metric, by level ([questions](questions.md) has queries):
 [devices](#mgpu_device_), [containers](#mgpu_container_), [pods](#mgpu_pod_),
 [namespaces](#mgpu_namespace_), [groups](#mgpu_group_), [kinds of groups](#mgpu_group_kind_),
-[the exporter](#mgpu_exporter_). HELP on `/metrics` also has the driver's calls.
+[the exporter](#mgpu_exporter_). HELP on `/metrics` names the sources, too.
 
 - **Counters** end in `_total`. All others are gauges; `_ratio` and `_gpus` are averages over
   `--collection.window`.
@@ -99,7 +99,7 @@ def _of_any(about: str) -> str:
 
 
 def _family(family: Family) -> tuple[str, str]:
-    about = CALLS.sub("", family.help)
+    about = SOURCES.sub("", family.help)
     for said in SAID_ABOVE:
         about = about.replace(said, "")
     if family.group != CORE:
