@@ -1,6 +1,6 @@
 """Facts of devices: state, sensors, counters, and the use without an owner."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from exporter.facts.view import DeviceView, View, used
@@ -18,6 +18,7 @@ from exporter.model import (
     DeviceState,
     MemoryHeld,
     Owner,
+    Pod,
     Unattributed,
     Unmeasured,
     Used,
@@ -39,12 +40,15 @@ BUSY = frozenset({*QUANTITIES, *COUNTED})
 
 def device_facts(view: View) -> Iterator[DeviceFacts]:
     """Each device. Of one that cannot be read there are the reason, its faults and its costs."""
+    unhealthy = _unhealthy(view.facts.pods.values())
     for seen in view.devices.values():
         device_ledger = seen.device_ledger
+        device = device_ledger.device
         made = DeviceFacts(
-            device=device_ledger.device,
+            device=device,
             state=device_ledger.state,
             unmeasured=_unmeasured(device_ledger),
+            is_unhealthy=not unhealthy.isdisjoint({device.uuid.lower(), device.pci_bus_id.lower()}),
         )
         reading = view.facts.readings.get(seen.uuid)
         if reading is not None:
@@ -53,6 +57,14 @@ def device_facts(view: View) -> Iterator[DeviceFacts]:
                 memory = _memory(reading.memory, device_ledger.held, reading.device)
                 made = replace(made, sensors=reading.sensors, memory=memory)
         yield made if seen.stale else _with_accounts(made, view, seen)
+
+
+def _unhealthy(pods: Iterable[Pod]) -> frozenset[str]:
+    """The ids of devices that are unhealthy by the status of these pods, those of replicas cut.
+
+    NVIDIA's device plugin has UUIDs, AMD's PCI addresses. Those of DRA name nothing that is known.
+    """
+    return frozenset(own.lower().partition("::")[0] for pod in pods for own in pod.unhealthy) - {""}
 
 
 def _unmeasured(device_ledger: DeviceLedger) -> Mapping[str, Unmeasured]:

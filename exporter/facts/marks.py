@@ -93,6 +93,8 @@ def _state(device: DeviceFacts) -> Iterator[Mark]:
 
 
 def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
+    if device.is_unhealthy:
+        yield Mark(MarkKind.UNHEALTHY, "the kubelet says so: its device plugin has withdrawn it")
     for xid, count in (device.xids or {}).items():
         last_ns = count.last_unix_ns
         if xid in _HARDWARE_XIDS and last_ns is not None and unix_ns - last_ns < XID_S * 10**9:

@@ -144,7 +144,8 @@ class DeviceFacts:
     ``unattributed`` is the use that belongs to no container or group, by reason, from 0 on; a
     quantity that the reason cannot have is None. ``unexplained_ns`` divides the core time of the
     reason ``no_pid``. ``normalization`` is the core time given to processes over what the driver
-    reports for them. ``methods`` is how it is measured, None while nothing is.
+    reports for them. ``methods`` is how it is measured, None while nothing is. ``is_unhealthy``:
+    the kubelet says so in the status of a pod.
     """
 
     device: Device
@@ -164,6 +165,7 @@ class DeviceFacts:
     sensors: Sensors = _NO_SENSORS
     xids: Mapping[str, XidCount] | None = None
     costs: Mapping[str, PartCost] = field(default_factory=dict)
+    is_unhealthy: bool = False
 
     @property
     def uuid(self) -> str:

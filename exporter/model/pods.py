@@ -49,7 +49,7 @@ class Pod:
 
     ``acknowledged``: the kubelet has accepted it (``status.startTime``), with its devices.
     ``unhealthy_devices``: how many of them, GPUs or not, the kubelet says are unhealthy; None if it
-    says of none how it is.
+    says of none how it is. ``unhealthy``: their ids; a device plugin's are mostly UUIDs.
     """
 
     uid: str
@@ -66,6 +66,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     acknowledged: bool = False
     unhealthy_devices: int | None = None
+    unhealthy: tuple[str, ...] = ()
 
     @property
     def terminal(self) -> bool:

@@ -220,6 +220,7 @@ class Pseudonyms(Names):
             containers=tuple(map(self._container, pod.containers)),
             annotations=dict(self._annotations(pod)),
             labels=dict(self._labels(pod)),
+            unhealthy=tuple(map(name, pod.unhealthy)),
         )
 
     def _container(self, container: Container) -> Container:

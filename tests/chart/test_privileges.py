@@ -293,6 +293,7 @@ def test_a_claim_of_all_gpus_with_admin_access_takes_none_from_a_workload() -> N
         "deviceClassName": "gpu.nvidia.com",
         "allocationMode": "All",
         "adminAccess": True,
+        "tolerations": [{"operator": "Exists"}],
     }
     (claim,) = rendered.pod["resourceClaims"]
     assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]

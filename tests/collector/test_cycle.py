@@ -266,6 +266,26 @@ def test_a_device_that_never_comes_is_looked_for_for_a_minute(bench: Bench) -> N
     assert bench.gpus.looks == 60
 
 
+@pytest.mark.parametrize(
+    ("said", "is_unhealthy"),
+    [
+        (("GPU-0",), True),
+        (("gpu-0::3",), True),
+        (("0000:19:00.0",), True),
+        (("GPU-2", "k8s.gpu.nvidia.com/claim=c-gpu-0", "", "::"), False),
+        ((), False),
+    ],
+)
+def test_a_device_that_the_kubelet_names_as_unhealthy_is_marked(
+    bench: Bench, said: tuple[str, ...], *, is_unhealthy: bool
+) -> None:
+    placed, other = replace(DEVICE, pci_bus_id="0000:19:00.0"), replace(DEVICE, uuid="GPU-1")
+    bench.gpus.devices = (DeviceReading(placed), DeviceReading(other))
+    bench.name_pod(replace(POD, unhealthy=said))
+    marked = {each.uuid for each in bench.cycle().measured().devices if each.is_unhealthy}
+    assert marked == ({"GPU-0"} if is_unhealthy else set())
+
+
 def test_what_names_a_board_in_mig_mode_is_of_the_instance_that_it_works_on(bench: Bench) -> None:
     """The pod asks for a half of the card's core and 1 GiB, and its scheduler names the card."""
     bench.name_pod(replace(POD, annotations=PLACED))

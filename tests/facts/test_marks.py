@@ -67,6 +67,7 @@ def device(**facts: Any) -> DeviceFacts:
         ({"sensors": Sensors.of(retired_pages_pending=1)}, [MarkKind.BAD_MEMORY]),
         ({"sensors": Sensors.of(recovery_action=1)}, [MarkKind.RECOVERY]),
         ({"sensors": Sensors.of(recovery_action=0)}, []),
+        ({"is_unhealthy": True}, [MarkKind.UNHEALTHY]),
     ],
 )
 def test_a_device_is_marked_for_what_is_wrong_with_it(

@@ -292,14 +292,16 @@ BAD, GOOD = ("k8s.gpu.nvidia.com/claim=c-gpu-0", "Unhealthy"), ("GPU-1", "Health
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
-        ([said_of(BAD, GOOD)], 1),
-        ([said_of(BAD), said_of(BAD, ("GPU-2", "Unhealthy"))], 2),
-        ([said_of(GOOD, ("GPU-2", "Unknown"))], 0),
-        ([{}, {"allocatedResourcesStatus": "x"}, said_of()], None),
+        ([said_of(BAD, GOOD)], (1, [BAD[0]])),
+        ([said_of(BAD), said_of(BAD, ("GPU-2", "Unhealthy"))], (2, [BAD[0], "GPU-2"])),
+        ([said_of(GOOD, ("GPU-2", "Unknown"))], (0, [])),
+        ([{}, {"allocatedResourcesStatus": "x"}, said_of()], (None, [])),
+        ([said_of(*((f"{n}", "Unhealthy") for n in range(99)))], (99, [f"{n}" for n in range(64)])),
     ],
-    ids=["one", "two, of which two containers have one", "none", "nothing is said"],
+    ids=["one", "two, of which two containers have one", "none", "nothing is said", "many"],
 )
-def test_unhealthy_devices_are_counted_once(states: Any, expected: int | None) -> None:
+def test_unhealthy_devices_are_counted_once(states: Any, expected: tuple[Any, Any]) -> None:
     document = pod_document("p")
     document["status"]["containerStatuses"] = states
-    assert decode_pod(document).pod.unhealthy_devices == expected
+    pod = decode_pod(document).pod
+    assert (pod.unhealthy_devices, [*pod.unhealthy]) == expected

@@ -4,13 +4,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
+from tests.fakenvml.scenario import GIB, Gpu, Instance, Process, Scenario, Work
 
 MEMORY = 4 * GIB
-CARDS = 12
+CARDS = 14
 SHARED = range(4)  # by mGPU
 WHOLE = range(4, 8)  # by nvidia.com/gpu
 CLAIMED = range(8, CARDS)  # by claims
+INSTANCE = "MIG-00000000-0000-4000-8000-000000000000"
+FIRST_SLICE = 4  # of the instance's memory
 
 
 def uuid(gpu: int) -> str:
@@ -43,6 +45,31 @@ class Board:
         self.rest(pid)
         self._open(pid, gpu)
         self._scenario.works.append(Work(gpu, pid, start=time.time(), core=load))
+        self._tell()
+
+    def open(self, pid: int, gpu: int) -> None:
+        """Let a process hold memory of a GPU."""
+        self._open(pid, gpu)
+        self._tell()
+
+    def divide(self, gpu: int) -> None:
+        """Put a GPU into MIG mode, with one instance, which has the GPU's processes."""
+        scenario = self._scenario
+        self.gpus[gpu] = replace(self.gpus[gpu], mig=True)
+        scenario.instances.append(
+            Instance(gpu, 0, INSTANCE, slices=1, memory=MEMORY // 8, start=FIRST_SLICE)
+        )
+        scenario.processes = [
+            replace(each, instance=0) if each.gpu == gpu else each for each in scenario.processes
+        ]
+        self._tell()
+
+    def unite(self, gpu: int) -> None:
+        """The opposite; nobody holds memory of it."""
+        scenario = self._scenario
+        self.gpus[gpu] = replace(self.gpus[gpu], mig=None)
+        scenario.instances = []
+        scenario.processes = [each for each in scenario.processes if each.gpu != gpu]
         self._tell()
 
     def rest(self, pid: int) -> None:

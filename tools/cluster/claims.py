@@ -3,14 +3,15 @@
 The driver is Kubernetes' own test driver (``dra-driver/main.go``). Its devices are written as
 three drivers write theirs: kubernetes-sigs/dra-driver-nvidia-gpu (a whole card; a card whose memory
 is consumed, ``consumableShares: memory``), Project-HAMi/k8s-dra-driver (per cent of a card's cores,
-and its memory), and one that nobody knows, which tells only the PCI address.
+and its memory), and one that nobody knows, which tells only the PCI address. NVIDIA's driver offers
+an instance that it would make as well, and a card that it has tainted.
 """
 
 import json
 from pathlib import Path
 
 from tests.fakenvml.scenario import Gpu
-from tools.cluster.board import CLAIMED, Board
+from tools.cluster.board import CLAIMED, FIRST_SLICE, Board
 from tools.cluster.controlplane import ControlPlane
 from tools.cluster.kubectl import Document
 from tools.cluster.programs import Program
@@ -18,21 +19,28 @@ from tools.cluster.sandbox import NODE
 from tools.cluster.tools import program
 from tools.cluster.workloads import NAMESPACE
 
-WHOLE, MEMORY, PARTS, UNKNOWN = CLAIMED
+WHOLE, MEMORY, PARTS, UNKNOWN, DIVIDED, TAINTED = CLAIMED
 NVIDIA, HAMI, OTHER = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "gpu.example.com"
 CLASS_OF = {
     WHOLE: "whole.gpu.nvidia.com",
     MEMORY: "memory.gpu.nvidia.com",
     PARTS: HAMI,
     UNKNOWN: OTHER,
+    DIVIDED: "mig.nvidia.com",
+    TAINTED: NVIDIA,
 }
+TAINT = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
+HEALTH = "health.json"
 EXTENDED = "example.com/claimed-gpu"  # a claim of a whole card stands for it
 _SHAREABLE = "device.allowMultipleAllocations"
+_OF_NVIDIA = f"device.driver == '{NVIDIA}' && device.attributes['{NVIDIA}'].type"
 _SELECTED = {
-    WHOLE: f"device.driver == '{NVIDIA}' && !{_SHAREABLE}",
+    WHOLE: f"{_OF_NVIDIA} == 'gpu' && !{_SHAREABLE}",
     MEMORY: f"device.driver == '{NVIDIA}' && {_SHAREABLE}",
     PARTS: f"device.driver == '{HAMI}' && device.attributes['{HAMI}'].type == 'hami-gpu'",
     UNKNOWN: f"device.driver == '{OTHER}'",
+    DIVIDED: f"{_OF_NVIDIA} == 'mig'",
+    TAINTED: f"{_OF_NVIDIA} == 'gpu'",  # the class of NVIDIA's own driver: all cards
 }
 
 
@@ -40,11 +48,13 @@ def driver(state: Path, logs: Path, plane: ControlPlane, board: Board) -> Progra
     """The drivers' program, not started."""
     offers = state / "offers.json"
     offers.write_text(json.dumps(_offers([board.gpus[index] for index in CLAIMED])))
+    (state / HEALTH).write_text("{}")
     command = [
         program("dra-driver"),
         f"--kubeconfig={plane.admin}",
         f"--node={NODE}",
         f"--offers={offers}",
+        f"--health={state / HEALTH}",
         f"--cdi={state / 'cdi'}",
     ]
     return Program("dra-driver", command, logs)
@@ -88,7 +98,7 @@ def _class(gpu: int, name: str) -> Document:
 
 
 def _offers(gpus: list[Gpu]) -> dict[str, list[Document]]:
-    whole, memory, parts, unknown = gpus
+    whole, memory, parts, unknown, divided, tainted = gpus
     shareable = {"allowMultipleAllocations": True}
     mib = {"min": "1Mi", "max": str(memory.memory), "step": "1Mi"}
     bytes_of_card = {"value": str(memory.memory)}
@@ -99,6 +109,8 @@ def _offers(gpus: list[Gpu]) -> dict[str, list[Document]]:
         NVIDIA: [
             {**_nvidia(whole), "capacity": {"memory": bytes_of_card}},
             {**_nvidia(memory), **shareable, "capacity": {"memory": some}},
+            _instance(divided),
+            {**_nvidia(tainted), "capacity": {"memory": bytes_of_card}, "taints": [TAINT]},
         ],
         HAMI: [{**_hami(parts), **shareable, "capacity": {"cores": cores, "memory": some}}],
         OTHER: [
@@ -120,6 +132,14 @@ def _nvidia(gpu: Gpu) -> Document:
         "resource.kubernetes.io/pciBusID": _pci(gpu),
     }
     return {"name": f"gpu-{gpu.index}", "attributes": _texts(own)}
+
+
+def _instance(gpu: Gpu) -> Document:
+    """An instance that is made when it is claimed: it has no UUID yet."""
+    own = {"type": "mig", "parentUUID": gpu.uuid, "profile": "1g.10gb"}
+    capacity = {"memory": {"value": str(gpu.memory // 8)}}
+    name = f"gpu-{gpu.index}-mig-1g10gb-19-{FIRST_SLICE}"
+    return {"name": name, "attributes": _texts(own), "capacity": capacity}
 
 
 def _hami(gpu: Gpu) -> Document:

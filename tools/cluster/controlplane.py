@@ -17,6 +17,7 @@ from tools.cluster.tools import program
 _ETCD = "http://127.0.0.1:2379"
 _CONTROLLERS = "127.0.0.1:10257"
 SERVER = f"{SERVICE_IP}:443"
+_FEATURES = "--feature-gates=DRADeviceTaintRules=true"  # on from 1.37
 
 
 class ControlPlane:
@@ -132,6 +133,8 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
+            "--runtime-config=resource.k8s.io/v1beta2=true",  # has DeviceTaintRules
+            _FEATURES,
             "--enable-aggregator-routing=true",
             f"--client-ca-file={self.authority.own.crt}",
             f"--tls-cert-file={own.crt}",
@@ -162,6 +165,7 @@ class ControlPlane:
             f"--service-account-private-key-file={self._tokens.key}",
             f"--root-ca-file={self.authority.own.crt}",
             "--horizontal-pod-autoscaler-sync-period=5s",
+            _FEATURES,
             f"--tls-cert-file={own.crt}",
             f"--tls-private-key-file={own.key}",
             "--authorization-always-allow-paths=/healthz,/metrics",
@@ -171,7 +175,7 @@ class ControlPlane:
     def _scheduler(self) -> Program:
         who = self.kubeconfig("system:kube-scheduler", "")
         command = [program("kube-scheduler"), f"--kubeconfig={who}", "--leader-elect=false"]
-        return Program("kube-scheduler", command, self._logs)
+        return Program("kube-scheduler", [*command, _FEATURES], self._logs)
 
 
 def _client(own: Certificate) -> dict[str, str]:

@@ -2,24 +2,29 @@
 
 ``python -m tools.cluster.device_plugin <its api.proto> <resource>=<id>,<id>...``. It
 registers again when the kubelet has been started anew, which removes the sockets of all plugins.
+At SIGHUP it reads which devices are unhealthy: their ids are the lines of ``unhealthy`` beside the
+api.proto.
 """
 
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 FOLDER = Path("/var/lib/kubelet/device-plugins")
+UNHEALTHY = "unhealthy"
 _VERSION = "v1beta1"
 
 
 class Plugin:
-    """Serves one resource; every device is healthy, every grant is given."""
+    """Serves one resource; every grant is given."""
 
     def __init__(self, api: Any, services: Any, resource: str, devices: list[str]) -> None:
         self._api, self._services = api, services
@@ -27,6 +32,14 @@ class Plugin:
         self._socket = FOLDER / f"{resource.replace('/', '-')}.sock"
         self._server: grpc.Server | None = None
         self._over = threading.Event()
+        self._unhealthy: set[str] = set()
+        self._changed = threading.Condition()
+
+    def mark(self, unhealthy: set[str]) -> None:
+        """Let these devices be unhealthy, and all others healthy."""
+        with self._changed:
+            self._unhealthy = unhealthy
+            self._changed.notify_all()
 
     def keep_registered(self) -> None:
         """Serve and register whenever the socket is not there. Does not return."""
@@ -38,6 +51,8 @@ class Plugin:
     def _serve(self) -> None:
         if self._server is not None:
             self._over.set()
+            with self._changed:
+                self._changed.notify_all()
             self._server.stop(0)
         self._over = threading.Event()
         self._server = grpc.server(ThreadPoolExecutor(4))
@@ -60,11 +75,20 @@ class Plugin:
         return self._api.DevicePluginOptions()
 
     def ListAndWatch(self, _request: Any, _context: Any) -> Iterator[Any]:  # noqa: N802
-        """All devices, once; the stream stays open."""
+        """All devices, and again when one has another health."""
         over = self._over
-        devices = [self._api.Device(ID=each, health="Healthy") for each in self._devices]
-        yield self._api.ListAndWatchResponse(devices=devices)
-        over.wait()
+        while not over.is_set():
+            said = self._unhealthy
+            devices = [
+                self._api.Device(ID=each, health="Unhealthy" if each in said else "Healthy")
+                for each in self._devices
+            ]
+            yield self._api.ListAndWatchResponse(devices=devices)
+            with self._changed:
+                self._changed.wait_for(partial(self._is_other, said, over))
+
+    def _is_other(self, said: set[str], over: threading.Event) -> bool:
+        return over.is_set() or self._unhealthy != said
 
     def Allocate(self, request: Any, _context: Any) -> Any:  # noqa: N802
         """Nothing needs to be done in a container to use a device that is not there."""
@@ -85,7 +109,7 @@ def main(proto: str, *offers: str) -> None:
     folder, _, name = proto.rpartition("/")
     sys.path.insert(0, folder)
     api, services = grpc.protos_and_services(name)
-    threads = []
+    threads, plugins = [], []
     for offer in offers:
         resource, _, listed = offer.partition("=")
         names = listed.split(",")
@@ -94,6 +118,14 @@ def main(proto: str, *offers: str) -> None:
         plugin = Plugin(api, services, resource, names)
         threads.append(threading.Thread(target=plugin.keep_registered, daemon=True))
         threads[-1].start()
+        plugins.append(plugin)
+
+    def look(*_: object) -> None:
+        unhealthy = set((Path(folder) / UNHEALTHY).read_text().split())
+        for plugin in plugins:
+            threading.Thread(target=plugin.mark, args=(unhealthy,)).start()
+
+    signal.signal(signal.SIGHUP, look)
     for thread in threads:
         thread.join()
 

@@ -65,6 +65,11 @@ class Program:
                 start_new_session=True,
             )
 
+    def reload(self) -> None:
+        """Let it read again what it reads at SIGHUP."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGHUP)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it; after a while by force."""
         if self._process is None:

@@ -102,6 +102,7 @@ def _for_extended_resources(status: Json) -> Iterator[tuple[str, ClaimRef]]:
 
 
 MAX_CONTAINERS = 512
+MAX_UNHEALTHY = 64  # whose ids are kept
 MAX_ANNOTATIONS = 64 * 1024  # characters of all that are kept of one pod; a scheduler writes 1,000
 UNREADABLE = "…"  # in place of a value that is not a text or too long
 
@@ -155,6 +156,7 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
     dropped: Counter[str] = Counter()
     annotations = mapping(metadata, "annotations")
     owner_kind, owner_name = _owner(metadata)
+    unhealthy = _unhealthy(status)
     pod = Pod(
         uid=_required(metadata, "uid"),
         namespace=_required(metadata, "namespace"),
@@ -168,7 +170,8 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
         annotations=_kept(annotations, keep.annotations, dropped),
         labels=_kept(mapping(metadata, "labels"), keep.labels, dropped),
         acknowledged=bool(text(status.get("startTime"))),
-        unhealthy_devices=_unhealthy(status),
+        unhealthy_devices=None if unhealthy is None else len(unhealthy),
+        unhealthy=(unhealthy or ())[:MAX_UNHEALTHY],
     )
     return DecodedPod(pod, dropped)
 
@@ -283,15 +286,17 @@ def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:
             yield kind, container, states.get(text(container.get("name")), NONE)
 
 
-def _unhealthy(status: Json) -> int | None:
-    """How many devices are unhealthy; one that several containers have is one."""
+def _unhealthy(status: Json) -> tuple[str, ...] | None:
+    """The ids of the devices that are unhealthy; None if of none is said how it is."""
     health = {
         text(device.get("resourceID")): device.get("health")
         for state in mappings(status, "containerStatuses")
         for resource in mappings(state, "allocatedResourcesStatus")
         for device in mappings(resource, "resources")
     }
-    return list(health.values()).count("Unhealthy") if health else None
+    if not health:
+        return None
+    return tuple(own for own, state in health.items() if state == "Unhealthy")
 
 
 def _container_ids(state: Json) -> tuple[str, ...]:
