@@ -24,6 +24,7 @@ from exporter.model import (
     DeviceFacts,
     DeviceState,
     Granted,
+    Sensors,
     Snapshot,
 )
 from exporter.settings import Address
@@ -239,6 +240,30 @@ def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> 
     assert f'id="{link}"' in markup
     assert re.search(r"1 of \d+ GPUs cannot be read", words_of(banner))
     assert "(1 unknown)" in words_of(markup)
+
+
+def test_a_gpu_that_needs_a_reset_comes_first_in_every_order() -> None:
+    made = demo()
+    last = [*cards_of(html(made))][-1]
+    devices = tuple(
+        replace(device, sensors=Sensors.of(recovery_action=1))
+        if last == f"GPU {device.index}"
+        else device
+        for device in made.facts.devices
+    )
+    facts = replace(made.facts, devices=devices)
+
+    for sort in SORTS:
+        cards = cards_of(html(replace(made, measured=lambda: facts), f"/?sort={sort}"))
+        assert next(iter(cards)) == last
+
+
+def test_it_says_over_which_time_core_and_memory_are() -> None:
+    node = node_of(demo(), About(window_ns=15 * SECOND), 0)
+
+    words = " ".join(words_of(page(node, choice_of({}), 0, "/metrics")).split())
+
+    assert "Core is the average of the last 15 s, memory is what is held now." in words
 
 
 def test_a_node_whose_gpus_are_read_has_no_alarm() -> None:

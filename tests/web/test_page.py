@@ -14,6 +14,7 @@ from tests.web.serving import Site
 
 pytestmark = pytest.mark.program("chromium")
 
+HEIGHTS = "[...document.querySelectorAll('.cards > .gpu')].map((card) => card.offsetHeight)"
 OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 STRUCTURE = """(() => {
     const told = (node) => node.nodeType === Node.TEXT_NODE ? node.data
@@ -206,8 +207,13 @@ def test_a_chart_says_a_minutes_value_by_pointer_and_by_keys(watched: Watched) -
 
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
+        await tab.size(1366)
+        before = await tab.value(HEIGHTS)
         await tab.value("document.querySelector('.hour-of').click()")
         await tab.until("document.querySelectorAll('figure').length === 2")
+        own, *others = await tab.value(HEIGHTS)
+        assert own > before[0] + 100
+        assert all(each <= was for each, was in zip(others, before[1:], strict=True))
         assert "hour=gpu-" in await tab.value("location.search")
         await tab.value("document.querySelector('.at:last-child').focus()")
         last = await tab.value(said)

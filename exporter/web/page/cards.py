@@ -1,6 +1,6 @@
 """The card of a GPU: its state, its two gauges, and the containers on it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -195,15 +195,16 @@ def boards_of(gpus: Sequence[Gpu]) -> list[Board]:
     return [Board(gpu, parts[gpu.facts.uuid]) for gpu in whole]
 
 
-def ordered(boards: Sequence[Board], sort: str) -> list[Board]:
+def ordered(boards: Sequence[Board], sort: str, faulty: Collection[str]) -> list[Board]:
     """The GPUs in the order that was chosen for their owners: most first.
 
-    Those that cannot be read come first. By core, the mean of the last ten minutes counts.
+    Those that cannot be read come first, and with them the ``faulty`` ones, by UUID. By core, the
+    mean of the last ten minutes counts.
     """
-    return sorted(boards, key=lambda board: _rank(board, sort), reverse=True)
+    return sorted(boards, key=lambda board: _rank(board, sort, faulty), reverse=True)
 
 
-def _rank(board: Board, sort: str) -> tuple[bool, float]:
+def _rank(board: Board, sort: str, faulty: Collection[str]) -> tuple[bool, float]:
     """Of a GPU with parts, those count together."""
     core = sum(_busy(gpu) for gpu in board.all)
     weights = {
@@ -211,7 +212,8 @@ def _rank(board: Board, sort: str) -> tuple[bool, float]:
         "memory": sum(gpu.facts.memory.used_bytes or 0.0 for gpu in board.parts or board.all),
         "limit": core / (sum(gpu.facts.allocated.core or 0.0 for gpu in board.all) or inf),
     }
-    return any(not gpu.facts.is_up for gpu in board.all), weights.get(sort, 0.0)
+    wrong = any(not gpu.facts.is_up or gpu.facts.uuid in faulty for gpu in board.all)
+    return wrong, weights.get(sort, 0.0)
 
 
 def _busy(gpu: Gpu) -> float:

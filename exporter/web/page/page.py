@@ -138,8 +138,9 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
     hosts = {part.uuid for entry in matching for part in entry.parts}
     hosts |= {uuid for uuid, text in texts.items() if _has(text, marks[uuid], choice)}
-    boards = boards_of(gpus)
-    some = [each for board in ordered(boards, choice.sort) if (each := _of_hosts(board, hosts))]
+    faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
+    boards = ordered(boards_of(gpus), choice.sort, faulty)
+    some = [each for board in boards if (each := _of_hosts(board, hosts))]
 
     def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
