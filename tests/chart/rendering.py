@@ -28,7 +28,7 @@ class Rendered:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.objects: list[Object] = [o for o in yaml.safe_load_all(text) if o]
+        self.objects: list[Object] = [o for o in yaml.load_all(text, yaml.CSafeLoader) if o]
 
     def of(self, kind: str) -> list[Object]:
         """All objects of a kind."""
