@@ -74,6 +74,7 @@ class MeasuringSettings:
         "unattributed",
         "Who is charged for the energy that a board uses without work: nobody; equally the owners "
         "that hold memory on it; or the owners of allocations, by their share of its core.",
+        "What is not allocated stays unattributed.",
     )
     ledger_retention_ns: int = setting(
         "ledger.retention",
