@@ -50,7 +50,7 @@ def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
     While the containers of a pod cannot be distinguished, its use is under "" and has no limits.
     """
     seen, key = part.seen, part.key
-    limit = view.limits.of(key, seen.uuid)
+    limit = view.limits.of_container(key, seen.uuid)
     account = part.account if key.container else view.ledger.unplaced.get((key, seen.uuid))
     if seen.withheld or account is None:
         limit, account = NO_LIMIT, None
@@ -156,7 +156,7 @@ def without_amounts(allocation: AllocationFacts) -> AllocationFacts:
 
 def last_granted(view: View, key: ContainerKey) -> tuple[Granted, ...]:
     """What a container of an ended pod had been allocated: itself, or as a part of its pod."""
-    own, whole = (view.ended.of(k, "").sum for k in (key, key._replace(container="")))
+    own, whole = (view.ended.of_container(k, "").sum for k in (key, key._replace(container="")))
     return own.granted or whole.granted
 
 
@@ -189,7 +189,7 @@ def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
 
     An allocation of a card includes the instances that it is divided into.
     """
-    allocated = view.limits.devices_of(key)
+    allocated = view.limits.allocated_devices(key)
     if not allocated:
         return None
     device = seen.device_ledger.device
@@ -198,16 +198,16 @@ def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
 
 def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
     """The limits of a container's pod that cannot be shown, where it has none of its own."""
-    if not key.container or view.limits.of(key, uuid).allocations:
+    if not key.container or view.limits.of_container(key, uuid).allocations:
         return {}
-    return _unplaced(view, view.limits.of(key._replace(container=""), uuid))
+    return _unplaced(view, view.limits.of_container(key._replace(container=""), uuid))
 
 
 def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
     """Each allocation whose container or device is unknown, where no use was seen."""
     unidentified = view.ledger.unidentified
     for (key, uuid), account in view.ledger.unplaced.items():
-        seen, limit = view.devices.get(uuid), view.limits.of(key, uuid)
+        seen, limit = view.devices.get(uuid), view.limits.of_container(key, uuid)
         if uuid and (seen is None or key in seen.device_ledger.owners or seen.withheld):
             continue
         is_withheld = not uuid and unidentified is not None

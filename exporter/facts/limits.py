@@ -1,4 +1,4 @@
-"""The sums of allocations by container, device and pod."""
+"""The limits that readers see: sums of allocations, of containers, devices and pods."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -18,7 +18,7 @@ class Limit(NamedTuple):
 
 
 class MemoryLimit(NamedTuple):
-    """The memory that these containers of one pod may have together on one device."""
+    """The memory that these containers of one pod ("": the pod) may have together on one device."""
 
     device: str
     containers: Collection[str]
@@ -26,13 +26,16 @@ class MemoryLimit(NamedTuple):
 
 
 class PodLimit(NamedTuple):
-    """The allocations of one pod. ``containers``: those with a share of the core ("": the pod)."""
+    """The allocations of one pod, and their sums; None where none of them states an amount.
+
+    ``core_containers`` are those with a share of the core ("": the pod).
+    """
 
     allocated: Sequence[Allocated] = ()
     core: float | None = None
-    containers: Collection[str] = frozenset()
+    core_containers: Collection[str] = frozenset()
     memory_bytes: float | None = None
-    memory: Sequence[MemoryLimit] = ()
+    memory_by_device: Sequence[MemoryLimit] = ()
     gpus: float | None = None
 
 
@@ -40,88 +43,84 @@ NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
 
 
 class Limits:
-    """The allocations by container and device, by device and by pod.
+    """The limits by container and device, by device and by pod.
 
-    ``devices`` are the ledger's. The device is "" where it is unknown, or is none of them.
+    ``devices`` are those that the ledger knows. ``has_unplaced``: some allocations are on none.
     """
 
     def __init__(self, allocated: Sequence[Allocated], devices: Collection[str]) -> None:
-        here, named, pods = defaultdict(list), defaultdict(list), defaultdict(list)
+        by_container, by_device, by_pod = defaultdict(list), defaultdict(list), defaultdict(list)
         for one in allocated:
             key, allocation = one
-            uuid = allocation.device if allocation.device in devices else None
-            here[key, uuid or ""].append(allocation)
-            named[allocation.device].append(allocation)
-            pods[key[:2]].append(one)
-        self._here = {place: _limit(many) for place, many in here.items()}
-        self._devices = {device: _limit(many) for device, many in named.items()}
-        self._pods = {name: _pod(many) for name, many in pods.items()}
-        self._devices_of: dict[ContainerKey, frozenset[str | None]] = {}
-        self.unplaced = any(not device for _, device in here)
+            uuid = allocation.device or ""
+            by_container[key, uuid if uuid in devices else ""].append(allocation)
+            by_device[uuid].append(allocation)
+            by_pod[key[:2]].append(one)
+        self._by_container = {place: _limit(many) for place, many in by_container.items()}
+        self._by_device = {uuid: _limit(many) for uuid, many in by_device.items()}
+        self._by_pod = {name: _pod_limit(many) for name, many in by_pod.items()}
+        self.has_unplaced = any(not uuid for _, uuid in by_container)
 
-    def of(self, key: ContainerKey, uuid: str) -> Limit:
-        """The limit of one container on one device."""
-        return self._here.get((key, uuid), NO_LIMIT)
+    def of_container(self, key: ContainerKey, uuid: str) -> Limit:
+        """The limit of one container on one device; "": on no known device."""
+        return self._by_container.get((key, uuid), NO_LIMIT)
 
     def of_device(self, uuid: str) -> Limit:
         """The sum of all allocations of one device."""
-        return self._devices.get(uuid, NO_LIMIT)
+        return self._by_device.get(uuid, NO_LIMIT)
 
-    def devices_of(self, key: ContainerKey) -> frozenset[str | None]:
+    def of_pod(self, name: tuple[str, str]) -> PodLimit:
+        """The limit of one pod, by namespace and name."""
+        return self._by_pod.get(name, NO_POD_LIMIT)
+
+    def allocated_devices(self, key: ContainerKey) -> frozenset[str | None]:
         """The devices of the allocations that a container's use is compared with; None: unknown.
 
         Its own allocations; without any, those of the pod as a whole. For the use of the pod as a
         whole: all of the pod's.
         """
-        found = self._devices_of.get(key)
-        if found is None:
-            of_pod = self.of_pod(key[:2]).allocated
-            own = [a for k, a in of_pod if k == key or not key.container]
-            own = own or [a for k, a in of_pod if not k.container]
-            found = self._devices_of[key] = frozenset(a.device for a in own)
-        return found
-
-    def of_pod(self, name: tuple[str, str]) -> PodLimit:
-        """The limit of one pod, by namespace and name."""
-        return self._pods.get(name, NO_POD_LIMIT)
+        of_pod = self.of_pod(key[:2]).allocated
+        own = [a for k, a in of_pod if k == key or not key.container]
+        own = own or [a for k, a in of_pod if not k.container]
+        return frozenset(a.device for a in own)
 
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
     granted = (Granted(a.scheme, a.policy, a.priority) for a in allocations)
-    is_placed = any(a.device for a in allocations)
+    is_placed = any(a.device for a in allocations)  # replicas are those of a device
     summed = AllocationFacts(
         tuple(dict.fromkeys(granted)),
-        total([a.core for a in allocations]),
-        total([a.memory_bytes for a in allocations]),
-        total([a.replicas for a in allocations]) if is_placed else None,
-        total([a.gpus for a in allocations]),
+        sum_of_known([a.core for a in allocations]),
+        sum_of_known([a.memory_bytes for a in allocations]),
+        sum_of_known([a.replicas for a in allocations]) if is_placed else None,
+        sum_of_known([a.gpus for a in allocations]),
     )
     return Limit(allocations, summed)
 
 
-def _pod(allocated: Sequence[Allocated]) -> PodLimit:
-    memory = defaultdict(list)
+def _pod_limit(allocated: Sequence[Allocated]) -> PodLimit:
+    by_device = defaultdict(list)
     for one in allocated:
         if one.allocation.device and one.allocation.memory_bytes is not None:
-            memory[one.allocation.device].append(one)
+            by_device[one.allocation.device].append(one)
     return PodLimit(
         allocated,
-        total([a.core for _, a in allocated]),
+        sum_of_known([a.core for _, a in allocated]),
         frozenset(key.container for key, a in allocated if a.core is not None),
-        total([a.memory_bytes for _, a in allocated]),
+        sum_of_known([a.memory_bytes for _, a in allocated]),
         [
             MemoryLimit(
                 device,
                 frozenset(key.container for key, _ in here),
-                total([a.memory_bytes for _, a in here]),
+                sum_of_known([a.memory_bytes for _, a in here]),
             )
-            for device, here in memory.items()
+            for device, here in by_device.items()
         ],
-        total([a.gpus for _, a in allocated]),
+        sum_of_known([a.gpus for _, a in allocated]),
     )
 
 
-def total(parts: Iterable[T | None]) -> T | None:
+def sum_of_known(parts: Iterable[T | None]) -> T | None:
     """The sum of the known parts; None if none is known."""
     present = [part for part in parts if part is not None]
     return sum(present) if present else None

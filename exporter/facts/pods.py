@@ -64,7 +64,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     accounts = [tenant.closed, *[part.account for part in tenant.parts]]
     counters = sum_counters(*[account.counters for account in accounts])
     active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
-    limited = _held_against(using, limit.containers)
+    limited = _held_against(using, limit.core_containers)
     core_known = "core" in known
     pod = view.facts.pods.get(tenant.name) if live or stale else None
     return PodFacts(
@@ -112,7 +112,7 @@ def _known(view: View, tenant: Tenant) -> frozenset[str]:
 
 def _fullnesses(using: Parts, limit: PodLimit) -> Iterator[float]:
     """The memory of a pod's containers over their limit, on each device."""
-    for device, containers, most in limit.memory:
+    for device, containers, most in limit.memory_by_device:
         here = [part for part in using if part.seen.uuid == device]
         held = whole([part.memory_bytes for part in _held_against(here, containers)])
         if held is not None and most:

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from exporter.facts.limits import total
+from exporter.facts.limits import sum_of_known
 from exporter.facts.pods import whole
 from exporter.facts.processes import processes_of, unattributed_core
 from exporter.model import (
@@ -321,8 +321,8 @@ def _summed(parts: Sequence[Figures]) -> Figures:
     """The sums; the ratios compare the parts that have a limit with the sum of the limits."""
     limited = [part for part in parts if part.core_limit is not None]
     bounded = [part for part in parts if part.memory_limit_bytes is not None]
-    core_limit = total(part.core_limit for part in limited)
-    memory_limit = total(part.memory_limit_bytes for part in bounded)
+    core_limit = sum_of_known(part.core_limit for part in limited)
+    memory_limit = sum_of_known(part.memory_limit_bytes for part in bounded)
     return Figures(
         whole([part.core for part in parts]),
         core_limit,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from exporter.api.kinds import is_without_pods
-from exporter.facts.limits import total
+from exporter.facts.limits import sum_of_known
 from exporter.facts.marks import Earlier
 from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Tree
@@ -139,10 +139,10 @@ def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
     return Totals(
         len({facts.device.parent_uuid or facts.uuid for facts in measured}),
         sum(not facts.is_up for facts in known),
-        total(facts.average.core for facts in measured),
-        total(facts.memory.used_bytes for facts in measured),
-        total(facts.memory.total_bytes for facts in measured),
-        total(facts.sensors.number("power_watts") for facts in known),
+        sum_of_known(facts.average.core for facts in measured),
+        sum_of_known(facts.memory.used_bytes for facts in measured),
+        sum_of_known(facts.memory.total_bytes for facts in measured),
+        sum_of_known(facts.sensors.number("power_watts") for facts in known),
         sum(core for core in nobody if core is not None),
     )
 
