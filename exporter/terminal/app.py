@@ -1,11 +1,11 @@
 """The live view of ``top``: keys, the screen, and a thread that reads the feed.
 
-``view``, ``draw`` and ``table`` are pure and decide what is shown. No text is given to textual as
-markup.
+What is shown is decided in ``lines``, ``view`` and ``table``, which are pure. No text is given to
+textual as markup.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import ClassVar
 
 from rich.text import Text
@@ -22,8 +22,11 @@ from exporter.terminal.feeds import Feed, Recollection, view_of
 from exporter.terminal.report import names_of, sums, title
 from exporter.terminal.table import Piece, Tone
 from exporter.terminal.tree import CSS, STYLES, LineTree
-from exporter.terminal.view import Key, Line, Overview, SortKey, path
+from exporter.terminal.view import Line, Overview, SortKey, path
 
+FILTER = "part of a name; Enter keeps it, Escape drops it"
+KEYS = "jk move  ←→ fold  s sort  r reverse  / filter  a all  z freeze  ? help  q quit"
+LOW_ROWS = 30  # in a terminal of fewer rows, details take one
 HELP = """\
 j k ↑ ↓ PgUp PgDn  move                g G  first line, last line
 ← → Space Enter    fold, unfold (a pod's processes are folded)
@@ -66,20 +69,8 @@ class Help(ModalScreen[None]):
             yield Static(Text(HELP), markup=False)
 
 
-FILTER = "part of a name; Enter keeps it, Escape drops it"
-KEYS = "jk move  ←→ fold  s sort  r reverse  / filter  a all  z freeze  ? help  q quit"
-LOW = 30  # rows of a terminal where details take one line
-
-
-def _text(pieces: Iterator[Piece] | list[Piece]) -> Text:
-    drawn = Text(no_wrap=True, overflow="ellipsis")
-    for piece in pieces:
-        drawn.append(piece.text, STYLES[piece.tone])
-    return drawn
-
-
 class Top(App[None]):
-    """The screen."""
+    """The screen. ``every_s``: the pause between two reads of the feed."""
 
     CSS = CSS
     TITLE = "mgpu-exporter top"
@@ -106,7 +97,7 @@ class Top(App[None]):
         super().__init__()
         self._feed = feed
         self._every_s = every_s
-        self._earlier = Recollection()
+        self._recollection = Recollection()
         self._stop = threading.Event()
         self._frozen = False
         self._shown = Overview(feed.name)
@@ -138,7 +129,7 @@ class Top(App[None]):
 
     @property
     def lines_shown(self) -> bool:
-        """Whether anything has been read yet."""
+        """Whether any line is shown: not before the first read."""
         return bool(self._shown.lines)
 
     # --- the reading thread ---
@@ -147,7 +138,7 @@ class Top(App[None]):
         while not self._stop.is_set():
             view, problem = None, ""
             try:
-                view = view_of(self._earlier.add_to(self._feed.read()), self._feed.name)
+                view = view_of(self._recollection.add_to(self._feed.read()), self._feed.name)
             except NoAnswerError as error:
                 problem = str(error)
             except Exception as error:  # noqa: BLE001 - a reader that ends would freeze the screen
@@ -172,19 +163,18 @@ class Top(App[None]):
 
     def _show_status(self) -> None:
         """Everything around the table."""
-        order = self._tree.order
+        arranged = self._tree.arrangement
         state = (
             "FROZEN (z to continue)" if self._frozen else "",
-            f"filter {order.needle!r}" if order.needle else "",
-            f"by {order.by}{' reversed' if order.reverse else ''}",
+            f"filter {arranged.needle!r}" if arranged.needle else "",
+            f"by {arranged.by}{' reversed' if arranged.reverse else ''}",
         )
-        said = title(self._shown, *state, short=True)
-        self._title.update(Text(said, no_wrap=True, overflow="ellipsis"))
-        self._sums.update(Text(sums(self._shown), no_wrap=True, overflow="ellipsis"))
+        self._title.update(_one_row([Piece(title(self._shown, *state, short=True))]))
+        self._sums.update(_one_row([Piece(sums(self._shown))]))
         troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
         self._troubles.display = bool(troubles)
         self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
-        self._head.update(_text(self._tree.head(names_of(self._shown))))
+        self._head.update(_one_row(self._tree.head(names_of(self._shown))))
         self._show_details(self._tree.selected)
 
     def _show_details(self, line: Line | None) -> None:
@@ -194,14 +184,13 @@ class Top(App[None]):
             details.append("no match for the filter" if self._shown.lines else "no GPU is known")
         else:
             details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
-            details.append(
-                f"{'  ' if self._is_low else chr(10)}{joined((*marked(line.marks), *line.details))}"
-            )
+            details.append("  " if self._is_low else "\n")
+            details.append(joined((*marked(line.marks), *line.details)))
         self._details.update(details)
 
     @property
     def _is_low(self) -> bool:
-        return self.size.height < LOW
+        return self.size.height < LOW_ROWS
 
     def on_resize(self) -> None:
         """Gives the details less room in a low terminal."""
@@ -228,30 +217,30 @@ class Top(App[None]):
 
     def _arrange_by(self, by: SortKey | None) -> None:
         if by is not None:
-            again = self._tree.order.by is by
-            self._tree.put(
-                self._tree.order._replace(by=by, reverse=again and not self._tree.order.reverse)
-            )
+            arranged = self._tree.arrangement
+            again = by is arranged.by
+            self._tree.rearrange(arranged._replace(by=by, reverse=again and not arranged.reverse))
 
     def action_next_sort(self) -> None:
         """Sorts by the next of the sort keys."""
-        keys = list(SortKey)
-        by = keys[(keys.index(self._tree.order.by) + 1) % len(keys)]
-        self._tree.put(self._tree.order._replace(by=by, reverse=False))
+        keys, arranged = list(SortKey), self._tree.arrangement
+        by = keys[(keys.index(arranged.by) + 1) % len(keys)]
+        self._tree.rearrange(arranged._replace(by=by, reverse=False))
 
     def action_all(self) -> None:
         """Shows all lines, or as many as fit."""
-        self._tree.put(self._tree.order._replace(fits=not self._tree.order.fits))
+        arranged = self._tree.arrangement
+        self._tree.rearrange(arranged._replace(fits=not arranged.fits))
 
     def action_reverse(self) -> None:
         """Reverses the order."""
-        self._tree.put(self._tree.order._replace(reverse=not self._tree.order.reverse))
+        arranged = self._tree.arrangement
+        self._tree.rearrange(arranged._replace(reverse=not arranged.reverse))
 
     def action_depth(self, deepest: int) -> None:
-        """Shows so many levels, and unfolds what was folded by hand."""
-        nothing: frozenset[Key] = frozenset()
-        order = self._tree.order._replace(deepest=deepest, folded=nothing, opened=nothing)
-        self._tree.put(order._replace(fits=False))
+        """Shows all lines of so many levels, and unfolds what was folded by hand."""
+        unfolded = self._tree.arrangement._replace(folded=frozenset(), opened=frozenset())
+        self._tree.rearrange(unfolded._replace(deepest=deepest, fits=False))
 
     def action_freeze(self) -> None:
         """Freezes the figures, or continues."""
@@ -274,7 +263,7 @@ class Top(App[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filters while text is typed."""
-        self._tree.put(self._tree.order._replace(needle=event.value))
+        self._tree.rearrange(self._tree.arrangement._replace(needle=event.value))
 
     def on_input_submitted(self) -> None:
         """Closes the filter's line and keeps the filter."""
@@ -283,3 +272,11 @@ class Top(App[None]):
     def _leave_filter(self) -> None:
         self._filter.display = False
         self._tree.focus()
+
+
+def _one_row(pieces: Iterable[Piece]) -> Text:
+    """Pieces of text in one row, which is cut off at the right."""
+    drawn = Text(no_wrap=True, overflow="ellipsis")
+    for piece in pieces:
+        drawn.append(piece.text, STYLES[piece.tone])
+    return drawn

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from exporter.terminal import table
 from exporter.terminal.details import amount
 from exporter.terminal.table import Piece, Tone
-from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
+from exporter.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
 
 WIDE = 120  # used if the output is not a terminal
 NARROW = 40
@@ -23,7 +23,7 @@ _END = "\x1b[0m"
 
 def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     """Title, troubles, table, and the reason for each question mark."""
-    shown = rows(view.lines, LineOrder(deepest=4))
+    shown = rows(view.lines, Arrangement(deepest=4))
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
     layout = table.layout(cells, table.longest_name(shown), past=past)

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from exporter.terminal import table
 from exporter.terminal.table import Piece, Tone
-from exporter.terminal.view import Key, Line, LineOrder, ShownLine, SortKey, rows
+from exporter.terminal.view import Arrangement, Key, Line, ShownLine, SortKey, rows
 
 STYLES = {
     Tone.PLAIN: Style(),
@@ -71,11 +71,11 @@ class LineTree(ScrollView, can_focus=True):
             self.line = line
 
     class Arranged(Message):
-        """The order or the layout has changed."""
+        """The arrangement or the layout has changed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name for it
         super().__init__(id=id)
-        self.order = LineOrder(fits=True)
+        self.arrangement = Arrangement(fits=True)
         self._all: tuple[Line, ...] = ()
         self._shown: list[ShownLine] = []
         self._cursor = 0
@@ -91,9 +91,9 @@ class LineTree(ScrollView, can_focus=True):
         self._all = lines
         self._refill()
 
-    def put(self, order: LineOrder) -> None:
-        """Shows the same lines in another order."""
-        self.order = order
+    def rearrange(self, arrangement: Arrangement) -> None:
+        """Shows the same lines in another arrangement."""
+        self.arrangement = arrangement
         self._refill()
         self.post_message(self.Arranged())
 
@@ -122,8 +122,8 @@ class LineTree(ScrollView, can_focus=True):
 
     def _refill(self) -> None:
         before = self.selected.key if self.selected else ()
-        self._shown = rows(self._all, self.order, self.scrollable_content_region.height)
-        self._share_out()
+        self._shown = rows(self._all, self.arrangement, self.scrollable_content_region.height)
+        self._lay_out()
         self._cursor = self._place_of(before)
         self.virtual_size = Size(self.scrollable_content_region.width, len(self._shown))
         self._reveal()
@@ -139,7 +139,7 @@ class LineTree(ScrollView, can_focus=True):
             key = key[:-1]
         return min(self._cursor, max(len(self._shown) - 1, 0))
 
-    def _share_out(self) -> None:
+    def _lay_out(self) -> None:
         cells = max((self.scrollable_content_region.width or self.size.width) - 1, 1)
         self._columns = table.layout(cells, table.longest_name(self._shown))
 
@@ -170,15 +170,12 @@ class LineTree(ScrollView, can_focus=True):
 
     def action_fold(self) -> None:
         """Folds the line. If it is folded or has no children, moves the cursor to its parent."""
-        line = self.selected
+        line, now = self.selected, self.arrangement
         if line is None:
             return
         if line.children and not self._shown[self._cursor].hidden:
-            self.put(
-                self.order._replace(
-                    folded=self.order.folded | {line.key}, opened=self.order.opened - {line.key}
-                )
-            )
+            key = {line.key}
+            self.rearrange(now._replace(folded=now.folded | key, opened=now.opened - key))
             return
         depth = self._shown[self._cursor].depth
         above = (at for at in range(self._cursor, -1, -1) if self._shown[at].depth < depth)
@@ -186,11 +183,10 @@ class LineTree(ScrollView, can_focus=True):
 
     def action_unfold(self) -> None:
         """Shows the line's children."""
-        line = self.selected
-        if line is None or not self._shown[self._cursor].hidden:
-            return
-        order = self.order
-        self.put(order._replace(folded=order.folded - {line.key}, opened=order.opened | {line.key}))
+        line, now = self.selected, self.arrangement
+        if line is not None and self._shown[self._cursor].hidden:
+            key = {line.key}
+            self.rearrange(now._replace(folded=now.folded - key, opened=now.opened | key))
 
     def action_fold_or_unfold(self) -> None:
         """Folds or unfolds the line."""

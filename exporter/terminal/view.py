@@ -1,4 +1,4 @@
-"""The lines of a table, GPU → pod → container → process, their filter and order. Pure."""
+"""The lines of a table, GPU → pod → container → process, and how they are arranged. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -156,8 +156,8 @@ class SortKey(StrEnum):
     PID = "pid"
 
 
-class LineOrder(NamedTuple):
-    """The order, filter and depth of lines.
+class Arrangement(NamedTuple):
+    """The order, filter and depth of lines. ``by`` and ``reverse``: the order within a parent.
 
     A line is shown if ``needle`` is in it, in one above or in one below. ``deepest`` is the number
     of levels: 1 shows the GPUs only, 2 pods, 3 containers, 4 processes. ``folded`` and ``opened``
@@ -192,31 +192,31 @@ _NEVER = 5  # the level of what has ended: shown only where somebody unfolds it
 _TENANTS = 2  # the level of all other kinds
 
 
-def rows(lines: Sequence[Line], order: LineOrder, height: int = 0) -> list[ShownLine]:
+def rows(lines: Sequence[Line], arrangement: Arrangement, height: int = 0) -> list[ShownLine]:
     """The lines from top to bottom. By name, GPUs are in the order of their index.
 
-    ``height`` is the number of rows there is room for; it counts only if the order ``fits``.
+    ``height`` is the number of rows there is room for; it counts only if the arrangement ``fits``.
     """
-    needle = order.needle.casefold()
+    needle = arrangement.needle.casefold()
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
-    listed = list(_rows(found, order, 0))
-    over = len(listed) - height if order.fits and not needle and height > 0 else 0
+    listed = list(_rows(found, arrangement, 0))
+    over = len(listed) - height if arrangement.fits and not needle and height > 0 else 0
     return _without_the_least(listed, over) if over > 0 else listed
 
 
-def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[ShownLine]:
-    for line in _sorted(lines, order, by_index=depth == 0):
-        shut = _is_shut(line, order)
+def _rows(lines: Sequence[Line], arrangement: Arrangement, depth: int) -> Iterator[ShownLine]:
+    for line in _sorted(lines, arrangement, by_index=depth == 0):
+        shut = _is_shut(line, arrangement)
         yield ShownLine(line, depth, hidden=shut and bool(line.children))
         if not shut:
-            yield from _rows(line.children, order, depth + 1)
+            yield from _rows(line.children, arrangement, depth + 1)
 
 
-def _is_shut(line: Line, order: LineOrder) -> bool:
-    if line.key in order.folded or line.key in order.opened:
-        return line.key in order.folded
+def _is_shut(line: Line, arrangement: Arrangement) -> bool:
+    if line.key in arrangement.folded or line.key in arrangement.opened:
+        return line.key in arrangement.folded
     below = min((_level(child) for child in line.children), default=0)
-    return below > order.deepest
+    return below > arrangement.deepest
 
 
 def _level(line: Line) -> int:
@@ -263,15 +263,17 @@ def _matching(line: Line, needle: str) -> Line | None:
     return replace(line, children=below) if below else None
 
 
-def _sorted(lines: Sequence[Line], order: LineOrder, *, by_index: bool = False) -> list[Line]:
+def _sorted(
+    lines: Sequence[Line], arrangement: Arrangement, *, by_index: bool = False
+) -> list[Line]:
     """The lines in order. Lines without the value come last, in both directions."""
-    largest_first = (order.by in _LARGEST_FIRST) != order.reverse
-    value = _VALUES[order.by]
+    largest_first = (arrangement.by in _LARGEST_FIRST) != arrangement.reverse
+    value = _VALUES[arrangement.by]
     owners = [line for line in lines if line.kind not in _LAST]
     if not by_index:
         owners.sort(key=lambda line: line.name)
-    if order.by is SortKey.NAME:
-        known, unknown = owners[:: -1 if order.reverse else 1], []
+    if arrangement.by is SortKey.NAME:
+        known, unknown = owners[:: -1 if arrangement.reverse else 1], []
     else:
         known = [line for line in owners if value(line) is not None]
         unknown = [line for line in owners if value(line) is None]

@@ -249,7 +249,7 @@ def test_a_click_on_a_title_sorts_and_one_on_a_line_chooses_it() -> None:
         at = screen(app)[2].index("MEM")
         await pilot.click("#head", offset=(at + 1, 0))
         await pilot.pause()
-        assert tree(app).order.by is SortKey.MEMORY
+        assert tree(app).arrangement.by is SortKey.MEMORY
         await pilot.click("#tree", offset=(20, 3))
         await pilot.pause()
         assert tree(app).selected is tree(app)._shown[3].line
@@ -261,8 +261,8 @@ def test_keys_sort_the_same_again_reverses_and_s_goes_through_all() -> None:
     seen: list[tuple[SortKey, bool]] = []
 
     def note(app: Top) -> None:
-        seen.append((tree(app).order.by, tree(app).order.reverse))
-        assert f"by {tree(app).order.by}" in screen(app)[0]
+        seen.append((tree(app).arrangement.by, tree(app).arrangement.reverse))
+        assert f"by {tree(app).arrangement.by}" in screen(app)[0]
 
     keys = ("c", "m", "l", "p", "n", "n", "r", *("s" for _ in SortKey))
     drive(
@@ -284,7 +284,7 @@ def test_a_filter_narrows_while_it_is_typed_and_goes_with_escape() -> None:
 
     def nothing(app: Top) -> None:  # q, m and c are no commands there
         assert "no match for the filter" in text(app)
-        assert tree(app).order.by is SortKey.NAME
+        assert tree(app).arrangement.by is SortKey.NAME
 
     def whole(app: Top) -> None:
         assert len(shown(app)) > 10

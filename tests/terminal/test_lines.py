@@ -23,7 +23,7 @@ from exporter.model import (
 )
 from exporter.terminal import table
 from exporter.terminal.lines import NodeContext, lines_of
-from exporter.terminal.view import Line, LineKind, LineOrder, path, rows
+from exporter.terminal.view import Arrangement, Line, LineKind, path, rows
 from tests.api.nodes import HOSTILE, crowded, demo, hostile
 from tests.snapshots import container as holding
 from tests.terminal.views import document, everything, find, history, lines_in, view
@@ -213,9 +213,9 @@ def test_who_has_ended_is_under_one_line_that_says_so() -> None:
     assert {line.name for one in folded for line in one.children if "/" in line.name} >= ended
     assert ended
     assert all(line.ended for one in folded for line in one.children)
-    shown = rows(lines, LineOrder(deepest=4))
+    shown = rows(lines, Arrangement(deepest=4))
     assert not any(row.line.ended for row in shown)
-    opened = rows(lines, LineOrder(opened={one.key for one in folded}))
+    opened = rows(lines, Arrangement(opened={one.key for one in folded}))
     assert ended <= {row.line.name for row in opened if row.line.ended}
     assert table.bar(find(lines, min(ended)), 10)[0].text == "ended"
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.terminal.view import Figure, Line, LineKind, LineOrder, SortKey, rows
+from exporter.terminal.view import Arrangement, Figure, Line, LineKind, SortKey, rows
 from tests.api.nodes import demo
 from tests.terminal.views import process, view
 
@@ -19,8 +19,8 @@ SHARED = tuple(
 )
 
 
-def names(lines: tuple[Line, ...], order: LineOrder) -> list[str]:
-    return [row.line.name for row in rows(lines, order)[1:]]
+def names(lines: tuple[Line, ...], arrangement: Arrangement) -> list[str]:
+    return [row.line.name for row in rows(lines, arrangement)[1:]]
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,20 @@ def test_lines_are_sorted_within_their_device_the_unknown_and_the_rest_always_la
     reverse: bool,  # noqa: FBT001 - a case
     expected: str,
 ) -> None:
-    assert names((GPU,), LineOrder(by, reverse)) == [*expected.split(), "rest"]
+    assert names((GPU,), Arrangement(by, reverse)) == [*expected.split(), "rest"]
 
 
 def test_the_share_of_the_limit_counts_not_the_amount() -> None:
     gpu = replace(GPU, children=SHARED)
 
-    assert names((gpu,), LineOrder(SortKey.SHARE, deepest=4)) == ["a", "b", "c"]
+    assert names((gpu,), Arrangement(SortKey.SHARE, deepest=4)) == ["a", "b", "c"]
 
 
 def test_devices_are_sorted_too_and_by_name_in_the_order_of_their_index() -> None:
     lines = view(demo()).lines
 
     def shown(by: SortKey, *, reverse: bool = False) -> list[Line]:
-        return [row.line for row in rows(lines, LineOrder(by, reverse=reverse, deepest=1))]
+        return [row.line for row in rows(lines, Arrangement(by, reverse=reverse, deepest=1))]
 
     assert shown(SortKey.NAME) == list(lines)
     assert shown(SortKey.NAME, reverse=True) == list(lines[::-1])
@@ -66,12 +66,12 @@ def test_devices_are_sorted_too_and_by_name_in_the_order_of_their_index() -> Non
 def test_a_filter_keeps_what_is_above_and_below_and_knows_containers_by_their_names() -> None:
     lines = view(demo()).lines
 
-    assert [row.line.kind for row in rows(lines, LineOrder(needle="CHAT-7B"))] == [
+    assert [row.line.kind for row in rows(lines, Arrangement(needle="CHAT-7B"))] == [
         *(LineKind.DEVICE, LineKind.POD),
     ]
-    found = {row.line.name for row in rows(lines, LineOrder(needle="JUPYTER"))}
+    found = {row.line.name for row in rows(lines, Arrangement(needle="JUPYTER"))}
     assert "research/notebook-alice-0" in found
-    assert rows(lines, LineOrder(needle="nobody")) == []
+    assert rows(lines, Arrangement(needle="nobody")) == []
 
 
 def test_of_what_does_not_fit_the_least_is_left_out_and_counted() -> None:
@@ -79,7 +79,7 @@ def test_of_what_does_not_fit_the_least_is_left_out_and_counted() -> None:
     tenants = tuple(replace(line, kind=LineKind.GROUP) for line in crowd)
     gpu = replace(GPU, children=tenants)
 
-    shown = rows((gpu,), LineOrder(fits=True), 6)
+    shown = rows((gpu,), Arrangement(fits=True), 6)
 
     assert [row.line.name for row in shown] == ["gpu", "p5", "p6", "p7", "p8", "p9"]
     assert [row.more for row in shown] == [5, 0, 0, 0, 0, 0]
@@ -91,14 +91,14 @@ def test_what_is_beyond_its_limit_or_unknown_stays() -> None:
     idle = tuple(replace(B, kind=LineKind.GROUP, key=(f"b{n}",)) for n in range(5))
     gpu = replace(GPU, children=(over, unknown, *idle))
 
-    shown = rows((gpu,), LineOrder(fits=True), 3)
+    shown = rows((gpu,), Arrangement(fits=True), 3)
 
     assert {row.line.name for row in shown[1:]} == {"a", "c"}
 
 
 @pytest.mark.parametrize("deepest", [1, 2, 3, 4])
 def test_depth_shows_so_many_levels(deepest: int) -> None:
-    shown = rows(view(demo()).lines, LineOrder(deepest=deepest))
+    shown = rows(view(demo()).lines, Arrangement(deepest=deepest))
 
     kinds = {row.line.kind for row in shown}
     assert (LineKind.POD in kinds) == (deepest > 1)
@@ -110,7 +110,7 @@ def test_depth_shows_so_many_levels(deepest: int) -> None:
 def test_what_is_folded_says_so() -> None:
     lines = view(demo()).lines
 
-    shown = rows(lines, LineOrder(folded={lines[0].key}))
+    shown = rows(lines, Arrangement(folded={lines[0].key}))
 
     assert shown[0].hidden
     assert shown[1].line is lines[1]

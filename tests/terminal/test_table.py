@@ -13,7 +13,7 @@ from exporter.terminal.details import amount, percent
 from exporter.terminal.reading import width
 from exporter.terminal.report import report
 from exporter.terminal.table import Tone, bar, core, memory_bar, spark
-from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
+from exporter.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import everything, is_harmless, view
 
@@ -113,7 +113,7 @@ def test_bytes_never_take_more_and_percents_four_at_most(count: float, ratio: fl
 @pytest.mark.parametrize("cells", [20, 24, 40, 60, 79, 80, 100, 120, 200, 400])
 @pytest.mark.parametrize("made", [demo, lambda: crowded(8, 40), hostile])
 def test_every_line_is_as_wide_as_it_is_told(cells: int, made: Callable[[], Snapshot]) -> None:
-    shown = rows(view(made()).lines, LineOrder())
+    shown = rows(view(made()).lines, Arrangement())
 
     layout = table.layout(cells, table.longest_name(shown))
 
@@ -136,7 +136,7 @@ def test_the_most_telling_columns_stay_where_there_is_little_room() -> None:
 
 @pytest.mark.parametrize("cells", [80, 100, 120, 140, 160, 200])
 def test_titles_are_never_cut_within_a_word(cells: int) -> None:
-    shown = rows(view(demo()).lines, LineOrder())
+    shown = rows(view(demo()).lines, Arrangement())
     layout = table.layout(cells, table.longest_name(shown))
 
     names = drawn(table.head(layout)[:1]).rstrip()
