@@ -1,5 +1,6 @@
 """Which version of each sharing system was read, on what day, and what it promises and enforces."""
 
+import re
 from typing import NamedTuple
 
 from exporter.allocations.registry import SCHEMES
@@ -156,7 +157,8 @@ READINGS = {
     ),
 }
 
-HEADS = ("scheme", "read: repository and commit", "on", "promises", "enforced")
+HEADS = ("scheme", "read", "promises", "enforced")
+DATED = re.compile(r"\(20\d\d-\d\d")
 
 
 def readings() -> str:
@@ -166,4 +168,10 @@ def readings() -> str:
         KeyError: a scheme has no row.
 
     """
-    return table(HEADS, ((f"`{one.name}`", *READINGS[one.name]) for one in SCHEMES))
+    return table(HEADS, (_row(scheme.name, READINGS[scheme.name]) for scheme in SCHEMES))
+
+
+def _row(name: str, read: Reading) -> tuple[str, ...]:
+    """A row; a version with its own date needs no day of reading."""
+    version = read.version if DATED.search(read.version) else f"{read.version}, {read.day}"
+    return f"`{name}`", version, read.promises, read.enforced
