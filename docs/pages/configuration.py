@@ -17,6 +17,8 @@ OBVIOUS = {
     "an absolute path",
     "a key such as example.com/gpu-policy",
     "an extended resource such as example.com/gpu-core",
+    "a namespace of small letters, digits and -",
+    "a name of small letters, digits and -, at most 63",
 }
 
 CONFIGURATION_PREFACE = """\

@@ -1,6 +1,7 @@
 """The page about standing in dcgm-exporter's place, from dcgm.yaml and the table of its names."""
 
 import re
+from collections.abc import Iterator
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -117,16 +118,21 @@ def _queries(tools: list[str], queries: list[dict[str, Any]]) -> str:
     named = f"{', '.join(tools[:-1])} and {tools[-1]}"
     return (
         _CONFORMANCE_TEXT.format(named, alike)
-        + table(
-            ("from", "query", "dcgm-exporter"),
-            ((one["tool"], _shown(one["query"]), one["differs"]) for one in differ),
-        )
+        + table(("from", "query", "dcgm-exporter"), _alike(differ, "differs"))
         + _NONE_TEXT
-        + table(
-            ("from", "query", "why"),
-            ((one["tool"], _shown(one["query"]), one["why"]) for one in none),
-        )
+        + table(("from", "query", "why"), _alike(none, "why"))
     )
+
+
+def _alike(queries: list[dict[str, Any]], about: str) -> Iterator[tuple[str, ...]]:
+    """A row for all queries of which the same is said."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for one in queries:
+        rows.setdefault(one[about], []).append(one)
+    for text, these in rows.items():
+        tools = dict.fromkeys(str(one["tool"]) for one in these)
+        shown = dict.fromkeys(_shown(one["query"]) for one in these)
+        yield ", ".join(tools), ", ".join(shown), text
 
 
 def _shown(query: str) -> str:
