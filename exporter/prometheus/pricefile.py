@@ -6,9 +6,16 @@ from typing import Any
 import yaml
 
 from exporter.prometheus.money import Prices, price
-from exporter.settings.mapping import InvalidValue, Reader, Section, below, read_mapping
+from exporter.settings.mapping import (
+    InvalidValue,
+    Reader,
+    Section,
+    below,
+    entries,
+    read_mapping,
+)
 from exporter.settings.values import StructureProblem
-from exporter.settings.yamldocument import items, parse
+from exporter.settings.yamldocument import parse
 
 
 class PriceError(ValueError):
@@ -71,9 +78,7 @@ def _by_name(reader: Reader) -> Reader:
         if not isinstance(node, yaml.MappingNode):
             raise InvalidValue("a mapping is needed")
         found = {}
-        for name, key, value, first_line in items(node):
-            if name is None or first_line:
-                raise InvalidValue(f"given twice; see line {first_line}", key, name or "")
+        for name, value in entries(node):
             try:
                 found[name] = reader(value)
             except InvalidValue as wrong:

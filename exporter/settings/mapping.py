@@ -3,7 +3,7 @@
 The settings file, described sharing systems, the web configuration and scenarios are read by it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Union
 
 import yaml
@@ -70,7 +70,7 @@ def read_mapping(
     for name, key, value, first_line in items(node):
         own = where if name is None else below(where, name)
         if len(problems) >= MAX_PROBLEMS:
-            break
+            return given  # a key that was not read is not missing
         if name is None or name not in section:
             text = f"no such key; known: {known}"
             problems.append(StructureProblem(line_of(key), own, text))
@@ -105,7 +105,7 @@ def _value(
         if isinstance(node, yaml.SequenceNode) and (node.value or reader.may_be_empty):
             parts = enumerate(node.value)
             return [read_mapping(e, reader.section, problems, f"{where}[{n}]") for n, e in parts]
-        text = f"{node.value!r} is not allowed; write {reader.allowed}"
+        text = f"{_shown(node)} is not allowed; write {reader.allowed}"
         problems.append(StructureProblem(line_of(node), where, text))
         return []
     try:
@@ -116,6 +116,26 @@ def _value(
         return None
 
 
+def _shown(node: yaml.Node) -> str:
+    """A plain value as it is shown in a problem."""
+    return repr(node.value)[:MAX_VALUE] if isinstance(node, yaml.ScalarNode) else "this"
+
+
+def entries(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
+    """The keys and values of a mapping whose keys are the user's own.
+
+    Raises:
+        InvalidValue: a key is no plain value, or is given twice.
+
+    """
+    for name, key, value, first_line in items(node):
+        if name is None:
+            raise InvalidValue("a key is one value", key)
+        if first_line:
+            raise InvalidValue(f"given twice; see line {first_line}", key, name)
+        yield name, value
+
+
 def text_of(kind: ValueKind[object], node: yaml.Node) -> str:
     """The text of a plain value, or of a list or mapping of them as it stands in a flag.
 
@@ -123,19 +143,14 @@ def text_of(kind: ValueKind[object], node: yaml.Node) -> str:
         InvalidValue: the value has another form, or a mapping has a key twice.
 
     """
-    parts = [node]
+    parts = [("", node)]
     if kind.many and isinstance(node, yaml.SequenceNode):
-        parts = node.value
+        parts = [("", item) for item in node.value]
     elif kind.pairs and isinstance(node, yaml.MappingNode):
-        for name, key, _, first_line in items(node):
-            if first_line:
-                raise InvalidValue(f"given twice; see line {first_line}", key, name or "")
-        parts = [part for pair in node.value for part in pair]
-    if not all(isinstance(part, yaml.ScalarNode) for part in parts):
+        parts = [(f"{name}=", value) for name, value in entries(node)]
+    if not all(isinstance(part, yaml.ScalarNode) for _, part in parts):
         raise InvalidValue(f"this is not {kind.allowed}")
-    if isinstance(node, yaml.MappingNode):
-        return ",".join(f"{key.value}={value.value}" for key, value in node.value)
-    return ",".join(part.value for part in parts)
+    return ",".join(f"{name}{part.value}" for name, part in parts)
 
 
 def of_kind(kind: ValueKind[object]) -> Reader:
@@ -146,8 +161,6 @@ def of_kind(kind: ValueKind[object]) -> Reader:
         try:
             return kind.read_node(node) if kind.read_node else kind.read(text)
         except (ValueError, KeyError):
-            plain = isinstance(node, yaml.ScalarNode)
-            given = repr(node.value)[:MAX_VALUE] if plain else "this"
-            raise InvalidValue(f"{given} is not {kind.allowed}") from None
+            raise InvalidValue(f"{_shown(node)} is not {kind.allowed}") from None
 
     return read

@@ -37,6 +37,7 @@ def test_a_label_of_the_node_is_before_the_model_and_that_before_the_default() -
         ("models:\n- a", "line 2: models: a mapping is needed"),
         ("models:\n  a: 1\n  b: x", "line 3: models.b: 'x' is no price"),
         ("models:\n  a: 1\n  a: 2", "line 3: models.a: given twice; see line 2"),
+        ("models:\n  a: 1\n  [b]: 2", "line 3: models: a key is one value"),
         ("node_labels: {a: 1}", "line 1: node_labels.a: a mapping is needed"),
         ("node_labels:\n  a:\n    b: true", "line 3: node_labels.a.b: 'true' is no price"),
     ],

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from exporter.model import Grant
+from exporter.settings import MAX_PROBLEMS
 from exporter.simulation import ScenarioError
 from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe, load
@@ -159,6 +160,8 @@ BAD: list[tuple[object, str, str]] = [
         "nothing runs on a card that is divided",
     ),
     ({"devices": [A10] * 65}, "f.devices", "at most 64"),
+    ({"devices": {"a": 1}}, "f.devices: this is not allowed", "a list of at least one device"),
+    ({"devices": "x" * 999}, f"f.devices: '{'x' * 99} is not allowed", "at least one device"),
     (
         _with(faults=[{"device": 1, "state": "lost", "from": 1}]),
         "f.faults[0].device",
@@ -200,6 +203,18 @@ def test_all_problems_of_a_file_are_told_at_once_with_their_lines(tmp_path: Path
         f"{file}, line 7, pods[0].containers[0].kind",
         f"{file}, line 6, pods[0].namespace",
     ]
+
+
+def test_a_key_that_stands_after_too_many_problems_is_not_said_to_be_missing(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "node.yaml"
+    wrong = "".join(f"k{n}: 1\n" for n in range(MAX_PROBLEMS + 1))
+    file.write_text(wrong + "devices: [{model: NVIDIA T4, memory: 16GiB}]\n")
+    with pytest.raises(ScenarioError) as refusal:
+        load(str(file))
+    assert len(str(refusal.value).splitlines()) == MAX_PROBLEMS
+    assert "missing" not in str(refusal.value)
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
