@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from exporter.settings.mapping import MAX_PROBLEMS, InvalidValue, below, text_of
+from exporter.settings.mapping import MAX_PROBLEMS, InvalidValue, below, flag_text
 from exporter.settings.table import BY_NAME, TABLE, Settings, known_alike
 from exporter.settings.values import Setting, StructureError
 from exporter.settings.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
@@ -270,7 +270,7 @@ class _FileReader:
             self._given[name] = _GivenValue("", self._place(node, name), node)
         elif node.tag != NULL:
             try:
-                text = text_of(setting.kind, node)
+                text = flag_text(setting.kind, node)
             except InvalidValue as invalid:
                 self._refuse(invalid.node or node, below(name, invalid.key), str(invalid))
             else:

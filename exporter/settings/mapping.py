@@ -18,8 +18,8 @@ MAX_VALUE = 100  # of a value
 Reader = Callable[[yaml.Node], Any]
 
 
-class InvalidValue(ValueError):  # noqa: N818 - what a reader says of a value; never leaves this room
-    """A problem of a value; ``node`` and ``key`` name the part of it that is wrong."""
+class InvalidValue(ValueError):  # noqa: N818 - raised by readers, and caught where they are called
+    """A problem of a value. ``node`` is the part of it that is wrong, ``key`` its key inside it."""
 
     def __init__(self, problem: str, node: yaml.Node | None = None, key: str = "") -> None:
         super().__init__(problem)
@@ -27,7 +27,7 @@ class InvalidValue(ValueError):  # noqa: N818 - what a reader says of a value; n
 
 
 class ListOf(NamedTuple):
-    """A list of mappings, each read by this table; ``allowed`` describes it."""
+    """A reader of a list of mappings, each read by this table; ``allowed`` describes it."""
 
     section: "Section"
     allowed: str
@@ -45,7 +45,10 @@ Section = Mapping[str, Union[Reader, ListOf, Required, "Section"]]
 
 
 class Given(dict[str, Any]):
-    """The values of a mapping by key, with its place and the node of each value."""
+    """The values of a mapping by key, the node of each, and where the mapping is in the file.
+
+    ``where`` is its place, such as ``pods[0].containers``; "" is the whole file.
+    """
 
     def __init__(self, where: str, line: int) -> None:
         super().__init__()
@@ -56,9 +59,10 @@ class Given(dict[str, Any]):
 def read_mapping(
     node: yaml.Node, section: Section, problems: list[StructureProblem], where: str = ""
 ) -> Given:
-    """The values of a mapping by key, without those that are null. Adds what is wrong.
+    """The values of a mapping by key, without those that are null. ``where`` is its place.
 
-    ``section``: what reads each key's value, or the table of the mapping below it.
+    ``section``: what reads each key's value, or the table of the mapping below it. What is wrong
+    is added to ``problems``.
     """
     given = Given(where, line_of(node))
     if node.tag == NULL:
@@ -68,18 +72,18 @@ def read_mapping(
         problems.append(StructureProblem(given.line, where, f"keys are expected: {known}"))
         return given
     for name, key, value, first_line in items(node):
-        own = where if name is None else below(where, name)
+        place = where if name is None else below(where, name)
         if len(problems) >= MAX_PROBLEMS:
             return given  # a key that was not read is not missing
         if name is None or name not in section:
             text = f"no such key; known: {known}"
-            problems.append(StructureProblem(line_of(key), own, text))
+            problems.append(StructureProblem(line_of(key), place, text))
         elif first_line:
             text = f"given twice; see line {first_line}"
-            problems.append(StructureProblem(line_of(key), own, text))
+            problems.append(StructureProblem(line_of(key), place, text))
         elif value.tag != NULL:
             given.nodes[name] = value
-            given[name] = _value(value, section[name], problems, own)
+            given[name] = _value(value, section[name], problems, place)
     for name, reader in section.items():
         if isinstance(reader, Required) and name not in given:
             problems.append(StructureProblem(given.line, below(where, name), reader.missing))
@@ -103,8 +107,10 @@ def _value(
         return read_mapping(node, reader, problems, where)
     if isinstance(reader, ListOf):
         if isinstance(node, yaml.SequenceNode) and (node.value or reader.may_be_empty):
-            parts = enumerate(node.value)
-            return [read_mapping(e, reader.section, problems, f"{where}[{n}]") for n, e in parts]
+            return [
+                read_mapping(item, reader.section, problems, f"{where}[{number}]")
+                for number, item in enumerate(node.value)
+            ]
         text = f"{_shown(node)} is not allowed; write {reader.allowed}"
         problems.append(StructureProblem(line_of(node), where, text))
         return []
@@ -136,8 +142,8 @@ def entries(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
         yield name, value
 
 
-def text_of(kind: ValueKind[object], node: yaml.Node) -> str:
-    """The text of a plain value, or of a list or mapping of them as it stands in a flag.
+def flag_text(kind: ValueKind[object], node: yaml.Node) -> str:
+    """The text of a plain value, or of a list or mapping of them, as it stands in a flag.
 
     Raises:
         InvalidValue: the value has another form, or a mapping has a key twice.
@@ -157,7 +163,7 @@ def of_kind(kind: ValueKind[object]) -> Reader:
     """A reader of values of this kind."""
 
     def read(node: yaml.Node) -> object:
-        text = "" if kind.read_node else text_of(kind, node)
+        text = "" if kind.read_node else flag_text(kind, node)
         try:
             return kind.read_node(node) if kind.read_node else kind.read(text)
         except (ValueError, KeyError):
