@@ -3,7 +3,7 @@
 Usage: ``python tools/prose.py [--counts] [PATH ...]``, where a path is the beginning of a file's
 name. Prints ``file:line: what is wrong: the sentence's beginning`` and exits with 1 if anything is
 found, or if README.md and docs/ have more than MOST words together; ``--counts`` prints words,
-sentences and their mean length by file instead. Words that the glossary replaces are found by
+sentences and their mean length by file instead. Words that are not used are found by
 ``tools/words.py``.
 """
 

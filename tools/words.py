@@ -1,4 +1,4 @@
-"""Finds words of the glossary's "Do not use" list in code and documents.
+"""Finds words in code and documents that are not used here: those of ``tools/words.toml``.
 
 Usage: ``python tools/words.py [PATH ...]``, where a path is the beginning of a file's name. Prints
 ``file:line: word (write: …)`` and exits with 1 if any is found. Identifiers are split at
@@ -8,15 +8,15 @@ underscores and capitals, so ``told_apart`` holds "told".
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GLOSSARY = "docs/glossary.md"
-MARK = "<!-- words:"
+LIST = "tools/words.toml"
 SUFFIXES = {".py", ".md", ".js", ".html", ".tpl"}
 DATA = {".json", ".yaml", ".yml"}
-EXEMPT_FILES = {GLOSSARY, "CHANGELOG.md", "tools/words.py"}  # lists of such words, and history
+EXEMPT_FILES = {"CHANGELOG.md", "tools/words.py"}  # history, and an example
 EVERYWHERE = "allot"  # words that begin so are refused in all files, names and tests included
 FOLDERS = ("exporter/", "docs/", "charts/", "dashboards/", "rules/")
 PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
@@ -30,15 +30,10 @@ EXEMPT = re.compile(
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def banned(glossary: str) -> dict[str, str]:
+def banned(listed: str) -> dict[str, str]:
     """The words that are not to be used, each with what to write instead."""
-    table = glossary[glossary.index(MARK) :]
-    words: dict[str, str] = {}
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 2 and not cells[0].startswith(("-", "do not use")):  # noqa: PLR2004
-            words |= dict.fromkeys(cells[0].split(", "), cells[1])
-    return words
+    groups = tomllib.loads(listed)["instead"]
+    return {word: group["write"] for group in groups for word in group["words"]}
 
 
 def found(text: str, words: dict[str, str]) -> Iterator[tuple[int, str]]:
@@ -76,7 +71,7 @@ def words_for(name: str, words: dict[str, str]) -> dict[str, str]:
 
 def main() -> int:
     """Print what is found; the exit status."""
-    words = banned((ROOT / GLOSSARY).read_text(encoding="utf-8"))
+    words = banned((ROOT / LIST).read_text(encoding="utf-8"))
     count = 0
     for name in files():
         if not name.startswith(tuple(sys.argv[1:]) or ""):
@@ -88,7 +83,7 @@ def main() -> int:
         for number, word in found(text, words_for(name, words)):
             print(f"{name}:{number}: {word} (write: {words[word]})")
             count += 1
-    print(f"{count} words of the list in {GLOSSARY}" if count else "no word of the list")
+    print(f"{count} words of {LIST}" if count else "no word of the list")
     return 1 if count else 0
 
 
