@@ -1,4 +1,4 @@
-"""Writes what is made from rules/: rules/exported/ and the tables of docs/alerts.md.
+"""Writes what is made from rules/: rules/exported/, the table of docs/alerts.md, the XIDs' page.
 
 rules/exported/ has the same rules for series whose labels Prometheus renamed.
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # it is run as a script
 from rules import parameters, xids
 
 FOLDER = Path(__file__).parent
-BEGIN, END = "<!-- {}: written by rules/generate.py -->\n", "<!-- end of {} -->\n"
+BEGIN, END = "<!-- alerts: written by rules/generate.py -->\n", "<!-- end of alerts -->\n"
 HEAD = "# Written by rules/generate.py, for series with exported_ labels. Do not edit.\n"
 
 COMMENT = re.compile(r"^\s*#.*\n", re.MULTILINE)
@@ -44,12 +44,9 @@ def alerts_page(page: str, rules: str) -> str:
         for rule in group["rules"]
     }
     table = "| alert | severity, for | what it says, and the values to set |\n|---|---|---|\n"
-    for name, text in (("alerts", f"{table}{''.join(rows)}"), ("XIDs", xids.table())):
-        begin, end = BEGIN.format(name), END.format(name)
-        head, _, rest = page.partition(begin)
-        _, _, tail = rest.partition(end)
-        page = f"{head}{begin}\n{text}\n{end}{tail}"
-    return page
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{table}{''.join(rows)}\n{END}{tail}"
 
 
 def _values(alert: str) -> str:
@@ -72,6 +69,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     page, rules = folder.parent / "docs" / "alerts.md", folder / "mgpu-alerts.yaml"
     if page.exists() and rules.exists():
         texts[page] = alerts_page(page.read_text(encoding="utf-8"), rules.read_text())
+        texts[page.parent / "runbooks" / "xids.md"] = xids.page()
     for path, text in texts.items():
         if "--check" not in arguments:
             path.parent.mkdir(exist_ok=True)

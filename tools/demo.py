@@ -39,6 +39,10 @@ LAST_LINES = 20
 END_S = 15
 ALERTS = ("/alerts", "/classic/alerts")  # Prometheus's own page of them; Debian's is the second
 ALERT = "MgpuGpuUsedWithoutAllocation"  # its pod is there for 30 s of every 3 minutes
+# What the page of a runbook puts into its commands.
+OF_ALERT = "?node={{ $labels.instance }}" + "".join(
+    f"&{label}={{{{ $labels.{label} }}}}" for label in ("uuid", "gpu", "namespace", "pod")
+)
 RUNBOOK = re.compile(r"https://github\.com/\S+/docs/runbooks/(\w+)\.md")
 
 
@@ -100,7 +104,7 @@ def quick(rules: str, page: str) -> str:
     before, rule, after = rules.partition(f"alert: {ALERT}\n")
     soon = re.sub(r"( +)for: \S+", r"\1for: 10s\n\1keep_firing_for: 5m", after, count=1)
     rules = before + rule + soon
-    return RUNBOOK.sub(rf"{page}/runbooks/\1", rules)
+    return RUNBOOK.sub(rf"{page}/runbooks/\1{OF_ALERT}", rules)
 
 
 def prometheus_config(ports: dict[str, int], folder: Path) -> str:

@@ -112,7 +112,9 @@ MONITORING = (
                 TEXT,
                 "Where the alerts' runbooks are; `{alert}` stands for the name. Each exporter "
                 "serves them, so an Ingress or a port-forward to one does: "
-                "`http://localhost:10045/runbooks/{alert}`. Empty: no link.",
+                "`http://localhost:10045/runbooks/{alert}`. With "
+                "`?node={{ $labels.instance }}&uuid={{ $labels.uuid }}` behind it, their commands "
+                "are about the alert's node and GPU. Empty: no link.",
             ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),
         ),

@@ -17,7 +17,10 @@ th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transpare
 td { overflow-wrap: anywhere; }
 .banner { border: 2px solid; font-weight: bold; padding: .5rem; text-align: center; }
 a:focus-visible { outline: 2px solid; }
-pre { overflow-wrap: anywhere; white-space: pre-wrap; }
+h2 { font-size: 1.1rem; }
+code { font-size: .9em; }
+pre { border: 1px solid color-mix(in srgb, currentColor 25%, transparent); border-radius: .3rem;
+  overflow-wrap: anywhere; padding: .5rem .7rem; user-select: all; white-space: pre-wrap; }
 """
 
 _DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()

@@ -1,21 +1,29 @@
-"""The runbooks of the alerts, served as they are written: no network is needed to read them.
+"""The runbooks of the alerts: no network is needed to read them.
 
-They stand in docs/runbooks, and are a part of this package by a link. They name nobody.
+They stand in docs/runbooks, and are a part of this package by a link. They name nobody. The query
+of their address says what an alert is about, and its commands are then about that::
+
+    /runbooks/MgpuGpuLost?node=gpu-node-1&uuid=GPU-5dda2825
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+from urllib.parse import urlencode
 
 from aiohttp import web
 
 from exporter.web.access import Access, Gate, Route
 from exporter.web.landing import STYLE
+from exporter.web.markdown import Block, Span, blocks
 from exporter.web.page.templates import written
 
 PATH = "/runbooks/"
-_LINK = re.compile(r"\[([^]]+)\]\(([\w./#-]+)\)")
+KNOWN = ("node", "instance", "uuid", "gpu", "namespace", "pod")
+_VARIABLE = re.compile(r"\$([A-Z]+)\b")
+# What people copy into a shell: nothing that a shell, PromQL or kubectl reads as more than a name.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,252}")
 
 
 @cache
@@ -29,30 +37,43 @@ def runbooks() -> Mapping[str, str]:
     }
 
 
-def runbook(name: str) -> str | None:
-    """The page of a runbook, or of their list for ""; None if there is no such runbook."""
+def runbook(name: str, query: Mapping[str, str]) -> str | None:
+    """The page of a runbook, or of their list for ""; None if there is no such runbook.
+
+    ``query`` says what the variables stand for. What is not a name is left out.
+    """
+    said = {key: query[key] for key in KNOWN if _NAME.fullmatch(query.get(key, ""))}
+    more = f"?{urlencode(said)}" if said else ""
     if not name:
-        parts = [part for known in runbooks() for part in ((known, known), ("\n", ""))]
-        return written("runbook", title="Runbooks", parts=parts, style=STYLE)
-    text = runbooks().get(name)
-    if text is None:
+        spans = [Span(known, "link", f"{known}.md") for known in runbooks()]
+        shown = [Block("h1", [[[Span("Runbooks")]]]), Block("ul", [[[span]] for span in spans])]
+    elif (text := runbooks().get(name)) is None:
         return None
-    return written("runbook", title=name, parts=list(_parts(text)), style=STYLE)
+    else:
+        shown = list(blocks(_filled(text, said)))
+    return written(
+        "runbook",
+        title=name or "Runbooks",
+        said=said,
+        more=more,
+        blocks=shown,
+        targets=_targets(),
+        style=STYLE,
+    )
 
 
-def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Pieces of text, each with the runbook that it leads to, or ""."""
-    end = 0
-    for link in _LINK.finditer(text):
-        yield text[end : link.start()], ""
-        words, target = link.groups()
-        name = target.removesuffix(".md")
-        if name in runbooks():
-            yield words, name
-        else:
-            yield f"{words} ({target.replace('../', 'docs/')})", ""
-        end = link.end()
-    yield text[end:], ""
+def _filled(text: str, said: Mapping[str, str]) -> str:
+    """The text with the names for its variables, as far as they are said."""
+    names = dict(said)
+    if one := said.get("node", said.get("instance")):  # the same, as the chart has it
+        names = {"node": one, "instance": one} | names
+    return _VARIABLE.sub(lambda found: names.get(found[1].lower(), found[0]), text)
+
+
+@cache
+def _targets() -> Mapping[str, str]:
+    """The links that lead to other runbooks."""
+    return {f"{name}.md": name for name in runbooks()}
 
 
 def routes(gate: Gate) -> Iterator[Route]:
@@ -62,7 +83,7 @@ def routes(gate: Gate) -> Iterator[Route]:
 
 
 async def _serve(request: web.Request) -> web.Response:
-    page = runbook(request.match_info["name"])
+    page = runbook(request.match_info["name"], request.query)
     if page is None:
         raise web.HTTPNotFound(text=f"no such runbook; {PATH} has their list\n")
     return web.Response(text=page, content_type="text/html")

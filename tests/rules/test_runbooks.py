@@ -13,7 +13,8 @@ from exporter.settings import TABLE
 from tests.rules.test_alerts import NAMES, ROOT, RUNBOOKS
 
 PATHS = sorted(RUNBOOKS.glob("*.md"))
-SHARED = {"on-the-node", "reset"}  # what several of them need
+SHARED = {"on-the-node", "reset", "xids"}  # what several of them need
+VARIABLES = {"NODE", "INSTANCE", "UUID", "GPU", "NAMESPACE", "POD"}
 OF_ALERTS = [path for path in PATHS if path.stem not in SHARED]
 ON_THE_NODE = {"nvidia-smi", "dmesg", "ps", "systemctl", "fuser"}
 PROGRAMS = {"kubectl", "echo", *ON_THE_NODE}
@@ -50,11 +51,29 @@ def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
 @pytest.mark.parametrize("path", OF_ALERTS, ids=lambda path: path.stem)
 def test_a_runbook_begins_with_who_is_hit_by_a_command_and_a_query(path: Path) -> None:
     text = path.read_text()
-    assert text.startswith(f"# {path.stem}\n\n## Who is hit\n\n```sh\n")
+    assert re.match(rf"# {path.stem}\n\n(Alert labels: .*\n\n)?## Who is hit\n\n```sh\n", text)
     hit, typed = section(path, "Who is hit"), section(path, "What to type")
-    assert hit.count("```sh") == hit.count("```promql") == 1
+    assert hit.count("```sh") == 1 <= hit.count("```promql")
     assert "```" in typed
     assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["Who is hit", "What to type"]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_a_runbook_begins_with_where_its_variables_stand(path: Path) -> None:
+    _, first, *rest = path.read_text().split("\n\n")
+    used = set(re.findall(r"\$([A-Z]+)\b", "\n".join(rest))) & VARIABLES
+    assert {f"`${name}`" for name in used} <= set(re.findall(r"`\$[A-Z]+`", first))
+
+
+def test_a_block_has_one_query_so_that_it_can_be_copied() -> None:
+    for path in PATHS:
+        queries = re.findall(r"^```promql\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+        assert all(query.count("\n") == 1 for query in queries), path.name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "Xid" in name])
+def test_a_runbook_of_xids_leads_to_their_table(name: str) -> None:
+    assert "(xids.md)" in (RUNBOOKS / f"{name}.md").read_text()
 
 
 @pytest.mark.parametrize("path", OF_ALERTS, ids=lambda path: path.stem)

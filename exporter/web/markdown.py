@@ -1,0 +1,97 @@
+"""Markdown as the runbooks use it, as blocks for a template, which escapes their text. Pure.
+
+Headings, paragraphs, lists, tables, fenced code; in them code, strong words and links. What is
+anything else stays text, so that nothing is lost. A numbered line is a paragraph.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A piece of a line. ``kind`` is "", code, strong or link; ``target`` is a link's."""
+
+    text: str
+    kind: str = ""
+    target: str = ""
+
+
+Spans = Sequence[Span]
+
+
+class Block(NamedTuple):
+    """A block. ``kind`` is h1 to h3, p, ul, table or pre.
+
+    ``lines`` are its items or cells by row; of a ``pre``, ``code`` is the text.
+    """
+
+    kind: str
+    lines: Sequence[Sequence[Spans]] = ()
+    code: str = ""
+
+
+_FENCE = re.compile(r"```\w*")
+_HEADING = re.compile(r"(#{1,3}) (.*)")
+_ITEM = re.compile(r"- (.*)")
+_RULE = re.compile(r"\|[-|: ]+\|")
+_CELL = re.compile(r"(?<!\\)\|")
+_SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^]]+)\]\(([^)\s]+)\)")
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The blocks of a text, in order."""
+    lines = iter(text.splitlines())
+    held: list[str] = []
+    for line in lines:
+        if _FENCE.fullmatch(line):
+            yield from _block(held)
+            held = []
+            code = iter(lambda: next(lines, "```"), "```")
+            yield Block("pre", code="\n".join(code))
+        elif line.strip():
+            held.append(line.strip())
+        else:
+            yield from _block(held)
+            held = []
+    yield from _block(held)
+
+
+def _block(lines: Sequence[str]) -> Iterator[Block]:
+    """The block of lines that follow one another; none of none."""
+    if not lines:
+        return
+    if heading := _HEADING.fullmatch(lines[0]):
+        yield Block(f"h{len(heading[1])}", [[_spans(heading[2])]])
+        yield from _block(lines[1:])
+    elif lines[0].startswith("|"):
+        rows = (line.strip("|") for line in lines if not _RULE.fullmatch(line))
+        yield Block("table", [[_spans(each.strip()) for each in _CELL.split(row)] for row in rows])
+    elif _ITEM.fullmatch(lines[0]):
+        yield Block("ul", [[_spans(item)] for item in _items(lines)])
+    else:
+        yield Block("p", [[_spans(" ".join(lines))]])
+
+
+def _items(lines: Sequence[str]) -> list[str]:
+    """The items of a list. A line without a dash goes on with the one before."""
+    found: list[str] = []
+    for line in lines:
+        if item := _ITEM.fullmatch(line):
+            found.append(item[1])
+        else:
+            found[-1] += f" {line}"
+    return found
+
+
+def _spans(text: str) -> Spans:
+    found, end = [], 0
+    for match in _SPAN.finditer(text):
+        code, strong, words, target = match.groups()
+        found.append(Span(text[end : match.start()]))
+        if words:
+            found.append(Span(words, "link", target))
+        else:
+            found.append(Span(code, "code") if code else Span(strong, "strong"))
+        end = match.end()
+    return [span for span in (*found, Span(text[end:])) if span.text]
