@@ -72,7 +72,7 @@ def with_every_family(number: int = 1) -> Snapshot:
         "used": used,
         "average": average,
         "memory": HeldMemory(
-            number, number, number, CgroupMemory(number, number, number, "kernel")
+            number, number, number, CgroupMemory(number, number, number, "kernel", "", number)
         ),
         "last_active_unix_ns": number,
         "since_unix_ns": number,

@@ -44,12 +44,13 @@ Whatever the sharing system promises, these hold a cgroup to a limit. Both are r
 where a process of the container is on the card:
 
 - NVIDIA's driver from R615 on (MPS v3 memory partitioning): `evidence="driver"`
-- the kernel's dmem controller, since 6.14, with amdgpu, xe or NVIDIA's driver: `evidence="kernel"`
+- the kernel's dmem controller, since 6.14, with amdgpu, xe or NVIDIA's driver, once `+dmem` is in
+  `cgroup.subtree_control`: `evidence="kernel"`
 
 `mgpu_container_memory_limit_bytes` is then the enforced limit, `…_memory_guaranteed_bytes` the soft
-one, `…_memory_borrowed_bytes` what is used beyond it, `…_memory_charged_bytes` what the cgroup
-is charged. Groups have the same. Where the driver has no figure of a process (`role="figure"`),
-`…_memory_used_bytes` is the charge.
+one, `…_memory_borrowed_bytes` what is used beyond it, `…_memory_protected_bytes` the kernel's best
+effort, `…_memory_charged_bytes` what the cgroup is charged. Groups have the same. Where the driver
+has no figure of a process (`role="figure"`), `…_memory_used_bytes` is the charge.
 
 Those that borrow are candidates for eviction when another one within its guarantee meets a full
 card; the MPS server chooses. `sort_desc(mgpu_container_memory_borrowed_bytes > 0)` lists them.

@@ -150,9 +150,8 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     node = node_name(settings.node_name)
     pods = open_pod_source(settings.pods_source, node, places, keep_of(settings), timings)
     gpus = open_gpus(settings)
-    cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs)
     for source in gpus:
-        source.cgroups = cgroups
+        source.cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs)
         source.follow(demand_of(settings))
     return Sources(
         gpus=gpus,

@@ -8,7 +8,7 @@ from exporter.collector.wiring import cgroup_root
 from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
 from exporter.doctor.privileges import CGROUPS
 from exporter.model import MEMORY_LIMIT
-from exporter.sources.cgroups.dmem import CAPACITY, MAX, MIN, Address, CgroupFiles, read
+from exporter.sources.cgroups.dmem import CAPACITY, LOW, MAX, MIN, Address, CgroupFiles, read
 
 _MOST_NAMED = 3
 _REMEDIES = {
@@ -62,37 +62,54 @@ def _answers(evidence: ProbeResults) -> Iterator[CheckResult]:
 
 def _drift(root: str) -> Iterator[CheckResult]:
     """Cgroups that keep more than the living cgroups below them, or less."""
-    stale, short = [], []
-    for folder, own, below in reserved(root):
-        name = folder.removeprefix(root)
-        stale += [name for device, least in own.items() if least > below.get(device, 0)]
-        short += [name for device in below if own.get(device, 0) < below[device]]
+    stale = [
+        folder.removeprefix(root)
+        for folder, own, below in reserved(root, MIN)
+        for device, least in own.items()
+        if least > below.get(device, 0)
+    ]
     if stale:
         remedy = (
             "a cgroup was deleted without its soft limit being set to 0 first: set dmem.min of "
             "these to the sum of those below them"
         )
-        yield problem("dmem.min", f"more than below is kept by {_named(stale)}", remedy)
-    if short:
-        remedy = (
-            "the kernel honours a guarantee only if each cgroup above it keeps as much: set limits "
-            "by nvidia-smi or NVML, not by the files"
-        )
-        yield problem("dmem.min", f"less than below is kept by {_named(short)}", remedy)
+        yield problem(MIN, f"more than below is kept by {_named(stale)}", remedy)
+    for name, make in ((MIN, problem), (LOW, note)):
+        short = [
+            folder.removeprefix(root)
+            for folder, own, below in reserved(root, name)
+            for device in below
+            if own.get(device, 0) < below[device]
+        ]
+        if short:
+            remedy = (
+                "the kernel honours it only as far as each cgroup above has as much: set soft "
+                f"limits by nvidia-smi or NVML, not by the files; or raise {name} of these"
+            )
+            yield make(name, f"less than below is kept by {_named(short)}", remedy)
 
 
-def reserved(root: str) -> Iterator[tuple[str, dict[Address, int], dict[Address, int]]]:
-    """Each cgroup with others below it: its ``dmem.min``, and the sum of the leaves' below it."""
+def reserved(root: str, name: str) -> Iterator[tuple[str, dict[Address, int], dict[Address, int]]]:
+    """Each cgroup with others below it: its protection, and the sum of the leaves' below it.
+
+    ``name`` is the file. A device's capacity stands for ``max``, and is the most of a sum.
+    """
+    capacity = {device: size or 0 for device, size in (read(root, CAPACITY) or {}).items()}
     sums: dict[str, dict[Address, int]] = {}
     for folder, names, _ in os.walk(root, topdown=False):
-        own = {device: least or 0 for device, least in (read(folder, MIN) or {}).items()}
+        found = read(folder, name) or {}
+        own = {d: capacity.get(d, 0) if least is None else least for d, least in found.items()}
         below: Counter[Address] = Counter()
-        for name in names:
-            below.update(sums.pop(f"{folder}/{name}", {}))
+        for each in names:
+            below.update(sums.pop(f"{folder}/{each}", {}))
         has_leaves = bool(below)
-        sums[folder] = dict(below) if has_leaves else own
+        sums[folder] = (
+            {d: min(sum_, capacity.get(d, sum_)) for d, sum_ in below.items()}
+            if has_leaves
+            else own
+        )
         if has_leaves and own and folder != root:
-            yield folder, own, dict(below)
+            yield folder, own, sums[folder]
 
 
 def _named(folders: list[str]) -> str:

@@ -23,6 +23,7 @@ from exporter.model import (
     DeviceState,
     GroupHolding,
     GroupKey,
+    HeldMemory,
     PodFacts,
 )
 from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
@@ -54,8 +55,10 @@ class MarkKind(StrEnum):
     WAITING = "waits for others"
     CROWDS = "others wait for it"
     NEAR_MEMORY_LIMIT = "near its memory limit"
+    BORROWS_MEMORY = "borrows memory"
 
 
+_GIB = 1 << 30
 _SEVERE = {MarkKind.LOST, MarkKind.XID, MarkKind.RECOVERY}
 
 
@@ -128,8 +131,17 @@ def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> It
 
 
 def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
-    """The marks of a container on a device by its own allocation. A group has none."""
-    return tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
+    """The marks of a container on a device by its own allocation; of a group by its cgroup."""
+    own = tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
+    return (*own, *_borrows(holding.memory))
+
+
+def _borrows(memory: HeldMemory) -> Iterator[Mark]:
+    """Whether it holds more than is kept for it. Where nothing is, nobody was promised any."""
+    kept, borrowed = memory.guaranteed_bytes, memory.borrowed_bytes
+    if kept and borrowed:
+        said = f"it holds {borrowed / _GIB:.1f} GiB beyond the {kept / _GIB:.1f} GiB kept for it"
+        yield Mark(MarkKind.BORROWS_MEMORY, f"{said}, and may lose it to others")
 
 
 def _of_container(holding: ContainerHolding) -> Iterator[Mark]:

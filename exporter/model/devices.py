@@ -235,6 +235,7 @@ class CgroupMemory(NamedTuple):
 
     ``guaranteed_bytes`` and ``limit_bytes`` None: no limit is set. ``charged_bytes`` None: unknown.
     ``evidence``: "driver" (NVML) or "kernel" (dmem). ``refused``: the driver's answer instead.
+    ``protected_bytes``: what the kernel takes from it last, as far as it can; None: nothing is set.
     """
 
     charged_bytes: int | None = None
@@ -242,6 +243,7 @@ class CgroupMemory(NamedTuple):
     limit_bytes: int | None = None
     evidence: str = ""
     refused: str = ""
+    protected_bytes: int | None = None
 
 
 class ProcessMemory(NamedTuple):

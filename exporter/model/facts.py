@@ -201,6 +201,11 @@ class HeldMemory(NamedTuple):
         return self.cgroup.guaranteed_bytes if self.cgroup else None
 
     @property
+    def protected_bytes(self) -> int | None:
+        """What the kernel takes from its cgroup last; None: nothing is set."""
+        return self.cgroup.protected_bytes if self.cgroup else None
+
+    @property
     def limit_bytes(self) -> int | None:
         """What its cgroup is held to; None: no limit is set."""
         return self.cgroup.limit_bytes if self.cgroup else None

@@ -1,5 +1,7 @@
 """The kernel's dmem controller, in directories laid out as its own are."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,14 @@ PID = 7
 KEYS = {  # the region's key → the device's address as its driver has it
     "amdgpu": ("drm/0000:03:00.0/vram", "0000:03:00.0"),
     "xe": ("drm/0000:03:00.0/vram0", "0000:03:00.0"),
-    "nvidia": ("nvidia/0000:03:00.0/fb", "00000000:03:00.0"),
+    "nvidia": ("nvidia/0000:03:00.0/vidmem", "00000000:03:00.0"),
 }
+
+
+class Watched(DeviceMemory):
+    """Memory that can be seen to be let go."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Tree:
@@ -45,7 +53,8 @@ class Tree:
         processes = (ProcessMemory(PID, used, frozenset({"compute"}), told),)
         memory = DeviceMemory(64 * GIB, GIB, 0, processes)
         reading = DeviceReading(Device("GPU-0", 0, "any", pci_bus_id=address), memory=memory)
-        after = CgroupFiles(str(self.root), str(self.proc)).charged(reading).memory
+        (charged,) = CgroupFiles(str(self.root), str(self.proc)).charged((reading,))
+        after = charged.memory
         assert after
         assert after.processes
         return after.processes[0].cgroup
@@ -68,6 +77,26 @@ CASES: dict[str, tuple[Files, Files, tuple[int | None, int | None, int | None]]]
         {"max": 3 * GIB},
         (GIB, GIB, 3 * GIB),
     ),
+    "the pod keeps less": (
+        {"current": GIB, "min": 2 * GIB, "max": "max"},
+        {"min": GIB, "max": "max"},
+        (GIB, GIB, None),
+    ),
+    "the pod keeps nothing": (
+        {"current": GIB, "min": 2 * GIB, "max": "max"},
+        {"min": 0, "max": "max"},
+        (GIB, 0, None),
+    ),
+    "all that it may have is kept": (
+        {"current": GIB, "min": "max", "max": 4 * GIB},
+        {"min": "max", "max": "max"},
+        (GIB, 4 * GIB, 4 * GIB),
+    ),
+    "all of the device is kept": (
+        {"current": GIB, "min": "max", "max": "max"},
+        {},
+        (GIB, 64 * GIB, None),
+    ),
     "a leaf without files has the pod's limit and no charge": (
         {},
         {"current": 9 * GIB, "min": 2 * GIB, "max": 3 * GIB},
@@ -85,6 +114,98 @@ def test_the_kernels_figures_are_found_by_the_pci_address(
     files.write(LEAF, **leaf)
     files.write(POD, **pod)
     assert files.charged(address) == CgroupMemory(charged, guaranteed, limit, "kernel")
+
+
+LOW: dict[str, tuple[Files, Files, int | None]] = {
+    "best effort only": ({"low": 2 * GIB}, {"low": 3 * GIB}, 2 * GIB),
+    "above what is guaranteed": ({"min": GIB, "low": 2 * GIB}, {"min": GIB, "low": "max"}, 2 * GIB),
+    "below what is guaranteed": ({"min": 3 * GIB, "low": GIB}, {}, 3 * GIB),
+    "the pod has less": ({"low": 2 * GIB}, {"low": GIB}, GIB),
+    "the pod has none": ({"low": 2 * GIB}, {"low": 0}, 0),
+    "all": ({"low": "max"}, {}, 64 * GIB),
+    "none": ({"low": 0}, {"low": GIB}, None),
+    "a kernel without it": ({}, {}, None),
+}
+
+
+@pytest.mark.parametrize("case", LOW)
+def test_best_effort_is_told_from_what_is_guaranteed(case: str, tree: tuple[Tree, str]) -> None:
+    leaf, pod, protected = LOW[case]
+    files, address = tree
+    stated: Files = {"current": GIB, "min": 0, "max": "max"}
+    files.write(LEAF, **stated | leaf)
+    files.write(POD, **pod)
+    charged = files.charged(address)
+    assert charged is not None
+    assert (charged.charged_bytes, charged.protected_bytes) == (GIB, protected)
+    assert charged.guaranteed_bytes == leaf.get("min")
+
+
+def test_the_root_whose_charge_is_that_of_all_says_nothing(tree: tuple[Tree, str]) -> None:
+    files, address = tree
+    files.write("", current=9 * GIB)
+    files.process("/")
+    assert files.charged(address) is None
+
+
+def test_a_device_that_is_gone_is_not_held_any_more(tree: tuple[Tree, str]) -> None:
+    files, address = tree
+    files.write(LEAF, current=GIB, min=0, max="max")
+    cgroups = CgroupFiles(str(files.root), str(files.proc))
+    process = ProcessMemory(PID, 1, frozenset({"compute"}))
+
+    def read(*uuids: str) -> list[weakref.ref[object]]:
+        memories = [Watched(GIB, GIB, 0, (process,)) for _ in uuids]
+        named = (Device(uuid, 0, "any", pci_bus_id=address) for uuid in uuids)
+        cgroups.charged([DeviceReading(d, memory=m) for d, m in zip(named, memories, strict=True)])
+        return [weakref.ref(memory) for memory in memories]
+
+    stays, goes = read("GPU-0", "GPU-1")
+    read("GPU-0")
+    gc.collect()
+    assert goes() is None
+    assert stays() is None  # another reading took its place
+
+
+# --- what a real kernel has ---------------------------------------------------------------------
+
+CAPTURED = Path(__file__).with_name("captured") / "linux-7.3.4.txt"
+XE, AMD = "0000:03:00.0", "0000:c3:00.0"
+POD1, POD2 = "/kubepods.slice/pod1.slice", "/kubepods.slice/pod2.slice"
+REAL = {  # cgroup, device → charged, guaranteed, limit, protected
+    "all three": (f"{POD1}/cri-both.scope", XE, (1610612736, 0, 4 * GIB, 0)),
+    "low, which the pod does not have": (f"{POD1}/cri-low.scope", XE, (1 << 28, None, None, 0)),
+    "all, which the pod does not have": (f"{POD1}/cri-all.scope", XE, (1 << 27, 0, None, None)),
+    "another device": (f"{POD1}/cri-none.scope", AMD, (1 << 26, None, None, None)),
+    "not its device": (f"{POD1}/cri-none.scope", XE, (0, None, None, None)),
+    "the pod's": (POD2, XE, (1 << 25, 0, 3 * GIB, None)),
+    "without files": (f"{POD2}/cri-bare.scope", XE, (None, None, 3 * GIB, None)),
+}
+
+
+@pytest.fixture
+def captured(tmp_path: Path) -> Path:
+    """The captured files, as a directory."""
+    (tmp_path / "cgroup.controllers").write_text("memory pids dmem\n")
+    for block in CAPTURED.read_text().split("=== ")[1:]:
+        name, _, lines = block.partition("\n")
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(lines)
+    (tmp_path / POD2[1:] / "cri-bare.scope").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", REAL)
+def test_what_a_real_kernel_has_is_read(case: str, captured: Path) -> None:
+    cgroup, device, (charged, guaranteed, limit, protected) = REAL[case]
+    address = address_of(device)
+    assert address is not None
+    files = CgroupFiles(str(captured), str(captured))
+    assert files.of(f"{captured}{cgroup}", address) == CgroupMemory(
+        charged, guaranteed, limit, "kernel", protected_bytes=protected
+    )
+    assert files.of(str(captured), address) is None
 
 
 def test_what_the_driver_said_stays_and_a_refusal_does_not(tree: tuple[Tree, str]) -> None:

@@ -83,6 +83,22 @@ def test_a_guarantee_that_the_cgroups_above_do_not_have_is_found(tree: Tree) -> 
     assert tree.findings()["dmem.min"][1] == "less than below is kept by /pods"
 
 
+def test_best_effort_that_the_cgroups_above_do_not_have_is_noted(tree: Tree) -> None:
+    tree.write(LEAF, "low", 5)
+    tree.write(POD, "low", "max")
+    tree.write("pods", "low", 4)
+    assert tree.findings()["dmem.low"] == (
+        CheckVerdict.NOTE,
+        "less than below is kept by /pods",
+    )
+
+
+def test_all_of_a_device_is_kept_once(tree: Tree) -> None:
+    for cgroup in (LEAF, OTHER, POD, "pods"):
+        tree.write(cgroup, "min", "max")
+    assert "dmem.min" not in tree.findings()
+
+
 @pytest.mark.parametrize(
     ("refused", "verdict"),
     [

@@ -26,6 +26,7 @@ from exporter.facts.tree import (
 from exporter.model import (
     AllocationFacts,
     Averages,
+    CgroupMemory,
     ContainerHolding,
     ContainerKey,
     Device,
@@ -41,6 +42,7 @@ from exporter.model import (
 )
 from tests.snapshots import container
 
+GIB = 1 << 30
 NOW = 2_000 * 10**9
 SECOND = 10**9
 
@@ -124,6 +126,12 @@ def test_a_device_is_throttled_while_its_clocks_are_held_down(
             [MarkKind.NEAR_MEMORY_LIMIT],
         ),
         ({"allocation": AllocationFacts(core=0.5, memory_bytes=100)}, []),
+        (
+            {"memory": HeldMemory(cgroup=CgroupMemory(3 * GIB, 2 * GIB, 4 * GIB, "driver"))},
+            [MarkKind.BORROWS_MEMORY],
+        ),
+        ({"memory": HeldMemory(cgroup=CgroupMemory(2 * GIB, 2 * GIB, None, "driver"))}, []),
+        ({"memory": HeldMemory(cgroup=CgroupMemory(2 * GIB, 0, 4 * GIB, "driver"))}, []),
         ({"misplaced": True}, [MarkKind.MISPLACED]),
         ({"misplaced": False}, []),
     ],
@@ -132,6 +140,17 @@ def test_a_container_is_marked_by_its_allocation(
     fields: dict[str, Any], kinds: list[MarkKind]
 ) -> None:
     assert [mark.kind for mark in holding_marks(container(**fields))] == kinds
+
+
+def test_a_group_that_borrows_memory_is_marked_with_how_much() -> None:
+    held = HeldMemory(cgroup=CgroupMemory(3 * GIB, 2 * GIB, None, "kernel"))
+    group = GroupHolding(owner=GroupKey("slurm", "7"), index=0, uuid="GPU-0", memory=held)
+    assert holding_marks(group) == (
+        Mark(
+            MarkKind.BORROWS_MEMORY,
+            "it holds 1.0 GiB beyond the 2.0 GiB kept for it, and may lose it to others",
+        ),
+    )
 
 
 HALF = AllocationFacts(core=0.5)

@@ -83,6 +83,11 @@ def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
             lambda h: h.memory.guaranteed_bytes,
         ),
         of(
+            "memory_protected_bytes",
+            "Device memory that is taken from its cgroup last: best effort (dmem.low).",
+            lambda h: h.memory.protected_bytes,
+        ),
+        of(
             "memory_borrowed_bytes",
             "Device memory held beyond memory_guaranteed_bytes: while it is above 0, its clients "
             "may be evicted when another one needs what is kept for it.",

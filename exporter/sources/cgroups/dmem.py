@@ -1,19 +1,25 @@
 """Device memory of cgroups: the kernel's ``dmem`` controller (since 6.14, cgroup v2).
 
-Each cgroup has ``dmem.current``, ``dmem.min`` and ``dmem.max``, one line for each region of a
-device: ``drm/<PCI address>/<region> <bytes or max>`` (``Documentation/admin-guide/cgroup-v2.rst``;
-drivers amdgpu and xe). A region is found by the PCI address in its key, however the rest is
-spelled. Its files are readable by all.
+Each cgroup has ``dmem.current``, ``dmem.min``, ``dmem.low`` and ``dmem.max``, one line for each
+region of a device: ``drm/<PCI address>/<region> <bytes or max>``
+(``Documentation/admin-guide/cgroup-v2.rst``; drivers amdgpu, xe and nouveau; NVIDIA's driver:
+``nvidia/<PCI address>/vidmem``). A region is found by the PCI address in its key, however the rest
+is spelled. Its files are readable by all. They are there, also ``dmem.capacity`` of the root, once
+``+dmem`` is in the ``cgroup.subtree_control`` above.
+
+``min`` is kept whatever others need. ``low`` is a best effort: it is taken last, when nobody has
+any left that is not protected. Both hold only as far as each cgroup above has as much.
 """
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.model import CgroupMemory, Device, DeviceMemory, DeviceReading, ProcessMemory
 
-CAPACITY, CURRENT, MIN, MAX = "dmem.capacity", "dmem.current", "dmem.min", "dmem.max"
+CAPACITY, CURRENT = "dmem.capacity", "dmem.current"
+MIN, LOW, MAX = "dmem.min", "dmem.low", "dmem.max"
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _LONGEST = 64 * 1024
 _UNIFIED = "0::"
@@ -57,7 +63,10 @@ def _is_system_memory(key: str) -> bool:
 
 
 class CgroupFiles:
-    """The cgroups of processes, as directories, and what they are charged of a device's memory."""
+    """The cgroups of processes, as directories, and what they are charged of a device's memory.
+
+    For one source of devices.
+    """
 
     def __init__(self, root: str, proc_root: str) -> None:
         has_controllers = os.path.exists(f"{root}/cgroup.controllers")  # noqa: PTH110 - as above
@@ -96,18 +105,24 @@ class CgroupFiles:
     def _folders(self) -> Iterator[str]:
         return (folder for folder, _, _ in os.walk(self.root))
 
-    def charged(self, reading: DeviceReading) -> DeviceReading:
-        """The reading with what the kernel says of each process's cgroup.
+    def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
+        """The source's readings with what the kernel says of each process's cgroup.
 
         What the driver said of it stays. Read again when the list of processes was.
         """
+        before, self._newest = self._newest, {}
+        return tuple([self._with_charges(reading, before) for reading in readings])
+
+    def _with_charges(
+        self, reading: DeviceReading, before: Mapping[str, tuple[DeviceMemory, DeviceMemory]]
+    ) -> DeviceReading:
         memory, device = reading.memory, reading.device
         if memory is None or not memory.processes or device.parent_uuid:
             return reading
-        before, after = self._newest.get(device.uuid, (None, None))
-        if before is not memory or after is None:
+        read_before, after = before.get(device.uuid, (None, None))
+        if read_before is not memory or after is None:
             after = self._charged(memory, device)
-            self._newest[device.uuid] = memory, after
+        self._newest[device.uuid] = memory, after
         return reading if after is memory else reading._replace(memory=after)
 
     def _charged(self, memory: DeviceMemory, device: Device) -> DeviceMemory:
@@ -128,18 +143,37 @@ class CgroupFiles:
     def of(self, folder: str, address: Address) -> CgroupMemory | None:
         """What a cgroup is charged, guaranteed and limited to; None if the kernel says nothing.
 
-        The limit is the lowest of its own and those of the cgroups above it. A cgroup without
-        files of its own has that limit only.
+        The limit is the lowest of its own and those of the cgroups above it, and so are both kinds
+        of protection. A cgroup without files of its own has that limit only. The root is charged
+        for all of the device, so nothing is said of it.
         """
+        if folder == self.root:
+            return None
         own = read(folder, CURRENT) or {}
-        above = [read(each, MAX) or {} for each in self.upward(folder)]
-        limits = [limit for one in above if (limit := one.get(address)) is not None]
-        limit = min(limits, default=None)
+        limit = self._lowest(folder, MAX, address)
         if address not in own:
             return None if limit is None else CgroupMemory(limit_bytes=limit, evidence="kernel")
-        least = (read(folder, MIN) or {}).get(address, 0)
-        is_limited = limit is not None or least != 0
-        return CgroupMemory(own[address], least if is_limited else None, limit, "kernel")
+        has_min, has_low = ((read(folder, n) or {}).get(address, 0) != 0 for n in (MIN, LOW))
+        least, low = (self._protection(folder, name, address, limit) for name in (MIN, LOW))
+        return CgroupMemory(
+            own[address],
+            least if limit is not None or has_min else None,
+            limit,
+            "kernel",
+            protected_bytes=max(least, low) if has_low else None,
+        )
+
+    def _protection(self, folder: str, name: str, address: Address, limit: int | None) -> int:
+        """How much is protected; ``max`` is all that the cgroup can have."""
+        lowest = self._lowest(folder, name, address)
+        if lowest is not None:
+            return lowest
+        return limit or (read(self.root, CAPACITY) or {}).get(address) or 0
+
+    def _lowest(self, folder: str, name: str, address: Address) -> int | None:
+        """The lowest amount of a cgroup and those above it; None: ``max`` everywhere."""
+        files = (read(each, name) or {} for each in self.upward(folder))
+        return min((most for one in files if (most := one.get(address)) is not None), default=None)
 
     def upward(self, folder: str) -> Iterator[str]:
         """The cgroup and those above it, but for the root."""

@@ -86,7 +86,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
                 self._let_go()
                 devices = self._all(DeviceState.RELEASED, RELEASED)
             else:
-                devices = tuple(map(self.cgroups.charged, self._cycle(began_ns)))
+                devices = self.cgroups.charged(self._cycle(began_ns))
             return Reading(self._status(devices, self._clock.monotonic_ns() - began_ns), devices)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option

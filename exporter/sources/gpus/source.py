@@ -1,5 +1,6 @@
 """The interface of every GPU source, as the collector uses it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,8 +20,8 @@ class DeviceCgroups(Protocol):
         """The directory of a process's cgroup; None: unknown. Thread-safe."""
         ...
 
-    def charged(self, reading: DeviceReading) -> DeviceReading:
-        """The reading with what the kernel says of its processes' cgroups."""
+    def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
+        """The readings of a source with what the kernel says of their processes' cgroups."""
         ...
 
 
@@ -30,9 +31,9 @@ class NoCgroups:
     def path_of(self, pid: int) -> str | None:
         """None."""
 
-    def charged(self, reading: DeviceReading) -> DeviceReading:
-        """The reading as it is."""
-        return reading
+    def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
+        """The readings as they are."""
+        return tuple(readings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,10 +243,11 @@ def _cgroup(values: _Values, enforced: Collection[str]) -> dict[Path, object]:
     if not charged:
         return {}
     [((evidence, role), amount)] = charged.items()
-    limits = ("memory_guaranteed_bytes", "memory_limit_bytes" if evidence in enforced else "")
-    known = (values.number(name) for name in limits)
-    guaranteed, limit = (None if one is None else round(one) for one in known)
-    cgroup = CgroupMemory(round(amount), guaranteed, limit, evidence)
+    limit = "memory_limit_bytes" if evidence in enforced else ""
+    names = ("memory_guaranteed_bytes", limit, "memory_protected_bytes")
+    known = (values.number(name) for name in names)
+    kept, most, last = (None if one is None else round(one) for one in known)
+    cgroup = CgroupMemory(round(amount), kept, most, evidence, protected_bytes=last)
     return {("memory", "cgroup"): cgroup, ("memory", "is_charge"): role == "figure"}
 
 
