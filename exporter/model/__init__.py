@@ -12,9 +12,7 @@ from exporter.model.devices import (
     MIG,
     PARTITIONED,
     QUANTITIES,
-    CallCount,
     CgroupMemory,
-    Clock,
     Device,
     DeviceMemory,
     DeviceReading,
@@ -31,8 +29,6 @@ from exporter.model.devices import (
     Sample,
     Sampling,
     Sensors,
-    SourceStatus,
-    Unmeasured,
     Window,
     XidCount,
 )
@@ -93,6 +89,7 @@ from exporter.model.processes import (
     ProcessInfo,
     Unit,
 )
+from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 from exporter.model.snapshot import (
     History,
     HistoryPoint,
@@ -102,6 +99,7 @@ from exporter.model.snapshot import (
     Snapshot,
     Tenants,
 )
+from exporter.model.sources import CallCount, Clock, SourceStatus
 from exporter.model.usage import (
     ContainerKey,
     DeviceUsage,
@@ -110,6 +108,4 @@ from exporter.model.usage import (
     Owner,
     SharedWindow,
     Spent,
-    Unattributed,
-    Unexplained,
 )

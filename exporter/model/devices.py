@@ -1,54 +1,13 @@
-"""What devices and drivers report, and the reasons why something is not known."""
+"""What drivers report of devices: what they are, and what they did in one cycle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-
-class Unmeasured(StrEnum):
-    """The reasons why a quantity is absent. A closed list: the values of the label ``reason``.
-
-    ``docs/troubleshooting.md`` explains each, and what to do.
-    """
-
-    # the driver refuses it for this device
-    NOT_SUPPORTED = "not_supported"
-    NO_PERMISSION = "no_permission"
-    DRIVER_TOO_OLD = "driver_too_old"
-    # the device cannot be read: the values of DeviceState
-    GPU_LOST = "gpu_lost"
-    DRIVER_STUCK = "driver_stuck"
-    RELEASED = "released"
-    READ_FAILED = "read_failed"
-    # what is read says nothing of it
-    MIG = "mig"
-    PARTITIONED = "partitioned"
-    MPS = "mps"
-    NEVER_IDLE = "never_idle"
-    ASLEEP = "asleep"
-    REJECTED_SAMPLES = "rejected_samples"
-    NOT_NAMED = "not_named"
-    # its owner cannot be determined
-    NO_HOSTPID = "no_hostpid"
-    NO_CGROUPS = "no_cgroups"
-    CONTAINER_PENDING = "container_pending"
-    POD_UNKNOWN = "pod_unknown"
-    PLACEMENT = "placement"
-
-
-class Clock(Protocol):
-    """Reads the time. The module ``time`` is one; tests and scenarios have others."""
-
-    def monotonic_ns(self) -> int:
-        """Nanoseconds that only move forward."""
-        ...
-
-    def time_ns(self) -> int:
-        """Wall-clock nanoseconds since the epoch."""
-        ...
-
+from exporter.model.reasons import Unmeasured
+from exporter.model.sources import CallCount, SourceStatus
 
 FIRST_INDEX = {"nvidia": 0, "amd": 100, "intel": 200}
 """Where the numbers of a vendor's devices begin: none collides, whichever driver comes first."""
@@ -62,9 +21,11 @@ class Device:
     """A physical GPU or a part of one (a MIG instance, an AMD partition), which has a parent.
 
     ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
-    order of PCI addresses. ``core_share`` is the device's share of a whole GPU's core: a part's
-    share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
-    has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
+    order of PCI addresses. ``minor`` is that of its device file. ``profile`` is a part's size by
+    its vendor's name, such as ``1g.10gb``. ``sharing`` is how a board is divided or shared: "mig",
+    "partitioned" or "mps"; else "". ``core_share`` is the device's share of a whole GPU's core: a
+    part's share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a
+    part has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
     ``cuda_version`` is the highest that the driver supports.
     """
 
@@ -86,7 +47,7 @@ class Device:
 
     @property
     def number(self) -> str:
-        """The GPU's index, and behind it a part's own number; "" if there is none."""
+        """The value of the label ``gpu``: the index, and a part's own number; "" if unknown."""
         index = str(self.index) if self.index >= 0 else ""
         return index if self.gpu_instance is None else f"{index}-{self.gpu_instance}"
 
@@ -182,8 +143,8 @@ class Window(NamedTuple):
     have used without work. Both are None where the board reports neither energy nor power.
     ``late_energy_uj`` is part of the first; it belongs to earlier windows in which energy could
     not be read.
-    ``per_sample``: the core time of processes comes from the samples that name them, not from the
-    driver's averages.
+    ``per_sample``: the core time of processes is exact, and never scaled up to the device's: it
+    comes from the samples that name them, or from the kernel's counters, not from averages.
     ``counted`` holds, by the name in ``COUNTED``, nanoseconds by pid. ``unmeasured_pids`` are the
     processes whose use could not be read, or only in part. ``sampling`` is what the driver's
     samples have shown up to here.
@@ -281,8 +242,9 @@ class Sensors:
     """A board's own sensor values, by the name of their family in ``BOARD`` (metrics.families).
 
     ``numbers`` are those of families without a label, ``labelled`` the others by the value of their
-    label. What is unknown is absent. Each value is in the unit that the family divides: seconds are
-    in nanoseconds. Bytes have both directions, as seen from the device.
+    label. What is unknown is absent. Seconds are kept in nanoseconds, all else is in the unit
+    of the family's name. Bytes have both directions, as seen from the
+    device.
     """
 
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -360,29 +322,6 @@ class DeviceReading(NamedTuple):
     costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
     rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
     raw: RawSamples | None = None
-
-
-class SourceStatus(NamedTuple):
-    """The status of a source. ``detail`` says what to do when it is not up.
-
-    ``reason`` is why nothing from it is known; None: reading it failed. ``absent``: this node does
-    not have it, and nobody asked for it; it is not shown.
-    """
-
-    name: str
-    up: bool
-    detail: str = ""
-    duration_ns: int = 0
-    last_success_unix_ns: int | None = None
-    reason: Unmeasured | None = None
-    absent: bool = False
-
-
-class CallCount(NamedTuple):
-    """Calls of one driver function since the start and the time they took."""
-
-    calls: int
-    duration_ns: int
 
 
 class Reading(NamedTuple):

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model.devices import (
-    CallCount,
     CgroupMemory,
     Device,
     DeviceState,
@@ -20,12 +19,12 @@ from exporter.model.devices import (
     PartCost,
     Sampling,
     Sensors,
-    SourceStatus,
-    Unmeasured,
     XidCount,
 )
 from exporter.model.processes import GroupFacts
-from exporter.model.usage import ContainerKey, GroupKey, Owner, Unattributed, Unexplained
+from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
+from exporter.model.sources import CallCount, SourceStatus
+from exporter.model.usage import ContainerKey, GroupKey, Owner
 
 Reasons = Mapping[str, Unmeasured]
 """Why quantities are not known now, by quantity."""

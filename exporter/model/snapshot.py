@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.model.devices import ProcessMemory, SourceStatus
+from exporter.model.devices import ProcessMemory
 from exporter.model.facts import NO_FACTS, ExporterFacts, Facts
 from exporter.model.processes import ProcessInfo
+from exporter.model.sources import SourceStatus
 from exporter.model.usage import ContainerKey, GroupKey, Owner, SharedWindow
 
 STALE_CYCLES = 3

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,8 +11,8 @@ from exporter.model.devices import (
     Engines,
     Methods,
     ProcessActivity,
-    Unmeasured,
 )
+from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 
 
 class ContainerKey(NamedTuple):
@@ -29,24 +28,6 @@ class GroupKey(NamedTuple):
 
     kind: str
     group: str
-
-
-class Unattributed(StrEnum):
-    """The reasons why a part of a device has no owner. A closed list.
-
-    ``docs/troubleshooting.md`` explains each, and what to do.
-    """
-
-    HOST_PROCESS = "host_process"
-    UNKNOWN_CGROUP = "unknown_cgroup"
-    EXITED = "exited"
-    NO_PID = "no_pid"
-    IDLE = "idle"
-    UNOBSERVED = "unobserved"
-    OVERLAP = "overlap"
-    MIG = "mig"
-    PARTITIONED = "partitioned"
-    MPS = "mps"
 
 
 Owner = ContainerKey | GroupKey | Unattributed
@@ -72,14 +53,6 @@ class MemoryHeld:
     is_rejected: bool = False
     cgroup: CgroupMemory | None = None
     is_charge: bool = False
-
-
-class Unexplained(StrEnum):
-    """The reasons why core time has no process (``NO_PID``). A closed list."""
-
-    NO_PROCESS = "no_process"  # the device was busy and the driver names no process
-    REJECTED_ROWS = "rejected_rows"  # some rows cannot be true: nothing is added to the others
-    CAP = "cap"  # more than the processes that were named can have used
 
 
 class DeviceUsage(NamedTuple):
