@@ -133,6 +133,7 @@ def _allowed(allowed: str) -> str:
     short = allowed.replace(COMMAS, "").replace(UNITS, "").replace(GROUPS, " of metrics.md")
     if short in OBVIOUS:
         return ""
+    short = short.replace("an address with a port up to 65535, such as", "such as")
     for beginning in BEGINNINGS:
         short = short.removeprefix(beginning)
     return f" ({short})"

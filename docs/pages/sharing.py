@@ -18,15 +18,14 @@ SHARING_PREFACE = """\
 
 <!-- Written by docs/generate.py from exporter/allocations/: do not edit. -->
 
-For these systems the exporter reads, without any setting, what each container was allocated, and
-on which GPU. You can
-[describe others](configuration.md#a-sharing-system-of-your-own), which are tried first.
+**For these systems the exporter reads, without any setting, what each container was allocated, and
+on which GPU.** [Others that you describe](configuration.md#a-sharing-system-of-your-own) go first.
 
 - `mgpu_container_allocation_info` has the labels `scheme`, `policy`
   ([below](#what-was-read-and-what-is-enforced)) and `priority`.
 - In MIG mode the instance is the allocation, whatever the container asked for.
 - Time-slicing promises nothing: `mgpu_container_allocated_replicas` counts what was granted.
-- If the system does not name the device, it is the one on which a process of the container is seen.
+- A device that the system does not name is the one on which the container is seen.
 - Annotations count only for containers whose limits ask for a resource of the scheme
   ([what can be forged](security.md#who-can-forge-what)).
 - A pod with unreadable values has no limits, and is
@@ -40,8 +39,7 @@ A name that ends in `-`, `_` or `/` is a prefix. The minor number is the N of
 LIMITS_TEXT = """
 ## Limits of cgroups, by the driver or the kernel
 
-Whatever the sharing system promises, these hold a cgroup to a limit. Both are read without root
-where a process of the container is on the card:
+These limits are read of any container on the card, without root:
 
 - NVIDIA's driver from R615 on (MPS v3 memory partitioning): `evidence="driver"`
 - the kernel's dmem controller, since 6.14, with amdgpu, xe or NVIDIA's driver, once `+dmem` is in
@@ -55,15 +53,15 @@ has no figure of a process (`role="figure"`), `…_memory_used_bytes` is the cha
 Those that borrow are candidates for eviction when another one within its guarantee meets a full
 card; the MPS server chooses. `sort_desc(mgpu_container_memory_borrowed_bytes > 0)` lists them.
 
-`mgpu-exporter check` says what the driver's answers mean, which cgroups keep more than those below
-them (a deleted one left its guarantee behind), and whether the exporter itself is limited.
+`mgpu-exporter check` explains the driver's answers, and finds guarantees of deleted cgroups and
+limits of the exporter itself.
 """
 
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
-The exporter is tested against these versions; newer ones may differ. The label `policy` is the
-system's own term for how it shares a card, else one of:
+Versions that were read and tested; newer ones may differ. The label `policy` is the system's own
+term for how it shares a card, else one of:
 
 - `enforced`: the driver, the container's devices or a library enforce the allocation
 - `unenforced`: a container can take more than it was promised

@@ -63,8 +63,8 @@ class ClusterSettings:
         choice("auto", "api", "kubelet", "files", "none"),
         "auto",
         "Where pods are read from: the API server, this node's kubelet, or the names of log "
-        "files. auto uses the first of them that is up, and returns to a better one.",
-        "docs/pods.md compares them.",
+        "files; auto uses the first of them that is up.",
+        "See docs/pods.md.",
     )
     pods_labels: tuple[str, ...] = setting(
         "pods.labels",
@@ -86,8 +86,7 @@ class ClusterSettings:
         "pods.list-spread",
         duration("0s", "5m"),
         "1s",
-        "Longest random delay of a list of pods, at the start and when the watch has lost its "
-        "position.",
+        "Longest random delay of a list of pods, at the start and if the watch loses its position.",
         "See docs/scaling.md.",
     )
     pods_claims: str = setting(
@@ -95,7 +94,7 @@ class ClusterSettings:
         choice("auto", "off"),
         "auto",
         "Whether the API server is asked for the devices of ResourceClaims (DRA); auto asks if "
-        "a pod of this node refers to a claim.",
+        "a pod of this node has one.",
         "Needs resourceclaims get, resourceslices list.",
     )
     kubelet_pod_resources_socket: str = setting(
@@ -104,7 +103,7 @@ class ClusterSettings:
         "auto",
         "Socket of the kubelet's PodResources, which lists the devices of each container; auto "
         "uses /var/lib/kubelet/pod-resources/kubelet.sock if its folder exists.",
-        "Needs grpcio and protobuf, the extra `podresources`.",
+        "Needs the extra `podresources`.",
     )
     kubeconfig: str = setting(
         "kubeconfig", TEXT, "", "kubeconfig file; if not set, the in-cluster configuration."

@@ -32,7 +32,6 @@ class MeasuringSettings:
         duration("100ms", "5s"),
         "1s",
         "Time from one collection cycle to the next.",
-        "The driver keeps samples for a few seconds only.",
         live=True,
     )
     collection_window_ns: int = setting(
@@ -48,7 +47,7 @@ class MeasuringSettings:
         duration("1s", "60s"),
         "5s",
         "Time from one list of a device's processes and their memory to the next.",
-        "The driver is locked for all its users while it makes a list.",
+        "A list locks the driver for all its users.",
         live=True,
     )
     collection_sensors_interval_ns: int = setting(
@@ -80,8 +79,7 @@ class MeasuringSettings:
         "ledger.retention",
         duration("0s", "24h"),
         "5m",
-        "How long a container's counters are served after it ended.",
-        "Make it longer than a scrape interval.",
+        "How long a container's counters are served after it ended: longer than a scrape interval.",
         live=True,
     )
 

@@ -90,8 +90,8 @@ class GroupSettings:
         "groups.sockets",
         many(SOCKET),
         "auto",
-        "Sockets of Docker and Podman that are asked for containers' names; auto uses the usual "
-        "ones, also users' own, if the exporter has access.",
+        "Sockets of Docker and Podman that are asked for containers' names; auto: the usual ones, "
+        "also users' own, if it has access.",
         "Docker's socket gives full control of the machine.",
     )
     groups_slurm: str = setting(

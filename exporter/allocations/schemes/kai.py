@@ -1,9 +1,9 @@
 """KAI Scheduler, and Run:ai, which it was made from: fractions of a GPU.
 
-A pod's annotation asks for a fraction of a GPU's memory or for an amount of it. Core is the same
-fraction, promised by nobody. A higher limit of Run:ai's dynamic fractions is the memory limit. The
-pod that reserves the card names it, and is no consumer. Where HAMi-core enforces, an amount is
-rounded up to hundredths of a card, as KAI does.
+A pod's annotation asks for a fraction or an amount of a GPU's memory. Core is the same fraction,
+not promised. A higher limit of Run:ai's dynamic fractions is the memory limit. The pod that
+reserves the card names it, and is no consumer. Where HAMi-core enforces, an amount is rounded up to
+hundredths.
 
 A fraction counts only for as many devices as the scheduler has reserved, because users may change
 the annotation. Set ``--allocations.kai-namespaces``, so that nobody poses as the scheduler.

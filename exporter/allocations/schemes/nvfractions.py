@@ -1,8 +1,8 @@
 """NVIDIA's memory limits of cgroups (R615, MPS v3), as KAI's NvFractions ask for them.
 
 A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
-limit is the most that it may have, and is the allocation here. One fills in the other. Core is
-promised by nobody. What the driver enforces is read from the driver, and has priority.
+limit is the most that it may have, and the allocation here. One fills in the other. Core is not
+promised. What the driver enforces is read from the driver, and has priority.
 
 Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
 `allocation_info` has no scheme `driver` beside this one.

@@ -3,8 +3,7 @@
 ``nvidia.com/gpu`` is a whole card, or an instance with MIG's strategy *single*;
 ``nvidia.com/mig-<profile>`` is an instance. MPS gives each client an equal part of the card,
 however many replicas its container has. nos' sized replicas and the instances of OpenShift's
-operator (``mig.das.com/``) are read too. Devices are known by the kubelet's PodResources (profile
-``podresources``).
+operator (``mig.das.com/``) are read too. Devices are known by the profile ``podresources``.
 
 With both `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT` in the pod, the toolkit and a driver from R615
 on limit a container's memory on each card.

@@ -1,7 +1,7 @@
 """vgpu-manager (coldzerofear): parts of NVIDIA cards, by its own scheduler and device plugin.
 
-Cores are per cent of one card; 100 cores have no limit. A container that asks for neither cores
-nor memory has a whole card. ``nvidia.com/vgpu-compute-policy`` of the pod, else of the node, is the
+Cores are per cent of one card; 100 have no limit. A container that asks for neither cores nor
+memory has a whole card. ``nvidia.com/vgpu-compute-policy`` of the pod, else of the node, is the
 policy: fixed, balance (idle cores are lent) or none (cores are not enforced).
 
 Unconfirmed: another domain than ``nvidia.com`` (its ``--domain``), which is not read.

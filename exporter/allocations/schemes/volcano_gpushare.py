@@ -1,7 +1,7 @@
 """Volcano's GPU sharing before its vGPU: memory, or whole cards.
 
 ``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. Memory is in units of
-``--gpu-memory-factor``, which follows from the node's units and its cards' memory; otherwise set
+``--gpu-memory-factor``, known by the node's units; otherwise set
 ``--allocations.volcano-memory-factor``.
 
 Unconfirmed: a node whose first card has another size than the others; then set the factor.

@@ -1,7 +1,7 @@
 """Volcano's vGPU.
 
-Memory is in units of the device plugin's ``gpuMemoryFactor`` (MiB). It follows from the memory of
-the cards that the plugin registers; otherwise set ``--allocations.volcano-memory-factor``.
+Memory is in units of the device plugin's ``gpuMemoryFactor`` (MiB), known by the cards that the
+plugin registers; otherwise set ``--allocations.volcano-memory-factor``.
 ``volcano.sh/vgpu-mode`` is the policy.
 
 Unconfirmed: whether the factor can differ from node to node (it is read for each).
