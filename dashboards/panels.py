@@ -114,7 +114,12 @@ def missing(text: str, color: str = "text") -> SpecialValueMap:
 
 
 def folded(title: str, panels: Iterable[Panel]) -> build.Row:
-    """A row whose panels ask nothing before somebody unfolds it."""
+    """A row whose panels ask nothing before somebody unfolds it.
+
+    It cannot be hidden where there are no such series: Grafana shows a row that is repeated by a
+    variable without values once all the same, as a placeholder (grafana/grafana 11641fb6,
+    ``RowRepeaterBehavior``; #3778). Conditions on data are for dashboards of its schema v2 only.
+    """
     row = build.Row(title).collapsed(collapsed=True)
     for panel in panels:
         row.with_panel(panel)

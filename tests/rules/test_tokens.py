@@ -17,7 +17,9 @@ OWN: dict[str, float] = {
     f"mgpu_pod_allocated_gpu_seconds_total{{{POD}}}": 1,
 }
 # Names: vllm-project/vllm docs/usage/metrics.md; docs.sglang.io, production metrics; the metrics
-# page of Triton Inference Server (port 8002). Read 2026-11-25.
+# page of Triton Inference Server (port 8002); triton-inference-server/vllm_backend
+# src/utils/metrics.py (1e66a222); NVIDIA/TensorRT-LLM (89fd9b74), the custom_metrics_reporter.cc of
+# triton_backend/inflight_batcher_llm. Read 2026-11-25.
 SERVERS: dict[str, dict[str, float]] = {
     "vLLM": {
         f"vllm:prompt_tokens_total{{{SERVER}}}": 400,
@@ -29,6 +31,16 @@ SERVERS: dict[str, dict[str, float]] = {
         f"sglang:prompt_tokens_total{{{SERVER}}}": 450,
         f"sglang:generation_tokens_total{{{SERVER}}}": 50,
         f"sglang:num_requests_total{{{SERVER}}}": 2,
+    },
+    "Triton with vLLM": {
+        f"vllm:prompt_tokens_total{{{SERVER}}}": 400,
+        f"vllm:generation_tokens_total{{{SERVER}}}": 100,
+        'nv_inference_request_success{namespace="n",pod="p",model="vllm",version="1"}': 2,
+    },
+    "Triton with TensorRT-LLM": {
+        f'nv_llm_input_token_len_sum{{{SERVER},response_metric_type="total_input_tokens"}}': 400,
+        f'nv_llm_output_token_len_sum{{{SERVER},response_metric_type="total_output_tokens"}}': 100,
+        'nv_inference_request_success{namespace="n",pod="p",model="m",version="1"}': 2,
     },
     "Triton": {
         'nv_inference_request_success{namespace="n",pod="p",model="a",version="1"}': 1,
