@@ -39,8 +39,8 @@ _NODE_LABELS = "kube_node_labels"
 _SLICES = re.compile(r"^(\d+)g\.")
 _MIG_SLICES = 7
 
-SHORT_STEP_S, STEP_S, LONG_STEP_S = 60, 300, 3600
-_SHORT_S, _DAYS_S = 6 * 3600, 2 * 86400
+_STEPS_S = ((6 * 3600, 60), (2 * 86400, 300))  # for ranges that are at most so long
+_LONG_STEP_S = 3600  # for all others
 _TWICE = 1.05  # of the time there was; beyond it, some time was counted twice
 
 
@@ -72,9 +72,9 @@ class CardBook:
 
 def span_of(since_s: int, until_s: int) -> Span:
     """The range with its steps."""
-    length = until_s - since_s
-    step = SHORT_STEP_S if length <= _SHORT_S else STEP_S if length <= _DAYS_S else LONG_STEP_S
-    return Span(since_s, until_s, min(step, length))
+    length_s = until_s - since_s
+    step_s = next((step_s for most_s, step_s in _STEPS_S if length_s <= most_s), _LONG_STEP_S)
+    return Span(since_s, until_s, min(step_s, length_s))
 
 
 class Books:
@@ -127,9 +127,9 @@ class Books:
 
     def _devices(self) -> tuple[dict[str, _PartOf], dict[str, CardFacts]]:
         """Of each instance its board, and the facts of each card."""
-        length = self._span.until_s - self._span.since_s
-        infos = self._prometheus.at(f"last_over_time({_INFO}[{length}s])", self._span.until_s)
-        nodes = self._node_labels(length)
+        length_s = self._span.until_s - self._span.since_s
+        infos = self._prometheus.at(f"last_over_time({_INFO}[{length_s}s])", self._span.until_s)
+        nodes = self._node_labels(length_s)
         instances: dict[str, dict[str, str]] = defaultdict(dict)  # by board, with their profiles
         facts: dict[str, CardFacts] = {}
         for one in infos:
@@ -147,9 +147,9 @@ class Books:
         }
         return boards, facts
 
-    def _node_labels(self, length: int) -> dict[str, Labels]:
+    def _node_labels(self, length_s: int) -> dict[str, Labels]:
         found = self._prometheus.at(
-            f"last_over_time({_NODE_LABELS}[{length}s])", self._span.until_s
+            f"last_over_time({_NODE_LABELS}[{length_s}s])", self._span.until_s
         )
         return {
             one.labels.get("node", ""): {
@@ -162,9 +162,9 @@ class Books:
 
     def _owners(self) -> dict[tuple[str, str], tuple[str, str]]:
         """Of each pod its owner's kind and name, or its value of the label that is asked for."""
-        length = self._span.until_s - self._span.since_s
+        length_s = self._span.until_s - self._span.since_s
         found = self._prometheus.at(
-            f"last_over_time({selector([_POD_INFO])}[{length}s])", self._span.until_s
+            f"last_over_time({selector([_POD_INFO])}[{length_s}s])", self._span.until_s
         )
         if self._by == "label" and found and not any(self._label in one.labels for one in found):
             raise NoAnswerError(

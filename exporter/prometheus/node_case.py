@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from exporter.model import OTHERS, ContainerHolding, DeviceFacts, Facts
 from exporter.model.usage import ContainerKey
-from exporter.prometheus.why import Card, Case, Part
+from exporter.prometheus.why import Card, Case, OnCard
 
 _NS = 10**9
 
@@ -44,7 +44,7 @@ def case_of(before: Moment, now: Moment, namespace: str, pod: str, window_s: flo
     earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
     cards = _Cards(before, now)
     parts = tuple(
-        Part(
+        OnCard(
             container=one.owner.container,
             card=cards.of(one, f"{namespace}/{pod}"),
             core=one.average.core,

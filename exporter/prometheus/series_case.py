@@ -16,7 +16,7 @@ from exporter.prometheus.client import (
     quoted,
     selector,
 )
-from exporter.prometheus.why import Card, Case, Part
+from exporter.prometheus.why import Card, Case, OnCard
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
@@ -240,7 +240,7 @@ def _part(
     core: _Counted | None,
     waiting: _Counted | None,
     waiting_on: Mapping[str, float] | None,
-) -> Part:
+) -> OnCard:
     value = {one.labels["__name__"].removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
     unmeasured = {
         one.labels.get("quantity", ""): one.labels.get("reason", "")
@@ -248,7 +248,7 @@ def _part(
         if one.labels["__name__"] == f"{_CONTAINER}unmeasured"
     }
     schemes = {one.labels["scheme"] for one in state if "scheme" in one.labels}
-    return Part(
+    return OnCard(
         container=key.container,
         card=card,
         core=core.share if core and "core" not in unmeasured else None,

@@ -81,7 +81,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class OnCard:
     """What a container has of one card. Shares are of the card or of the time.
 
     ``waiting`` is an upper bound; ``waiting_on`` is the same by who ran instead, None if nobody
@@ -114,7 +114,7 @@ class Case:
     pod: str
     unix_s: float
     window_s: float
-    parts: tuple[Part, ...] = ()
+    parts: tuple[OnCard, ...] = ()
     observed_s: float | None = None
     is_new: bool = False
     ended_unix_s: float | None = None
@@ -211,7 +211,7 @@ def _others(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) ->
     return f", {'all' if only else 'most'} of it for {first}{second}"
 
 
-def _is_starved(part: Part) -> bool:
+def _is_starved(part: OnCard) -> bool:
     """Waiting alone proves nothing: a program that pauses looks the same."""
     is_full = part.card.busy is not None and part.card.busy >= FULL
     if part.share is None:
@@ -260,7 +260,7 @@ def _memory(case: Case) -> Iterator[Sentence]:
     yield Sentence(Topic.MEMORY, said + end, urgent=near)
 
 
-def _fullness(part: Part) -> float:
+def _fullness(part: OnCard) -> float:
     return (part.memory_bytes or 0.0) / part.memory_limit_bytes if part.memory_limit_bytes else 0.0
 
 
@@ -321,7 +321,7 @@ def _why(reason: str) -> str:
     return UNMEASURED[Unmeasured(reason)] if reason in set(Unmeasured) else reason
 
 
-def _place(part: Part, case: Case) -> str:
+def _place(part: OnCard, case: Case) -> str:
     many = len({one.container for one in case.parts}) > 1
     by = f" by {part.container}" if many and part.container else ""
     return f"{part.card.name}{by}"

@@ -11,13 +11,13 @@ from exporter.cli import main
 from exporter.httpclient import HttpClient
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.series_case import SeriesCase
-from exporter.prometheus.why import Card, Case, Part, Topic, sentences
+from exporter.prometheus.why import Card, Case, OnCard, Topic, sentences
 from tests.store import Store, Target
 
 GIB = 1 << 30
 NOW = 1_780_000_000
 CARD = Card(uuid="GPU-a", gpu="0", node="n1", model="L4", busy=1.0, others=("batch/crawl-0",))
-STARVED = Part(
+STARVED = OnCard(
     container="main",
     card=CARD,
     core=0.18,
@@ -31,7 +31,7 @@ STARVED = Part(
 )
 
 
-def said(*parts: Part) -> dict[Topic, str]:
+def said(*parts: OnCard) -> dict[Topic, str]:
     case = Case(namespace="team", pod="chat-0", unix_s=NOW, window_s=60, parts=parts)
     found = sentences(case)
     assert len(found) == len({one.topic for one in found}) <= 8
@@ -137,12 +137,12 @@ OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
         ),
     ],
 )
-def test_each_topic(parts: list[Part], topic: Topic, text: str) -> None:
+def test_each_topic(parts: list[OnCard], topic: Topic, text: str) -> None:
     assert said(*parts)[topic] == text
 
 
 def test_what_is_not_known_is_said_first_and_never_as_zero() -> None:
-    found = said(Part(container="main", card=CARD, unmeasured={"core": "no_hostpid"}))
+    found = said(OnCard(container="main", card=CARD, unmeasured={"core": "no_hostpid"}))
     assert list(found) == [Topic.UNKNOWN, Topic.CARDS]
 
 

@@ -104,10 +104,10 @@ class CgroupProcesses:
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, Answer]:
         with self._lock:
-            now = self._clock.monotonic_ns()
-            self._note_ends(now)
-            answers = {pid: self._answer(pid, now) for pid in pids}
-            self._duration_ns = self._clock.monotonic_ns() - now
+            now_ns = self._clock.monotonic_ns()
+            self._note_ends(now_ns)
+            answers = {pid: self._answer(pid, now_ns) for pid in pids}
+            self._duration_ns = self._clock.monotonic_ns() - now_ns
             return answers
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
@@ -143,17 +143,17 @@ class CgroupProcesses:
 
     # --- the answer for one process ---
 
-    def _answer(self, pid: int, now: int) -> Answer:
+    def _answer(self, pid: int, now_ns: int) -> Answer:
         known = self._known.get(pid)
         if known is None:
-            return self._meet(pid, now)
-        if known.ended_ns is None and now < known.look_ns:
+            return self._meet(pid, now_ns)
+        if known.ended_ns is None and now_ns < known.look_ns:
             start = None if known.held else start_time(self._proc_root, pid)
             if known.held or (start is not None and start == known.start):
                 return known.answer
-        return self._look(pid, known, now)
+        return self._look(pid, known, now_ns)
 
-    def _meet(self, pid: int, now: int) -> Answer:
+    def _meet(self, pid: int, now_ns: int) -> Answer:
         """A process that is not known yet."""
         if not 0 < pid <= _LARGEST_PID or self._is_blind():
             return Unattributed.UNKNOWN_CGROUP
@@ -166,41 +166,41 @@ class CgroupProcesses:
             self._forget(next(iter(self._known)))
             self._rejected["cache_full"] += 1
         seen = seen or ProcessState(None, exiting=False, paths=())
-        known = self._known[pid] = _Process(seen.start, hold is Hold.HELD, now)
-        return self._judge(pid, known, seen, now)
+        known = self._known[pid] = _Process(seen.start, hold is Hold.HELD, now_ns)
+        return self._judge(pid, known, seen, now_ns)
 
-    def _look(self, pid: int, known: _Process, now: int) -> Answer:
+    def _look(self, pid: int, known: _Process, now_ns: int) -> Answer:
         """A known process that is looked at again."""
         seen = look_at(self._proc_root, pid)
         if seen is None and known.held and known.start is None:  # alive, but hidden (hidepid)
             seen = ProcessState(None, exiting=False, paths=())
         if seen is None:
-            self._note_end(pid, known, now)
+            self._note_end(pid, known, now_ns)
             return known.answer if pid in self._known else Unattributed.EXITED
         is_same = seen.start == known.start
         if is_same and known.ended_ns is None:
-            return self._judge(pid, known, seen, now)
+            return self._judge(pid, known, seen, now_ns)
         if is_same and seen.exiting:  # a zombie: its identity is kept until its parent takes it
-            known.ended_ns = now
+            known.ended_ns = now_ns
         elif not known.held or seen.start is not None:  # held: alive, but unreadable now (EMFILE)
             self._forget(pid)
-            return self._meet(pid, now)
+            return self._meet(pid, now_ns)
         return known.answer
 
-    def _judge(self, pid: int, known: _Process, seen: ProcessState, now: int) -> Answer:
+    def _judge(self, pid: int, known: _Process, seen: ProcessState, now_ns: int) -> Answer:
         """Make its answer of what was seen of a live process, and set when to look again."""
-        answer, is_settled = self._identify(pid, known, seen, now)
+        answer, is_settled = self._identify(pid, known, seen, now_ns)
         if answer == HOST:  # in no unit: it is its user's
             uid = user_id(self._proc_root, pid)
             answer = HOST if uid is None else CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
         known.name = seen.name or known.name
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
-        known.look_ns = now + (_ttl_ns(pid, known, now) if is_settled else 0)
+        known.look_ns = now_ns + (_ttl_ns(pid, known, now_ns) if is_settled else 0)
         return known.answer
 
     def _identify(
-        self, pid: int, known: _Process, seen: ProcessState, now: int
+        self, pid: int, known: _Process, seen: ProcessState, now_ns: int
     ) -> tuple[Answer, bool]:
         """The answer, and whether it is settled.
 
@@ -216,7 +216,7 @@ class CgroupProcesses:
         names_a_cgroup = any(path.strip("/.") for path in seen.paths)
         if names_a_cgroup and not is_container and not seen.exiting:
             return identity, True
-        walk = self._tree.since(max(known.met_ns, now - ASKED_FOR_NS))
+        walk = self._tree.since(max(known.met_ns, now_ns - ASKED_FOR_NS))
         found = walk.by_pid.get(pid) if walk is not None else None
         found = found or self._tree.container(identity.container_id)
         if found is not None:
@@ -234,21 +234,21 @@ class CgroupProcesses:
 
     # --- ends ---
 
-    def _note_ends(self, now: int) -> None:
+    def _note_ends(self, now_ns: int) -> None:
         for pid in self._lifetimes.ended():
-            self._note_end(pid, self._known[pid], now)
+            self._note_end(pid, self._known[pid], now_ns)
         for pid, known in list(self._known.items()):
-            if known.ended_ns is not None and now - known.ended_ns >= KEPT_AFTER_END_NS:
+            if known.ended_ns is not None and now_ns - known.ended_ns >= KEPT_AFTER_END_NS:
                 self._forget(pid)
 
-    def _note_end(self, pid: int, known: _Process, now: int) -> None:
+    def _note_end(self, pid: int, known: _Process, now_ns: int) -> None:
         if known.ended_ns is not None:
             return
         if known.start is None or not isinstance(known.answer, CgroupIdentity):
             # nothing worth keeping, or the pid's next process cannot be recognised
             self._forget(pid)
             return
-        known.held, known.ended_ns = False, now
+        known.held, known.ended_ns = False, now_ns
 
     def _forget(self, pid: int) -> None:
         del self._known[pid]
