@@ -142,6 +142,16 @@ def test_settings_that_cannot_be_used_end_the_start(
     assert capsys.readouterr().err.startswith(complaint)
 
 
+def test_a_commands_own_flags_may_stand_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    nobody = "http://127.0.0.1:1"
+    for argv in (
+        ["--prometheus", nobody, "advise"],
+        ["--log.level=error", f"--prometheus={nobody}", "advise", "--since=2d"],
+    ):
+        assert main(argv) == 2
+        assert f"{nobody} does not answer" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "line"),
     [

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import sys
-from argparse import ArgumentParser, HelpFormatter, Namespace
+from argparse import Action, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -34,6 +34,7 @@ class Parser(ArgumentParser):
     """Reports an error in one line with the most similar name, without the usage of all flags."""
 
     commands: Mapping[str, "Parser"] = {}
+    program = "mgpu-exporter"
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - argparse's own
         super().__init__(allow_abbrev=False, formatter_class=_HelpFormat, **options)
@@ -45,7 +46,7 @@ class Parser(ArgumentParser):
             given = choice["given"]
             near = meant(given, self.commands) or f"; known: {', '.join(self.commands)}"
             message = f"no such command: {given}{near}"
-        self.exit(USAGE_ERROR, f"mgpu-exporter: {message}\n")
+        self.exit(USAGE_ERROR, f"{self.program}: {message}\n")
 
     @property
     def flags(self) -> list[str]:
@@ -55,8 +56,10 @@ class Parser(ArgumentParser):
     def parse(self, argv: Sequence[str], tolerant: str = "") -> Namespace:
         """The parsed arguments. Exits with status 2 if one is unknown.
 
-        The command ``tolerant`` gets unknown ones as ``refused`` of the result, to report them.
+        A command's flags may stand before it. The command ``tolerant`` gets unknown ones as
+        ``refused`` of the result, to report them.
         """
+        argv = self._ordered(argv)
         known = {flag for each in (self, *self.commands.values()) for flag in each.flags}
         named = [given.partition("=")[0] for given in argv if given.startswith("--")]
         unknown = [name for name in named if name not in known and name != "--"]
@@ -74,8 +77,27 @@ class Parser(ArgumentParser):
         arguments.refused = refused
         return arguments
 
+    def _ordered(self, argv: Sequence[str]) -> Sequence[str]:
+        """The arguments with a command's flags behind it; as they are if they name no command."""
+        own, moved, rest = list[str](), list[str](), list(argv)
+        while rest and rest[0].startswith("-"):
+            name, equals, _ = rest[0].partition("=")
+            group = own if name in self._option_string_actions else moved
+            group.append(rest.pop(0))
+            if not equals and self._takes_value(name) and rest:
+                group.append(rest.pop(0))
+        return [*own, rest[0], *moved, *rest[1:]] if rest and rest[0] in self.commands else argv
+
+    def _takes_value(self, flag: str) -> bool:
+        """Whether the next argument is the flag's value."""
+        options: list[Mapping[str, Action]] = [
+            parser._option_string_actions  # noqa: SLF001 - argparse has no other way to ask
+            for parser in (self, *self.commands.values())
+        ]
+        return any(flag in each and each[flag].nargs is None for each in options)
+
     def _refuse(self, problems: Iterable[Refusal]) -> None:
-        lines = [f"mgpu-exporter: {problem}\n" for problem in problems]
+        lines = [f"{self.program}: {problem}\n" for problem in problems]
         if lines:
             self.exit(USAGE_ERROR, "".join(lines))
 

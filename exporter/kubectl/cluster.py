@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 from exporter.httpclient import Credentials, HttpClient, NoAnswerError
 from exporter.kubectl.forward import Forwarder, ForwardError
+from exporter.kubectl.usual import USUAL
 from exporter.prometheus.client import Prometheus
 from exporter.sources.pods.answers import ApiError
 from exporter.sources.pods.client import Load, connect
 
 Json = Mapping[str, Any]
 
-EXPORTERS = "app.kubernetes.io/name=mgpu-exporter"
 STORES = (  # labels of services that answer Prometheus' queries, the likeliest first
     "operated-prometheus=true",
     "app.kubernetes.io/name=prometheus",
@@ -29,9 +29,6 @@ _PORT = "metrics"  # the name of the exporter's port
 _TIMEOUT_S = 15.0
 _LARGEST = 64 << 20
 _MOST = 5000  # pods and services that are looked at
-USUAL = ("mgpu-exporter", "monitoring", "prometheus", "gpu-operator", "kube-system")
-"""Namespaces of platform teams. Others are not looked at, because a tenant can give his own pod the
-exporter's label, and would be shown the tokens of users."""
 _NAME_IT = "name the namespace (--exporter-namespace)"
 _MOST_NEAR = 5
 _OURS = "count(mgpu_exporter_build_info)"

@@ -14,7 +14,7 @@ h1 { font-size: 1.4rem; margin-bottom: 0; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent);
   padding: .3rem .6rem .3rem 0; text-align: left; vertical-align: top; }
-td { overflow-wrap: anywhere; }
+td + td { overflow-wrap: anywhere; }
 .banner { border: 2px solid; font-weight: bold; padding: .5rem; text-align: center; }
 a:focus-visible { outline: 2px solid; }
 h2 { font-size: 1.1rem; }

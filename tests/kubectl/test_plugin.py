@@ -248,3 +248,26 @@ def _users(folder: Path) -> Path:
         "basic_auth_users: {a: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi}\n"
     )
     return path
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--prometheus=http://127.0.0.1:1", "advise"],
+        ["--prometheus", "http://127.0.0.1:1", "-n", "top", "advise"],
+        ["-A", "--prometheus", "http://127.0.0.1:1", "advise", "--since=2d"],
+    ],
+)
+def test_a_commands_flags_may_stand_before_it(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert "http://127.0.0.1:1 does not answer" in capsys.readouterr().err
+
+
+def test_a_mistake_is_reported_in_the_name_of_the_plugin(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["tpo"])
+    assert capsys.readouterr().err == "kubectl mgpu: no such command: tpo; did you mean top?\n"

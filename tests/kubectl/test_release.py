@@ -41,3 +41,16 @@ def test_a_machine_that_is_no_linux_can_import_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("kubectl-mgpu "), done.stderr
+
+
+def test_its_help_loads_nothing_that_asks_anybody() -> None:
+    code = (
+        "import sys\n"
+        "from exporter.kubectl.plugin import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: print(*sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "exporter.kubectl.plugin" in loaded
+    assert not loaded & {"aiohttp", "asyncio", "exporter.collector", "exporter.prometheus"}
