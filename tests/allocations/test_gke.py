@@ -81,20 +81,6 @@ def test_labels_tell_what_a_device_is_before_it_is_placed(
 
 
 @pytest.mark.parametrize(
-    ("labels", "policy"),
-    [(GKE, ""), (SHARING, "time-sharing"), (MPS, "mps")],
-)
-def test_policy_tells_how_the_device_is_shared(labels: dict[str, str], policy: str) -> None:
-    decoded = decode(pod(container(limits={GPU: "1"})), node(*DEVICES, labels=labels))
-    assert {a.policy for a in decoded.allocations} == {policy}
-
-
-def test_shared_device_of_an_unlabelled_node_is_shared_somehow() -> None:
-    decoded = decode(pod(container(limits={GPU: "1"})), held("nvidia6/vgpu0", labels={}))
-    assert {a.policy for a in decoded.allocations} == {"shared"}
-
-
-@pytest.mark.parametrize(
     "facts",
     [
         node(*DEVICES, labels={"kubernetes.io/os": "linux"}),

@@ -268,13 +268,6 @@ def test_percentage_is_one_of_the_memory_that_the_plugin_registered(registered: 
     assert decoded.problems == ()
 
 
-def test_pretended_mig_instance_has_what_the_limits_say() -> None:
-    limits = {**GPU, "nvidia.com/gpucores": "10", "nvidia.com/gpumem": "1000"}
-    annotations = {ALLOCATED: "GPU-0[1-1],NVIDIA,30000,100:;"}
-    decoded = decode(pod(container(limits=limits), annotations=annotations), node(*FOUR_CARDS))
-    assert told(decoded) == [("a", None, 0.1, 1000 * MIB)]
-
-
 @pytest.mark.parametrize("key", [ALLOCATED, "hami.io/amd-devices-allocated"])
 def test_segment_of_a_container_that_asks_for_nothing_is_refused(key: str) -> None:
     decoded = registry.decode(pod(PLAIN, annotations={key: ZERO + ";"}), node(*FOUR_CARDS))
@@ -436,27 +429,6 @@ def test_instance_that_is_told_twice_is_given_once() -> None:
     assert reasons(decoded) == [Reason.DUPLICATE_DEVICE]
 
 
-@pytest.mark.parametrize(
-    ("mode", "policy"),
-    [
-        ("hami-core", "hami-core"),
-        ("mps", "mps"),
-        (" mig ", "mig"),
-        ("hami-core,mps", ""),
-        ("", ""),
-    ],
-)
-def test_mode_is_the_policy_unless_it_leaves_a_choice(mode: str, policy: str) -> None:
-    described = pod(FIRST, annotations={ALLOCATED: ZERO + ";", "nvidia.com/vgpu-mode": mode})
-    decoded = decode(described, node(*FOUR_CARDS))
-    assert ([a.policy for a in decoded.allocations], decoded.problems) == ([policy], ())
-
-
-def test_unknown_mode_is_counted() -> None:
-    described = pod(FIRST, annotations={ALLOCATED: ZERO + ";", "nvidia.com/vgpu-mode": "turbo"})
-    assert reasons(decode(described, node(*FOUR_CARDS))) == [Reason.UNKNOWN_POLICY]
-
-
 # --- other vendors, other names -------------------------------------------------------------------
 
 
@@ -508,16 +480,6 @@ def test_pod_under_other_resource_names_is_read_where_they_are_stated() -> None:
     decoded = hami.scheme(OTHER_NAMES).decode(described, node(*FOUR_CARDS))
     assert told(decoded) == [("a", "GPU-0", 0.1, 1024 * MIB)]
     assert decoded.problems == ()
-
-
-def test_other_resource_names_can_be_stated() -> None:
-    scheme = hami.scheme(OTHER_NAMES)
-    owner = container("a", {"example.com/vgpu": "2", "example.com/mem": "4"})
-    decoded = scheme.decode(pod(PLAIN, owner), node(*FOUR_CARDS))
-    assert told(decoded) == [("a", None, None, 1024 * MIB)] * 2
-    assert scheme.name == "hami"
-    assert {"example.com/vgpu", "example.com/mem"} < set(scheme.resources)
-    assert "nvidia.com/gpu" not in scheme.resources
 
 
 def test_names_that_are_not_stated_ask_for_nothing() -> None:

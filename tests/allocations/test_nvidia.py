@@ -114,15 +114,6 @@ def test_request_means_what_the_node_hands_out(
 
 
 @pytest.mark.parametrize(
-    ("labels", "policy"),
-    [(PLAIN, ""), (SLICED, "time-slicing"), (MPS, "mps"), ({REPLICAS: "2"}, "shared")],
-)
-def test_policy_tells_how_the_device_is_shared(labels: dict[str, str], policy: str) -> None:
-    decoded = decode(pod(container(limits={GPU: "1"})), node(*FOUR_CARDS, labels=labels))
-    assert decoded.allocations[0].policy == policy
-
-
-@pytest.mark.parametrize(
     ("count", "labels", "reason", "shares"),
     [
         ("1", {STRATEGY: "mps"}, Reason.UNKNOWN_REPLICAS, [(None, None)]),

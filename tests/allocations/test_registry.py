@@ -4,7 +4,7 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES, decode
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.model import Grant, NodeFacts, Pod
 from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
 
@@ -18,15 +18,6 @@ def broken(_pod: Pod, _node: NodeFacts) -> Decoded:
 
 
 BROKEN = Scheme("broken", ("example.com/gpu",), (), IndexBasis.UUID, broken)
-
-
-def test_unreadable_hami_pod_is_not_taken_for_whole_cards() -> None:
-    annotations = {"hami.io/vgpu-devices-allocated": "x" * 100_000}
-    described = pod(container(limits=GPU), annotations=annotations)
-    facts = replace(NODE, annotations={"hami.io/node-nvidia-register": "GPU-0,10,1,100,V,0,true:"})
-    decoded = decode(described, facts)
-    assert decoded.allocations == ()
-    assert [(p.scheme, p.reason) for p in decoded.problems] == [("hami", Reason.BAD_ANNOTATION)]
 
 
 @pytest.mark.parametrize(

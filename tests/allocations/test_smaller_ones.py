@@ -26,6 +26,10 @@ from tests.allocations.build import (
 
 NODE = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
 GPU = "nvidia.com/gpu"
+OF_VGPU_MANAGER = {
+    f"nvidia.com/vgpu-{name}": text
+    for name, text in (("number", "1"), ("cores", "10"), ("memory", "1024"))
+}
 
 
 @pytest.mark.parametrize(
@@ -184,3 +188,37 @@ def test_names_of_other_plugins_for_the_same_devices(
 ) -> None:
     facts = replace(NODE, devices=(*FOUR_CARDS, instance(0, 0)), grants=granted({resource: ids}))
     assert told(decode(pod(container("a", {resource: "1"})), facts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "memory"),
+    [
+        ('{"deviceSplit":10,"coresScaling":1,"memoryFactor":4,"memoryScaling":1}', 4 * GIB),
+        *((text, GIB) for text in ("{}", "[" * 9000, "null")),
+        *((f'{{"memoryFactor":{factor}}}', GIB) for factor in ("-1", "true")),
+    ],
+)
+def test_vgpu_managers_limits_are_in_units_of_the_nodes_factor(config: str, memory: int) -> None:
+    facts = replace(NODE, annotations={"nvidia.com/node-config-info": config})
+    mib = memory // MIB
+    for listed, device in (("", None), (f"a[0_GPU-0_10_{mib}]", "GPU-0")):
+        annotations = {"nvidia.com/real-allocated": listed}
+        decoded = decode(pod(container("a", OF_VGPU_MANAGER), annotations=annotations), facts)
+        assert told(decoded) == [("a", device, 0.1, memory)]
+        assert decoded.problems == ()
+
+
+def test_vgpu_managers_grants_are_the_kubelets_choice_and_place_nothing() -> None:
+    ids = {
+        "nvidia.com/vgpu-number": ["GPU-3::1"],
+        "nvidia.com/vgpu-cores": ["GPU-2::0", "GPU-2::1"],
+    }
+    decoded = decode(pod(container("a", OF_VGPU_MANAGER)), replace(NODE, grants=granted(ids)))
+    assert told(decoded) == [("a", None, 0.1, GIB)]
+    assert {a.scheme for a in decoded.allocations} == {"vgpu-manager"}
+
+
+def test_koordinators_list_without_a_gpu_leaves_the_pod_to_others() -> None:
+    rdma = {"scheduling.koordinator.sh/device-allocated": '{"rdma":[{"minor":0}]}'}
+    decoded = decode(pod(container("a", {GPU: "1"}), annotations=rdma), NODE)
+    assert [a.scheme for a in decoded.allocations] == ["nvidia-device-plugin"]
