@@ -30,24 +30,20 @@ def rules_of(source: Path) -> list[Object]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def rendered(*, honoured: bool = True, **values: Any) -> list[Object]:
-    """The chart's alerts with these values of `prometheusRule`."""
+def groups(monitor: str = "podMonitor", *, honoured: bool = True, **values: Any) -> list[Object]:
+    """The chart's groups of rules with these values of `prometheusRule`."""
     given = {
         "prometheusRule": {"enabled": True, **values},
-        "podMonitor": {"enabled": True, "honorLabels": honoured},
+        monitor: {"enabled": True, "honorLabels": honoured},
     }
-    groups = render(given).one("PrometheusRule")["spec"]["groups"]
-    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    found: list[Object] = render(given).one("PrometheusRule")["spec"]["groups"]
+    return found
 
 
-@pytest.mark.parametrize("honoured", [True, False])
-def test_no_two_groups_have_one_name(*, honoured: bool) -> None:
-    """The operator's CRD lists groups by name: the API server refuses a second one."""
-    monitor = {"enabled": True, "honorLabels": honoured}
-    given = {"prometheusRule": {"enabled": True}, "podMonitor": monitor}
-    groups = render(given).one("PrometheusRule")["spec"]["groups"]
-    names = [group["name"] for group in groups]
-    assert len(names) == len(set(names))
+def rendered(*, honoured: bool = True, **values: Any) -> list[Object]:
+    """The chart's alerts with these values of `prometheusRule`."""
+    found = groups(honoured=honoured, **values)
+    return [rule for group in found for rule in group["rules"] if "alert" in rule]
 
 
 def named(rules: list[Object], name: str) -> list[Object]:
@@ -62,11 +58,17 @@ def by_parameter() -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.parametrize("monitor", ["podMonitor", "serviceMonitor"])
 @pytest.mark.parametrize("honoured", [True, False])
-def test_what_is_not_set_is_as_in_the_rule_files(
+def test_what_is_not_set_is_as_in_the_rule_files_of_the_monitors_label_world(
+    monitor: str,
     honoured: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    assert rendered(honoured=honoured) == rules_of(SOURCES[not honoured])
+    files = sorted(SOURCES[not honoured].parent.glob("*.yaml"))
+    found = groups(monitor, honoured=honoured)
+    assert found == [g for file in files for g in yaml.safe_load(file.read_text())["groups"]]
+    # The operator's CRD lists groups by name: the API server refuses a second one.
+    assert len({group["name"] for group in found}) == len(found)
 
 
 @pytest.mark.parametrize("honoured", [True, False])
@@ -175,6 +177,10 @@ def test_time_severity_and_labels_can_be_set() -> None:
     (lost,) = named(found, "MgpuGpuLost")
     assert (lost["for"], lost["labels"]) == ("3m", {"severity": "page", "team": "gpu"})
     assert named(found, "MgpuGpuUnreadable")[0]["labels"]["severity"] == "warning"
+    recording = yaml.safe_load(RECORDING.read_text())["groups"]
+    labelled = groups(alertLabels={"team": "gpu"})
+    assert [group for group in labelled if "alert" not in group["rules"][0]] == recording
+    assert groups(alerts=False) == recording  # their groups have gone with them
 
 
 def test_an_alert_can_be_switched_off_by_either_value() -> None:

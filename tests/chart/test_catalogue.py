@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from tests.chart.rendering import CHART, ROOT, helm, render
-from tests.chart.test_alert_values import SOURCES
 
 META = yaml.safe_load((CHART / "Chart.yaml").read_text())
 NOTES = {key.removeprefix("artifacthub.io/"): text for key, text in META["annotations"].items()}
@@ -39,12 +38,15 @@ def test_a_packaged_chart_has_rules_dashboards_and_presets_and_renders(tmp_path:
         inside = {name.removeprefix("mgpu-exporter/") for name in tar.getnames()}
     expected = {
         *("Chart.yaml", "README.md", "icon.svg", "values.schema.json", "files/alerts.json"),
-        *(f"files/dashboards/{path.name}" for path in (ROOT / "dashboards").glob("*.json")),
-        *(f"files/rules/{path.name}" for path in (ROOT / "rules").glob("*.yaml")),
-        f"files/rules/exported/{SOURCES[1].name}",
         "presets/gke.yaml",
     }
+    linked = {
+        f"files/{path.relative_to(ROOT)}"
+        for folder, pattern in (("dashboards", "*.json"), ("rules", "**/*.yaml"))
+        for path in (ROOT / folder).glob(pattern)
+    }
     assert expected <= inside
+    assert {path for path in inside if path.startswith(("files/rules/", "files/dash"))} == linked
     switched = ("--set=prometheusRule.enabled=true", "--set=dashboards.enabled=true")
     text = helm("template", "packed", str(archive), *switched)
     assert "kind: PrometheusRule" in text
