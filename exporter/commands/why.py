@@ -139,9 +139,11 @@ def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) ->
     feed = LocalFeed(settings, open_sources(settings))
     try:
         feed.read()  # the first cycle has been done
-        before = _moment(feed.snapshot)
+        first = feed.snapshot
+        before, version = _moment(first), first.version
         window_ns = settings.collection_window_ns
         _wait(arguments.over or window_ns, "this node")
+        feed.read(after=version)  # a cycle that is late, or an interval longer than --over
         now = _moment(feed.snapshot)
     finally:
         feed.close()

@@ -177,7 +177,7 @@ def test_time_severity_and_labels_can_be_set() -> None:
     (lost,) = named(found, "MgpuGpuLost")
     assert (lost["for"], lost["labels"]) == ("3m", {"severity": "page", "team": "gpu"})
     assert named(found, "MgpuGpuUnreadable")[0]["labels"]["severity"] == "warning"
-    recording = yaml.safe_load(RECORDING.read_text())["groups"]
+    recording = yaml.safe_load(SOURCES[0].with_name("mgpu-recording.yaml").read_text())["groups"]
     labelled = groups(alertLabels={"team": "gpu"})
     assert [group for group in labelled if "alert" not in group["rules"][0]] == recording
     assert groups(alerts=False) == recording  # their groups have gone with them

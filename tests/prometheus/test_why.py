@@ -155,7 +155,8 @@ def test_waiting_without_a_second_sign_is_not_urgent() -> None:
 
 def test_a_pod_of_a_simulated_node(capsys: pytest.CaptureFixture[str]) -> None:
     pod = "inference/rerank-58d4f8f7c4-9vkmt"
-    assert main(["why", pod, "--simulate=demo", "--over=1s", "--format=json"]) == 0
+    flags = ["--over=1s", "--collection.interval=2s", "--format=json"]  # shorter than a cycle
+    assert main(["why", pod, "--simulate=demo", *flags]) == 0
     document = json.loads(capsys.readouterr().out)
     [part] = document["parts"]
     assert part["core"] > part["share"] == pytest.approx(0.1)

@@ -114,10 +114,14 @@ class LocalFeed:
         """The newest Snapshot."""
         return self._collector.snapshot
 
-    def read(self) -> FeedResult:
-        """The newest Snapshot; waits for the first one."""
+    def read(self, after: int = 0) -> FeedResult:
+        """The newest Snapshot; waits for one that is newer than this version."""
         waited_s = 0.0
-        while not self.snapshot.version and not self._ended.is_set() and waited_s < FIRST_WITHIN_S:
+        while (
+            self.snapshot.version <= after
+            and not self._ended.is_set()
+            and waited_s < FIRST_WITHIN_S
+        ):
             self._stop.wait(self._interval_s / 10)
             waited_s += self._interval_s / 10
         if self._collector.fatal is not None:
