@@ -6,8 +6,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from pyfakefs.fake_filesystem import FakeFilesystem
-from pyfakefs.helpers import set_uid
 
 from exporter.model import CgroupIdentity, PodSlot, Unit
 from exporter.sources.cgroups.walk import LARGEST_LIST, WalkLimits, walk
@@ -196,17 +194,6 @@ def test_names_that_are_not_text_are_walked_through(tmp_path: Path) -> None:
     os.mkdir(odd)  # noqa: PTH102 - bytes
     put(Path(os.fsdecode(odd)), container_path("cgroupfs", UID, ID), 10)
     assert pods(walk(str(tmp_path))) == {UID: {ID: {10}}}
-
-
-def test_a_list_without_permission_costs_only_itself(fs: FakeFilesystem) -> None:
-    open_, closed = container_path("cgroupfs", UID, ID), container_path("cgroupfs", UID, OTHER_ID)
-    fs.create_file(f"/cg/{pod_path('cgroupfs', UID)}/cgroup.procs")
-    fs.create_file(f"/cg/{open_}/cgroup.procs", contents="10\n")
-    fs.create_file(f"/cg/{closed}/cgroup.procs", contents="11\n", st_mode=0o100600)
-    set_uid(1000)
-    walked = walk("/cg")
-    assert pods(walked) == {UID: {ID: {10}, OTHER_ID: set()}}
-    assert walked.skipped == {"unreadable": 1}
 
 
 def test_a_process_in_two_places_is_where_it_was_read_last(tmp_path: Path) -> None:

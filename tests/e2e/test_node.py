@@ -15,7 +15,7 @@ from tests.cgroups.real import mounted
 from tests.e2e.programs import Page
 from tests.e2e.scraper import falls, grows, imbalances, measured_at
 from tests.e2e.stage import WINDOW_S, Stage, staged
-from tests.e2e.tenant import NAMESPACE, Tenant, static
+from tests.e2e.tenant import NAMESPACE, Tenant
 from tests.fakenvml.scenario import GIB, energy_joules, truth
 
 pytestmark = [pytest.mark.root, pytest.mark.program("cc")]
@@ -127,18 +127,6 @@ def test_a_process_on_two_devices_counts_on_each(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-def test_a_static_pod_is_named_by_the_hash_in_its_cgroup(stage: Stage) -> None:
-    tenant = static("kube-device-agent")
-    stage.api.add_pod(tenant.document(containers={"main": None}))  # its id is not posted yet
-    stage.node.run(tenant.cgroup, stage.gpu())
-
-    page = stage.working(tenant)
-
-    assert page.value("mgpu_pod_info", uid=tenant.uid, **tenant.pod_labels) == 1
-    assert page.all("mgpu_group_processes", group=tenant.group["group"]) == []
-
-
-@pytest.mark.slow
 def test_a_pod_without_a_name_is_a_group_until_the_api_server_names_it(stage: Stage) -> None:
     tenant = Tenant("late")
     stage.node.run(tenant.cgroup, stage.gpu())
@@ -224,51 +212,9 @@ def test_a_deleted_pod_keeps_its_name_while_its_process_ends_and_its_counters_af
 
 
 @pytest.mark.slow
-def test_a_new_process_of_the_same_container_goes_on_with_its_account(stage: Stage) -> None:
-    tenant, gpu = Tenant("restarting"), stage.gpu()
-    pid = stage.deploy(tenant, gpu)
-    used = tenant.core(stage.working(tenant)) or 0
-    stage.node.end(pid)
-    stage.node.run(tenant.cgroup, gpu)
-
-    page = stage.working(tenant, beyond=used + 1)
-
-    assert len(page.all(CORE, **tenant.labels)) == 1
-
-
-@pytest.mark.slow
-def test_a_restarted_container_goes_on_with_its_account(stage: Stage) -> None:
-    tenant, gpu = Tenant("crashing"), stage.gpu()
-    pid = stage.deploy(tenant, gpu)
-    used = tenant.core(stage.working(tenant)) or 0
-    stage.node.end(pid)
-    tenant.container_id = new_container_id()
-    stage.node.run(tenant.cgroup, gpu)
-    stage.api.modify_pod(tenant.document())
-
-    page = stage.working(tenant, beyond=used + 1)
-
-    assert len(page.all(CORE, **tenant.labels)) == 1
-
-
-@pytest.mark.slow
 def test_on_cgroup_v2_a_pod_is_named_too(tmp_path: Path) -> None:
     tenant = Tenant("modern")
     with staged(tmp_path, f"--path.cgroup={mounted('v2')}", cgroups="v2") as stage:
         stage.deploy(tenant, 0)
         stage.working(tenant)
-    check(stage.pages.pages, stage.pages.failures)
-
-
-@pytest.mark.slow
-def test_without_an_api_server_every_pod_is_a_group(tmp_path: Path) -> None:
-    tenant = Tenant("nameless", driver="cgroupfs")
-    with staged(tmp_path, "--pods.source=none") as stage:
-        stage.deploy(tenant, 0)
-        page = stage.pages.when(
-            lambda p: p.value("mgpu_group_core_seconds_total", **tenant.group), "its group"
-        )
-        later = stage.pages.after(page, 1)
-    assert page.all(CORE) == []
-    assert grows([page, later], "mgpu_group_core_seconds_total", **tenant.group)
     check(stage.pages.pages, stage.pages.failures)

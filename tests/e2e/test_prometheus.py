@@ -121,17 +121,3 @@ def test_namespace_time_misses_nothing_of_jobs_shorter_than_the_scrape_interval(
         if namespace == "batch":
             bound = watched.bound(ns / 1e9, 0.05)
             assert measured[namespace, uuid] == pytest.approx(ns / 1e9, rel=bound)
-
-
-def test_the_books_balance_in_promql(watched: Watched) -> None:
-    busy = "sum by (uuid) (mgpu_device_busy_seconds_total)"
-    parts = " + ".join(
-        f"(sum by (uuid) ({name}_core_seconds_total) or 0 * {busy})"
-        for name in ("mgpu_namespace", "mgpu_group", "mgpu_device_unattributed")
-    )
-
-    whole = watched.prometheus.values(busy, ("uuid",), watched.end)
-    shared = watched.prometheus.values(parts, ("uuid",), watched.end)
-
-    assert len(whole) == 4
-    assert shared == pytest.approx(whole, rel=1e-6)

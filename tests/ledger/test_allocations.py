@@ -17,7 +17,6 @@ from exporter.model import (
     DeviceState,
     MemoryHeld,
     Owner,
-    Pod,
 )
 from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
 from tests.rows import FactRows, Labelled, Row, Value
@@ -479,18 +478,3 @@ def _agrees(rows: Rows, allocated: list[Allocated], now: Moment, node: Node) -> 
         if row.values.get("placement_mismatch") == 1:
             assert all(a.device != uuid for k, a in allocated if k == key)
     assert node.ledger.tenures.keys() == {key[:2] for key, _ in allocated}
-
-
-def test_a_pod_made_anew_elsewhere_goes_on_with_its_account_and_leaves_the_old_device() -> None:
-    node = Node((GPU, OTHER))
-    busy(node, 0, grant(), held={A: MemoryHeld(10, 1)})
-    node.cycle(1, {"GPU-0": window({})}, held={})
-    node.pod = Pod("uid-b", "n", "a")
-    there = grant(device="GPU-1", uid="uid-b")
-
-    rows = busy(node, 11, there, on="GPU-1")
-
-    assert pod(rows)["core_seconds_total"] == SECOND // 2
-    assert pod(rows)["allocated_core_seconds_total"] == 5 * SECOND
-    assert container(rows, *ON_OTHER)["placement_mismatch"] == 0
-    assert "core_limit_ratio" not in container(rows, *ROW_A)

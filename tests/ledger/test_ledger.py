@@ -137,12 +137,6 @@ def test_late_samples_of_a_process_that_has_ended_are_no_sign_of_life() -> None:
     assert values == {"core_seconds_total": 500, "core_waiting_seconds_total": 0}
 
 
-def test_without_a_process_list_activity_is_the_sign_of_life() -> None:
-    rows = Node().cycle(0, {"GPU-0": window({1: 300})})
-
-    assert "core_utilization_ratio" in rows["container"][ROW_A].values
-
-
 def test_a_pod_lives_as_long_as_one_of_its_containers_does() -> None:
     node = Node()
     for second in range(0, 1000, 100):
@@ -441,25 +435,6 @@ def test_a_quantity_that_is_no_longer_measured_is_absent_not_flat() -> None:
     assert "busy_seconds_total" not in values.values
 
 
-def test_memory_of_a_list_that_the_driver_does_not_renew_is_unknown() -> None:
-    node = Node()
-    grant = (allocated(A),)
-    node.cycle(0, {"GPU-0": window({1: 10})}, allocated=grant, held={A: MemoryHeld(10, 1)})
-
-    rows = [
-        node.cycle(second, {"GPU-0": window({1: 10})}, allocated=grant, listed=False)
-        for second in (1, 2, 3)
-    ]
-
-    assert rows[1]["container"][ROW_A].values["memory_used_bytes"] == 10
-    values = rows[2]["container"][ROW_A].values
-    assert "memory_used_bytes" not in values
-    assert "processes" not in values
-    assert values["unmeasured"] == {("memory", "read_failed"): 1}
-    assert "memory_used_bytes" not in rows[2]["pod"]["n", "a"].values
-    assert values["core_seconds_total"] == 40
-
-
 def test_a_pod_that_went_on_elsewhere_is_not_withheld_for_a_lost_device() -> None:
     node = Node((GPU, Device("GPU-1", 1, "nvidia")))
     node.cycle(0, {"GPU-0": window({1: 10})}, held={A: MemoryHeld(10, 1)})
@@ -628,29 +603,6 @@ def test_what_a_device_costs_is_told_whether_it_can_be_read_or_not(state: Device
 BOTH: dict[Owner, MemoryHeld] = {A: MemoryHeld(10, 1), B: MemoryHeld(10, 1)}
 
 
-def test_owner_who_cannot_be_told_from_others_is_withheld_and_says_why() -> None:
-    node = Node()
-    grants = (allocated(A), allocated(B))
-    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, allocated=grants, held=BOTH)
-    node.untold = {A: Unmeasured.MIG}
-
-    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, allocated=grants, held=BOTH)
-
-    withheld = rows["container"][ROW_A].values
-    assert withheld["unmeasured"] == {
-        ("core", "mig"): 1,
-        ("memory_active", "mig"): 1,
-        ("energy", "mig"): 1,
-    }
-    assert not {"core_seconds_total", "energy_joules_total"} & withheld.keys()
-    assert "core_utilization_ratio" not in withheld
-    assert "core_limit_utilization_ratio" not in withheld
-    assert withheld["memory_used_bytes"] == 10
-    assert withheld["core_limit_ratio"] == 0.5
-    assert rows["container"][*B, "0", "GPU-0"].values["core_seconds_total"] == 400
-    assert rows["device"]["0", "GPU-0"].values["busy_seconds_total"] == 700
-
-
 def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
@@ -758,39 +710,28 @@ def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() 
     }
 
 
-def test_pod_and_namespace_of_an_owner_who_cannot_be_told_are_withheld_too() -> None:
+def test_owner_who_cannot_be_told_from_others_is_withheld_with_its_pod_and_namespace() -> None:
     node = Node()
-    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
+    grants = (allocated(A), allocated(B))
+    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, allocated=grants, held=BOTH)
     node.untold = {A: Unmeasured.MIG}
 
-    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, held=BOTH)
+    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, allocated=grants, held=BOTH)
 
-    pod = rows["pod"]["n", "a"].values
-    assert not {"core_seconds_total", "energy_joules_total", "core_usage_gpus"} & pod.keys()
-    assert pod["memory_used_bytes"] == 10
-    assert rows["pod"]["m", "b"].values["core_seconds_total"] == 400
-    assert rows["namespace"]["n", "GPU-0"].values == {}
+    withheld, pod = rows["container"][ROW_A].values, rows["pod"]["n", "a"].values
+    told = dict.fromkeys([(q, "mig") for q in ("core", "memory_active", "energy")], 1)
+    assert withheld["unmeasured"] == told
+    for values in (withheld, pod):
+        assert not {"core_seconds_total", "energy_joules_total"} & values.keys()
+        assert not {"core_utilization_ratio", "core_usage_gpus"} & values.keys()
+        assert "core_limit_utilization_ratio" not in values
+        assert values["memory_used_bytes"] == 10
+    assert withheld["core_limit_ratio"] == 0.5
+    assert "core_seconds_total" not in rows["namespace"]["n", "GPU-0"].values
+    for level, labels in (("container", (*B, "0", "GPU-0")), ("pod", ("m", "b"))):
+        assert rows[level][labels].values["core_seconds_total"] == 400
     assert rows["namespace"]["m", "GPU-0"].values["core_seconds_total"] == 400
-
-
-def test_owner_who_can_be_told_again_goes_on_with_the_account_once_averages_can_be_told_too() -> (
-    None
-):
-    node = Node()
-    node.cycle(0, {"GPU-0": window({1: 300})}, held=BOTH)
-    node.untold = {A: Unmeasured.MIG}
-    node.cycle(1, {"GPU-0": window({})}, held=BOTH)
-    node.untold = {}
-
-    values = [
-        node.cycle(at, {"GPU-0": window({1: 5})}, held=BOTH)["container"][ROW_A].values
-        for at in range(2, 17)
-    ]
-
-    assert all("core_seconds_total" not in v for v in values[:14])
-    assert values[-1]["core_seconds_total"] == 300 + 15 * 5
-    assert values[-1]["core_utilization_ratio"] == pytest.approx(5 / SECOND)
-    assert values[-1]["unmeasured"] == {}
+    assert rows["device"]["0", "GPU-0"].values["busy_seconds_total"] == 700
 
 
 class Mps(Node):

@@ -27,6 +27,7 @@ ADDRESS = "http://127.0.0.1:10255"
         ("auto", None, {}, None, NoPods),
         ("auto", None, {}, "t", NoPods),
         ("auto", None, POD_ENVIRONMENT, None, NoPods),
+        ("auto", None, {"KUBERNETES_SERVICE_HOST": ""}, "t", NoPods),
         ("auto", None, POD_ENVIRONMENT, "t", ChainedPods),
         ("auto", "given", {}, None, ChainedPods),
         ("auto", None, {"KUBECONFIG": "/some/where"}, None, ChainedPods),

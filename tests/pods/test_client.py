@@ -84,23 +84,6 @@ def test_a_server_that_the_authority_does_not_know_is_refused_until_the_authorit
         pods.wait_until_up()
 
 
-@pytest.mark.parametrize(
-    ("environ", "token", "expected"),
-    [
-        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, True, True),
-        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False, False),
-        ({"KUBERNETES_SERVICE_HOST": ""}, True, False),
-        ({}, True, False),
-    ],
-)
-def test_in_a_cluster_is_where_both_the_servers_address_and_a_token_are(
-    tmp_path: Path, environ: dict[str, str], *, token: bool, expected: bool
-) -> None:
-    if token:
-        (tmp_path / "token").write_text("t")
-    assert in_cluster(environ, tmp_path) == expected
-
-
 def test_a_token_of_several_lines_is_refused_by_the_server_and_never_shown(
     server: ApiServer, tmp_path: Path
 ) -> None:

@@ -32,16 +32,6 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def test_chunks_are_read_to_their_end() -> None:
-    with answer(chunk(b"one") + chunk(b"two") + END, CHUNKED) as stream:
-        assert stream.read(100) == b"onetwo"
-
-
-def test_what_does_not_come_in_chunks_is_read_to_its_end() -> None:
-    with answer(b"one and two", "Content-Length: 11") as stream:
-        assert stream.read(100) == b"one and two"
-
-
 @pytest.mark.parametrize("rest", [b"", b"5\r\nab", b"zz\r\n"])
 def test_an_answer_that_is_cut_off_is_a_failure_after_what_came(rest: bytes) -> None:
     with answer(chunk(b"one") + rest, CHUNKED) as stream:
