@@ -30,7 +30,8 @@ def kept(
         return whole * allocation.replicas / divided
     if device.parent_uuid:
         return whole / max(sharers, 1)
-    promised = [share for share in (allocation.core, _of(allocation.memory_bytes, device)) if share]
+    memory = allocation.memory_bytes if allocation.kept_bytes is None else allocation.kept_bytes
+    promised = [share for share in (allocation.core, _of(memory, device)) if share]
     return min(max(promised), 1.0) if promised else whole / max(sharers, 1)
 
 

@@ -155,6 +155,8 @@ class Allocation:
     time-sliced replicas of the device that were granted to it. ``gpus`` is the part of a GPU that
     it keeps from others; None until the device is known. ``among``: the UUIDs of the devices of
     which it is one while ``device`` is None; None: any, empty: none that is known yet.
+    ``kept_bytes``: the memory that is kept for it, where that is less than the most that it may
+    have; None: all of it.
     """
 
     pod_uid: str
@@ -168,6 +170,7 @@ class Allocation:
     replicas: int | None = None
     gpus: float | None = None
     among: tuple[str, ...] | None = None
+    kept_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

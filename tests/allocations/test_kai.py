@@ -202,6 +202,21 @@ def test_dynamic_fraction_may_grow_to_its_limit(
     assert [p.reason for p in decoded.problems] == problems
 
 
+@pytest.mark.parametrize(
+    ("annotations", "kept"),
+    [
+        ({FRACTION: "0.25", "gpu-fraction-limit": "0.75"}, 8 * GIB),
+        ({MEMORY: "2000", "gpu-memory-limit": "4000"}, 2000 * MIB),
+        ({FRACTION: "0.25"}, None),
+    ],
+)
+def test_of_a_dynamic_fraction_the_request_is_kept(
+    annotations: dict[str, str], kept: int | None
+) -> None:
+    (one,) = decode(fraction_of(annotations), TWO).allocations
+    assert one.kept_bytes == kept
+
+
 def chosen(namespace: str, **changes: object) -> Pod:
     """Return a reservation, as the chart makes it, in a namespace of the operator's."""
     own = replace(reservation("g", "GPU-2", namespace), containers=(container(HOLDER, GPU),))

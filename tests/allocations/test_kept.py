@@ -17,8 +17,11 @@ def allocation(
     memory: int | None = None,
     device: str | None = "GPU-0",
     replicas: int | None = None,
+    kept_bytes: int | None = None,
 ) -> Allocation:
-    return Allocation("u", "c", device, core, memory, "test", replicas=replicas)
+    return Allocation(
+        "u", "c", device, core, memory, "test", replicas=replicas, kept_bytes=kept_bytes
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,8 @@ def allocation(
         pytest.param(allocation(0.3, 40), 2, 0.5, id="the larger share"),
         pytest.param(allocation(0.3), 2, 0.3, id="core alone"),
         pytest.param(allocation(None, 20), 2, 0.25, id="memory alone"),
+        pytest.param(allocation(None, 60, kept_bytes=20), 2, 0.25, id="less is kept than it may"),
+        pytest.param(allocation(0.5, 60, kept_bytes=20), 2, 0.5, id="and the core is more"),
         pytest.param(allocation(1.0, 80), 1, 1.0, id="whole card"),
         pytest.param(allocation(None, 160), 1, 1.0, id="no more than the card"),
         pytest.param(allocation(3 / 7, 40, "MIG-3"), 1, 0.5, id="instance"),

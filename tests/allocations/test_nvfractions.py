@@ -38,6 +38,19 @@ def test_what_cannot_be_is_refused_and_counted(case: str) -> None:
     assert [(a.device, a.memory_bytes) for a in decoded.allocations] == expected
 
 
+@pytest.mark.parametrize(
+    ("request_", "limit", "kept"),
+    [("1Gi", "4Gi", GIB), ("4Gi", "4Gi", None), (None, "4Gi", None), ("4Gi", None, None)],
+)
+def test_the_request_is_kept_where_the_limit_is_higher(
+    request_: str | None, limit: str | None, kept: int | None
+) -> None:
+    stated = {REQUEST: request_, LIMIT: limit}
+    notes = {key: text for key, text in stated.items() if text}
+    (one,) = decode(pod(container("a"), annotations=notes), node(*FOUR_CARDS)).allocations
+    assert (one.memory_bytes, one.kept_bytes) == (4 * GIB, kept)
+
+
 def test_another_containers_keys_are_not_read() -> None:
     decoded = decode(pod(container("b"), annotations=ASKED), node(*FOUR_CARDS))
     assert decoded.allocations == ()

@@ -30,6 +30,7 @@ writes it. The environment variable ``GPU_PORTION`` is that share too, and no li
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
 
@@ -84,12 +85,20 @@ def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> D
     policy = ENFORCED if container.memory_hook else UNENFORCED
     fraction = _fraction(reader, _FRACTION)
     return reader.decoded(
-        allocation
+        replace(allocation, kept_bytes=_kept(reader, card, fraction))
         for card in _devices(reader, container, reserved)
         for allocation in reader.allocate(
             container, (card,), Share(fraction, _memory(reader, card, fraction, policy), policy)
         )
     )
+
+
+def _kept(reader: PodReader, card: Device | None, fraction: float | None) -> int | None:
+    """Return the memory that is kept for a pod with a higher limit; None without one."""
+    if not reader.pod.annotations.keys() & {_FRACTION_LIMIT, _MEMORY_LIMIT}:
+        return None
+    size = reader.card_memory(card)
+    return _amount(reader, _MEMORY) or (int(size * fraction) if size and fraction else None)
 
 
 def is_reservation(pod: Pod, namespaces: Namespaces = frozenset()) -> bool:

@@ -22,6 +22,7 @@ portion of the compute (its #2191), which is not read yet.
 """
 
 import re
+from dataclasses import replace
 
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
@@ -64,7 +65,9 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     devices = _devices(reader, container)
     if not reader.allows(container, len(devices)):
         return []
-    return reader.allocate(container, devices, Share(None, limit or request))
+    made = reader.allocate(container, devices, Share(None, limit or request))
+    less = request if request and limit and request < limit else None
+    return [replace(one, kept_bytes=less) for one in made]
 
 
 def environment_limit(reader: PodReader, container: Container, card: int | None) -> int | None:
