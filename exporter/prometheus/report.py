@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -12,6 +13,8 @@ from exporter.prometheus.parts import NOBODY, Part, Payer
 from exporter.prometheus.ranges import written
 
 _HOUR_MS = 3_600_000
+_LEAST = Decimal("0.005")
+_CONTAINER_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")  # shown as docker shows it
 _FIELDS = ("node", "uuid", "model", "namespace", "owner", "pod", "part", "gpu_seconds", "cost")
 _WORDS = {
     Part.USED: "used",
@@ -59,14 +62,25 @@ def _record(row: BillRow) -> dict[str, object]:
 
 
 def as_table(bill: Bill) -> str:
-    """A line for each payer, with GPU hours of each part; what nobody had stands last."""
+    """A line for each payer, with GPU hours of each part; what nobody had stands last.
+
+    Payers whose line would say 0.00 alone are one line together.
+    """
     parts = [part for part in Part if bill.of(part)]
     by_payer: dict[Payer, list[BillRow]] = defaultdict(list)
     for row in bill.rows:
         by_payer[row.payer].append(row)
     order = sorted(by_payer, key=lambda payer: (payer == NOBODY, -_cost(by_payer[payer]), payer))
+    least = {payer for payer in order if payer != NOBODY and _is_least(by_payer[payer])}
+    least = least if len(least) > 1 else set()
     head = ["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]
-    lines = [[_name(payer), *_figures(by_payer[payer], parts)] for payer in order]
+    lines = [
+        [_name(payer), *_figures(by_payer[payer], parts)] for payer in order if payer not in least
+    ]
+    if least:
+        few = [row for payer in least for row in by_payer[payer]]
+        at = len(lines) - (NOBODY in by_payer)
+        lines.insert(at, [f"{len(least)} others below {_LEAST}", *_figures(few, parts)])
     lines.append(["all", *_figures(bill.rows, parts)])
     days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
     return f"{days}\n\n{_aligned([head, *lines])}\n{_notes(bill)}"
@@ -75,7 +89,14 @@ def as_table(bill: Bill) -> str:
 def _name(payer: Payer) -> str:
     if payer == NOBODY:
         return "(nobody)"
-    return "/".join(filter(None, payer))
+    named = (_CONTAINER_ID.sub(r"\1", each) for each in payer)
+    return "/".join(filter(None, named))
+
+
+def _is_least(rows: Sequence[BillRow]) -> bool:
+    """Whether every figure of them is shown as 0.00."""
+    hours = Decimal(sum(row.milliseconds for row in rows)) / _HOUR_MS
+    return max(hours, abs(_cost(rows))) < _LEAST
 
 
 def _cost(rows: Iterable[BillRow]) -> Decimal:

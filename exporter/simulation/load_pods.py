@@ -30,7 +30,14 @@ EVERY = ("every", DURATION, "once", "From one start to the next; each has a new 
 POD_NAME = must(P, "name", NAME, "Name, or its first part if the pod comes again.")
 NAMESPACE = must(P, "namespace", NAME, "Namespace.")
 CONTAINERS = sections(P, "containers", C, "Its containers.", what="container")
-OWNER = unset(P, "owner", TEXT, "none", "Kind and name of its owner: `Job/train`.", default="")
+OWNER = unset(
+    P,
+    "owner",
+    TEXT,
+    "none",
+    "Kind and name of its topmost owner: `Job/train`, and not a ReplicaSet.",
+    default="",
+)
 LABELS = unset(P, "labels", TEXTS, "none", "Labels.", default={})
 ANNOTATIONS = unset(
     P, "annotations", TEXTS, "none", "Annotations, as its sharing system writes them.", default={}
