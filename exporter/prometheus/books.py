@@ -212,15 +212,22 @@ class _Sorter:
             each = {target: self._steps(many) for target, many in by_target.items()}
             for step in sorted({step for steps in each.values() for step in steps}):
                 mine = {target: steps[step] for target, steps in each.items() if step in steps}
-                book.steps[step] = _merged(list(mine.values()), self._length_s(step, mine))
+                book.steps[step] = self._of_all(step, mine)
             self._set_bounds(book, by_target)
             books.append(book)
         return books
 
-    def _length_s(self, step: int, targets: Iterable[Target]) -> float:
-        """The part of a step in which any of these exporters was there."""
-        first_s, last_s = self._there(targets)
-        return min(self._span.ends[step], last_s) - max(self._span.begin(step), first_s)
+    def _of_all(self, step: int, counted: Mapping[Target, CardStep]) -> CardStep:
+        """What all exporters counted of a card in one step: first those of each job, then the jobs.
+
+        What they count is compared with the part of the step in which any of them was there.
+        """
+        first_s, last_s = self._there(counted)
+        length_s = min(self._span.ends[step], last_s) - max(self._span.begin(step), first_s)
+        by_job: dict[str, list[CardStep]] = defaultdict(list)
+        for target, one in counted.items():
+            by_job[target.job].append(one)
+        return _merged([_merged(of_job, length_s) for of_job in by_job.values()], length_s)
 
     def _there(self, targets: Iterable[Target]) -> tuple[float, float]:
         """When any of these exporters was there first and last."""

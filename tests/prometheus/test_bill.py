@@ -253,8 +253,9 @@ def test_a_card_that_two_jobs_scrape_is_billed_once(
     assert parts(document, "GPU-b") == pytest.approx({("late", "used"): HOUR - came}, abs=2)
 
 
+@pytest.mark.parametrize("jobs", [("mgpu",), ("mgpu", "again")])
 def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], jobs: tuple[str, ...]
 ) -> None:
     one, replaced = Exporter("GPU-a"), 1230
     with Store(tmp_path) as store:
@@ -264,8 +265,9 @@ def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
             one.second({"early" if second <= replaced else "late": (1.0, 1.0)})
             if second % 10 == 0:
                 instance = "first" if second <= replaced else "second"
-                labels = {"job": "mgpu", "instance": instance, "node": "a"}
-                store.scrape(Target(labels), one.page(), BEGIN + second)
+                for job in jobs:
+                    labels = {"job": job, "instance": instance, "node": "a"}
+                    store.scrape(Target(labels), one.page(), BEGIN + second)
         document = bill(store, capsys, "--price=1")
     truth = {("early", "used"): replaced, ("late", "used"): HOUR - replaced}
     assert parts(document, "GPU-a") == pytest.approx(truth, abs=2)
