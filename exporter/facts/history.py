@@ -12,8 +12,7 @@ from exporter.ledger import Moment
 from exporter.model import Facts, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
-MOST_SERIES = 2048
-POINT_BYTES = 6  # of one series: 4.4 MB in all at most
+MOST_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
 UNKNOWN = float("nan")
 _CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
 _NO_CORE = 0xFFFF

@@ -319,7 +319,7 @@ class DeviceReading(NamedTuple):
     sensors: Sensors = Sensors()
     unmeasured: Mapping[str, Unmeasured] = MappingProxyType({})  # by quantity
     xids: Mapping[str, XidCount] = MappingProxyType({})  # of a device that is lost, too
-    costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
+    costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of it; of a lost one, too
     rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
     raw: RawSamples | None = None
 

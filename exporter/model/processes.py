@@ -56,7 +56,8 @@ class ProcessInfo(NamedTuple):
 class GroupFacts:
     """The facts known of a group; "" is unknown.
 
-    ``name``: for people. ``user``: its user. ``account``: what Slurm charges.
+    ``name``: for people. ``user``: its user. ``account``: what Slurm charges. ``slurm_job`` is
+    the job's id, ``slurm_step`` the step where a step is the group.
     """
 
     name: str = ""

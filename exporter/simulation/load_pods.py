@@ -19,9 +19,7 @@ from exporter.simulation.values import (
     TEXTS,
     curve,
 )
-from exporter.simulation.work import FOREVER, Curve, Span, Work
-
-ZERO = Curve(((0, 0),))
+from exporter.simulation.work import FOREVER, Span, Work
 
 START = ("start", DURATION, "0s", "After the start of the scenario or, in a pod, of the pod.")
 FOR = ("for", LENGTHS, "for ever", "How long it lives.")

@@ -15,9 +15,7 @@ from exporter.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, pa
 from exporter.sources.gpus.drm.holders import Handle, HandleScan
 from exporter.sources.gpus.sysfs import read
 
-FORGET_AFTER_NS = (
-    60 * 10**9
-)  # a client without a process may be on its way to another one (SCM_RIGHTS)
+FORGET_AFTER_NS = 60 * 10**9  # a client may be on its way from process to process (SCM_RIGHTS)
 MOST_CLIENTS = 16_384  # twice the most that are open: further ones are closed, and dropped
 SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with the monotonic one
 

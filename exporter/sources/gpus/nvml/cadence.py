@@ -79,11 +79,6 @@ class Cadence:
     def restart(self) -> None:
         self._last_ns: int | None = None
 
-    @property
-    def next_ns(self) -> int:
-        """When it is due, by the monotonic clock; 0: at once."""
-        return 0 if self._last_ns is None else self._last_ns + self.interval_ns
-
     def begin_if_due(self, every_ns: int | None = None) -> bool:
         """Whether it is due now; then the interval restarts. ``every_ns``: a shorter interval."""
         wait_ns = self.interval_ns if every_ns is None else self._adaptive.widened_ns(every_ns)
