@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from exporter.facts.limits import NO_LIMIT, Limit
-from exporter.facts.view import DeviceView, K, Part, View
+from exporter.facts.view import DeviceView, K, OwnerView, View
 from exporter.ledger.accounts import Account, Counters
 from exporter.ledger.device_status import OWNED
 from exporter.model import (
@@ -39,43 +39,43 @@ def container_holdings(view: View) -> Iterator[ContainerHolding]:
     A limit is shown on the device that the allocation names, use on the device where it was seen.
     Where the two differ, ``misplaced`` says so, and neither is moved to the other.
     """
-    for part in view.containers:
-        yield _container(view, part)
+    for owner in view.containers:
+        yield _container(view, owner)
     yield from unplaced_holdings(view)
 
 
-def _container(view: View, part: Part[ContainerKey]) -> ContainerHolding:
+def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
     """A container's use and allocation on one device.
 
     While the containers of a pod cannot be distinguished, its use is under "" and has no limits.
     """
-    seen, key = part.seen, part.key
+    seen, key = owner.seen, owner.key
     limit = view.limits.of_container(key, seen.uuid)
-    account = part.account if key.container else view.ledger.unplaced.get((key, seen.uuid))
+    account = owner.account if key.container else view.ledger.unplaced.get((key, seen.uuid))
     if seen.withheld or account is None:
         limit, account = NO_LIMIT, None
     allocation = limit.sum if key.container else without_amounts(limit.sum)
-    there, shown = part.there, part.shown
+    there, shown = owner.there, owner.shown
     if shown and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
-    memory = part.memory if shown else NO_HELD_MEMORY
+    memory = owner.memory if shown else NO_HELD_MEMORY
     return ContainerHolding(
         owner=key,
         index=seen.index,
         uuid=seen.uuid,
         ended=not (there or allocation.granted),
-        used=part.used,
-        average=part.average if shown else NO_AVERAGES,
+        used=owner.used,
+        average=owner.average if shown else NO_AVERAGES,
         memory=memory,
-        last_active_unix_ns=part.account.active_unix_ns if shown else None,
-        since_unix_ns=part.account.since_unix_ns if shown else None,
-        unmeasured=_unmeasured(part, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
+        last_active_unix_ns=owner.account.active_unix_ns if shown else None,
+        since_unix_ns=owner.account.since_unix_ns if shown else None,
+        unmeasured=_unmeasured(owner, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
         allocation=_enforced(allocation, memory),
         allocated=allocated_time(
-            view, account, limit.sum.core, part.account.counters if "core" in part.known else None
+            view, account, limit.sum.core, owner.account.counters if "core" in owner.known else None
         ),
-        waiting=_waiting(part),
-        misplaced=misplaced(view, key, seen) if part.live and not seen.withheld else None,
+        waiting=_waiting(owner),
+        misplaced=misplaced(view, key, seen) if owner.live and not seen.withheld else None,
     )
 
 
@@ -87,46 +87,48 @@ def _enforced(allocation: AllocationFacts, memory: HeldMemory) -> AllocationFact
     return replace(allocation, memory_bytes=memory.limit_bytes, granted=granted)
 
 
-def _waiting(part: Part[ContainerKey]) -> Waiting:
+def _waiting(owner: OwnerView[ContainerKey]) -> Waiting:
     """How long a container may have waited, and who ran instead; nothing where use is unknown."""
-    if part.withheld or "core" not in part.known:
+    if owner.withheld or "core" not in owner.known:
         return NO_WAITING
-    by_owner = part.seen.device_ledger.waited.get(part.key, {})
-    return Waiting(part.account.counters.waiting, by_owner)
+    by_owner = owner.seen.device_ledger.waited.get(owner.key, {})
+    return Waiting(owner.account.counters.waiting, by_owner)
 
 
 def group_holdings(view: View) -> Iterator[GroupHolding]:
     """Each group on each device. Its names are shown as long as its counters."""
-    for part in view.groups:
-        there, shown, used = part.there, part.shown, part.used
-        unlimited = UNNAMED if part.key.kind == "pod" else NONE
+    for owner in view.groups:
+        there, shown, used = owner.there, owner.shown, owner.used
+        unlimited = UNNAMED if owner.key.kind == "pod" else NONE
         has_any = there or any(amount is not None for amount in used)
         yield GroupHolding(
-            owner=part.key,
-            index=part.seen.index,
-            uuid=part.seen.uuid,
+            owner=owner.key,
+            index=owner.seen.index,
+            uuid=owner.seen.uuid,
             ended=not there,
             used=used,
-            average=part.average if shown else NO_AVERAGES,
-            memory=part.memory if shown else NO_HELD_MEMORY,
-            last_active_unix_ns=part.account.active_unix_ns if shown else None,
-            since_unix_ns=part.account.since_unix_ns if shown else None,
-            unmeasured=_unmeasured(part, unlimited) if there else NONE,
-            info=view.facts.groups.get(part.key) if has_any else None,
+            average=owner.average if shown else NO_AVERAGES,
+            memory=owner.memory if shown else NO_HELD_MEMORY,
+            last_active_unix_ns=owner.account.active_unix_ns if shown else None,
+            since_unix_ns=owner.account.since_unix_ns if shown else None,
+            unmeasured=_unmeasured(owner, unlimited) if there else NONE,
+            info=view.facts.groups.get(owner.key) if has_any else None,
         )
 
 
-def _unmeasured(part: Part[K], unlimited: Mapping[str, Unmeasured]) -> Mapping[str, Unmeasured]:
+def _unmeasured(
+    owner: OwnerView[K], unlimited: Mapping[str, Unmeasured]
+) -> Mapping[str, Unmeasured]:
     """The unmeasured quantities of an owner that is there, with reasons.
 
     ``unlimited`` are limits that are not known.
     """
-    seen, held = part.seen, part.account.held
-    if part.withheld is not None:
-        return {**_nothing(seen, part.withheld), **(NONE if seen.withheld else unlimited)}
+    seen, held = owner.seen, owner.account.held
+    if owner.withheld is not None:
+        return {**_nothing(seen, owner.withheld), **(NONE if seen.withheld else unlimited)}
     is_known = held is not None and held.used_bytes is not None
-    memory = NONE if is_known else _memory_reason(seen, held, part.unattributable)
-    return {**memory, **part.unattributable, **unlimited}
+    memory = NONE if is_known else _memory_reason(seen, held, owner.unattributable)
+    return {**memory, **owner.unattributable, **unlimited}
 
 
 def _nothing(seen: DeviceView, reason: Unmeasured) -> dict[str, Unmeasured]:

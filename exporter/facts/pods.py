@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from exporter.facts.holdings import allocated_time
 from exporter.facts.limits import NO_POD_LIMIT, PodLimit
-from exporter.facts.view import DeviceView, Part, View, used
+from exporter.facts.view import DeviceView, OwnerView, View, used
 from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
 from exporter.ledger.device_ledger import OwnerKey
 from exporter.model import (
@@ -22,7 +22,7 @@ from exporter.model import (
 )
 
 T = TypeVar("T", int, float)
-Parts = Sequence[Part[ContainerKey]]
+Containers = Sequence[OwnerView[ContainerKey]]
 NOTHING_KNOWN: frozenset[str] = frozenset()
 
 
@@ -35,21 +35,21 @@ class Tenant(NamedTuple):
 
     name: tuple[str, str]
     closed: Account
-    parts: Parts
-    alive: Parts
-    using: Parts
+    containers: Containers
+    alive: Containers
+    using: Containers
     limit: PodLimit
 
 
 def pod_facts(view: View) -> Iterator[PodFacts]:
     """Each pod with any account here."""
-    parts: Mapping[tuple[str, str], list[Part[ContainerKey]]] = defaultdict(list)
-    for part in view.containers:
-        parts[part.key[:2]].append(part)
+    containers: Mapping[tuple[str, str], list[OwnerView[ContainerKey]]] = defaultdict(list)
+    for container in view.containers:
+        containers[container.key[:2]].append(container)
     for name, closed in view.ledger.pods.items():
-        mine = parts.get(name, [])
-        alive = [part for part in mine if part.live]
-        using = [part for part in alive if not part.pending]
+        mine = containers.get(name, [])
+        alive = [container for container in mine if container.live]
+        using = [container for container in alive if not container.pending]
         yield _pod(view, Tenant(name, closed, mine, alive, using, view.limits.of_pod(name)))
 
 
@@ -61,7 +61,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     known = _known(view, tenant) if measured else NOTHING_KNOWN
     shown = measured and live
     using, limit = (tenant.using, tenant.limit) if shown else ((), NO_POD_LIMIT)
-    accounts = [tenant.closed, *[part.account for part in tenant.parts]]
+    accounts = [tenant.closed, *[container.account for container in tenant.containers]]
     counters = sum_counters(*[account.counters for account in accounts])
     active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
     limited = _held_against(using, limit.core_containers)
@@ -72,11 +72,13 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         name=tenant.name[1],
         ended=not (live or stale),
         info=_info(view, pod) if pod else None,
-        core=whole([part.average.core for part in using]),
+        core=whole([container.average.core for container in using]),
         core_limit=limit.core,
         allocated_gpus=limit.gpus,
-        core_of_limit=of_limit(whole([part.average.core for part in limited]), limit.core),
-        memory_bytes=whole([part.memory_bytes for part in using]),
+        core_of_limit=of_limit(
+            whole([container.average.core for container in limited]), limit.core
+        ),
+        memory_bytes=whole([container.memory_bytes for container in using]),
         memory_limit_bytes=limit.memory_bytes,
         memory_of_limit=max(_fullnesses(using, limit), default=None),
         last_active_unix_ns=active_unix_ns if shown else None,
@@ -103,27 +105,27 @@ def _info(view: View, pod: Pod) -> PodInfo:
 
 def _known(view: View, tenant: Tenant) -> frozenset[str]:
     """The quantities known of a pod: on all its devices, or on any before it is placed."""
-    parts = tenant.alive or tenant.parts
-    if parts:
-        return frozenset.intersection(*[part.known for part in parts])
+    containers = tenant.alive or tenant.containers
+    if containers:
+        return frozenset.intersection(*[container.known for container in containers])
     anywhere = [seen.attributable for seen in view.devices.values() if not seen.stale]
     return frozenset().union(*anywhere)
 
 
-def _fullnesses(using: Parts, limit: PodLimit) -> Iterator[float]:
+def _fullnesses(using: Containers, limit: PodLimit) -> Iterator[float]:
     """The memory of a pod's containers over their limit, on each device."""
-    for device, containers, most in limit.memory_by_device:
-        here = [part for part in using if part.seen.uuid == device]
-        held = whole([part.memory_bytes for part in _held_against(here, containers)])
+    for device, names, most in limit.memory_by_device:
+        here = [container for container in using if container.seen.uuid == device]
+        held = whole([container.memory_bytes for container in _held_against(here, names)])
         if held is not None and most:
             yield held / most
 
 
-def _held_against(parts: Parts, limited: Collection[str]) -> Parts:
+def _held_against(containers: Containers, limited: Collection[str]) -> Containers:
     """The containers with a limit; all of them where a use or a limit is the whole pod's."""
-    if "" in limited or not all(part.key.container for part in parts):
-        return parts
-    return [part for part in parts if part.key.container in limited]
+    if "" in limited or not all(container.key.container for container in containers):
+        return containers
+    return [container for container in containers if container.key.container in limited]
 
 
 def whole(parts: Sequence[T | None]) -> T | None:
@@ -136,21 +138,23 @@ def _is_stale(view: View, tenant: Tenant) -> bool:
     """Whether a pod is, or should be, on a device that cannot be read."""
     if not view.has_stale:
         return False
-    return any(_is_on_stale(view, part, tenant.limit) for part in tenant.parts) or any(
+    return any(
+        _is_on_stale(view, container, tenant.limit) for container in tenant.containers
+    ) or any(
         (seen := view.devices.get(a.device or "")) is not None and seen.stale
         for _, a in tenant.limit.allocated
     )
 
 
-def _is_on_stale(view: View, part: Part[ContainerKey], limit: PodLimit) -> bool:
+def _is_on_stale(view: View, container: OwnerView[ContainerKey], limit: PodLimit) -> bool:
     """Whether a pod is, as far as is known, on a container's device that cannot be read.
 
     A pod that now has allocations on other devices only has left this one: a StatefulSet's pod that
     was created again keeps its name. A pod that had its allocation while it was still seen here has
     not.
     """
-    seen, key = part.seen, part.key
-    if not seen.stale or not part.there:
+    seen, key = container.seen, container.key
+    if not seen.stale or not container.there:
         return False
     if not limit.allocated or any(a.device in {None, seen.uuid} for _, a in limit.allocated):
         return True
@@ -171,24 +175,24 @@ def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
                 account = accounts.get((name, seen.uuid))
                 yield _namespace(view, (name, seen.uuid), account, counters, known)
     if not view.ledger.unidentified:
-        for part, account in accounts.items():
-            if not part[1]:
-                yield _namespace(view, part, account, NOTHING, frozenset())
+        for place, account in accounts.items():
+            if not place[1]:
+                yield _namespace(view, place, account, NOTHING, frozenset())
 
 
 def _namespace(
     view: View,
-    part: tuple[str, str],
+    place: tuple[str, str],
     account: Account | None,
     counters: Counters,
     known: frozenset[str],
 ) -> NamespaceFacts:
     if account is None:
-        return NamespaceFacts(*part, used(counters, known))
+        return NamespaceFacts(*place, used(counters, known))
     core = 0.0 if any(account.cores.shares) else None
     allocated = allocated_time(view, account, core, counters if "core" in known else None)
     gpus = sum(account.gpus.shares) if any(account.gpus.shares) else None
-    return NamespaceFacts(*part, used(counters, known), allocated, gpus)
+    return NamespaceFacts(*place, used(counters, known), allocated, gpus)
 
 
 def group_kind_facts(view: View) -> Iterator[GroupKindFacts]:

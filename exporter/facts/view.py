@@ -160,7 +160,7 @@ def used(counters: Counters, known: frozenset[str]) -> Used:
     )
 
 
-class Part(NamedTuple, Generic[K]):
+class OwnerView(NamedTuple, Generic[K]):
     """One owner on one device, whether or not it is shown.
 
     ``live``: it was there in this cycle; otherwise only its counters are shown. ``pending``: its
@@ -233,14 +233,14 @@ class View:
         return Limits(self.facts.ended, ())
 
     @cached_property
-    def containers(self) -> list[Part[ContainerKey]]:
+    def containers(self) -> list[OwnerView[ContainerKey]]:
         """Each container on each device."""
-        return self._parts(ContainerKey)
+        return self._owners(ContainerKey)
 
     @cached_property
-    def groups(self) -> list[Part[GroupKey]]:
+    def groups(self) -> list[OwnerView[GroupKey]]:
         """Each group on each device."""
-        return self._parts(GroupKey)
+        return self._owners(GroupKey)
 
     @cached_property
     def has_instances(self) -> bool:
@@ -256,20 +256,20 @@ class View:
         """Whether the owner was there in this cycle, on any device."""
         return account.is_live(self.facts.now.mono_ns)
 
-    def _parts(self, kind: type[K]) -> list[Part[K]]:
+    def _owners(self, kind: type[K]) -> list[OwnerView[K]]:
         return [
-            _part(seen, key, account)
+            _owner_view(seen, key, account)
             for seen in self.devices.values()
             for key, account in seen.device_ledger.owners.items()
             if isinstance(key, kind)
         ]
 
 
-def _part(seen: DeviceView, key: K, account: Account) -> Part[K]:
+def _owner_view(seen: DeviceView, key: K, account: Account) -> OwnerView[K]:
     live, pending = seen.live(account), seen.pending(key)
     withheld = seen.withheld or (Unmeasured.CONTAINER_PENDING if live and pending else None)
     known = seen.known_of(key)
     is_new = key in seen.newcomers
     average = NO_AVERAGES if is_new else seen.average_of(key, account, known)
     unattributable = seen.unattributable_of(key)
-    return Part(seen, key, account, live, pending, withheld, known, unattributable, average)
+    return OwnerView(seen, key, account, live, pending, withheld, known, unattributable, average)
