@@ -4,18 +4,36 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from exporter.allocations.schemes import nvfractions
 from exporter.collector.wiring import cgroup_root
-from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
+from exporter.doctor.evidence import (
+    CheckResult,
+    ProbeResults,
+    counted,
+    listed,
+    note,
+    ok,
+    problem,
+)
 from exporter.doctor.privileges import CGROUPS
-from exporter.model import MEMORY_LIMIT
+from exporter.model import (
+    MEMORY_LIMIT,
+    MEMORY_REQUEST,
+    CgroupIdentity,
+    CgroupMemory,
+    Container,
+    Pod,
+)
 from exporter.sources.cgroups.dmem import CAPACITY, LOW, MAX, MIN, Address, CgroupFiles, read
 
-_MOST_NAMED = 3
+_NEEDS = (
+    "NVIDIA_GPU_MEMORY_REQUEST and NVIDIA_GPU_MEMORY_LIMIT both in the container's environment "
+    "(KAI's fractiond puts them there), the toolkit 1.20.1 or newer with CDI, and the driver R615"
+)
+_UNKNOWN = frozenset({"operating_system", "no_permission", "unknown"})
 _REMEDIES = {
     "not_found": (
-        "no limit is set: nothing to do, unless one was asked for; then NVIDIA_GPU_MEMORY_REQUEST "
-        "and NVIDIA_GPU_MEMORY_LIMIT must both be in the container's environment, and the toolkit "
-        "1.20 or newer"
+        f"no limit is set: nothing to do, unless one was asked for; then it needs {_NEEDS}"
     ),
     "not_supported": (
         "none is set, or the driver has no back end: it needs R615, cgroup v2, no MIG, and "
@@ -58,6 +76,33 @@ def _answers(evidence: ProbeResults) -> Iterator[CheckResult]:
         make = note if refused in {"not_found", "not_supported"} else problem
         privilege = CGROUPS if refused == "operating_system" else ""
         yield make("memory limits", found, _REMEDIES.get(refused, _OTHERWISE), privilege)
+    if asked := set(_asked_in_vain(evidence)):
+        found = f"asked for, but neither the driver nor the kernel has one: {listed(asked)}"
+        yield problem(
+            "memory limits asked for", found, f"they may take all of a card: it needs {_NEEDS}"
+        )
+
+
+def _asked_in_vain(evidence: ProbeResults) -> Iterator[str]:
+    """Pods that ask for a limit of NVIDIA's, and have a process on a card without one."""
+    table = evidence.table
+    devices = [device for reading in evidence.readings for device in reading.devices]
+    cards = [device.memory for device in devices if not device.device.parent_uuid]
+    for process in (process for memory in cards if memory for process in memory.processes or ()):
+        who, cgroup = evidence.identities.get(process.pid), process.cgroup or CgroupMemory()
+        if not isinstance(who, CgroupIdentity) or cgroup.limit_bytes or cgroup.refused in _UNKNOWN:
+            continue
+        pod = table.pods.get(table.by_kubelet_uid.get(who.pod_uid or "", ""))
+        if pod is None:
+            continue
+        for container in pod.containers:
+            if who.container_id in container.container_ids and _asks(pod, container):
+                yield f"{pod.namespace}/{pod.name}"
+
+
+def _asks(pod: Pod, container: Container) -> bool:
+    stated = container.environment.keys() >= {MEMORY_REQUEST, MEMORY_LIMIT}
+    return stated or nvfractions.states_amounts(pod, container)
 
 
 def _drift(root: str) -> Iterator[CheckResult]:
@@ -73,7 +118,7 @@ def _drift(root: str) -> Iterator[CheckResult]:
             "a cgroup was deleted without its soft limit being set to 0 first: set dmem.min of "
             "these to the sum of those below them"
         )
-        yield problem(MIN, f"more than below is kept by {_named(stale)}", remedy)
+        yield problem(MIN, f"more than below is kept by {listed(stale)}", remedy)
     for name, make in ((MIN, problem), (LOW, note)):
         short = [
             folder.removeprefix(root)
@@ -86,7 +131,7 @@ def _drift(root: str) -> Iterator[CheckResult]:
                 "the kernel honours it only as far as each cgroup above has as much: set soft "
                 f"limits by nvidia-smi or NVML, not by the files; or raise {name} of these"
             )
-            yield make(name, f"less than below is kept by {_named(short)}", remedy)
+            yield make(name, f"less than below is kept by {listed(short)}", remedy)
 
 
 def reserved(root: str, name: str) -> Iterator[tuple[str, dict[Address, int], dict[Address, int]]]:
@@ -110,11 +155,6 @@ def reserved(root: str, name: str) -> Iterator[tuple[str, dict[Address, int], di
         )
         if has_leaves and own and folder != root:
             yield folder, own, sums[folder]
-
-
-def _named(folders: list[str]) -> str:
-    more = len(folders) - _MOST_NAMED
-    return ", ".join(sorted(folders)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _own(files: CgroupFiles, environ: Mapping[str, str]) -> Iterator[CheckResult]:

@@ -8,16 +8,24 @@ import pytest
 from exporter.doctor.evidence import CheckVerdict
 from exporter.doctor.limits import limits
 from exporter.model import (
+    MEMORY_LIMIT,
+    MEMORY_REQUEST,
+    CgroupIdentity,
     CgroupMemory,
+    Container,
     Device,
     DeviceMemory,
     DeviceReading,
+    Pod,
+    PodTable,
     ProcessMemory,
     Reading,
     SourceStatus,
 )
 from tests.doctor.looking import by_subject, evidence, settings
 
+NO_PODS = PodTable()
+KAI = "nvidia.com/container."
 KEY = "drm/0000:03:00.0/vram0"
 POD, LEAF, OTHER = "pods/pod1", "pods/pod1/a", "pods/pod1/b"
 
@@ -41,7 +49,10 @@ class Tree:
         (self.root / cgroup / f"dmem.{name}").write_text(f"{KEY} {value}\n")
 
     def findings(
-        self, *cgroups: CgroupMemory | None, environ: dict[str, str] | None = None
+        self,
+        *cgroups: CgroupMemory | None,
+        environ: dict[str, str] | None = None,
+        table: PodTable = NO_PODS,
     ) -> dict[str, tuple[CheckVerdict, str]]:
         """What the check says of it, by subject."""
         processes = tuple(
@@ -52,6 +63,8 @@ class Tree:
         given = evidence(
             settings(path_cgroup=str(self.root), path_procfs=str(self.proc)),
             readings=(Reading(SourceStatus("nvml", up=True), (device,)),),
+            identities={1: CgroupIdentity("u", "1")},
+            table=table,
         )
         found = by_subject(limits(given, environ or {}))
         return {subject: (one.verdict, one.found) for subject, one in found.items()}
@@ -124,6 +137,49 @@ def test_limits_that_are_known_are_counted(tree: Tree) -> None:
         CheckVerdict.OK,
         "of 2 of 3 processes, by the driver",
     )
+
+
+ASKS = {
+    "annotations": (Container("c", container_ids=("1",)), {f"{KAI}c.gpu-memory.limit": "4Gi"}),
+    "environment": (
+        Container("c", container_ids=("1",), environment={MEMORY_REQUEST: "1", MEMORY_LIMIT: "2"}),
+        {},
+    ),
+    "one variable": (Container("c", container_ids=("1",), environment={MEMORY_LIMIT: "2"}), {}),
+    "another container": (
+        Container("c", container_ids=("1",)),
+        {f"{KAI}d.gpu-memory.limit": "4Gi"},
+    ),
+    "another process": (
+        Container("c", container_ids=("2",)),
+        {f"{KAI}c.gpu-memory.limit": "4Gi"},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "is_held"),
+    [
+        (None, False),
+        (CgroupMemory(refused="not_found"), False),
+        (CgroupMemory(1, None, None, "driver"), False),
+        (CgroupMemory(1, 1, 2, "driver"), True),
+        (CgroupMemory(refused="operating_system"), True),
+    ],
+    ids=["an older driver", "not found", "cleared", "limited", "not to be seen"],
+)
+@pytest.mark.parametrize("case", ASKS)
+def test_who_asks_for_a_limit_that_nobody_holds_him_to_is_named(
+    case: str, cgroup: CgroupMemory | None, tree: Tree, *, is_held: bool
+) -> None:
+    container, annotations = ASKS[case]
+    pod = Pod("u", "ml", "p", containers=(container,), annotations=annotations)
+    asks = case in {"annotations", "environment"}
+    found = tree.findings(cgroup, table=PodTable(1, {"u": pod}, {"u": "u"})).get(
+        "memory limits asked for"
+    )
+    told = "asked for, but neither the driver nor the kernel has one: ml/p"
+    assert found == ((CheckVerdict.PROBLEM, told) if asks and not is_held else None)
 
 
 @pytest.mark.parametrize("way", ["its own", "the pod's", "by the environment"])

@@ -36,7 +36,7 @@ from math import ceil
 
 from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.quantities import MIB, parse_natural, parse_share
-from exporter.allocations.reader import PodReader, Share, app_containers
+from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import (
     ENFORCED,
     UNENFORCED,
@@ -73,7 +73,7 @@ def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> D
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
         return Decoded()
-    if nvfractions.states_amounts(pod):
+    if any(nvfractions.states_amounts(pod, each) for each in lasting_containers(pod)):
         return Decoded()
     reader = PodReader(_NAME, pod, node)
     reserved = [found for each in groups if (found := _reserving(reader, each, namespaces))]

@@ -89,12 +89,9 @@ def environment_limit(reader: PodReader, container: Container, card: int | None)
     return reader.memory(limit, MIB)
 
 
-def states_amounts(pod: Pod) -> bool:
+def states_amounts(pod: Pod, container: Container) -> bool:
     """Whether an annotation asks for memory for a container of this pod."""
-    names = [container.name for container in lasting_containers(pod)]
-    return any(
-        f"{_PREFIX}{n}.{end}" in pod.annotations for n in names for end in (_REQUEST, _LIMIT)
-    )
+    return any(f"{_PREFIX}{container.name}.{end}" in pod.annotations for end in (_REQUEST, _LIMIT))
 
 
 def _memory(reader: PodReader, container: Container, end: str) -> int | None:
