@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.collector.wiring import read_settings
 from exporter.model import SchemeDescription
-from exporter.settings import Settings, SettingsError, add_arguments, load
+from exporter.settings import MAX_PROBLEMS, Settings, SettingsError, add_arguments, load
 from exporter.settings.schemes import KEYS, MAX_SCHEMES
 
 EVERY_KEY = """\
@@ -185,6 +185,13 @@ def test_what_is_wrong_is_said_with_its_place_and_what_is_allowed(
     [problem] = problems(text, file)[:1]
 
     assert complaint in problem
+
+
+def test_a_scheme_after_too_many_problems_is_not_said_to_lack_what_it_has(file: Path) -> None:
+    wrong = "".join(f"  k{n}: 1\n" for n in range(MAX_PROBLEMS))
+    said = problems(item(wrong.lstrip()) + "- {name: b, core-resource: b.c/d}\n", file)
+    assert len(said) == MAX_PROBLEMS
+    assert all("no such key" in one for one in said)
 
 
 def test_all_that_is_wrong_is_said_at_once(file: Path) -> None:

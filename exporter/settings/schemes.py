@@ -10,7 +10,7 @@ import yaml
 
 from exporter.model import SchemeDescription
 from exporter.settings import forms
-from exporter.settings.mapping import below, of_kind, read_mapping
+from exporter.settings.mapping import MAX_PROBLEMS, below, of_kind, read_mapping
 from exporter.settings.values import (
     StructureError,
     StructureProblem,
@@ -249,6 +249,8 @@ def _read_scheme(
 ) -> SchemeDescription | None:
     """One scheme of the list; None if something is wrong with it."""
     before = len(wrong)
+    if before >= MAX_PROBLEMS:
+        return None  # it would not be read
     if not isinstance(node, yaml.MappingNode):
         wrong.append(_misread(node, where, f"a mapping is expected; known keys: {', '.join(KEYS)}"))
         return None
