@@ -209,7 +209,12 @@ class HttpClient:
                 return words
         number = getattr(error, "errno", None) or 0
         said = os.strerror(number) if number > 0 else getattr(error, "strerror", str(error))
-        return _plain(said or type(error).__name__)[:LONGEST_MESSAGE]
+        advice = ""
+        if number == errno.ECONNREFUSED and not self._socket:
+            advice = "; nothing listens there: is the port right?"
+        elif isinstance(error, aiohttp.ClientConnectorDNSError):
+            advice = "; is the host's name right?"
+        return _plain(said or type(error).__name__)[:LONGEST_MESSAGE] + advice
 
 
 def _checked(url: str) -> str:

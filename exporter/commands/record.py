@@ -102,7 +102,8 @@ def record(settings: Settings, arguments: Namespace) -> int:
         logger.error("%s already exists; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
         return 1
     except OSError as error:
-        logger.error("cannot write %s: %s", arguments.output, error.strerror)  # noqa: TRY400 - as above
+        advice = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
+        logger.error("cannot write %s: %s%s", arguments.output, error.strerror, advice)  # noqa: TRY400 - as above
         return 1
     except (ScenarioError, RecordingError) as error:
         logger.error("%s", error)  # noqa: TRY400 - as above

@@ -92,7 +92,7 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     seen = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
     namespace = namespace or seen
-    if not (namespace and pod):
+    if not (namespace and pod) or "/" in namespace:
         raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
     far = far_feed(arguments)
     if isinstance(far, RemoteFeed):

@@ -117,7 +117,9 @@ class RecordingReader:
         except EOFError:
             line, self.broken_off = b"", True
         except (OSError, zlib.error) as error:
-            raise self._wrong(f"not gzip, or damaged: {error}") from error
+            is_other = str(error).startswith("Not a gzipped file")
+            said = "mgpu-exporter record writes recordings" if is_other else error
+            raise self._wrong(f"not gzip, or damaged: {said}") from error
         self._bytes += len(line)
         if len(line) > LONGEST_LINE or self._bytes > MOST_BYTES:
             raise self._wrong("too long to be a recording")

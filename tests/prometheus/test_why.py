@@ -165,6 +165,14 @@ def test_a_pod_of_a_simulated_node(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"use", "memory", "cards"} <= set(topics)
 
 
+@pytest.mark.parametrize("pod", ["foo", "a/b/c", "/", "a/"])
+def test_what_names_no_pod_is_answered_with_how_one_is_named(
+    pod: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", pod, "--simulate=demo"]) == 2
+    assert f"{pod}: name the pod as NAMESPACE/POD" in capsys.readouterr().err
+
+
 def test_an_unknown_pod_is_answered_with_names_like_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "infrence/rerank", "--simulate=demo", "--over=1s"]) == 1
     assert capsys.readouterr().err == (

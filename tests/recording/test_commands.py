@@ -148,11 +148,11 @@ def test_every_page_is_printed_under_its_number() -> None:
     ("command", "complaint"),
     [
         ([*REPLAY, "/nonexistent.rec.gz"], "/nonexistent.rec.gz: No such file or directory"),
-        ([*REPLAY, __file__], "test_commands.py, line 1: not gzip, or damaged"),
+        ([*REPLAY, __file__], "line 1: not gzip, or damaged: mgpu-exporter record"),
         ([*REPLAY, str(SINGLE), "--cycle=21"], "cycle 21 is not in the recording, which has 20"),
         (
             [*RECORD, "--output=/nonexistent/file"],
-            "cannot write /nonexistent/file: No such file or directory",
+            "cannot write /nonexistent/file: No such file or directory; make its folder first",
         ),
         ([*RECORD, f"--output={__file__}"], "test_commands.py already exists; --force replaces"),
         ([*RECORD, "--output=-", "--simulate=/nonexistent.yaml"], "given 2 times"),

@@ -121,6 +121,7 @@ def test_all_nodes_of_a_prometheus_are_shown_and_nothing_is_said_to_be_nothing(
     assert {line.name.split()[0] for line in view.lines} == {"node-1", "node-2"}
     assert empty.lines == ()
     assert "there are no series of namespace" in empty.troubles[0]
+    assert "does this Prometheus scrape exporters" in empty.troubles[0]
 
 
 def _lines(feed: PrometheusFeed) -> list[Line]:
@@ -175,7 +176,11 @@ def test_a_source_that_is_down_is_an_exit_status_and_a_line() -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (("--url=http://127.0.0.1:1",), "http://127.0.0.1:1 does not answer: Connection refused"),
+        (
+            ("--url=http://127.0.0.1:1",),
+            "http://127.0.0.1:1 does not answer: Connection refused; nothing listens there",
+        ),
+        (("--url=http://no-such-host.invalid:1",), "; is the host's name right?"),
         (("--url=node",), "is no address such as http://node:10045"),
         (("--simulate=/nonexistent.yaml",), "/nonexistent.yaml: No such file or directory"),
     ],

@@ -72,7 +72,8 @@ class PrometheusFeed:
         found = self._owners()
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-            return FeedResult((), (f"there are no series of {where} now: has a pod of it a GPU?",))
+            why = "does this Prometheus scrape exporters, and has a pod a GPU?"
+            return FeedResult((), (f"there are no series of {where} now: {why}",))
         found += self._devices(label(series.labels, "uuid") for series in found)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
