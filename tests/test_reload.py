@@ -10,24 +10,8 @@ from exporter.collector.rules import cycle_rules
 from exporter.commands.reload import Reloader
 from exporter.model import LastReload
 from exporter.settings import TABLE, Settings, load
+from tests.scenario.clock import SECOND, START, ManualClock
 from tests.test_precedence import VALUES, read
-
-SECOND = 10**9
-
-
-@dataclass
-class SetClock:
-    """A clock that stands where it is set."""
-
-    now_ns: int = 100 * SECOND
-
-    def monotonic_ns(self) -> int:
-        """The time set."""
-        return self.now_ns
-
-    def time_ns(self) -> int:
-        """The time set."""
-        return self.now_ns
 
 
 @dataclass
@@ -37,7 +21,7 @@ class Scene:
     file: Path
     flags: dict[str, list[str]] = field(default_factory=dict)
     applied: list[Settings] = field(default_factory=list)
-    clock: SetClock = field(default_factory=SetClock)
+    clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
         self.file.write_text("log.level: info\n")
@@ -81,7 +65,7 @@ def test_what_is_live_is_taken_up_and_what_is_not_waits_and_is_named(
     )
     assert "in force from now on: metrics.disable=pcie" in caplog.text
     assert "only after a restart: web.max-requests, energy.idle" in caplog.text
-    assert scene.reloader.last == LastReload(successful=True, success_unix_ns=101 * SECOND)
+    assert scene.reloader.last == LastReload(successful=True, success_unix_ns=START + SECOND)
 
 
 def test_a_bad_file_keeps_all_old_settings_and_says_why_once(
@@ -99,7 +83,7 @@ def test_a_bad_file_keeps_all_old_settings_and_says_why_once(
     assert f"{scene.file}, line 3, log.levle" in problem
     assert scene.reloader.settings is before
     assert scene.applied == []
-    assert scene.reloader.last == LastReload(successful=False, success_unix_ns=100 * SECOND)
+    assert scene.reloader.last == LastReload(successful=False, success_unix_ns=START)
     assert caplog.text.count("the old ones stay") == 1
 
 
@@ -110,7 +94,7 @@ def test_a_good_file_after_a_bad_one_is_taken(scene: Scene) -> None:
 
     assert scene.reloader.reload() is None
     assert scene.reloader.settings.log_level == "debug"
-    assert scene.reloader.last == LastReload(successful=True, success_unix_ns=102 * SECOND)
+    assert scene.reloader.last == LastReload(successful=True, success_unix_ns=START + 2 * SECOND)
 
 
 def test_a_file_that_says_the_same_changes_nothing(scene: Scene) -> None:
@@ -178,7 +162,7 @@ def test_a_swapped_symlink_is_a_change_as_kubernetes_makes_it(tmp_path: Path) ->
     def read() -> Settings:
         return load({"config.file": [str(file)]}, {})
 
-    reloader = Reloader(read(), read, applied.append, SetClock())
+    reloader = Reloader(read(), read, applied.append, ManualClock())
     for _ in range(2):
         reloader.look()
     (tmp_path / "..data_tmp").symlink_to("..2026_2")

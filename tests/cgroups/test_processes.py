@@ -12,9 +12,9 @@ import pytest
 
 from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit, Unmeasured
 from exporter.sources.cgroups.processes import CgroupProcesses
-from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
+from tests.scenario.clock import ManualClock
 
 UID, OTHER_UID = new_uid(), new_uid()
 ID, OTHER_ID = new_container_id(), new_container_id()
@@ -117,7 +117,7 @@ def test_a_living_process_that_cannot_be_read_for_now_keeps_its_identity(tmp_pat
         for name in ("stat", "cgroup"):
             (proc.root / str(pid) / name).unlink()
             (proc.root / str(pid) / name).mkdir()  # EISDIR, as EMFILE might be
-        clock.advance(60)
+        clock.move(60)
         assert processes.resolve([pid]) == {pid: IDENTITY}
         proc.remove(pid)
         proc.put(pid, OTHER_CONTAINER)
@@ -130,9 +130,9 @@ def test_a_known_process_that_ended_is_remembered_for_15_seconds(node: Node) -> 
     node.resolve(7)
     node.proc.remove(7)
     assert node.resolve(7) == IDENTITY
-    node.clock.advance(14.9)
+    node.clock.move(14.9)
     assert node.resolve(7) == IDENTITY
-    node.clock.advance(0.1)
+    node.clock.move(0.1)
     assert node.resolve(7) is Unattributed.EXITED
 
 
@@ -141,10 +141,10 @@ def test_a_new_process_under_a_remembered_pid_has_its_own_identity(node: Node) -
     node.resolve(7)
     node.proc.remove(7)
     node.resolve(7)
-    node.clock.advance(2)
+    node.clock.move(2)
     node.proc.put(7, OTHER_CONTAINER, start=1001)
     assert node.resolve(7) == OTHER_IDENTITY
-    node.clock.advance(20)
+    node.clock.move(20)
     assert node.resolve(7) == OTHER_IDENTITY
 
 
@@ -156,7 +156,7 @@ def test_a_known_process_keeps_its_identity_while_it_exits(
     node.resolve(7)
     node.proc.put(7, "/", state=state, flags=flags)  # what cgroup v1 then prints
     for _ in range(5):
-        node.clock.advance(31)
+        node.clock.move(31)
         assert node.resolve(7) == IDENTITY
 
 
@@ -180,9 +180,9 @@ def test_a_container_is_read_again_after_a_minute_at_the_latest(node: Node) -> N
     node.proc.put(7, CONTAINER)
     node.resolve(7)
     node.proc.put(7, OTHER_CONTAINER)
-    node.clock.advance(1)
+    node.clock.move(1)
     assert node.resolve(7) == IDENTITY
-    node.clock.advance(59)
+    node.clock.move(59)
     assert node.resolve(7) == OTHER_IDENTITY
 
 
@@ -195,7 +195,7 @@ def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
         node.proc.put(pid, OTHER_CONTAINER)
     moved = []
     for _ in range(60):
-        node.clock.advance(1)
+        node.clock.move(1)
         moved.append(list(node.processes.resolve(pids).values()).count(OTHER_IDENTITY))
     steps = [later - earlier for earlier, later in itertools.pairwise(moved)]
     assert moved[-1] == len(pids)
@@ -212,11 +212,11 @@ def test_a_young_process_outside_containers_is_read_again_each_time(node: Node) 
 def test_a_host_process_of_some_age_is_read_again_at_leisure(node: Node) -> None:
     node.proc.put(7, SERVICE)
     node.resolve(7)
-    node.clock.advance(40)
+    node.clock.move(40)
     node.resolve(7)
     node.proc.put(7, CONTAINER)
     assert node.resolve(7) == SSHD
-    node.clock.advance(60)
+    node.clock.move(60)
     assert node.resolve(7) == IDENTITY
 
 
@@ -227,11 +227,11 @@ def test_a_sibling_container_too_young_for_the_newest_walk_gets_its_pod_from_the
     node: Node,
 ) -> None:
     node.processes.status()
-    node.clock.advance(0.5)
+    node.clock.move(0.5)
     node.list_in_cgroup(CONTAINER)
     node.proc.put(7, f"/../cri-containerd-{ID}.scope")
     assert node.resolve(7) == CgroupIdentity(None, ID, "containerd")
-    node.clock.advance(0.5)
+    node.clock.move(0.5)
     assert node.resolve(7) == IDENTITY
 
 
@@ -243,13 +243,13 @@ def test_unknown_processes_cost_one_walk_in_ten_seconds_and_new_ones_one_a_secon
         hide_cgroup(node, pid)
     for _ in range(30):
         node.processes.resolve(range(1, 50))
-        node.clock.advance(1)
+        node.clock.move(1)
     assert node.processes.walks <= 4
     for pid in range(50, 80):
         node.proc.put(pid, SERVICE)
         hide_cgroup(node, pid)
         node.resolve(pid)
-        node.clock.advance(0.1)
+        node.clock.move(0.1)
     assert node.processes.walks <= 8
 
 
@@ -259,21 +259,21 @@ def test_a_pid_in_a_walk_older_than_its_process_is_not_believed(node: Node) -> N
     node.list_in_cgroup(CONTAINER)  # that process ended; another has its pid now
     node.proc.put(7, SERVICE)
     hide_cgroup(node, 7)
-    node.clock.advance(0.5)
+    node.clock.move(0.5)
     assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
-    node.clock.advance(0.6)
+    node.clock.move(0.6)
     assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
 
 
 def test_a_process_too_young_for_the_newest_walk_is_found_by_the_next(node: Node) -> None:
     node.list_in_cgroup(CONTAINER)
     node.processes.status()
-    node.clock.advance(0.5)
+    node.clock.move(0.5)
     node.list_in_cgroup(CONTAINER, 7)
     node.proc.put(7, SERVICE)
     hide_cgroup(node, 7)
     assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
-    node.clock.advance(0.5)
+    node.clock.move(0.5)
     assert node.resolve(7) == IDENTITY
 
 
@@ -285,7 +285,7 @@ def test_the_tree_is_walked_once_while_it_can_be_read(node: Node) -> None:
     for number in range(100):
         node.list_in_cgroup(f"/{number}.slice", number + 8)
         assert node.processes.status().up
-        node.clock.advance(1)
+        node.clock.move(1)
     assert node.processes.walks == 1
 
 
@@ -294,7 +294,7 @@ def test_a_hierarchy_that_appears_later_is_found(node: Node, tmp_path: Path) -> 
     processes = CgroupProcesses(str(root), str(node.proc.root), node.clock)
     assert not processes.status().up
     (root / CONTAINER.lstrip("/")).mkdir(parents=True)
-    node.clock.advance(10)
+    node.clock.move(10)
     assert processes.status().up
     processes.close()
 
@@ -308,7 +308,7 @@ def test_pods_that_appear_in_another_controller_are_found_within_a_minute(tmp_pa
     (tmp_path / "memory" / CONTAINER.lstrip("/")).mkdir(parents=True)
     (tmp_path / "memory" / CONTAINER.lstrip("/") / "cgroup.procs").write_text("7\n")
     proc.put(7, f"/../cri-containerd-{ID}.scope")
-    clock.advance(60)
+    clock.move(60)
     processes.status()
     assert processes.resolve([7]) == {7: IDENTITY}
     processes.close()
@@ -342,7 +342,7 @@ def test_a_missing_root_is_down_and_names_the_cure_once(
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
             processes.status()
-            clock.advance(2)
+            clock.move(2)
     status = processes.status()
     assert not status.up
     assert "--path.cgroup" in status.detail
@@ -361,7 +361,7 @@ def test_where_containers_are_looked_for_is_said_once(
     hide_cgroup(node, 7)
     with caplog.at_level(logging.INFO):
         for _ in range(3):
-            node.clock.advance(60)
+            node.clock.move(60)
             node.resolve(7)
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith("cgroup v2: containers are looked for in /")
@@ -372,10 +372,10 @@ def test_a_root_that_goes_away_is_down_within_a_minute_until_it_is_there_again(n
     node.list_in_cgroup(CONTAINER, 7)
     assert node.processes.status().up
     away = node.cgroups.rename(node.cgroups.with_name("away"))
-    node.clock.advance(60)
+    node.clock.move(60)
     assert node.processes.status().reason is Unmeasured.NO_CGROUPS
     away.rename(node.cgroups)
-    node.clock.advance(10)
+    node.clock.move(10)
     assert node.processes.status().up
 
 
@@ -445,7 +445,7 @@ def test_a_process_is_described_by_its_name_and_its_own_start(node: Node) -> Non
     booted = node.clock.time_ns() - 100 * 10**9
     started = booted + 250 * 10**9 // os.sysconf("SC_CLK_TCK")
     assert node.processes.describe([7]) == {7: ProcessInfo("python3", started)}
-    node.clock.advance(1)
+    node.clock.move(1)
     uptime.write_text("101.30 1.00\n")  # uptime and clock drift
     assert node.processes.describe([7]) == {7: ProcessInfo("python3", started)}
     node.proc.put(7, OTHER_CONTAINER, start=350, command="python3")  # another process
@@ -459,7 +459,7 @@ def test_a_process_that_takes_another_name_is_described_by_it(node: Node) -> Non
     node.resolve(7)
     assert node.processes.describe([7]) == {7: ProcessInfo("sh")}
     node.proc.put(7, CONTAINER, command="train")
-    node.clock.advance(60)
+    node.clock.move(60)
     node.resolve(7)
     assert node.processes.describe([7]) == {7: ProcessInfo("train")}
 

@@ -10,9 +10,9 @@ import pytest
 
 from exporter.model import CgroupIdentity, Unattributed
 from exporter.sources.cgroups.processes import CgroupProcesses
-from tests.cgroups.clock import ManualClock
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.cgroups.real import RealCgroups, real_cgroups
+from tests.scenario.clock import ManualClock
 
 pytestmark = pytest.mark.root
 
@@ -59,9 +59,9 @@ def test_a_living_process_keeps_its_identity_without_a_look_at_it(
     pid = cgroups.spawn(container_path("systemd", UID, ID))
     processes.resolve([pid])
     cgroups.move(pid, container_path("systemd", UID, OTHER_ID))
-    clock.advance(1)
+    clock.move(1)
     assert processes.resolve([pid])[pid] == identity("systemd")
-    clock.advance(59)
+    clock.move(59)
     assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
 
 
@@ -72,9 +72,9 @@ def test_a_process_that_ended_is_remembered_for_15_seconds(
     processes.resolve([pid])
     cgroups.end(pid)
     assert processes.resolve([pid])[pid] == identity("systemd")
-    clock.advance(14.9)
+    clock.move(14.9)
     assert processes.resolve([pid])[pid] == identity("systemd")
-    clock.advance(0.1)
+    clock.move(0.1)
     assert processes.resolve([pid])[pid] is Unattributed.EXITED
 
 
@@ -85,7 +85,7 @@ def test_the_15_seconds_run_from_the_end_whoever_is_asked_for(
     processes.resolve([pid])
     cgroups.end(pid)
     processes.resolve([])
-    clock.advance(15)
+    clock.move(15)
     processes.resolve([])
     assert processes.resolve([pid])[pid] is Unattributed.EXITED
 
@@ -100,7 +100,7 @@ def test_a_zombie_keeps_its_identity_when_its_container_is_gone(
     cgroups.remove(path)
     for _ in range(5):
         assert processes.resolve([pid])[pid] == identity("systemd")
-        clock.advance(14)
+        clock.move(14)
 
 
 def test_a_new_process_under_a_pid_remembered_as_ended_has_its_own_identity(
@@ -110,11 +110,11 @@ def test_a_new_process_under_a_pid_remembered_as_ended_has_its_own_identity(
     processes.resolve([pid])
     cgroups.end(pid)
     assert processes.resolve([pid])[pid] == identity("systemd")
-    clock.advance(3)
+    clock.move(3)
     if not cgroups.spawn_as(pid, container_path("systemd", UID, OTHER_ID)):
         pytest.skip("others took the pid each time")
     assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
-    clock.advance(15)
+    clock.move(15)
     assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
 
 

@@ -28,7 +28,7 @@ from exporter.model import (
 from exporter.settings import TABLE, load
 from exporter.web import Pages
 from exporter.web.selection import select
-from tests.web.serving import FakeClock
+from tests.scenario.clock import ManualClock
 
 GIB = 1 << 30
 SECOND = 10**9
@@ -391,7 +391,7 @@ def test_promtool_reads_the_page() -> None:
 
 
 def test_a_scrape_selects_a_programs_families_and_a_stale_page_has_none() -> None:
-    clock = FakeClock(0)
+    clock = ManualClock(0)
     compat = CompatPage(["dcgm", "hami"], "node-1")
     compat.render(BEFORE, Format.TEXT)
     pages = Pages(lambda: NODE, clock, compat=compat)

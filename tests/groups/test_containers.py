@@ -8,9 +8,9 @@ import pytest
 
 from exporter.model import CgroupIdentity, GroupKey, GroupMember, Unit
 from exporter.sources.groups.containers import RENAMED_NS, ContainerNames, sockets_of
-from tests.cgroups.clock import ManualClock
 from tests.groups.engines import Engine, serving, short_folder
 from tests.node.asking import Asking
+from tests.scenario.clock import ManualClock
 
 A, B = "a" * 64, "b" * 64
 STRANGER = Unit("user", "4321", uid=4321)
@@ -122,11 +122,11 @@ def test_a_name_is_asked_for_until_it_is_known_and_then_when_it_may_have_changed
         engine.containers[0]["Names"] = ["/renamed"]
         assert named(source, docker(A)) == ["web"]
         assert len(engine.asked) == 2
-        clock.advance(RENAMED_NS / 1e9)
+        clock.move(RENAMED_NS / 1e9)
         assert named(source, docker(A, B)) == ["renamed", ""]
         assert engine.asked[2] == [A, B]
         engine.containers.clear()
-        clock.advance(RENAMED_NS / 1e9)
+        clock.move(RENAMED_NS / 1e9)
         assert named(source, docker(A)) == ["renamed"]
     assert source.subject({}) is None
 

@@ -26,9 +26,9 @@ from exporter.sources.groups.owners import (
     open_groups,
     slurm_account,
 )
-from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import FakeProc
 from tests.groups.engines import until
+from tests.scenario.clock import ManualClock
 
 JOB = CgroupIdentity(unit=Unit("slurm", "211", "0"))
 JOB_V1 = CgroupIdentity(unit=Unit("slurm", "211", "0", 0))
@@ -218,10 +218,10 @@ def test_users_are_read_again_when_the_file_changes(tmp_path: Path, passwd: Path
     other.write_text(LINES.replace("alice", "alicia"))
     other.rename(passwd)
     assert users.names().get(1000, "") == "alice"
-    clock.advance(11)
+    clock.move(11)
     assert users.names().get(1000, "") == "alicia"
     passwd.unlink()
-    clock.advance(11)
+    clock.move(11)
     assert users.names().get(1000, "") == "alicia"
     assert users.problem
 
@@ -239,7 +239,7 @@ def test_a_long_file_is_read_aside_and_its_names_come_when_it_is(
     assert users._reading
     users._reading.join()
     read = users.names().get(1000, "")
-    clock.advance(11)
+    clock.move(11)
     again = users.names().get(1000, "")
 
     assert (first, read, again) == ("", "alice", "alice")  # nobody waited for it
@@ -257,7 +257,7 @@ def test_a_long_file_that_may_not_be_read_is_said_until_it_is(
     users = Users(str(file), clock)
 
     def look() -> str:
-        clock.advance(11)
+        clock.move(11)
         name = users.names().get(1000, "")
         for thread in threading.enumerate():
             if thread.name == "users":
@@ -282,7 +282,7 @@ def test_without_a_file_there_are_no_names_and_that_is_said_once(
     clock = ManualClock()
     source = GroupUsers(str(tmp_path / "none"), str(proc.root), clock)
     for _ in range(3):
-        clock.advance(11)
+        clock.move(11)
         assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="0")}
     assert caplog.text.count("users lack names") == 1
     assert source.status().up

@@ -12,7 +12,8 @@ from exporter.sources.pods.reader import ReaderTimings
 from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import container_id, node_document, pod_document
-from tests.pods.watching import PATIENCE_S, QUICK, ManualClock, Watching, connector
+from tests.pods.watching import PATIENCE_S, QUICK, Watching, connector
+from tests.scenario.clock import ManualClock
 
 
 def test_it_lists_this_nodes_pods_from_the_servers_memory_and_watches_from_there(

@@ -10,7 +10,8 @@ from exporter.sources.pods.client import connect, from_kubeconfig
 from exporter.sources.pods.reader import ReaderTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import pod_document
-from tests.pods.watching import QUICK, ManualClock, Watching, connector
+from tests.pods.watching import QUICK, Watching, connector
+from tests.scenario.clock import ManualClock
 
 FORBIDDEN = (
     'pods is forbidden: User "system:serviceaccount:gpu-mon:exporter" cannot list resource "pods"'

@@ -19,8 +19,9 @@ from exporter.sources.pods.table import GRACE_NS, indexed
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import Document, pod_document
 from tests.pods.logs import Logs
-from tests.pods.watching import OFTEN, ManualClock, connector
+from tests.pods.watching import OFTEN, connector
 from tests.pods.watching import PATIENCE_S as LONG_S
+from tests.scenario.clock import ManualClock
 
 LIMITS = {"nvidia.com/gpu": "1"}
 

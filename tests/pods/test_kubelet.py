@@ -14,7 +14,8 @@ from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.authority import make_certificate
 from tests.pods.documents import pod_document
-from tests.pods.watching import OFTEN, ManualClock, Polling
+from tests.pods.watching import OFTEN, Polling
+from tests.scenario.clock import ManualClock
 
 needs_openssl = pytest.mark.program("openssl")
 HASH = "33d556edd3ae8ef21980288cef77ae8b"

@@ -13,25 +13,13 @@ from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
 from exporter.sources.pods.reader import Options, PodReader, ReaderTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
+from tests.scenario.clock import ManualClock
 
 R = TypeVar("R", bound=PodReader)
 
 PATIENCE_S = 60.0
 QUICK = ReaderTimings(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)
 OFTEN = replace(QUICK, poll_s=0.005)
-
-
-class ManualClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_ns = 10**12
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def time_ns(self) -> int:
-        return self.now_ns
 
 
 class Reading(Generic[R]):

@@ -14,7 +14,8 @@ from exporter.sources.pods.reviews import ApiReviewer
 from exporter.web import ReviewLimits, Verdicts
 from tests.api.nodes import demo
 from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.web.serving import PATIENCE_S, Answer, FakeClock, Site, serving
+from tests.scenario.clock import ManualClock
+from tests.web.serving import PATIENCE_S, Answer, Site, serving
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - who is let in is the test
 GET_PAGE = ("get", "/mgpu-exporter/page")
@@ -44,12 +45,12 @@ class Guarded:
         self._config = write_kubeconfig(folder / "kubeconfig", server.url, token="exporter")  # noqa: S106
 
     def verdicts(
-        self, limits: ReviewLimits | None = None, clock: FakeClock | None = None
+        self, limits: ReviewLimits | None = None, clock: ManualClock | None = None
     ) -> Verdicts:
         """Verdicts by the server."""
         load = from_kubeconfig(str(self._config))
         reviewer = ApiReviewer(partial(connect, load), timeout_s=PATIENCE_S)
-        return Verdicts(reviewer, clock or FakeClock(), limits or PATIENT)
+        return Verdicts(reviewer, clock or ManualClock(), limits or PATIENT)
 
     @contextmanager
     def site(
@@ -59,7 +60,7 @@ class Guarded:
         **options: object,
     ) -> Iterator[Site]:
         """A site whose verdicts follow its clock."""
-        verdicts = self.verdicts(limits, clock := FakeClock())
+        verdicts = self.verdicts(limits, clock := ManualClock())
         options = {"address": EVERYWHERE, **options}
         with serving(snapshot or demo(), verdicts=verdicts, **options) as site:  # type: ignore[arg-type]
             site.clock.__dict__ = clock.__dict__  # one time for both

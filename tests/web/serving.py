@@ -26,33 +26,18 @@ from exporter.web import (
     listen,
     make_app,
 )
+from tests.scenario.clock import START, ManualClock
 
-SECOND = 10**9
 PATIENCE_S = 60
 LOOPBACK = Address("127.0.0.1", 0)
-
-
-@dataclass
-class FakeClock:
-    """A clock that stands until it is set."""
-
-    now_ns: int = 100 * SECOND
-
-    def monotonic_ns(self) -> int:
-        """The time set."""
-        return self.now_ns
-
-    def time_ns(self) -> int:
-        """The time set."""
-        return self.now_ns
 
 
 @dataclass
 class FakeCollector:
     """What a collector shows to readers."""
 
-    snapshot: Snapshot = field(default_factory=lambda: Snapshot(version=1, mono_ns=100 * SECOND))
-    pulse: Pulse = field(default_factory=lambda: Pulse(100 * SECOND, 1))
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(version=1, mono_ns=START))
+    pulse: Pulse = field(default_factory=lambda: Pulse(START, 1))
 
 
 @dataclass
@@ -70,7 +55,7 @@ class Site:
 
     port: int
     collector: FakeCollector
-    clock: FakeClock
+    clock: ManualClock
     pages: Pages
     config: WebConfig
     server: HttpServer
@@ -135,7 +120,7 @@ def serving(  # noqa: PLR0913 - a site and what it serves
     **changes: object,
 ) -> Iterator[Site]:
     """Serve; the snapshot, if given, is stamped as fresh. ``config`` is a web configuration."""
-    collector, clock = FakeCollector(), FakeClock()
+    collector, clock = FakeCollector(), ManualClock()
     if snapshot is not None:
         collector.snapshot = replace(snapshot, mono_ns=clock.now_ns)
     pages = Pages(lambda: collector.snapshot, clock, renderer)

@@ -17,8 +17,9 @@ from exporter.settings import Address
 from exporter.web import Access, Gate, Route, WebConfig, WebFileError
 from exporter.web.access import TokenBucket
 from exporter.web.webfile import RateLimit
+from tests.scenario.clock import SECOND, ManualClock
 from tests.web.conftest import Pki
-from tests.web.serving import PATIENCE_S, SECOND, Answer, FakeClock, answer, serving
+from tests.web.serving import PATIENCE_S, Answer, answer, serving
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - what is tested
 HASH = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
@@ -281,7 +282,7 @@ def test_a_rate_is_held_whoever_asks_but_for_probes(users: Path) -> None:
 
 
 def test_a_burst_passes_then_one_each_interval_and_a_refusal_costs_nothing() -> None:
-    clock = FakeClock()
+    clock = ManualClock()
     bucket = TokenBucket(RateLimit(SECOND, 3), clock)
     taken = []
     for seconds, tries in ((0, 100), (1, 2), (100, 4)):

@@ -8,7 +8,8 @@ import pytest
 from exporter.model import Snapshot
 from tests.api.nodes import HOSTILE, demo, hostile
 from tests.api.validation import validate
-from tests.web.serving import SECOND, Site, serving
+from tests.scenario.clock import SECOND
+from tests.web.serving import Site, serving
 
 CHAT = "/api/v1/pods/inference/chat-7b-6c9f7d9c5b-x2lqz"
 SNAPSHOT = "/api/v1/snapshot"

@@ -13,8 +13,9 @@ from exporter.collector import Pulse
 from exporter.metrics.text import Renderer
 from exporter.web import ClientLimits
 from exporter.web.health import alive
+from tests.scenario.clock import SECOND, START, ManualClock
 from tests.snapshots import with_every_family
-from tests.web.serving import SECOND, Answer, FakeClock, FakeCollector, Site, answer, serving
+from tests.web.serving import Answer, FakeCollector, Site, answer, serving
 from tests.web.test_pages import CountingRenderer
 
 REQUEST = b"HEAD /-/ready HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -127,7 +128,7 @@ def test_figures_are_served_for_three_of_the_intervals_in_force_and_ten_seconds_
     age_s: int,
     told: bool,  # noqa: FBT001 - a table
 ) -> None:
-    snapshot = replace(with_every_family(), mono_ns=100 * SECOND, interval_ns=interval_s * SECOND)
+    snapshot = replace(with_every_family(), mono_ns=START, interval_ns=interval_s * SECOND)
     with serving(snapshot) as site:
         assert b"mgpu_device_up" in site.ask("/metrics").body
         site.clock.now_ns += age_s * SECOND
@@ -150,7 +151,7 @@ def test_alive_while_the_cycles_clock_moves(
 ) -> None:
     collector = FakeCollector(pulse=Pulse(0, 5, interval_s * SECOND))
 
-    verdict = alive(collector, FakeClock(still_s * SECOND))
+    verdict = alive(collector, ManualClock(still_s * SECOND))
 
     assert verdict.good is good
     assert (f"{still_s} s" in verdict.words) is not good
@@ -158,9 +159,9 @@ def test_alive_while_the_cycles_clock_moves(
 
 def test_alive_and_ready_are_said_by_the_status() -> None:
     with serving() as site:
-        site.collector.pulse = Pulse(100 * SECOND, 0)
+        site.collector.pulse = Pulse(START, 0)
         before = site.ask("/-/ready").status
-        site.collector.pulse = Pulse(100 * SECOND, 1)
+        site.collector.pulse = Pulse(START, 1)
         after = [site.ask(path).status for path in ("/-/ready", "/-/healthy")]
         site.clock.now_ns += 16 * SECOND
         dead = site.ask("/-/healthy")

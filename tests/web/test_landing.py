@@ -9,7 +9,8 @@ from exporter import __version__
 from exporter.model import Snapshot, SourceStatus
 from exporter.settings import Address
 from exporter.web.landing import CONTENT_SECURITY_POLICY, landing
-from tests.web.serving import SECOND, serving
+from tests.scenario.clock import SECOND
+from tests.web.serving import serving
 
 HOSTILE = "<script>alert('x')</script>\"&"
 SOURCES = (

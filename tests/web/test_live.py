@@ -34,8 +34,9 @@ from exporter.web.page.choice import SORTS
 from exporter.web.page.entries import colours, entries
 from exporter.web.page.glossary import meanings
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
+from tests.scenario.clock import SECOND
 from tests.snapshots import container, snapshot_of
-from tests.web.serving import PATIENCE_S, SECOND, Site, serving
+from tests.web.serving import PATIENCE_S, Site, serving
 
 ROOT = Path(__file__).parents[2]
 FILES = ("page.css", "page.js", "icon.svg")

@@ -12,8 +12,9 @@ from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.web import Pages
 from exporter.web.pages import OwnProcess
+from tests.scenario.clock import SECOND, ManualClock
 from tests.snapshots import with_every_family
-from tests.web.serving import SECOND, FakeClock, FakeCollector
+from tests.web.serving import FakeCollector
 
 
 class CountingRenderer(Renderer):
@@ -36,8 +37,8 @@ class CountingRenderer(Renderer):
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(0)
+def clock() -> ManualClock:
+    return ManualClock(0)
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def renderer() -> CountingRenderer:
 
 
 @pytest.fixture
-def pages(collector: FakeCollector, clock: FakeClock, renderer: CountingRenderer) -> Pages:
+def pages(collector: FakeCollector, clock: ManualClock, renderer: CountingRenderer) -> Pages:
     return Pages(lambda: collector.snapshot, clock, renderer)
 
 
@@ -88,7 +89,7 @@ def test_a_new_writer_writes_the_pages_of_the_same_snapshot_anew(pages: Pages) -
 )
 def test_an_old_snapshot_serves_only_what_the_exporter_says_of_itself(
     pages: Pages,
-    clock: FakeClock,
+    clock: ManualClock,
     age_ns: int,
     measured: bool,  # noqa: FBT001 - a table
 ) -> None:

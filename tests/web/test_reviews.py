@@ -9,8 +9,9 @@ import pytest
 from exporter.web import ReviewLimits
 from tests.api.nodes import crowded, demo
 from tests.pods.apistate import Account
+from tests.scenario.clock import SECOND
 from tests.web.reviewing import EVERYWHERE, SNAPSHOT, Guarded, ask, bearer, of, user
-from tests.web.serving import PATIENCE_S, SECOND, Site, serving
+from tests.web.serving import PATIENCE_S, Site, serving
 
 EXTRA = "authentication.kubernetes.io/credential-id"
 

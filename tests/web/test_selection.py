@@ -9,8 +9,9 @@ from exporter.model import ContainerKey, HeldMemory
 from exporter.web import Pages
 from exporter.web.answers import MOST
 from exporter.web.selection import Selection, SelectionError, select, selected
+from tests.scenario.clock import ManualClock
 from tests.snapshots import container, snapshot_of, with_every_family
-from tests.web.serving import FakeClock, serving
+from tests.web.serving import serving
 from tests.web.test_pages import CountingRenderer
 
 DEVICE_UP = "mgpu_device_up"
@@ -18,7 +19,7 @@ DEVICE_UP = "mgpu_device_up"
 
 def every_family(renderer: CountingRenderer | None = None) -> Pages:
     snapshot = with_every_family()
-    return Pages(lambda: snapshot, FakeClock(0), renderer)
+    return Pages(lambda: snapshot, ManualClock(0), renderer)
 
 
 def selection(**query: list[str]) -> Selection | None:
@@ -73,7 +74,7 @@ def test_a_hostile_label_is_no_family() -> None:
     hostile = "x\n# HELP mgpu_device_up \n# EOF\n"
     held = container(ContainerKey(hostile, "p", "c"), memory=HeldMemory(processes=1))
     snapshot = snapshot_of(containers=[held])
-    pages = Pages(lambda: snapshot, FakeClock(0))
+    pages = Pages(lambda: snapshot, ManualClock(0))
 
     body = pages.page(Format.OPENMETRICS, selection(collect=["device"]), zipped=False)
 
