@@ -32,9 +32,7 @@ _NEEDS = (
 )
 _UNKNOWN = frozenset({"operating_system", "no_permission", "unknown"})
 _REMEDIES = {
-    "not_found": (
-        f"no limit is set: nothing to do, unless one was asked for; then it needs {_NEEDS}"
-    ),
+    "not_found": "no limit is set: nothing to do; pods that ask for one are named",
     "not_supported": (
         "none is set, or the driver has no back end: it needs R615, cgroup v2, no MIG, and "
         "RmMemacctMode of NVreg_RegistryDwords not 0"
