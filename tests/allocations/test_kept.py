@@ -1,5 +1,7 @@
 """The part of a GPU that an allocation keeps from others."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.allocations.kept import kept
@@ -9,7 +11,8 @@ CARD = Device("GPU-0", 0, "nvidia", memory_bytes=80)
 HALF = Device(
     "MIG-3", 0, "nvidia", memory_bytes=40, parent_uuid="GPU-0", core_share=3 / 7, profile="3g.40gb"
 )
-DEVICES = {device.uuid: device for device in (CARD, HALF)}
+ORPHAN = replace(HALF, uuid="MIG-9", parent_uuid="GPU-9")
+DEVICES = {device.uuid: device for device in (CARD, HALF, ORPHAN)}
 
 
 def allocation(
@@ -36,6 +39,8 @@ def allocation(
         pytest.param(allocation(None, 160), 1, 1.0, id="no more than the card"),
         pytest.param(allocation(3 / 7, 40, "MIG-3"), 1, 0.5, id="instance"),
         pytest.param(allocation(device="MIG-3"), 2, 0.25, id="instance of two"),
+        pytest.param(allocation(device="MIG-9"), 1, 3 / 7, id="instance of a board not known yet"),
+        pytest.param(allocation(0.0), 2, 0.5, id="a promise of nothing is none"),
         pytest.param(allocation(replicas=1), 4, 0.25, id="replicas"),
         pytest.param(allocation(replicas=2), 4, 0.5, id="two replicas"),
         pytest.param(allocation(), 3, 1 / 3, id="nothing promised"),

@@ -60,6 +60,7 @@ def test_factor_follows_from_what_the_node_offers(factor: int) -> None:
         (registering("GPU-0,10,8100,NVIDIA-X,true,hami-core:", H100), 0, 10),  # rounded elsewhere
         (registering("GPU-0,10,999999999,NVIDIA-X,true,hami-core:", H100), 0, 1),
         (registering("GPU-0,10,1,NVIDIA-X,true,hami-core:", H100), 0, 50000),
+        (registering(plugin_says(10, H100) * 2000, H100), 4, 4),  # longer than is read
     ],
 )
 def test_setting_stands_in_where_the_node_does_not_say(
