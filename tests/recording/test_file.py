@@ -171,11 +171,6 @@ def test_what_is_no_recording_is_refused_with_its_line(
     assert complaint in str(refusal.value)
 
 
-def test_a_file_that_is_not_there_is_an_error_of_one_line(path: Path) -> None:
-    with pytest.raises(RecordingError, match=r"node\.rec\.gz: No such file or directory"):
-        read(path)
-
-
 def test_damage_is_noticed(path: Path) -> None:
     content = bytearray(written())
     content[-6] ^= 0xFF  # of the checksum

@@ -181,7 +181,6 @@ def test_a_source_that_is_down_is_an_exit_status_and_a_line() -> None:
             "http://127.0.0.1:1 does not answer: Connection refused; nothing listens there",
         ),
         (("--url=http://no-such-host.invalid:1",), "; is the host's name right?"),
-        (("--url=node",), "is no address such as http://node:10045"),
         (("--simulate=/nonexistent.yaml",), "/nonexistent.yaml: No such file or directory"),
     ],
 )
