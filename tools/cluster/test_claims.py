@@ -221,11 +221,12 @@ def says_unhealthy(count: int, page: Page) -> bool:
 
 
 def check(stage: Stage) -> str:
-    """What ``mgpu-exporter check`` says in the exporter's container."""
+    """What ``mgpu-exporter check`` says in the exporter's container, as one line."""
     pod = stage.agent.pod()
     assert pod is not None
     where = (pod["metadata"]["name"], "-n", stage.agent.namespace)
-    return stage.kubectl("exec", *where, "--", "sh", "-c", "mgpu-exporter check || true")
+    said = stage.kubectl("exec", *where, "--", "sh", "-c", "mgpu-exporter check || true")
+    return " ".join(said.split())
 
 
 def claiming(name: str, **source: str) -> Document:

@@ -1,0 +1,45 @@
+"""What a device plugin says of a device's health reaches its pod and the GPU (KEP-4680)."""
+
+import pytest
+
+from tools.cluster.board import WHOLE
+from tools.cluster.device_plugin import UNHEALTHY
+from tools.cluster.programs import eventually
+from tools.cluster.stage import Stage
+from tools.cluster.workloads import NAMESPACE, container, gpu_of, pod
+
+pytestmark = pytest.mark.quick
+GPU = "nvidia.com/gpu"
+FAMILY = "mgpu_pod_unhealthy_devices"
+
+
+def test_a_gpu_that_its_plugin_withdraws_is_marked_and_counted_at_its_pod(stage: Stage) -> None:
+    running = stage.run(pod("sick", container(resources={"limits": {GPU: "1"}})))["main"]
+    page = stage.agent.when(
+        lambda page: page.all("mgpu_container_allocation_info", **running.labels),
+        "its device is known",
+    )
+    ((info, _),) = page.all("mgpu_container_allocation_info", **running.labels)
+    of_pod = {"namespace": NAMESPACE, "pod": "sick"}
+    stage.agent.when(lambda page: page.value(FAMILY, **of_pod) == 0, "it is healthy")
+    says(stage, info["uuid"])
+    try:
+        stage.agent.when(lambda page: page.value(FAMILY, **of_pod) == 1, "it is unhealthy")
+        own = stage.agent.pod()
+        assert own is not None
+        where = (own["metadata"]["name"], "-n", stage.agent.namespace)
+        said = stage.kubectl("exec", *where, "--", "mgpu-exporter", "snapshot").splitlines()
+        marked = [line for line in said if "! " in line]
+        assert any(f"! {gpu_of(info['uuid'])} " in line for line in marked), said
+        assert any(f"! {NAMESPACE}/sick" in line for line in marked), said
+    finally:
+        says(stage)
+    stage.agent.when(lambda page: page.value(FAMILY, **of_pod) == 0, "it is healthy again")
+    eventually(lambda: stage.allocatable(GPU) == len(WHOLE), "it is offered again")
+    stage.delete("sick")
+
+
+def says(stage: Stage, *unhealthy: str) -> None:
+    """Let the plugin say that these devices are unhealthy, and no others."""
+    (stage.state / UNHEALTHY).write_text("\n".join(unhealthy))
+    stage.plugin.reload()
