@@ -150,7 +150,7 @@ def test_how_the_driver_says_that_a_device_is_stands_at_its_pod(
         stage.agent.when(partial(says_unhealthy, count), f"{count} devices are unhealthy")
 
 
-def test_a_tainted_card_is_no_claims_and_check_names_it(stage: Stage) -> None:
+def test_check_names_devices_that_their_driver_or_a_rule_has_tainted(stage: Stage) -> None:
     rule = {
         "apiVersion": "resource.k8s.io/v1beta2",
         "kind": "DeviceTaintRule",
