@@ -188,7 +188,7 @@ def by_claim(stage: Stage) -> Iterator[Agent]:
     agent = Agent(stage.kubectl, stage.board, "minimal", f"by-claim-{NAME}", "by-claim", more)
     stage.kubectl("create", "namespace", agent.namespace)
     yield agent
-    stage.kubectl("delete", "namespace", agent.namespace, "--wait=false")
+    stage.kubectl("delete", "namespace", agent.namespace)  # while the driver can end its claim
     own = f"app.kubernetes.io/instance={agent.name}"
     stage.kubectl("delete", "clusterroles,clusterrolebindings", "-l", own)
 
