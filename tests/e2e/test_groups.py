@@ -48,7 +48,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
             "--groups.slurm-account=true",
             "--pods.source=none",
         )
-        with staged(folder, *flags, gpus=8) as stage:
+        with staged(folder, *flags, gpus=9) as stage:
             yield Machine(stage, docker, podman)
 
 
@@ -148,7 +148,9 @@ class _Clearing:
         self.close = podman.clear
 
 
-def test_a_service_and_a_process_of_no_unit_have_groups_of_their_own(stage: Stage) -> None:
+def test_a_service_a_session_and_what_is_of_no_unit_have_groups_of_their_own(
+    stage: Stage,
+) -> None:
     gpu = stage.gpu()
     pid = stage.node.cgroups.spawn("nowhere", ("setpriv", f"--reuid={UID}", "sleep", "infinity"))
     stage.node.work(pid, gpu)
@@ -158,3 +160,8 @@ def test_a_service_and_a_process_of_no_unit_have_groups_of_their_own(stage: Stag
     stage.node.run("system.slice/ollama.service", service)
     working(stage, kind="systemd", group="ollama.service", gpu=str(service))
     assert stage.pages.pages[-1].value(INFO, group="ollama.service", user="root") == 1
+    session = stage.gpu()
+    stage.node.run(f"user.slice/user-{UID}.slice/session-1.scope", session)
+    working(stage, kind="user", group=str(UID), gpu=str(session))
+    containers = "mgpu_container_core_seconds_total"
+    assert stage.pages.pages[-1].all(containers) == []

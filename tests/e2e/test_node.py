@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cgroups.names import new_container_id
 from tests.cgroups.real import mounted
 from tests.e2e.programs import Page
 from tests.e2e.scraper import falls, grows, imbalances, measured_at
@@ -147,30 +146,6 @@ def test_a_pod_without_a_name_is_a_group_until_the_api_server_names_it(stage: St
     group = [p.value("mgpu_group_core_seconds_total", **tenant.group) for p in (named, later)]
     assert group[0] == group[1]  # what it used before stays there
     assert (tenant.core(later) or 0) > (tenant.core(named) or 0)
-
-
-@pytest.mark.slow
-def test_a_process_outside_pods_is_its_users_or_a_docker_containers(stage: Stage) -> None:
-    host, docker, container_id = stage.gpu(), stage.gpu(), new_container_id()
-    stage.node.run("user.slice/user-4711.slice/session-1.scope", host)
-    stage.node.run(f"system.slice/docker-{container_id}.scope", docker)
-
-    groups = [
-        {"kind": "docker", "group": container_id, "gpu": str(docker)},
-        {"kind": "user", "group": "4711", "gpu": str(host)},
-    ]
-    page = stage.pages.when(
-        lambda p: all(
-            p.value("mgpu_group_core_seconds_total", **group)
-            and p.value("mgpu_group_memory_used_bytes", **group) == GIB
-            for group in groups
-        ),
-        "both, with their memory",
-    )
-
-    assert page.all(CORE, gpu=str(host)) == page.all(CORE, gpu=str(docker)) == []
-    assert page.value("mgpu_group_info", **groups[0], name=container_id[:12]) == 1
-    assert page.value("mgpu_group_info", **groups[1], name="4711", user="4711") == 1
 
 
 @pytest.mark.slow
