@@ -245,8 +245,7 @@ def _figures(
     found: dict[Workload, dict[str, float]] = defaultdict(dict)
     for name, expression in recorded.figures(resource).items():
         for one in prometheus.at(expression, until_s):
-            if one.samples:
-                found[_workload(one.labels)][name] = one.samples[-1][1]
+            found[_workload(one.labels)][name] = one.samples[-1][1]
     return found
 
 

@@ -97,15 +97,16 @@ class Prometheus:
 
 
 def _parsed(result: Iterable[Any]) -> Iterator[Series]:
-    """The series of an answer. Malformed ones are left out, and samples that are no number."""
+    """The series of an answer. What is no number is left out, and a series without any."""
     for one in result:
         try:
             labels = {str(k): str(v) for k, v in one["metric"].items()}
             pairs = one["values"] if "values" in one else [one["value"]]
             samples = [(float(at), float(value)) for at, value in pairs]
-            yield Series(labels, tuple(each for each in samples if isfinite(each[1])))
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
+        if numbers := tuple(each for each in samples if isfinite(each[1])):
+            yield Series(labels, numbers)
 
 
 def node_of(labels: Labels) -> str:

@@ -1,10 +1,11 @@
 """A pod's case by the series of a Prometheus."""
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from exporter.metrics.families import PREFIX
 from exporter.prometheus.client import (
@@ -29,6 +30,8 @@ _CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
 _STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series after that
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
+
+K = TypeVar("K")
 
 
 class _Key(NamedTuple):
@@ -58,7 +61,9 @@ class _Counted(NamedTuple):
         return self.counted / self.observed_s if self.observed_s else None
 
     def and_(self, other: "_Counted") -> "_Counted":
-        """Both: what one counter counted as two series."""
+        """Both: one counter as two series. Of one time, as of two jobs, the longer one stands."""
+        if self.first_s < other.last_s and other.first_s < self.last_s:
+            return max(self, other, key=lambda one: one.observed_s)
         return _Counted(
             self.counted + other.counted,
             self.observed_s + other.observed_s,
@@ -102,7 +107,7 @@ class SeriesCase:
                     namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
                 )
             state = self._state(namespace, pod, ended_s)
-        chosen = {f"{self._prefix}namespace": namespace, f"{self._prefix}pod": pod}
+        chosen = _chosen(self._prefix, namespace, pod)
         core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
         if ended_s is not None:
             ended_s = max((one.last_s for one in core.values()), default=ended_s)
@@ -131,8 +136,8 @@ class SeriesCase:
     def last_seen(self, namespace: str, pod: str) -> float | None:
         """When its use was last known within a day, in Unix seconds, to a minute; None if never."""
         for prefix in ("", "exported_"):
-            chosen = {f"{prefix}namespace": namespace, f"{prefix}pod": pod}
-            times = f"timestamp({selector([_CORE], **chosen)})[{_DAY_S}s:{_STEP_S}s]"
+            chosen = selector([_CORE], **_chosen(prefix, namespace, pod))
+            times = f"timestamp({chosen})[{_DAY_S}s:{_STEP_S}s]"
             if found := self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
                 return found[0].samples[-1][1]
         return None
@@ -141,7 +146,7 @@ class SeriesCase:
         names = [f"{_CONTAINER}{name}" for name in _STATE]
         found: dict[_Key, list[Series]] = defaultdict(list)
         for prefix in ("", "exported_"):
-            chosen = {f"{prefix}namespace": namespace, f"{prefix}pod": pod}
+            chosen = _chosen(prefix, namespace, pod)
             for one in self._prometheus.at(selector(names, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
@@ -162,36 +167,34 @@ class SeriesCase:
     def _others(
         self, chosen: Mapping[str, str], core: Mapping[_Key, _Counted]
     ) -> dict[_Key, dict[str, float]]:
-        found: dict[_Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        grown = f"increase({selector([_CONTENTION], **chosen)}[{self._window_s}s])"
-        for one in self._prometheus.at(grown, self._unix_s):
-            key = _key(one.labels)
-            if key not in core or not core[key].observed_s:
-                continue
-            namespace, pod = one.labels.get("by_namespace", ""), one.labels.get("by_pod", "")
-            name = f"{namespace}/{pod}" if namespace else pod
+        def named(labels: Labels) -> tuple[_Key, str]:
+            namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
             if self._seen and namespace != self._seen:
-                name = _OTHERS
-            found[key][name] += one.samples[-1][1] / core[key].observed_s
-        return {key: dict(by_name) for key, by_name in found.items()}
+                return _key(labels), _OTHERS
+            return _key(labels), f"{namespace}/{pod}" if namespace else pod
+
+        found: dict[_Key, dict[str, float]] = defaultdict(dict)
+        grown = f"increase({selector([_CONTENTION], **chosen)}[{self._window_s}s])"
+        for (key, name), seconds in self._once(grown, self._unix_s, named).items():
+            if key in core and core[key].observed_s:
+                found[key][name] = seconds / core[key].observed_s
+        return found
 
     def _cards(self, keys: Iterable[_Key], pod: str) -> dict[_Key, Card]:
         known = list(keys)
         uuids = sorted({key.uuid for key in known if key.uuid})
         if not uuids:
             return {key: Card() for key in known}
-        of_these = f"uuid=~{quoted('|'.join(map(_escaped, uuids)))}"
+        of_these = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
         infos = {
             label(one.labels, "uuid"): one.labels
             for one in self._at(f"{_DEVICE}info{{{of_these}}}")
         }
-        busy = {
-            label(one.labels, "uuid"): one.samples[-1][1]
-            for one in self._at(self._rate(f"{_DEVICE}busy_seconds_total{{{of_these}}}"))
-        }
+        busy = self._rates(f"{_DEVICE}busy_seconds_total{{{of_these}}}", _uuid)
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
-        for one in self._at(self._rate(f"{_DEVICE}throttle_seconds_total{{{of_these}}}")):
-            throttled[label(one.labels, "uuid")][one.labels.get("reason", "")] = one.samples[-1][1]
+        rates = self._rates(f"{_DEVICE}throttle_seconds_total{{{of_these}}}", _uuid_and_reason)
+        for (uuid, reason), rate in rates.items():
+            throttled[uuid][reason] = rate
         on = self._holders(of_these)
         return {
             key: Card(
@@ -211,14 +214,25 @@ class SeriesCase:
         found: dict[str, set[str]] = defaultdict(set)
         names = quoted("|".join(_HOLDERS))
         for one in self._at(f"{{__name__=~{names},{of_these}}}"):
-            name = _pod(one.labels) if label(one.labels, "namespace") else _group(one.labels)
-            if self._seen and label(one.labels, "namespace") != self._seen:
+            is_pod = one.labels["__name__"].startswith(_CONTAINER)  # a target has a namespace too
+            name = _pod(one.labels) if is_pod else _group(one.labels)
+            if self._seen and not (is_pod and label(one.labels, "namespace") == self._seen):
                 name = _OTHERS
             found[label(one.labels, "uuid")].add(name)
         return found
 
-    def _rate(self, chosen: str) -> str:
-        return f"rate({chosen}[{self._span_s}s])"
+    def _rates(self, chosen: str, key: Callable[[Labels], K]) -> dict[K, float]:
+        return self._once(f"rate({chosen}[{self._span_s}s])", self._until_s, key)
+
+    def _once(self, expression: str, unix_s: float, key: Callable[[Labels], K]) -> dict[K, float]:
+        """The sums of what the exporters of a job counted, one after another, by key.
+
+        Of several jobs that scrape the same exporters, the one that has most stands for all.
+        """
+        sums: dict[K, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for one in self._prometheus.at(expression, unix_s):
+            sums[key(one.labels)][one.labels.get("job", "")] += one.samples[-1][1]
+        return {of: max(by_job.values()) for of, by_job in sums.items()}
 
     def _at(self, expression: str) -> list[Series]:
         return self._prometheus.at(expression, self._until_s)
@@ -280,13 +294,23 @@ def _number(gpu: str, info: Labels) -> str:
     return f"{gpu}-{part}" if gpu and part else gpu
 
 
+def _chosen(prefix: str, namespace: str, pod: str) -> dict[str, str]:
+    """The labels of a pod's series. A target's own names are not the pod's, where it has both."""
+    renamed = {} if prefix else {"exported_namespace": ""}
+    return {f"{prefix}namespace": namespace, f"{prefix}pod": pod, **renamed}
+
+
+def _uuid(labels: Labels) -> str:
+    return label(labels, "uuid")
+
+
+def _uuid_and_reason(labels: Labels) -> tuple[str, str]:
+    return _uuid(labels), label(labels, "reason")
+
+
 def _pod(labels: Labels) -> str:
     return f"{label(labels, 'namespace')}/{label(labels, 'pod')}"
 
 
 def _group(labels: Labels) -> str:
     return f"{label(labels, 'kind')} {label(labels, 'group')}"
-
-
-def _escaped(uuid: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_/" else f"\\{char}" for char in uuid)

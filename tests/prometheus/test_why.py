@@ -189,12 +189,14 @@ def _page(second: int) -> str:
 mgpu_device_info{{gpu="0",uuid="GPU-a",model="L4"}} 1
 mgpu_device_busy_seconds_total{{gpu="0",uuid="GPU-a"}} {second}
 mgpu_device_throttle_seconds_total{{gpu="0",uuid="GPU-a",reason="hw_thermal"}} {second * 0.5}
+mgpu_device_throttle_seconds_total{{gpu="0",uuid="GPU-a",reason="sync_boost"}} NaN
 mgpu_pod_info{{namespace="team",pod="chat-0",uid="1"}} 1
 mgpu_container_allocation_info{{{mine},scheme="hami",policy="",priority=""}} 1
 mgpu_container_core_limit_ratio{{{mine}}} 0.5
 mgpu_container_memory_limit_bytes{{{mine}}} {16 * GIB}
 mgpu_container_memory_used_bytes{{{mine}}} {4 * GIB}
 mgpu_container_memory_used_bytes{{{its}}} {4 * GIB}
+mgpu_group_memory_used_bytes{{kind="slurm",group="7",gpu="0",uuid="GPU-a"}} {4 * GIB}
 mgpu_container_last_active_timestamp_seconds{{{mine}}} {NOW + second}
 mgpu_container_unmeasured{{{mine},quantity="energy",reason="not_supported"}} 1
 mgpu_container_core_seconds_total{{{mine}}} {second * 0.2}
@@ -216,8 +218,11 @@ def prometheus(
         yield store
 
 
-@pytest.mark.parametrize(("seen", "other"), [("", "batch/crawl-0"), ("team", "others")])
-def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str) -> None:
+@pytest.mark.parametrize(
+    ("seen", "other", "company"),
+    [("", "batch/crawl-0", "batch/crawl-0 and slurm 7"), ("team", "others", "others")],
+)
+def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str, company: str) -> None:
     asks = HttpClient(f"http://{prometheus.address}")
     case = SeriesCase(Prometheus(asks), NOW + 600, 300, seen).read("team", "chat-0")
     assert [(one.topic, one.text) for one in sentences(case)] == [
@@ -231,9 +236,47 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str) -> None:
         (Topic.CLOCKS, "Clocks were held down: GPU 0 50% of the time by heat."),
         (Topic.USE, "It used 20% of GPU 0 in the last 5 minutes: 40% of its share of 50%."),
         (Topic.MEMORY, "It holds 4.0 GiB of its 16.0 GiB of memory on GPU 0 (25%)."),
-        (Topic.CARDS, f"It is on GPU 0 (L4, node n1) with {other}."),
+        (Topic.CARDS, f"It is on GPU 0 (L4, node n1) with {company}."),
         (Topic.UNKNOWN, "Not known: energy. The driver does not report this for this device."),
     ]
+
+
+def test_the_exporters_own_pod_is_not_taken_for_those_that_it_measures(prometheus: Store) -> None:
+    asks = SeriesCase(Prometheus(HttpClient(f"http://{prometheus.address}")), NOW + 600, 300)
+    assert asks.read("mgpu", "x").parts == ()
+
+
+@pytest.mark.parametrize(
+    "scraped",
+    [
+        [("mgpu", "a:10045", 0, 600), ("other", "b:10045", 0, 600)],
+        [("mgpu", "a:10045", 0, 285), ("mgpu", "b:10045", 300, 600)],
+        [("mgpu", "a:10045", 0, 600), ("other", "a:10045", 0, 285), ("other", "b:10045", 300, 600)],
+    ],
+    ids=["two jobs", "replaced", "both"],
+)
+def test_what_several_series_say_of_one_time_counts_once(
+    tmp_path: Path, scraped: list[tuple[str, str, int, int]]
+) -> None:
+    """A pod that is seen for 10 of 30 minutes, on a card that works all the time."""
+    with Store(tmp_path) as store:
+        for second in range(0, 616, 15):
+            for job, instance, begin, end in scraped:
+                target = Target({"job": job, "instance": instance, "node": "n1"})
+                if begin <= second <= end:
+                    store.scrape(target, _page(second - begin), NOW + second)
+                elif second == end + 15:
+                    store.scrape(target, "", NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 1200, 1800).read("team", "chat-0")
+
+    [part] = case.parts
+    assert case.observed_s == pytest.approx(600, abs=15)
+    assert part.core == pytest.approx(0.2)
+    assert part.waiting_on is not None
+    assert part.waiting_on["batch/crawl-0"] == pytest.approx(0.8, abs=0.05)
+    assert part.card.busy == pytest.approx(1, abs=0.05)
+    assert part.card.throttled["hw_thermal"] == pytest.approx(0.5, abs=0.03)
 
 
 def test_a_part_of_a_gpu_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,6 @@ class PrometheusFeed:
         return [
             Series(one.labels.get("__name__", ""), one.labels, one.samples[-1][1])
             for one in self._prometheus.at(expression)
-            if one.samples
         ]
 
     def _past(self) -> dict[str, dict[SeriesKey, Past]]:
