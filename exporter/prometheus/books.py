@@ -273,10 +273,13 @@ class _Sorter:
         return steps
 
     def _payer(self, labels: Labels) -> Payer:
-        namespace, pod = label(labels, "namespace"), label(labels, "pod")
-        if name_of(labels) in (*_GROUP, *_KIND):
+        name = name_of(labels)
+        if name in (*_GROUP, *_KIND):
             return Payer("", label(labels, "kind"), "", label(labels, "group"))
-        if self._by == "pod" or not pod:
+        namespace, pod = label(labels, "namespace"), label(labels, "pod")
+        if name in _NAMESPACE:  # a label "pod" is the exporter's own here
+            return Payer(namespace)
+        if self._by == "pod":
             return Payer(namespace, "", "", pod)
         return Payer(namespace, *self._owners.get((namespace, pod), ("", "")), "")
 
