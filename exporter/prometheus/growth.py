@@ -8,6 +8,7 @@ An exporter's counters begin at 0 with it. So a series that is new counts in ful
 begun again, and one that was away for a while goes on where it was.
 """
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +20,17 @@ from typing import NamedTuple
 from exporter.prometheus.client import Grid, Labels, Prometheus, Series, quoted, selector
 
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
-_TARGET = ("job", "instance")
+_TARGET = ("job", "instance", "cluster")
 _STALE_S = 300  # before a step, where the last scrape before a restart may be
-_AWAY_S = 86_400  # whoever was away when the range began goes on where it was
+_AWAY_S = 86_400  # what was away when the range began, as a device that was not read, goes on
 
 
 class Target(NamedTuple):
-    """An exporter as Prometheus knows it."""
+    """An exporter as Prometheus knows it. Those of two clusters may have one address."""
 
     job: str
     instance: str
+    cluster: str
 
 
 class Span(NamedTuple):
@@ -88,6 +90,10 @@ class _Counted:
 _Key = tuple[tuple[str, str], ...]
 
 
+def _key(labels: Labels) -> _Key:
+    return tuple(sorted(labels.items()))
+
+
 class Counters:
     """What all counters of some families counted over a span. It asks when it is made."""
 
@@ -99,7 +105,7 @@ class Counters:
         self._whole = selector(self._names)
         self._read()
         self._restarts = self._steps_of(f"resets({CYCLES}[{span.step_s + _STALE_S}s]) > 0")
-        self._there = {target_of(one.labels) for one in prometheus.at(CYCLES, span.until_s)}
+        self._there = _targets(prometheus.at(CYCLES, span.until_s))
         for target in self._series:
             for step in sorted(self._unclear(target)):
                 self._look_closer(target, step)
@@ -115,11 +121,19 @@ class Counters:
             for piece in self._prometheus.pieces(self._last_in(self.span.step_s), grid):
                 self._take(piece)
         before = self._prometheus.at(self._whole, since_s)
-        away = self._series.keys() - {target_of(one.labels) for one in before}
-        if away:
+        self._take_before(before)
+        if any(since_s not in one.samples for one in self._all()):
+            restarts = f"resets({CYCLES}[{_AWAY_S}s]) > 0"
+            began_again = _targets(before) & _targets(self._prometheus.at(restarts, since_s))
             long_ago = self._prometheus.at(self._last_in(_AWAY_S), since_s)
-            before += [one for one in long_ago if target_of(one.labels) in away]
-        self._take([one for one in before if target_of(one.labels) in self._series], since_s)
+            self._take_before([one for one in long_ago if target_of(one.labels) not in began_again])
+
+    def _take_before(self, found: Sequence[Series]) -> None:
+        """Takes what series of the range had counted before it, where that is not known yet."""
+        for one in found:
+            known = self._series.get(target_of(one.labels), {}).get(_key(one.labels))
+            if known is not None:
+                known.samples.setdefault(self.span.since_s, one.samples[-1][1])
 
     def _last_in(self, seconds: int) -> str:
         return f"last_over_time({self._whole}[{seconds}s])"
@@ -127,7 +141,7 @@ class Counters:
     @property
     def names(self) -> set[str]:
         """The families that were found."""
-        return {name_of(one.labels) for many in self._series.values() for one in many.values()}
+        return {name_of(one.labels) for one in self._all()}
 
     @property
     def targets(self) -> Mapping[Target, Presence]:
@@ -153,13 +167,16 @@ class Counters:
                 yield Grown(one.labels, target, self._steps(one, lives))
 
     def _up(self) -> str:
-        jobs = "|".join(sorted({_escaped(target.job) for target in self._series}))
+        jobs = "|".join(sorted({re.escape(target.job) for target in self._series}))
         return f"up{{job=~{quoted(jobs)}}}"
+
+    def _all(self) -> Iterator[_Counted]:
+        return (one for series in self._series.values() for one in series.values())
 
     def _take(self, found: Sequence[Series], at_s: float | None = None) -> None:
         for one in found:
-            key = tuple(sorted(one.labels.items()))
-            counted = self._series[target_of(one.labels)].setdefault(key, _Counted(one.labels))
+            series = self._series[target_of(one.labels)]
+            counted = series.setdefault(_key(one.labels), _Counted(one.labels))
             for at, value in one.samples:
                 counted.samples[at if at_s is None else at_s] = value
 
@@ -188,7 +205,7 @@ class Counters:
         begin, end = self.span.begin(step), self.span.ends[step]
         for one in self._series[target].values():
             one.samples.pop(end, None)
-        chosen = selector(self._names, job=target.job, instance=target.instance)
+        chosen = selector(self._names, **target._asdict())
         self._take(self._prometheus.at(f"{chosen}[{end - begin}s]", end))
 
     def _scraped(self, target: Target) -> list[float]:
@@ -237,5 +254,5 @@ def target_of(labels: Labels) -> Target:
     return Target(*(labels.get(name, "") for name in _TARGET))
 
 
-def _escaped(job: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_" else f"\\{char}" for char in job)
+def _targets(many: Sequence[Series]) -> set[Target]:
+    return {target_of(one.labels) for one in many}

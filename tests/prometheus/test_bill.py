@@ -244,7 +244,7 @@ def test_a_card_that_two_jobs_scrape_is_billed_once(
                 b.second({"late": (1.0, 1.0)})
             if second % 10 == 0:
                 for one in (a, b) if second >= came else (a,):
-                    for job in ("mgpu", "again"):
+                    for job in ("mgpu", "again — .*"):
                         labels = {"job": job, "instance": one.uuid, "node": one.uuid[-1]}
                         store.scrape(Target(labels), one.page(), BEGIN + second)
         document = bill(store, capsys, "--price=1")
@@ -271,6 +271,69 @@ def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
         document = bill(store, capsys, "--price=1")
     truth = {("early", "used"): replaced, ("late", "used"): HOUR - replaced}
     assert parts(document, "GPU-a") == pytest.approx(truth, abs=2)
+
+
+def test_what_was_counted_before_the_range_is_not_billed_when_a_card_comes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device that is not read has no series; those of its exporter go on, and so do its own."""
+    one = Exporter("GPU-a")
+    with Store(tmp_path) as store:
+        for second in range(-3 * HOUR, HOUR + 61):
+            began = second < -2 * HOUR
+            one.second({"early/a-0" if began else "late/b-0": (1.0, 1.0), "new/c": (0.0, 0.0)})
+            if second % 15 == 0:
+                page = one.page()
+                if -900 <= second < 30:
+                    page = "\n".join(line for line in page.split("\n") if "uuid" not in line)
+                labels = {"job": "mgpu", "instance": "a", "node": "a"}
+                store.scrape(Target(labels), page, BEGIN + second)
+        for by in ("namespace", "pod"):
+            document = bill(store, capsys, "--price=1", f"--by={by}")
+            assert parts(document, "GPU-a") == pytest.approx({("late", "used"): HOUR}, abs=1)
+
+
+def test_a_restart_in_one_cluster_is_none_in_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Clusters behind one Prometheus may give exporters the same address."""
+    a, b = Exporter("GPU-a"), Exporter("GPU-b")
+    with Store(tmp_path) as store:
+        for second in range(-HOUR, HOUR + 61):
+            if second == 1800:
+                b.counted.clear()
+            a.second({"early" if second < 0 else "late": (1.0, 1.0)})
+            b.second({"late": (1.0, 1.0)})
+            if second % 15 == 0:
+                for one in (a, b):
+                    labels = {"job": "mgpu", "instance": "10.0.0.1:10045", "cluster": one.uuid}
+                    store.scrape(Target(labels), one.page(), BEGIN + second)
+        document = bill(store, capsys, "--price=1")
+    for uuid in ("GPU-a", "GPU-b"):
+        assert parts(document, uuid).get(("late", "used")) == pytest.approx(HOUR, abs=15)
+
+
+@pytest.mark.parametrize("honors", [True, False])
+def test_what_a_namespace_had_beside_its_pods_is_no_pod_of_the_exporter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, honors: bool
+) -> None:
+    """A PodMonitor gives each series the name of the exporter's pod, if it has none of its own."""
+    one = Exporter("GPU-a")
+    own = {"namespace": "monitoring", "pod": "mgpu-x", "container": "exporter"}
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 61):
+            one.second({"team": (0.25, 0.25), "team/chat": (0.5, 0.5)})
+            if second % 15 == 0:
+                labels = {"job": "mgpu", "instance": "a", "node": "a", **own}
+                store.scrape(Target(labels, honors), one.page(), BEGIN + second)
+        document = bill(store, capsys, "--price=1", "--by=pod")
+    found = {
+        (row["namespace"], row["pod"]): row["gpu_seconds"]
+        for row in document["rows"]
+        if row["part"] == "used"
+    }
+    truth = {("team", ""): HOUR / 4, ("team", "chat"): HOUR / 2}
+    assert found == pytest.approx(truth, abs=2)
 
 
 def test_a_board_with_parts_that_give_no_reading_is_unobserved_once(
