@@ -1,5 +1,9 @@
 """The evidence for AI conformance, out of the pages of the simulated node."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from exporter.collector.wiring import make_collector, open_sources
@@ -34,6 +38,24 @@ def test_a_claim_that_does_not_hold_is_said(page: str) -> None:
     assert [is_met for is_met, _ in conformance.sharing_evidence(alone)] == [False]
     unread = [one for one in during if one.name != "mgpu_device_memory_used_bytes"]
     assert [is_met for is_met, _ in conformance.metrics_evidence([], unread)][1] is False
+
+
+@pytest.mark.parametrize("script", [None, "#!/bin/sh\necho no cluster >&2\nexit 1\n"])
+def test_without_a_cluster_no_claim_is_tried_and_it_says_which_command_failed(
+    script: str | None, tmp_path: Path
+) -> None:
+    if script:
+        (tmp_path / "kubectl").write_text(script)
+        (tmp_path / "kubectl").chmod(0o755)
+    command = [sys.executable, conformance.__file__, "--namespace=a", "--workload=b.yaml"]
+    done = subprocess.run(
+        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert "conformance: kubectl get pods -n a " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
 
 
 # kubernetes-sigs/ai-conformance 2100de29, test/accelerator_metrics_test.go: a series whose name has

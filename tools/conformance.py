@@ -103,13 +103,17 @@ def sharing_evidence(during: list[Sample]) -> Iterator[tuple[bool, str]]:
 
 
 def kubectl(*arguments: str) -> str:
-    """What kubectl prints."""
-    return subprocess.run(
-        ["kubectl", *arguments],  # noqa: S607 - the user's own
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
+    """What kubectl prints; where it fails, this program ends with 2, because no claim was tried."""
+    try:
+        return subprocess.run(
+            ["kubectl", *arguments],  # noqa: S607 - the user's own
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"conformance: kubectl {' '.join(arguments)}: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def scrape(given: argparse.Namespace) -> list[Sample]:
