@@ -22,6 +22,7 @@ from exporter.web.page.templates import written
 PATH = "/runbooks/"
 KNOWN = ("node", "instance", "uuid", "gpu", "namespace", "pod")
 _VARIABLE = re.compile(r"\$([A-Z]+)\b")
+_LEGEND = re.compile(r"^Alert labels: .*?\n\n", re.DOTALL | re.MULTILINE)
 # What people copy into a shell: nothing that a shell, PromQL or kubectl reads as more than a name.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,252}")
 
@@ -63,10 +64,14 @@ def runbook(name: str, query: Mapping[str, str]) -> str | None:
 
 
 def _filled(text: str, said: Mapping[str, str]) -> str:
-    """The text with the names for its variables, as far as they are said."""
+    """The text with the names for its variables, as far as they are said.
+
+    What the variables are is then no longer said: the page begins with the names.
+    """
     names = dict(said)
     if one := said.get("node", said.get("instance")):  # the same, as the chart has it
         names = {"node": one, "instance": one} | names
+    text = _LEGEND.sub("", text, count=1) if said else text
     return _VARIABLE.sub(lambda found: names.get(found[1].lower(), found[0]), text)
 
 

@@ -90,6 +90,15 @@ def test_what_the_address_says_stands_in_the_commands_and_goes_on_with_the_links
     assert "For node gpu-node-1, uuid GPU-5dda2825" in page
 
 
+@pytest.mark.parametrize("name", sorted(runbooks()))
+def test_what_the_variables_are_is_said_only_while_they_stand_there(name: str) -> None:
+    legend = "Alert labels:"
+
+    assert legend in page_of(name) or "$" not in runbooks()[name].partition("## ")[0]
+    assert legend not in page_of(name, node="gpu-node-1")
+    assert "<h2>" in page_of(name, node="gpu-node-1") or "<table>" in page_of(name)
+
+
 @pytest.mark.parametrize(
     "value",
     ["$(reboot)", "a;b", "a b", "`x`", "-n", "<b>", 'a"b', "", "a" * 300, "a\nb", "\u202ea", "é"],
