@@ -39,6 +39,7 @@ LAST_LINES = 20
 END_S = 15
 ALERTS = ("/alerts", "/classic/alerts")  # Prometheus's own page of them; Debian's is the second
 ALERT = "MgpuGpuUsedWithoutAllocation"  # its pod is there for 30 s of every 3 minutes
+WAITING = "inference/chat-7b-6c9f7d9c5b-x2lqz"  # a pod of gpu-node-1 that waits for its neighbours
 # What the page of a runbook puts into its commands.
 OF_ALERT = "?node={{ $labels.instance }}" + "".join(
     f"&{label}={{{{ $labels.{label} }}}}" for label in ("uuid", "gpu", "namespace", "pod")
@@ -182,6 +183,8 @@ def where_to_look(
     yield f"  There {ALERT} fires within two minutes: here its 'for' is 10 s"
     top = ".venv/bin/mgpu-exporter top --prometheus"
     yield f"  {top} http://localhost:{prometheus}  the fleet in a terminal"
+    why = f".venv/bin/mgpu-exporter why {WAITING} --prometheus"
+    yield f"  {why} http://localhost:{prometheus}  what slows this pod"
     if grafana:
         yield f"  http://localhost:{GRAFANA_PORT}  Grafana with the boards, once its image is here"
     else:

@@ -16,7 +16,7 @@ import yaml
 
 from exporter.simulation.load import load
 from tests.e2e.programs import eventually
-from tools.demo import ALERT, NODES, quick, where_to_look
+from tools.demo import ALERT, NODES, OF_ALERT, WAITING, quick, where_to_look
 
 ROOT = Path(__file__).parents[2]
 LAST = "Rates need a minute or two. Ctrl-C ends all of it.\n"
@@ -38,7 +38,7 @@ def test_only_the_alert_to_expect_is_made_quick_and_all_link_to_the_served_runbo
 
     for was, now in pairs:
         runbook = now["annotations"].pop("runbook_url")
-        assert runbook == f"http://localhost:7/runbooks/{was['alert']}"
+        assert runbook == f"http://localhost:7/runbooks/{was['alert']}{OF_ALERT}"
         del was["annotations"]["runbook_url"]
         if was["alert"] == ALERT:
             was |= {"for": "10s", "keep_firing_for": "5m"}
@@ -47,6 +47,14 @@ def test_only_the_alert_to_expect_is_made_quick_and_all_link_to_the_served_runbo
 
 def _rules(text: str) -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+def test_the_pod_that_it_asks_about_is_there() -> None:
+    pods = {f"{pod.namespace}/{pod.name}" for pod in load(NODES["gpu-node-1"][0]).pods}
+    assert WAITING in pods
+    assert f" why {WAITING} --prometheus http://localhost:9 " in "\n".join(
+        where_to_look({}, 9, None, grafana=False)
+    )
 
 
 @pytest.mark.parametrize("path", ["/alerts", "/classic/alerts", None])
