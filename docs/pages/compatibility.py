@@ -36,7 +36,7 @@ PROGRAM_WORDS = {
 
 PROGRAM_NOTES = {
     "dcgm-4.9": """
-The same figures in 4.9's units: [dcgm.md](dcgm.md#your-boards-survive-4-9) has the names. What 4.9
+The same figures in 4.9's units: [dcgm.md](dcgm.md#your-boards-survive-the-new-names) has the names. What 4.9
 does not rename is there once, also beside `dcgm`.
 """,
     "opencost": """

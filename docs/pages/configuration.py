@@ -32,12 +32,12 @@ exit status 2 and a line that says what is allowed; `mgpu-exporter check-config`
 
 | a value | as a flag | as a variable | in the file |
 |---|---|---|---|
-| duration | `--collection.interval=1m30s` (`ms`, `s`, `m`, `h`) | `1m30s` | `1m30s` |
+| duration | `--collection.window=1m30s` (`ms`, `s`, `m`, `h`) | `1m30s` | `1m30s` |
 | switch, off by default | `--web.open-page`, `--web.open-page=false` | `true` | `true` |
 | list | given several times, or `--pods.labels=app,team` | `app,team` | `[app, team]` |
 | pairs | `--allocations.index-basis=tke-qgpu=minor` | `tke-qgpu=minor` | `{tke-qgpu: minor}` |
 
-*Live* settings are applied when the file changes ([rules.md](rules.md)); others at the next start.
+*Live* settings are applied when the file changes ([at run time](rules.md)); others at the next start.
 What is allowed stands in parentheses.
 
 - `SIGTERM` and `SIGINT` end the exporter within a second, even if a driver call hangs.

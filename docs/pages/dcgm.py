@@ -48,7 +48,7 @@ operator's. If your queries ask for `exported_pod`, add `--set serviceMonitor.ho
 """
 
 _RENAMED_TEXT = """
-## Your boards survive 4.9
+## Your boards survive the new names
 
 dcgm-exporter 4.9 renames most default counters and changes units, so queries for old names find
 nothing. The drop-in serves both name sets, each in its own units, with the labels of both, and all
