@@ -36,8 +36,8 @@ PROGRAM_WORDS = {
 
 PROGRAM_NOTES = {
     "dcgm-4.9": """
-The same figures in 4.9's units: [dcgm.md](dcgm.md#your-boards-survive-the-new-names) has the names. What 4.9
-does not rename is there once, also beside `dcgm`.
+The same figures in 4.9's units: [dcgm.md](dcgm.md#your-boards-survive-the-new-names) has the names.
+What 4.9 does not rename is there once, also beside `dcgm`.
 """,
     "opencost": """
 OpenCost charges a pod for `container_gpu_allocation` times the price of its node's GPUs. Its own

@@ -37,8 +37,8 @@ exit status 2 and a line that says what is allowed; `mgpu-exporter check-config`
 | list | given several times, or `--pods.labels=app,team` | `app,team` | `[app, team]` |
 | pairs | `--allocations.index-basis=tke-qgpu=minor` | `tke-qgpu=minor` | `{tke-qgpu: minor}` |
 
-*Live* settings are applied when the file changes ([at run time](rules.md)); others at the next start.
-What is allowed stands in parentheses.
+*Live* settings are applied when the file changes ([at run time](rules.md)); others at the next
+start. What is allowed stands in parentheses.
 
 - `SIGTERM` and `SIGINT` end the exporter within a second, even if a driver call hangs.
 - `SIGHUP` reads the settings again at once.
