@@ -48,7 +48,7 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
         seen = far_namespace(arguments)
         with progress() as shown:
             shown.say("reading what was used ...")
-            prometheus = Prometheus(http, namespace=seen)
+            prometheus = Prometheus(http, namespace=seen, whole=True)
             found = advised(prometheus, since_s, until_s, seen)
     except (NoAnswerError, ValueError) as error:
         return _refused(str(error))

@@ -80,7 +80,8 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
                 f"--prometheus http://prometheus:9090, or {PROMETHEUS}"
             )
         with progress() as shown:
-            made = _made(arguments, Prometheus(http, _say(shown)), prices, since_s, until_s)
+            prometheus = Prometheus(http, _say(shown), whole=True)
+            made = _made(arguments, prometheus, prices, since_s, until_s)
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(_said(error))
     return _write(_formatted(made, arguments, urlsplit(http.address).hostname or ""), arguments)

@@ -12,6 +12,7 @@ QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
 MOST_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
 MOST_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
 
+_WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
@@ -39,15 +40,22 @@ class Grid(NamedTuple):
 class Prometheus:
     """Asks one address. ``asked`` receives how much of a long question is answered, 0 to 1.
 
-    ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter.
+    ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
+    ``whole``, a server of several stores answers only if all of them do.
     """
 
     def __init__(
-        self, http: HttpClient, asked: Callable[[float], None] = lambda _: None, namespace: str = ""
+        self,
+        http: HttpClient,
+        asked: Callable[[float], None] = lambda _: None,
+        namespace: str = "",
+        *,
+        whole: bool = False,
     ) -> None:
         self._http = http
         self._asked = asked
-        self._scope = {"namespace": namespace} if namespace else {}
+        self._always = {"namespace": namespace} if namespace else {}
+        self._always |= _WHOLE if whole else {}
 
     @property
     def address(self) -> str:
@@ -88,7 +96,7 @@ class Prometheus:
             points = max(1, min(MOST_POINTS, MOST_SAMPLES // max(1, len(answer))))
 
     def _series(self, path: str, query: Mapping[str, str]) -> list[Series]:
-        answer = self._http.json(path, {**query, **self._scope})
+        answer = self._http.json(path, {**query, **self._always})
         data = answer.get("data")
         if answer.get("status") != "success" or not isinstance(data, dict):
             raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")

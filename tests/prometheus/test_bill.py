@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from exporter.cli import main
 from exporter.prometheus.growth import Span
 from tests.store import Store, Target
+from tests.terminal.test_http import Server
 
 BEGIN = 1_780_000_000
 HOUR = 3600
@@ -403,6 +404,23 @@ def test_a_prometheus_without_the_data_says_what_it_lacks(
         store.scrape(target, page, time.time())
         hour = ["--since=2026-06-10", "--until=2026-06-11"]
         assert "has exporters now, but no data of them in this range" in said()
+
+
+@pytest.mark.parametrize("command", ["bill", "advise"])
+@pytest.mark.parametrize("denies", ["partial_response=false", "deny_partial_response=1"])
+def test_stores_that_do_not_all_answer_give_no_bill_and_no_advice(
+    command: str, denies: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Thanos and VictoriaMetrics give what they have, with a warning, unless it is refused."""
+
+    server = Server()
+    nothing = b'{"status": "success", "data": {"result": []}}'
+    server.answer = lambda path, _: (503, {}, b"") if denies in path else (200, {}, nothing)
+    try:
+        assert main([command, f"--prometheus={server.url}"]) == 2
+    finally:
+        server.stop()
+    assert "503" in capsys.readouterr().err
 
 
 def test_a_bill_that_begins_late_and_a_label_that_no_pod_has_are_said(
