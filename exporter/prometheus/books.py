@@ -44,6 +44,10 @@ _LONG_STEP_S = 3600  # for all others
 _TWICE = 1.05  # of the time there was; beyond it, some time was counted twice
 
 
+_PodKey = tuple[str, str, str]
+"""The cluster, the namespace and the name of a pod."""
+
+
 class CardFacts(NamedTuple):
     """A card, its node as Prometheus names it, and the labels of the card and of its node."""
 
@@ -138,7 +142,9 @@ class Books:
                 instances[parent][uuid] = label(one.labels, "profile")
                 continue
             node = node_of(one.labels)
-            labels = {**one.labels, **nodes.get(node, {})}
+            cluster = one.labels.get("cluster", "")
+            own = nodes.get((cluster, node)) or nodes.get(("", node), {})
+            labels = {**one.labels, **own}
             facts[uuid] = CardFacts(uuid, node, label(one.labels, "model"), labels)
         boards = {
             uuid: _PartOf(board, _part(profile, len(all_of)))
@@ -147,12 +153,13 @@ class Books:
         }
         return boards, facts
 
-    def _node_labels(self, length_s: int) -> dict[str, Labels]:
+    def _node_labels(self, length_s: int) -> dict[tuple[str, str], Labels]:
+        """The labels of nodes, by cluster and node."""
         found = self._prometheus.at(
             f"last_over_time({_NODE_LABELS}[{length_s}s])", self._span.until_s
         )
         return {
-            one.labels.get("node", ""): {
+            (one.labels.get("cluster", ""), one.labels.get("node", "")): {
                 name.removeprefix("label_"): value
                 for name, value in one.labels.items()
                 if name.startswith("label_")
@@ -160,8 +167,11 @@ class Books:
             for one in found
         }
 
-    def _owners(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Of each pod its owner's kind and name, or its value of the label that is asked for."""
+    def _owners(self) -> dict[_PodKey, tuple[str, str]]:
+        """Of each pod its owner's kind and name, or its value of the label that is asked for.
+
+        A pod may have been without that label in a part of the range.
+        """
         length_s = self._span.until_s - self._span.since_s
         found = self._prometheus.at(
             f"last_over_time({selector([_POD_INFO])}[{length_s}s])", self._span.until_s
@@ -171,14 +181,13 @@ class Books:
                 f"no pod has {self._label} in {_POD_INFO}: exporters give it the labels that "
                 "--pods.labels names"
             )
-        names: dict[tuple[str, str], tuple[str, str]] = {}
+        names: dict[_PodKey, tuple[str, str]] = {}
         for one in found:
-            pod = label(one.labels, "namespace"), label(one.labels, "pod")
-            if self._by == "label":
-                value = one.labels.get(self._label, "")
-                names[pod] = ("label", value) if value else ("", "")
-            else:
-                names[pod] = label(one.labels, "owner_kind"), label(one.labels, "owner_name")
+            kind, name = "label", one.labels.get(self._label, "")
+            if self._by == "owner":
+                kind, name = label(one.labels, "owner_kind"), label(one.labels, "owner_name")
+            if name:
+                names[_pod_key(one.labels)] = kind, name
         return names
 
 
@@ -188,7 +197,7 @@ class _Sorter:
     def __init__(
         self,
         boards: Mapping[str, _PartOf],
-        owners: Mapping[tuple[str, str], tuple[str, str]],
+        owners: Mapping[_PodKey, tuple[str, str]],
         by: str,
         span: Span,
         presence: Mapping[Target, Presence],
@@ -281,7 +290,11 @@ class _Sorter:
             return Payer(namespace)
         if self._by == "pod":
             return Payer(namespace, "", "", pod)
-        return Payer(namespace, *self._owners.get((namespace, pod), ("", "")), "")
+        return Payer(namespace, *self._owners.get(_pod_key(labels), ("", "")), "")
+
+
+def _pod_key(labels: Labels) -> _PodKey:
+    return labels.get("cluster", ""), label(labels, "namespace"), label(labels, "pod")
 
 
 def _count_device(step: CardStep, name: str, value: float) -> None:

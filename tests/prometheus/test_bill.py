@@ -314,6 +314,35 @@ def test_a_restart_in_one_cluster_is_none_in_another(
         assert parts(document, uuid).get(("late", "used")) == pytest.approx(HOUR, abs=15)
 
 
+@pytest.mark.parametrize("by", ["owner", "label:team"])
+def test_what_is_called_the_same_in_two_clusters_is_not_mixed_up(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nodes and pods, of which one had no label at first."""
+    cards = [(Exporter(f"GPU-{one}"), one) for one in "abc"]
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("node_labels: {type: {of_a: 1, of_b: 2, of_c: 3}}")
+    with Store(tmp_path) as store:
+        for second in range(0, HOUR + 1, 60):
+            for card, one in cards:
+                labels = {"job": "mgpu", "cluster": one, "node": "n"}
+                for _ in range(60):
+                    card.second({"team/web-0": (1.0, 1.0)})
+                pod = f'namespace="team",pod="web-0",owner_kind="Job",owner_name="of-{one}"'
+                shown = f',label_team="of-{one}"' if second else ""
+                page = f"{card.page()}\nmgpu_pod_info{{{pod}{shown}}} 1"
+                store.scrape(Target(labels | {"instance": "10.0.0.1"}), page, BEGIN + second)
+                page = f'kube_node_labels{{node="n",label_type="of_{one}"}} 1'
+                store.scrape(Target({"job": "ksm", "cluster": one}), page, BEGIN + second)
+        document = bill(store, capsys, f"--prices={prices}", f"--by={by}")
+    kind = "Job" if by == "owner" else "label"
+    for card, one in cards:
+        rows = [row for row in document["rows"] if row["uuid"] == card.uuid]
+        assert {row["owner"] for row in rows if row["pod"] or row["owner"]} == {f"{kind}/of-{one}"}
+        cost = sum(Decimal(row["cost"]) for row in rows)
+        assert cost == pytest.approx(Decimal("abc".index(one) + 1), abs=Decimal("0.05"))
+
+
 @pytest.mark.parametrize("honors", [True, False])
 def test_what_a_namespace_had_beside_its_pods_is_no_pod_of_the_exporter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, honors: bool
@@ -412,7 +441,6 @@ def test_stores_that_do_not_all_answer_give_no_bill_and_no_advice(
     command: str, denies: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Thanos and VictoriaMetrics give what they have, with a warning, unless it is refused."""
-
     server = Server()
     nothing = b'{"status": "success", "data": {"result": []}}'
     server.answer = lambda path, _: (503, {}, b"") if denies in path else (200, {}, nothing)
