@@ -90,7 +90,8 @@ def _name(payer: Payer) -> str:
     if payer == NOBODY:
         return "(nobody)"
     named = (_CONTAINER_ID.sub(r"\1", each) for each in payer)
-    return "/".join(filter(None, named))
+    joined = "/".join(filter(None, named))
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
 
 
 def _is_least(rows: Sequence[BillRow]) -> bool:

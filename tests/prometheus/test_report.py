@@ -85,3 +85,10 @@ def test_a_containers_id_is_shown_as_docker_shows_it_and_whole_elsewhere() -> No
     assert lines(made)[0][0] == "docker/4f1c6f3f0e3b"
     assert DOCKER in report.as_csv(made)
     assert DOCKER in report.as_json(made)
+
+
+def test_a_name_cannot_forge_a_line_of_the_table() -> None:
+    payer = Payer("", "cgroup", "", "x\x1b[2K\nall\u202e 0.00")
+    name, *figures = lines(bill(row(payer, 1_800_000, "1.00")))[0]
+    assert name == "cgroup/x\\x1b[2K\\nall\\u202e"
+    assert figures == ["0.00", "0.50", "0.50", "1.00"]
