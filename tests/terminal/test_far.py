@@ -82,6 +82,8 @@ def test_a_prometheus_shows_a_namespace_as_the_exporter_does(
 
         view = eventually(there, "the namespace's containers")
         own = {k: line for k, line in containers(remote(exporter)).items() if k[0] == NAMESPACE}
+        exporters = PrometheusFeed(HttpClient(f"http://{prometheus.address}"), "monitoring")
+        assert _lines(exporters) == []
 
     found = containers(view)
     assert found.keys() == own.keys()

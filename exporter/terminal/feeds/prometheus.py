@@ -122,7 +122,11 @@ class PrometheusFeed:
         return found
 
     def _selected(self) -> str:
-        return f",{self._label}={quoted(self._namespace)}" if self._namespace else ""
+        """A target's own namespace is not that of its series, where they have both."""
+        if not self._namespace:
+            return ""
+        own = ',exported_namespace=""' if self._label == "namespace" else ""
+        return f",{self._label}={quoted(self._namespace)}{own}"
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
