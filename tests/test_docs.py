@@ -6,8 +6,10 @@ import pytest
 
 from exporter.allocations.registry import SCHEMES
 from exporter.metrics.families import FAMILIES
+from exporter.settings import TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGES = (*DOCS.parent.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("runbooks/*.md"))
 RESULTS = Path("benchmarks", "cost", "results.md")
 
 
@@ -43,6 +45,21 @@ def test_every_sharing_system_is_described_and_names_its_sources() -> None:
     assert list(sections) == list(sources) == [scheme.name for scheme in SCHEMES]
     assert not [name for name, path in sources.items() if "\n\nSource" not in path.read_text()]
     assert not [name for name, text in sections.items() if "Unconfirmed:" not in text]
+
+
+def test_the_pages_name_flags_that_exist() -> None:
+    named = {
+        (page.name, flag)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"  # which names those that are gone
+        for flag in re.findall(r"(?<![\w-])--([a-z]+\.[a-z.-]*[a-z])", page.read_text())
+        if not flag.startswith("storage.tsdb.")  # Prometheus'
+    }
+
+    known = {setting.name for setting in TABLE.values()}
+
+    assert len(named) > 50
+    assert not [(page, flag) for page, flag in named if flag not in known]
 
 
 def queries() -> list[str]:
