@@ -92,9 +92,15 @@ class SeriesCase:
         self._prefix = ""  # of the label of the namespace, as Prometheus may have renamed it
 
     def pods(self) -> list[str]:
-        """The pods that are known, as ``namespace/pod``."""
+        """The pods that are known to the viewer, as ``namespace/pod``."""
         found = self._at(selector([_POD_INFO, f"{_CONTAINER}allocation_info"]))
-        return sorted({_pod(one.labels) for one in found})
+        return sorted(
+            {
+                _pod(one.labels)
+                for one in found
+                if self._seen in {"", label(one.labels, "namespace")}
+            }
+        )
 
     def read(self, namespace: str, pod: str) -> Case:
         """The case. It has no parts if the pod is not known."""

@@ -246,6 +246,14 @@ def test_the_exporters_own_pod_is_not_taken_for_those_that_it_measures(prometheu
     assert asks.read("mgpu", "x").parts == ()
 
 
+@pytest.mark.parametrize(("seen", "named"), [("", ["team/chat-0"]), ("batch", [])])
+def test_names_of_pods_are_those_of_the_viewers_namespace(
+    prometheus: Store, seen: str, named: list[str]
+) -> None:
+    asks = Prometheus(HttpClient(f"http://{prometheus.address}"))
+    assert SeriesCase(asks, NOW + 600, 300, seen).pods() == named
+
+
 @pytest.mark.parametrize(
     "scraped",
     [
