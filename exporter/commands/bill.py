@@ -68,6 +68,9 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
     now_s = int(time.time())
     try:
         since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
+        if until_s > now_s:
+            _warn("--until is in the future: the bill ends now")
+            until_s = now_s
         if until_s - since_s < _SHORTEST_S:
             return _refused("--since has to be at least a minute before --until")
         prices = _prices(arguments)

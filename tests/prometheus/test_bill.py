@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from exporter.cli import main
 from exporter.prometheus.growth import Span
+from exporter.prometheus.ranges import written
 from tests.store import Store, Target
 from tests.terminal.test_http import Server
 
@@ -449,6 +450,16 @@ def test_stores_that_do_not_all_answer_give_no_bill_and_no_advice(
     finally:
         server.stop()
     assert "503" in capsys.readouterr().err
+
+
+def test_a_bill_ends_now_and_not_in_the_future(
+    prometheus: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--price=1", "--format=json", f"--since={BEGIN_TEXT}", "--until=2999-01-01"]
+    assert main(["bill", f"--prometheus=http://{prometheus.address}", *flags]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["until"] <= written(int(time.time()))
+    assert "--until is in the future: the bill ends now" in said.err
 
 
 def test_a_bill_that_begins_late_and_a_label_that_no_pod_has_are_said(
