@@ -213,7 +213,8 @@ class _Sorter:
         by_card: dict[str, dict[Target, list[Grown]]] = defaultdict(lambda: defaultdict(list))
         for one in grown:
             board, _ = self._board(label(one.labels, "uuid"))
-            by_card[board][one.target].append(one)
+            if board:  # an allocation without one is on a card that counts it as unallocated
+                by_card[board][one.target].append(one)
         books = []
         while by_card:  # a month of many cards is large: what is done is let go
             uuid, by_target = by_card.popitem()

@@ -344,6 +344,25 @@ def test_what_is_called_the_same_in_two_clusters_is_not_mixed_up(
         assert cost == pytest.approx(Decimal("abc".index(one) + 1), abs=Decimal("0.05"))
 
 
+@pytest.mark.parametrize("by", ["namespace", "pod"])
+def test_what_is_allocated_of_a_card_that_is_not_known_is_no_card_more(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Exporter("GPU-a")
+    pending = 'namespace="team",pod="pending",container="main",'
+    with Store(tmp_path) as store:
+        for second in range(HOUR + 1):
+            one.second({"team": (0.5, 0.5)})
+            for level, labels in (("namespace", 'namespace="team",'), ("container", pending)):
+                one.counted[f'mgpu_{level}_allocated_gpu_seconds_total{{{labels}uuid=""}}'] += 0.5
+            if second % 60 == 0:
+                target = Target({"job": "mgpu", "instance": "a", "node": "n"})
+                store.scrape(target, one.page(), BEGIN + second)
+        document = bill(store, capsys, "--price=1", f"--by={by}")
+    assert {row["uuid"] for row in document["rows"]} == {"GPU-a"}
+    assert document["totals"]["gpu_seconds"] == pytest.approx(HOUR, abs=1)
+
+
 @pytest.mark.parametrize("honors", [True, False])
 def test_what_a_namespace_had_beside_its_pods_is_no_pod_of_the_exporter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, honors: bool
