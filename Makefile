@@ -51,8 +51,8 @@ run: $(VENV)/.run
 	  exec $(BIN)/mgpu-exporter serve --web.listen-address=127.0.0.1:10045 $(ARGS); \
 	fi; \
 	case " $(ARGS)" in *" --simulate"*|*" --gpus.source"*) exec $(BIN)/mgpu-exporter serve $(ARGS);; esac; \
-	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served, unless" \
-	  "ARGS says where on http://localhost:10045 (--simulate demo); to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
+	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served (--simulate" \
+	  "demo), on http://localhost:10045 unless ARGS names an address; to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
 	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
 
 demo: $(VENV)/.run
