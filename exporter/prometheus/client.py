@@ -122,6 +122,11 @@ def node_of(labels: Labels) -> str:
     return next((labels[name] for name in _NODE_LABELS if labels.get(name)), "")
 
 
+def place_of(labels: Labels) -> str:
+    """The target's node, behind its cluster if it names one: two clusters may have one name."""
+    return "/".join(filter(None, (labels.get("cluster"), node_of(labels))))
+
+
 def label(labels: Labels, name: str) -> str:
     """The exporter's own label, whether or not Prometheus had to rename it."""
     return labels.get(_CONFLICTING + name, labels.get(name, ""))

@@ -13,7 +13,7 @@ from exporter.prometheus.client import (
     Prometheus,
     Series,
     label,
-    node_of,
+    place_of,
     quoted,
     selector,
 )
@@ -291,7 +291,7 @@ def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
 
 def _key(labels: Labels) -> _Key:
     container, gpu, uuid = (label(labels, name) for name in ("container", "gpu", "uuid"))
-    return _Key(container, gpu, uuid, node_of(labels))
+    return _Key(container, gpu, uuid, place_of(labels))
 
 
 def _number(gpu: str, info: Labels) -> str:

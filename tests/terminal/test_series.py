@@ -128,3 +128,13 @@ def test_a_namespace_has_its_own_sums_and_the_rest_of_each_card_is_said_to_be_ot
     said = report(view, 140, coloured=False).splitlines()
     assert said[1].startswith("research: core ")
     assert "unattributed" not in said[1]
+
+
+def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
+    each = [
+        one._replace(labels={**one.labels, "cluster": cluster})
+        for cluster in ("a", "b")
+        for one in series_of(demo())
+    ]
+    found = PrometheusFeed(SetPrometheus(each)).read()
+    assert [node.name for node in found.nodes] == ["a/n", "b/n"]

@@ -14,7 +14,7 @@ from exporter.facts.tree import DeviceEntry, Others, UnattributedCore, tree_of
 from exporter.httpclient import HttpClient
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
-from exporter.prometheus.client import Grid, Prometheus, label, named, node_of, quoted
+from exporter.prometheus.client import Grid, Prometheus, label, named, place_of, quoted
 from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.view import Past
@@ -29,7 +29,7 @@ def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
     nodes: dict[str, list[Series]] = defaultdict(list)
     for series in found:
         own = {name: label(series.labels, name) for name in _OWN}
-        nodes[node_of(series.labels)].append(series._replace(labels=own))
+        nodes[place_of(series.labels)].append(series._replace(labels=own))
     return nodes
 
 
@@ -156,7 +156,7 @@ class PrometheusFeed:
                 key = SeriesKey(ContainerKey(*owner), int(index), uuid)
                 begin = min(values)
                 points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
-                found[node_of(one.labels)][key] = points
+                found[place_of(one.labels)][key] = points
         return found
 
 
