@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO, Literal
 
@@ -88,11 +89,11 @@ def record(settings: Settings, arguments: Namespace) -> int:
         with ExitStack() as stack:
             sources = open_sources(settings)
             opened = sources.all
-            sources = boards_only(sources) if arguments.share else sources
-            file = stack.enter_context(_opened(arguments.output, force=arguments.force))
             for source in opened:
                 stack.callback(source.close)
+            sources = boards_only(sources) if arguments.share else sources
             session = Session(settings, sources, time, names=_names(arguments))
+            file = stack.enter_context(_opened(arguments.output, session, force=arguments.force))
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
                 listener.start()
@@ -115,7 +116,7 @@ def _ended(arguments: Namespace, session: "Session", writer: RecordingWriter) ->
     """Say what is in the file. Returns the exit status."""
     logger.info("recorded %d cycles in %d bytes", writer.cycles, writer.bytes)
     if not session.read:
-        logger.error("no GPU was read: %s; nothing else is in the recording", session.why)
+        logger.error("no GPU was read: %s", session.why)
     elif arguments.share:
         sys.stderr.write(_contents(arguments.output, session.collector.snapshot))
     return 0 if session.read else 1
@@ -158,14 +159,21 @@ def _intent(head: Head, arguments: Namespace) -> str:
 
 
 @contextmanager
-def _opened(path: str, *, force: bool) -> Iterator[BinaryIO]:
-    """The file, readable by its owner only, because it names the node's pods."""
+def _opened(path: str, session: "Session", *, force: bool) -> Iterator[BinaryIO]:
+    """The file, readable by its owner only, because it names the node's pods.
+
+    A new one in which no GPU was read is removed, so that it does not refuse the next try.
+    """
     if path == STDOUT:
         yield sys.stdout.buffer
         return
     mode: Literal["wb", "xb"] = "wb" if force else "xb"
     with open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        yield file
+        try:
+            yield file
+        finally:
+            if not (force or session.read):
+                Path(path).unlink(missing_ok=True)
 
 
 class Stop:

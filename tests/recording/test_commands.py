@@ -13,7 +13,7 @@ import pytest
 from exporter.cli import main
 from exporter.commands.replay import Replay
 from exporter.metrics.text import Format
-from exporter.recording.file import RecordingReader
+from exporter.recording.file import RecordingError, RecordingReader, RecordingWriter
 
 SINGLE = Path(__file__).parent.parent / "replay" / "single.rec.gz"
 RECORD = [sys.executable, "-m", "exporter", "record", "--simulate=demo", "--duration=2s"]
@@ -123,6 +123,21 @@ def test_a_recording_in_which_no_gpu_was_read_is_a_failure(tmp_path: Path) -> No
 
     assert done.returncode == 1
     assert b"no GPU was read: no NVIDIA management library: /nonexistent/lib.so" in done.stderr
+    assert not file.exists()  # the next try is not refused
+
+
+def test_a_recording_that_has_no_room_for_its_head_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "node.rec.gz"
+    monkeypatch.setattr(RecordingWriter, "__init__", _refusing)
+
+    assert main(["record", "--simulate=demo", "--duration=1s", f"--output={file}"]) == 1
+    assert not file.exists()
+
+
+def _refusing(*_: object) -> None:
+    raise RecordingError("4096 bytes are too few for a recording")
 
 
 @pytest.mark.slow
