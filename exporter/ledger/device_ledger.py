@@ -180,7 +180,7 @@ class DeviceLedger(DeviceStatus):
         known = usage.unmeasured if usage.unmeasured is not None else self.owners
         for owner, account in list(self.owners.items()):
             share = sum(account.cores.shares)
-            if share and owner not in known:
+            if share and owner not in known and not _is_pending(owner, used):
                 before.setdefault(owner, account)
                 allocated_ns = int(share * usage.observed_ns)
                 self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
@@ -328,6 +328,15 @@ class DeviceLedger(DeviceStatus):
         frozen = copy(self)
         frozen.owners = self.owners.copy()  # all else that changes in place is not for readers
         return frozen
+
+
+def _is_pending(owner: OwnerKey, used: Mapping[Owner, int]) -> bool:
+    """Whether the use of a container may be under no container of its pod yet."""
+    return (
+        isinstance(owner, ContainerKey)
+        and not used.get(owner)
+        and bool(used.get(owner._replace(container="")))
+    )
 
 
 def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:

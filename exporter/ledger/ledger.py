@@ -115,7 +115,9 @@ class Ledger:
         self.devices[uuid].observe(reading, now)
 
     def record(self, usage: DeviceUsage, now: Moment) -> None:
-        """Enters one window of a device."""
+        """Enters one window of a device. Without identities nobody's use in it is known."""
+        if self.unidentified is not None:
+            usage = usage._replace(unmeasured=None)
         for key in self.devices[usage.device.uuid].record(usage, now):
             opened(self.pods, key[:2], now)
         self._core_ns += [

@@ -164,3 +164,23 @@ def test_a_board_with_instances_is_one_card(steps: list[tuple[float, float, floa
     assert_closed(card(node), kept_ns, len(steps))
     free = {one.device.uuid: one.allocated.free_ns for one in node.facts.devices}
     assert {uuid for uuid, ns in free.items() if ns is not None} == {"GPU-0"}
+
+
+def test_what_ran_while_nobody_could_be_named_is_neither_idle_nor_waited_for() -> None:
+    node = Node()
+    half = (allocated(A, 0.5, 0.5),)
+    node.cycle(0, {"GPU-0": window({1: SECOND // 2})}, allocated=half)
+    before = card(node).owners[A].counters
+    node.ledger.unidentified, node.owners = Unmeasured.NO_HOSTPID, {}
+    node.cycle(1, {"GPU-0": window({1: SECOND})}, allocated=half)
+    assert card(node).owners[A].counters == before
+
+
+def test_what_stands_under_no_container_yet_is_not_idle() -> None:
+    node = Node()
+    half = (allocated(A, 0.5, 0.5), allocated(B, 0.25, 0.25))
+    node.cycle(0, allocated=half)
+    node.owners = {1: A._replace(container="")}
+    node.cycle(1, {"GPU-0": window({1: SECOND // 4})}, allocated=half)
+    idle = {key: account.counters.allocated_idle for key, account in card(node).owners.items()}
+    assert (idle[A], idle[B]) == (0, SECOND // 4)
