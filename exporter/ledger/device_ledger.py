@@ -259,6 +259,11 @@ class DeviceLedger(DeviceStatus):
             self.unallocated = self.unallocated.then((free,), since_mono_ns)
             self.overcommitted = self.overcommitted.then((beyond,), since_mono_ns)
 
+    def depart(self, now: Moment) -> None:
+        """Ends what is free or overcommitted: a device that is not there is neither."""
+        self.unallocated = self.unallocated.then((), now.mono_ns)
+        self.overcommitted = self.overcommitted.then((), now.mono_ns)
+
     def _apply_memory(self) -> None:
         for key, account in self.owners.items():
             held = None if self.held is None else self.held.get(key, NO_MEMORY)

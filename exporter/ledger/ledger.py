@@ -90,7 +90,7 @@ class Ledger:
         self.tenures: Mapping[_PodName, Tenure] = {}
         self.unidentified: Unmeasured | None = None
         self.group_kinds: Collection[str] = ()
-        self._last_set: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] = (), ()
+        self._last_set: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] | None = None
         self._limited: frozenset[ContainerKey] = frozenset()  # with a share; "": the whole pod's
         self._core_ns: list[tuple[ContainerKey, int]] = []  # in the windows of this cycle
         self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
@@ -211,7 +211,9 @@ class Ledger:
         for uuid, device_ledger in list(self.devices.items()):
             if device_ledger.observed_mono_ns != now.mono_ns:
                 self._close(device_ledger, tuple(device_ledger.owners))
+                device_ledger.depart(now)
                 self._departed[uuid] = self.devices.pop(uuid)
+                self._last_set = None  # its allocations are set again when it is back
                 continue
             device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns

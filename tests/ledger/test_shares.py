@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,3 +185,38 @@ def test_what_stands_under_no_container_yet_is_not_idle() -> None:
     node.cycle(1, {"GPU-0": window({1: SECOND // 4})}, allocated=half)
     idle = {key: account.counters.allocated_idle for key, account in card(node).owners.items()}
     assert (idle[A], idle[B]) == (0, SECOND // 4)
+
+
+OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
+
+
+@pytest.mark.parametrize("devices", [(GPU,), (GPU, OTHER), (OTHER, GPU)])
+@pytest.mark.parametrize("away", [1, 2, 5])
+def test_a_device_that_was_away_goes_on_with_its_allocations(
+    devices: tuple[Device, ...], away: int
+) -> None:
+    """From the cycle that misses it to the one before its return it is neither kept nor free."""
+    node = Node(devices)
+    half = (allocated(A, 0.5, 0.5),)
+    node.cycle(0, allocated=half)
+    node.cycle(1, allocated=half)
+    left = node.devices = tuple(one for one in devices if one is not GPU)
+    for second in range(2, 2 + away):
+        node.cycle(second, allocated=half)
+    assert GPU.uuid not in node.ledger.devices
+    node.devices = (*left, GPU)
+    for second in range(2 + away, 4 + away):
+        node.cycle(second, {"GPU-0": window({})}, allocated=half)
+    device, end_ns = card(node), at(3 + away).mono_ns
+    assert device.owners[A].cores.shares == (0.5,)
+    assert device.unallocated.at(end_ns) == 2 * SECOND
+    assert node.ledger.namespaces["n", "GPU-0"].gpus.at(end_ns) == 2 * SECOND
+
+
+def test_the_last_device_and_the_last_allocation_may_go_together() -> None:
+    node = Node()
+    node.cycle(0, allocated=(allocated(A, 0.5, 0.5),))
+    node.devices = ()
+    node.cycle(1, allocated=(allocated(A, 0.5, 0.5),))
+    node.cycle(2)
+    assert not node.ledger.pods["n", "a"].has_allocation
