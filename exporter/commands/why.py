@@ -50,6 +50,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how long to look back in a Prometheus [default 5m], or to watch this node [default "
         "--collection.window] or another exporter [default 5s]",
     )
+    group.add_argument(
+        "--cluster",
+        metavar="NAME",
+        help="the pod's, by the label cluster, if several in a Prometheus have such a pod",
+    )
     group.add_argument("--format", choices=("text", "json"), default="text", help="[default text]")
     add_access(parser, prometheus=True)
 
@@ -67,12 +72,12 @@ def answer(asked: Callable[[], Case], form: str) -> int:
         print(f"mgpu-exporter why: {error}", file=sys.stderr)
         return _UNKNOWN
     except (NoAnswerError, ScenarioError) as error:
-        print(f"mgpu-exporter why: {error}", file=sys.stderr)
+        print(f"mgpu-exporter why: {clean(str(error), longest=None)}", file=sys.stderr)
         return _NOTHING
     if form == "json":
         print(json.dumps(_document(case), indent=1))
     else:
-        print("\n".join(clean(one.text) for one in sentences(case)))
+        print("\n".join(clean(one.text, longest=None) for one in sentences(case)))
     return _OK
 
 
@@ -101,7 +106,8 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     if http is None:
         return _near(settings, arguments, namespace, pod)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
-    reader = SeriesCase(Prometheus(http, namespace=seen), time.time(), over_s, seen)
+    asks = Prometheus(http, namespace=seen)
+    reader = SeriesCase(asks, time.time(), over_s, seen, arguments.cluster)
     case = reader.read(namespace, pod)
     if not case.parts:
         seen_s = reader.last_seen(namespace, pod)

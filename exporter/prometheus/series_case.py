@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeVar
 
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import PREFIX
 from exporter.prometheus.client import (
     Labels,
@@ -28,6 +29,7 @@ _POD_INFO = f"{PREFIX}_pod_info"
 _CORE, _WAITING = f"{_CONTAINER}core_seconds_total", f"{_CONTAINER}core_waiting_seconds_total"
 _CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
 _STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series after that
+_SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
 
@@ -77,23 +79,31 @@ class SeriesCase:
 
     Shares are of the time in which the pod was observed; a card's are of the time since it was
     first seen, or until it was last seen.
-    With ``seen``, the viewer's namespace, the pods of other namespaces are "others".
+    With ``seen``, the viewer's namespace, the pods of other namespaces are "others". ``cluster`` is
+    the pod's, as the label says it; None stands for any.
     """
 
     def __init__(
-        self, prometheus: Prometheus, unix_s: float, window_s: int, seen: str = ""
+        self,
+        prometheus: Prometheus,
+        unix_s: float,
+        window_s: int,
+        seen: str = "",
+        cluster: str | None = None,
     ) -> None:
         self._prometheus = prometheus
         self._unix_s = unix_s
         self._window_s = window_s
         self._seen = seen
+        self._cluster: Mapping[str, str] = {} if cluster is None else {"cluster": cluster}
         self._since_s = unix_s - window_s
         self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
         self._prefix = ""  # of the label of the namespace, as Prometheus may have renamed it
 
     def pods(self) -> list[str]:
         """The pods that are known to the viewer, as ``namespace/pod``."""
-        found = self._at(selector([_POD_INFO, f"{_CONTAINER}allocation_info"]))
+        names = [_POD_INFO, f"{_CONTAINER}allocation_info"]
+        found = self._at(selector(names, **self._cluster))
         return sorted(
             {
                 _pod(one.labels)
@@ -103,7 +113,12 @@ class SeriesCase:
         )
 
     def read(self, namespace: str, pod: str) -> Case:
-        """The case. It has no parts if the pod is not known."""
+        """The case. It has no parts if the pod is not known.
+
+        Raises:
+            NoAnswerError: several clusters have such a pod, or Prometheus does not answer.
+
+        """
         ended_s = None
         state = self._state(namespace, pod, self._unix_s)
         if not state:
@@ -113,11 +128,10 @@ class SeriesCase:
                     namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
                 )
             state = self._state(namespace, pod, ended_s)
-        chosen = _chosen(self._prefix, namespace, pod)
-        core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
-        if ended_s is not None:
-            ended_s = max((one.last_s for one in core.values()), default=ended_s)
+        self._cluster = {"cluster": self._only_cluster(state, f"{namespace}/{pod}")}
+        chosen = self._chosen(self._prefix, namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
+        core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
         since_s = min((one.first_s for one in core.values()), default=0)
         self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
@@ -140,19 +154,39 @@ class SeriesCase:
         )
 
     def last_seen(self, namespace: str, pod: str) -> float | None:
-        """When its use was last known within a day, in Unix seconds, to a minute; None if never."""
+        """When it was last there within a day, in Unix seconds; None if never.
+
+        Its counters last for a while after it: they are no sign of it.
+        """
         for prefix in ("", "exported_"):
-            chosen = selector([_CORE], **_chosen(prefix, namespace, pod))
-            times = f"timestamp({chosen})[{_DAY_S}s:{_STEP_S}s]"
+            chosen = self._chosen(prefix, namespace, pod)
+            gauges = (selector([f"{_CONTAINER}{name}"], **chosen) for name in _STATE)
+            known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
+            times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
             if found := self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
                 return found[0].samples[-1][1]
         return None
+
+    def _chosen(self, prefix: str, namespace: str, pod: str) -> dict[str, str]:
+        """The labels of a pod's series. A target's own are not the pod's, where it has both."""
+        renamed = {} if prefix else {"exported_namespace": ""}
+        return {f"{prefix}namespace": namespace, f"{prefix}pod": pod, **renamed, **self._cluster}
+
+    def _only_cluster(self, state: Mapping[_Key, Sequence[Series]], pod: str) -> str:
+        """The cluster of a pod; figures of two pods that have one name are no figure."""
+        found = sorted({one.labels.get("cluster", "") for many in state.values() for one in many})
+        if len(found) > 1:
+            named = " or ".join(f"--cluster={name}" for name in found)
+            raise NoAnswerError(
+                f"several clusters of {self._prometheus.address} have a pod {pod}; add {named}"
+            )
+        return "".join(found)
 
     def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
         names = [f"{_CONTAINER}{name}" for name in _STATE]
         found: dict[_Key, list[Series]] = defaultdict(list)
         for prefix in ("", "exported_"):
-            chosen = _chosen(prefix, namespace, pod)
+            chosen = self._chosen(prefix, namespace, pod)
             for one in self._prometheus.at(selector(names, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
@@ -164,7 +198,10 @@ class SeriesCase:
         long = self._window_s + _STALE_S  # with the last scrape before
         found = self._prometheus.at(f"{selector([name], **chosen)}[{long}s]", self._unix_s)
         known: dict[_Key, _Counted] = {}
-        for one in found:  # an exporter's restart may give it another instance label
+        for several in found:  # an exporter's restart may give it another instance label
+            one = several._replace(
+                samples=tuple(s for s in several.samples if s[0] <= self._until_s)
+            )
             if one.samples and one.samples[-1][0] > self._since_s:
                 now, before = _counted(one, self._since_s), known.get(_key(one.labels))
                 known[_key(one.labels)] = before.and_(now) if before else now
@@ -192,6 +229,7 @@ class SeriesCase:
         if not uuids:
             return {key: Card() for key in known}
         of_these = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
+        of_these += "".join(f",{name}={quoted(value)}" for name, value in self._cluster.items())
         infos = {
             label(one.labels, "uuid"): one.labels
             for one in self._at(f"{_DEVICE}info{{{of_these}}}")
@@ -298,12 +336,6 @@ def _number(gpu: str, info: Labels) -> str:
     """A GPU's number, and behind it a part's own, as ``Device.number``."""
     part = label(info, "gpu_instance")
     return f"{gpu}-{part}" if gpu and part else gpu
-
-
-def _chosen(prefix: str, namespace: str, pod: str) -> dict[str, str]:
-    """The labels of a pod's series. A target's own names are not the pod's, where it has both."""
-    renamed = {} if prefix else {"exported_namespace": ""}
-    return {f"{prefix}namespace": namespace, f"{prefix}pod": pod, **renamed}
 
 
 def _uuid(labels: Labels) -> str:

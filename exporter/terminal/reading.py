@@ -49,13 +49,14 @@ def items(of: Json, name: str) -> Iterator[Json]:
             yield item
 
 
-def clean(value: str) -> str:
+def clean(value: str, *, longest: int | None = LONGEST_TEXT) -> str:
     """The text with every character escaped that a terminal acts on or that has no width.
 
+    It is cut at ``longest``; None stands for any length.
     These are control characters, direction overrides, lone surrogates, combining and invisible
     characters. Every user can give a process such a name.
     """
-    return "".join(map(_shown, value[:LONGEST_TEXT]))
+    return "".join(map(_shown, value[:longest]))
 
 
 def printable(value: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter.cli import main
-from exporter.httpclient import HttpClient
+from exporter.commands.why import answer
+from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.series_case import SeriesCase
 from exporter.prometheus.why import Card, Case, OnCard, Topic, sentences
@@ -287,6 +288,44 @@ def test_what_several_series_say_of_one_time_counts_once(
     assert part.card.throttled["hw_thermal"] == pytest.approx(0.5, abs=0.03)
 
 
+def test_of_one_name_in_two_clusters_one_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(tmp_path) as store:
+        for second in range(0, 601, 15):
+            for cluster, faster in (("east", 1), ("west", 3)):
+                of = Target({"job": "mgpu", "instance": "a:1", "node": "n1", "cluster": cluster})
+                store.scrape(of, _page(second * faster), NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        with pytest.raises(NoAnswerError, match="--cluster=east or --cluster=west"):
+            SeriesCase(asks, NOW + 600, 300).read("team", "chat-0")
+        for cluster, used in (("east", 0.2), ("west", 0.6)):
+            case = SeriesCase(asks, NOW + 600, 300, cluster=cluster).read("team", "chat-0")
+            [part] = case.parts
+            assert part.core == pytest.approx(used)
+            assert part.card.busy == pytest.approx(used * 5, abs=0.05)
+            assert part.card.node == f"{cluster}/n1"
+            assert part.waiting_on is not None
+            assert part.waiting_on["batch/crawl-0"] == pytest.approx(used * 4, abs=0.05)
+        assert SeriesCase(asks, NOW + 600, 300, cluster="north").pods() == []
+        flags = [f"--prometheus=http://{store.address}", "--cluster=north"]
+        assert main(["why", "team/chat-0", *flags]) == 1
+    assert "is not known" in capsys.readouterr().err
+
+
+def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    names = tuple(f"{letter * 63}/{letter * 253}" for letter in "abc")
+    case = Case(
+        namespace="team",
+        pod="chat-0",
+        unix_s=NOW,
+        window_s=60,
+        parts=(replace(STARVED, card=replace(CARD, others=names)),),
+    )
+    assert answer(lambda: case, "text") == 0
+    assert f" and {names[2]}.\n" in capsys.readouterr().out
+
+
 def test_a_part_of_a_gpu_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "research/finetune-0", "--simulate=mixed", "--over=1s"]) == 0
     said = capsys.readouterr().out
@@ -341,6 +380,22 @@ def test_time_that_nobody_observed_is_no_idle_time(
         assert found[Topic.CLOCKS] == "Clocks were held down: GPU 1-2 50% of the time by heat."
     assert (ended in found[Topic.ENDED]) if ended else Topic.ENDED not in found
     assert ("It was on GPU 1-2" in found[Topic.CARDS]) is bool(ended)
+
+
+def test_a_pod_that_has_ended_is_known_while_its_counters_last(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for second in range(0, 901, 15):
+            page = _young(min(second, 600)).splitlines()
+            lasting = [line for line in page if "container" not in line or "_total" in line]
+            store.scrape(
+                target, "\n".join([*(page if second <= 600 else lasting), ""]), NOW + second
+            )
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 900, 900).read("team", "tune-0")
+    found = {one.topic: one.text for one in sentences(case)}
+    assert "5 minutes ago" in found[Topic.ENDED]
+    assert "It used 94% of GPU 1-2" in found[Topic.USE]
 
 
 def test_the_command_names_what_a_prometheus_knows(
