@@ -1,6 +1,7 @@
 """Claims and slices from a real API server, in every version of resource.k8s.io."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,25 @@ def test_a_claim_that_is_not_allocated_or_not_there_is_asked_for_again(
     answer = asked.claims.ask(pods("c", "away"))
     later = asked.claims.facts(answer, pods("c", "new", version=2)).claims
     assert later == {("default", "c"): (GPU,), ("default", "new"): ()}
+
+
+def test_a_claim_is_asked_for_again_once_none_of_its_pods_is_there_any_more(
+    cluster: ApiServer, asked: Asked
+) -> None:
+    """Without a user a claim loses its devices; its next pod may have others, or it is another."""
+    [first] = pods("c").pods.values()
+    second = replace(first, uid="u-second", name="p-second")
+    third = replace(first, uid="u-third", name="p-third")
+    answer = asked.claims.ask(indexed({"u-c": first}))
+    cluster.set_claim("c", claim_document(result("gpu-1")))
+
+    both = indexed({"u-c": first, "u-second": second})
+    assert asked.ask(both).claims == {("default", "c"): (GPU,)}
+    anew = indexed({"u-c": replace(first, deleted=True), "u-third": third})
+    assert asked.claims.subject(anew) not in {None, asked.claims.subject(both)}
+    assert asked.claims.facts(answer, anew).claims == {("default", "c"): ()}
+    assert asked.ask(anew).claims["default", "c"][0].device == "gpu-1"
+    assert len(cluster.requests("claim")) == 2
 
 
 def test_slices_are_listed_again_when_a_claims_device_is_not_among_them(

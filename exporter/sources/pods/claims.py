@@ -1,7 +1,8 @@
 """The devices of this node's ResourceClaims (dynamic resource allocation), from the API server.
 
 Claims are read one by one, because only those of this node's pods matter: the list of a whole
-cluster is long, and an allocated claim does not change. Slices are listed for this node.
+cluster is long, and an allocated claim does not change while a pod uses it (without any,
+Kubernetes' ``pkg/controller/resourceclaim`` takes its devices). Slices are listed for this node.
 
 Versions v1, v1beta2 and v1beta1 of resource.k8s.io differ in one point: v1beta1 nests a slice's
 device in ``basic``. The decoders accept both forms in every version.
@@ -194,11 +195,35 @@ class ClaimsError(Exception):
     """No answer. The message says why and what to do."""
 
 
-class ClaimsAnswer(NamedTuple):
-    """The devices allocated to claims, and the devices that the node offers."""
+class Claim(NamedTuple):
+    """The devices of a claim, and the pods, by uid, that referred to it when it was last wanted.
 
-    claims: Mapping[Key, tuple[ClaimedDevice, ...]]
+    While one of them is there, it has the same devices. Without a user it loses them.
+    """
+
+    users: frozenset[str]
+    devices: tuple[ClaimedDevice, ...]
+
+    def known_to(self, users: frozenset[str]) -> tuple[ClaimedDevice, ...]:
+        """Its devices, if one of these pods had it then; else none are known."""
+        return () if self.users.isdisjoint(users) else self.devices
+
+
+class ClaimsAnswer(NamedTuple):
+    """The claims, and the devices that the node offers."""
+
+    claims: Mapping[Key, Claim]
     offered: Mapping[Place, OfferedDevice]
+
+
+def _wanted(table: PodTable) -> dict[Key, frozenset[str]]:
+    """The claims of this node's pods, each with the pods that refer to it, by uid."""
+    users: dict[Key, set[str]] = {}
+    for pod in table.pods.values():
+        if not pod.deleted and not pod.terminal:
+            for reference in (one for container in pod.containers for one in container.claims):
+                users.setdefault((pod.namespace, reference.claim), set()).add(pod.uid)
+    return {key: frozenset(users[key]) for key in sorted(users)[:MAX_CLAIMS]}
 
 
 class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
@@ -214,20 +239,13 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         self._connect, self._node, self._clock = connect, node, clock
         self._client: KubeClient | None = None
         self._version = ""
-        self._claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
+        self._claims: dict[Key, Claim] = {}
         self._offered: Mapping[Place, OfferedDevice] = {}
         self._as_of_ns: int | None = None  # when all was last asked for
 
-    def subject(self, given: PodTable) -> frozenset[Key] | None:
-        """The claims of this node's pods; None where no pod refers to any."""
-        keys = {
-            (pod.namespace, reference.claim)
-            for pod in given.pods.values()
-            for container in pod.containers
-            for reference in container.claims
-            if not pod.deleted and not pod.terminal
-        }
-        return frozenset(sorted(keys)[:MAX_CLAIMS]) or None
+    def subject(self, given: PodTable) -> frozenset[tuple[Key, frozenset[str]]] | None:
+        """The claims of this node's pods, with their users; None where no pod refers to any."""
+        return frozenset(_wanted(given).items()) or None
 
     def ask(self, given: PodTable) -> ClaimsAnswer:
         """Read the claims that are not known yet, and all of them every ``KEEP_NS``.
@@ -236,13 +254,16 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
             ClaimsError: the API server did not answer, or not as expected.
 
         """
-        wanted = self.subject(given) or frozenset()
+        wanted = _wanted(given)
         now_ns = self._clock.monotonic_ns()
         if self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS:
             self._claims, self._as_of_ns = {}, None
         try:
             client = self._connected()
-            self._claims = {key: self._claim(client, key) for key in wanted}
+            self._claims = {
+                key: Claim(users, self._devices(client, key, users))
+                for key, users in wanted.items()
+            }
             if self._as_of_ns is None or self._misses_devices():
                 self._offered = self._slices(client)
         except (ApiError, JsonError) as error:
@@ -256,8 +277,11 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
 
         One that was not asked for yet has no devices so far: it is asked for within a second.
         """
-        wanted = self.subject(given) or frozenset()
-        claims = {key: answer.claims.get(key, ()) for key in sorted(wanted)}
+        known = answer.claims
+        claims = {
+            key: known[key].known_to(users) if key in known else ()
+            for key, users in _wanted(given).items()
+        }
         return NodeFacts(claims=claims, offered=answer.offered if claims else {})
 
     def interrupt(self) -> None:
@@ -289,9 +313,12 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
                 return version
         raise ApiError(None, f"resource.k8s.io is served in none of {', '.join(VERSIONS)}")
 
-    def _claim(self, client: KubeClient, key: Key) -> tuple[ClaimedDevice, ...]:
+    def _devices(
+        self, client: KubeClient, key: Key, users: frozenset[str]
+    ) -> tuple[ClaimedDevice, ...]:
         """The devices of a claim; empty if it is gone or not allocated."""
-        if known := self._claims.get(key):
+        claim = self._claims.get(key)
+        if claim and (known := claim.known_to(users)):
             return known
         namespace, name = (quote(part, safe="") for part in key)
         path = f"{GROUP}/{self._version}/namespaces/{namespace}/resourceclaims/{name}"
@@ -318,8 +345,8 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         """Whether a device of a claim is not among those offered."""
         return any(
             (device.driver, device.pool, device.device) not in self._offered
-            for devices in self._claims.values()
-            for device in devices
+            for claim in self._claims.values()
+            for device in claim.devices
         )
 
 
