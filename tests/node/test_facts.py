@@ -1,6 +1,6 @@
 from dataclasses import fields
 
-from exporter.model import Device, Grant, NodeFacts, OfferedDevice, Pod
+from exporter.model import ClaimedDevice, Device, Grant, NodeFacts, OfferedDevice, Pod
 from exporter.sources.node.source import CONTRIBUTED, StaticNodeSource, merged
 from tests.collector.sources import ManualClock
 from tests.node.pods import table
@@ -24,6 +24,14 @@ def test_contributions_are_put_together_and_the_later_one_counts() -> None:
     facts = merged((first, second))
 
     assert facts == NodeFacts(labels={"a": "1", "b": "2"}, card_policies={0: "x", 1: "y"})
+
+
+def test_a_source_that_does_not_know_yet_hides_nothing_that_another_knows() -> None:
+    """A claim that the API server is still asked for, and that the kubelet has reported."""
+    claim = (ClaimedDevice("", "d", "p", "x"),)
+    first, second = NodeFacts(claims={("n", "c"): claim}), NodeFacts(claims={("n", "c"): ()})
+
+    assert merged((first, second)) == merged((second, first)) == first
 
 
 def test_every_field_but_the_cycles_own_is_contributed() -> None:

@@ -17,12 +17,12 @@ CONTRIBUTED = tuple(field.name for field in fields(NodeFacts) if field.name not 
 
 
 def merged(contributions: Iterable[NodeFacts]) -> NodeFacts:
-    """All entries together; of two under one key the later contribution's."""
+    """All entries together; of two under one key the later contribution's that is not empty."""
     parts = tuple(contributions)
-    together: dict[str, Any] = {
-        name: {key: value for part in parts for key, value in getattr(part, name).items()}
-        for name in CONTRIBUTED
-    }
+    together: dict[str, Any] = {}
+    for name in CONTRIBUTED:
+        entries = [entry for part in parts for entry in getattr(part, name).items()]
+        together[name] = {**dict(entries), **{key: value for key, value in entries if value}}
     return NodeFacts(**together)
 
 
