@@ -7,6 +7,7 @@ from exporter.allocations import registry
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.dra import decode
 from exporter.model import (
+    PARTITIONED,
     Allocation,
     ClaimedDevice,
     ClaimRef,
@@ -234,6 +235,50 @@ def test_two_shares_of_one_device_are_one_allocation() -> None:
         attributes=CARD_1,
     )
     assert shares(decode(pod(using()), known).allocations) == [("a", "GPU-1", 16 * GIB, None)]
+
+
+SECOND_AMD = replace(AMD_CARD, uuid="amd-1", index=1, pci_bus_id="0000:1a:00.0")
+OTHER_SLICE = {(AMD, "n2", "gpu-9-137"): OfferedDevice()}
+
+
+@pytest.mark.parametrize(
+    ("known", "among"),
+    [
+        pytest.param(facts(result("gpu-0-128", AMD)), ("amd-0",), id="no slice can be read"),
+        pytest.param(
+            facts(result("gpu-0-128", AMD), devices=(*DEVICES, SECOND_AMD)),
+            ("amd-0", "amd-1"),
+            id="one of two cards",
+        ),
+        pytest.param(
+            replace(facts(result("gpu-0-128", AMD)), offered=OTHER_SLICE), (), id="slices are read"
+        ),
+        pytest.param(
+            facts(
+                result("gpu-0-128", AMD),
+                devices=(AMD_CARD, replace(SECOND_AMD, parent_uuid="amd-9")),
+            ),
+            (),
+            id="a card is divided",
+        ),
+        pytest.param(
+            facts(
+                result("gpu-0-128", AMD),
+                devices=(AMD_CARD, replace(SECOND_AMD, sharing=PARTITIONED)),
+            ),
+            (),
+            id="a card is to be divided",
+        ),
+        pytest.param(facts(result("gpu-0-128", AMD), devices=FOUR_CARDS), (), id="no card is read"),
+        pytest.param(facts(result("gpu-6-mig-1g5gb-19-0")), (), id="an instance still to be made"),
+        pytest.param(facts(result("0000-44-00-0-0x56c0", INTEL)), (), id="a card that is gone"),
+    ],
+)
+def test_a_name_that_says_nothing_is_a_card_of_its_vendor_where_no_slice_is_read(
+    known: NodeFacts, among: tuple[str, ...]
+) -> None:
+    [allocation] = decode(pod(using()), known).allocations
+    assert (allocation.device, allocation.among) == (None, among)
 
 
 def test_two_partitions_of_one_card_are_one_allocation() -> None:

@@ -39,7 +39,8 @@ driver publishes a UUID, memory or cores of it, or the claim stands for a GPU's 
 * A claim names its device, so one whose device is not known is placed on none, wherever its
   processes are seen: a new instance's are listed on its whole card until it is found. A partition
   of AMD's is the one of its card's on which they are seen; while none is known, it is on the card
-  if its memory is stated.
+  if its memory is stated. Where no slice of AMD's driver can be read, a device's name says nothing:
+  if no card of AMD's is divided, it is the card on which they are seen.
 """
 
 import re
@@ -50,6 +51,7 @@ from exporter.allocations.devices import (
     card_at,
     card_by_number,
     card_by_pci,
+    cards,
     device_by_uuid,
     instances,
 )
@@ -65,6 +67,7 @@ from exporter.allocations.scheme import (
     Scheme,
 )
 from exporter.model import (
+    PARTITIONED,
     Allocation,
     ClaimedDevice,
     ClaimRef,
@@ -139,7 +142,7 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
         return []
     parts: dict[str, list[_Part]] = {}  # a container may have several of one card
     for claim, result in results:
-        part = _part(reader, claim, result)._replace(among=_partitions(reader, result))
+        part = _part(reader, claim, result)._replace(among=_among(reader, result))
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
         parts.setdefault(key, []).append(part)
     return [
@@ -342,6 +345,16 @@ def _card(reader: PodReader, result: ClaimedDevice, attributes: Mapping[str, str
         addresses.append("{}:{}:{}.{}".format(*named.groups()))
     found = (card_by_pci(reader.node, _VENDORS[result.driver], each) for each in addresses)
     return next(filter(None, found), None)
+
+
+def _among(reader: PodReader, result: ClaimedDevice) -> tuple[Device, ...]:
+    """Return the devices of which a claimed one is one, for as long as it is not known itself."""
+    driver, node = result.driver, reader.node
+    if driver != _AMD or any(driver == known for known, _, _ in node.offered):
+        return _partitions(reader, result)
+    found = cards(node, _VENDORS[_AMD])
+    divided = instances(node, _VENDORS[_AMD]) or any(c.sharing == PARTITIONED for c in found)
+    return () if divided else found
 
 
 def _partitions(reader: PodReader, result: ClaimedDevice) -> tuple[Device, ...]:
