@@ -32,6 +32,7 @@ _MOST = 5000  # pods and services that are looked at
 _NAME_IT = "name the namespace (--exporter-namespace)"
 _MOST_NEAR = 5
 _OURS = "count(mgpu_exporter_build_info)"
+_OVER = {"Succeeded", "Failed"}  # phases of pods that run no more, such as evicted ones
 _DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 
@@ -97,13 +98,14 @@ class Cluster:
             except NoAnswerError as error:
                 refusals.append(error)
                 continue
-            if pods:
-                return sorted(map(_exporter, pods), key=lambda one: (one.node, one.pod))
+            if there := [pod for pod in pods if _of(pod, "status").get("phase") not in _OVER]:
+                return _ready_ones([_exporter(pod) for pod in there])
         if len(refusals) == len(self._namespaces):
             raise NoAnswerError(f"{refusals[0]}; {_NAME_IT}")
         where = f"on {node}" if node else "in this cluster"
+        also = f" ({refusals[0]})" if refusals else ""
         raise NoAnswerError(
-            f"no exporter {where} has the label {selector} in {', '.join(self._namespaces)}; "
+            f"no exporter {where} has the label {selector} in {', '.join(self._namespaces)}{also}; "
             f"{_NAME_IT}, or another label (--selector)"
         )
 
@@ -210,6 +212,13 @@ class Cluster:
         except (ValueError, RecursionError):
             raise NoAnswerError(f"the API server answers {path} with something else") from None
         return found if isinstance(found, Mapping) else None
+
+
+def _ready_ones(exporters: Sequence[Exporter]) -> list[Exporter]:
+    """Those that can be asked, and of a node without one all, by node and name."""
+    ready = {one.node for one in exporters if not one.why_not}
+    asked = (one for one in exporters if not one.why_not or one.node not in ready)
+    return sorted(asked, key=lambda one: (one.node, one.pod))
 
 
 def _exporter(pod: Json) -> Exporter:

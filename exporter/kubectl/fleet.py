@@ -1,8 +1,9 @@
 """The feed of all exporters of a cluster, for `kubectl mgpu top`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http import HTTPStatus
 
 from exporter.facts.pods import whole
 from exporter.facts.tree import Others, Tree, visible_to
@@ -16,6 +17,8 @@ _AT_ONCE = 8
 
 class FleetFeed:
     """Implements ``Feed``. An exporter that does not answer costs only its own node.
+
+    One that refuses is no trouble where another one answers: its node has no pod for this user.
 
     ``http`` makes a client of an exporter; it is asked again as long as it raises NoAnswerError.
     ``namespace``: only its pods, and the GPUs that they are on; "" stands for all.
@@ -42,13 +45,14 @@ class FleetFeed:
     def read(self) -> FeedResult:
         """All nodes; raises NoAnswerError if none answers."""
         answers = list(self._pool.map(self._read, self._exporters))
-        troubles = tuple(str(each) for each in answers if isinstance(each, NoAnswerError))
-        found = [node for each in answers if isinstance(each, FeedResult) for node in each.nodes]
+        errors = [each for each in answers if isinstance(each, NoAnswerError)]
+        found = _once(node for e in answers if isinstance(e, FeedResult) for node in e.nodes)
         if not found:
-            raise NoAnswerError("; ".join(dict.fromkeys(troubles)))
+            raise NoAnswerError("; ".join(dict.fromkeys(map(str, errors))))
+        troubles = tuple(str(each) for each in errors if each.status != HTTPStatus.FORBIDDEN)
         if self._namespace:
             nodes = [_seen(node, self._namespace) for node in found]
-            found = [node for node in nodes if node.tree.devices or node.tree.nowhere]
+            found = [n for n in nodes if n.tree.devices or n.tree.nowhere or n.troubles]
         return FeedResult(found, troubles, self._namespace)
 
     def close(self) -> None:
@@ -65,6 +69,18 @@ class FleetFeed:
             return error
         named = [replace(node, name=node.name or exporter.node) for node in result.nodes]
         return result._replace(nodes=named)
+
+
+def _once(nodes: Iterable[NodeSight]) -> list[NodeSight]:
+    """Each node's devices once: two releases may have an exporter there."""
+    known: set[tuple[str, str]] = set()
+    found = []
+    for node in nodes:
+        devices = {(node.name, each.uuid) for each in node.tree.devices}
+        if not devices or not devices <= known:
+            found.append(node)
+        known |= devices
+    return found
 
 
 def _seen(node: NodeSight, namespace: str) -> NodeSight:

@@ -7,10 +7,18 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from exporter.facts.tree import DeviceEntry, Tree
+from exporter.httpclient import HttpClient
+from exporter.kubectl.cluster import Exporter as Agent
+from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.plugin import main
+from exporter.terminal.feeds import FeedResult, NodeSight, view_of
+from exporter.terminal.feeds.http import RemoteFeed
 from tests.e2e.programs import Exporter
 from tests.kubectl.cluster import Cluster, pod
 from tests.store import Store, Target
@@ -43,7 +51,7 @@ def exporters() -> Iterator[dict[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def pods(exporters: dict[str, int]) -> list[dict[str, object]]:
+def pods(exporters: dict[str, int]) -> list[dict[str, Any]]:
     agents = [
         pod(f"mgpu-{node}", "mgpu-exporter", node, port, LABELS) for node, port in exporters.items()
     ]
@@ -51,7 +59,7 @@ def pods(exporters: dict[str, int]) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def here(pods: list[dict[str, object]], tmp_path: Path) -> Iterator[list[str]]:
+def here(pods: list[dict[str, Any]], tmp_path: Path) -> Iterator[list[str]]:
     with Cluster(pods) as cluster:
         yield [f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]
 
@@ -71,7 +79,7 @@ def test_top_shows_the_own_namespace_on_all_nodes_and_the_rest_as_others(
 
 
 def test_a_node_without_an_answer_costs_only_itself(
-    pods: list[dict[str, object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = pod("mgpu-n3", "mgpu-exporter", "n3", 1, LABELS)
     gone["status"] = {}
@@ -80,6 +88,62 @@ def test_a_node_without_an_answer_costs_only_itself(
     said = capsys.readouterr().out
     assert "the exporter on n3 (mgpu-exporter/mgpu-n3) is not ready" in said
     assert NAME in said
+
+
+def test_of_several_exporters_of_a_node_each_gpu_is_shown_once(
+    pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second release, the one that was evicted, and the next one, which is not ready yet."""
+    port = pods[0]["spec"]["containers"][0]["ports"][0]["containerPort"]
+    second, old, new = (
+        pod(f"mgpu-{name}", "mgpu-exporter", "n1", port, LABELS) for name in ("b", "a", "aa")
+    )
+    old["status"], new["status"] = {"phase": "Failed"}, {"phase": "Running"}
+    printed = []
+    for more in ([], [second, old, new]):
+        with Cluster([*pods, *more]) as cluster:
+            here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
+            assert main(["top", "-A", here]) == 0
+            lines = capsys.readouterr().out.splitlines()
+            printed.append([line for line in lines if "n1" in line.split()[:2]])
+            assert main(["why", NAME, "--over=1s", here]) == 0
+            assert "It is on GPU" in capsys.readouterr().out
+    assert len(printed[1]) == len(printed[0]) > 0
+
+
+def test_a_node_that_refuses_who_has_no_pod_there_is_no_trouble(
+    pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        other = pod("mgpu-n3", "mgpu-exporter", "n3", server.server_port, LABELS)
+        for agents, status in (([*pods, other], 0), ([other], 2)):
+            with Cluster(agents) as cluster:
+                assert main(["top", f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"]) == status
+        server.shutdown()
+    said = capsys.readouterr()
+    assert "n3" not in said.out
+    assert "does not let you see this" in said.err
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(403)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_node_whose_pods_cannot_be_named_is_not_left_out() -> None:
+    """Its pods are not seen on it, and nobody would know why."""
+    trouble = "source cgroups is down: it cannot be read"
+    node = NodeSight(Tree((DeviceEntry("GPU-a"),)), "n1", troubles=(trouble,))
+    exporter = Agent("mgpu-exporter", "mgpu-n1", "n1", 1, is_tls=False)
+    feed = FleetFeed([exporter], lambda _: HttpClient("http://n1:10045"), MINE)
+    with patch.object(RemoteFeed, "read", lambda _: FeedResult([node])):
+        assert view_of(feed.read(), feed.name).troubles == (trouble,)
+    feed.close()
 
 
 def test_why_finds_the_node_of_a_pod(here: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +179,7 @@ def test_a_pod_that_cannot_be_asked_about(
     ],
 )
 def test_who_lacks_a_right_is_told_which(
-    pods: list[dict[str, object]],
+    pods: list[dict[str, Any]],
     refused: tuple[str, ...],
     words: str,
     tmp_path: Path,
