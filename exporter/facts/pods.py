@@ -91,7 +91,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
             view,
             tenant.closed if measured else None,
             tenant.limit.core,
-            counters if core_known else None,
+            counters if core_known and _is_held_against_all(view, tenant.limit) else None,
         ),
         unhealthy_devices=pod.unhealthy_devices if pod else None,
     )
@@ -126,6 +126,15 @@ def _held_against(containers: Containers, limited: Collection[str]) -> Container
     if "" in limited or not all(container.key.container for container in containers):
         return containers
     return [container for container in containers if container.key.container in limited]
+
+
+def _is_held_against_all(view: View, limit: PodLimit) -> bool:
+    """Whether each share of the core is a container's on a known device.
+
+    Windows are compared with those only: of the others it is not known what was left idle.
+    """
+    shares = [(key.container, a.device) for key, a in limit.allocated if a.core is not None]
+    return all(container and device in view.devices for container, device in shares)
 
 
 def whole(parts: Sequence[T | None]) -> T | None:

@@ -247,6 +247,39 @@ def test_a_pods_allocated_time_is_its_containers_to_the_nanosecond_wherever_they
     assert ledger.pods["n", "a"].allocated_core_ns(now.mono_ns) == spent
 
 
+@pytest.mark.parametrize("grants", [(grant(),), (grant(), grant(SIDE, core=None))])
+def test_what_a_pod_left_idle_closes_its_books(grants: tuple[Allocated, ...]) -> None:
+    node = Node()
+    first, last = [pod(busy(node, second, *grants)) for second in range(3)][::2]
+
+    used, kept, idle, borrowed = (
+        _value(last, f"{name}_seconds_total") - _value(first, f"{name}_seconds_total")
+        for name in ("core", "allocated_core", "allocated_idle_core", "borrowed_core")
+    )
+    assert used + idle - borrowed == kept == SECOND
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [(grant(WHOLE_POD),), (grant(device=None),), (grant(), grant(SIDE, device="GPU-9"))],
+    ids=["of the whole pod", "on no card", "one on a lost card"],
+)
+def test_what_a_pod_left_idle_is_unknown_where_use_is_not_held_against_all_its_shares(
+    grants: tuple[Allocated, ...],
+) -> None:
+    node = Node()
+    values = [pod(busy(node, second, *grants)) for second in range(3)][-1]
+
+    assert "allocated_core_seconds_total" in values
+    assert not {"allocated_idle_core_seconds_total", "borrowed_core_seconds_total"} & values.keys()
+
+
+def _value(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int)
+    return value
+
+
 def test_an_allocation_that_loses_its_share_keeps_the_time_that_it_had() -> None:
     node = Node()
     for second in (0, 10):
