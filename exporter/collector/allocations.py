@@ -49,7 +49,7 @@ class Allocations:
 
     If a container's sharing system does not name its device, it is placed where its processes were
     seen. That stays until the pod goes, so that a pause in its work does not displace it. A board
-    that is divided is no such place.
+    that is divided is no such place, and neither is a device that is gone.
 
     ``awaited`` are the pods, by uid, with an allocation of a device that is not known (yet).
 
@@ -104,9 +104,10 @@ class Allocations:
 
     def _placed(self, table: PodTable) -> list[Allocated]:
         placed: list[Allocated] = []
+        there = self._devices.keys() - self._divided
         for uid, allocations in self._decoded.items():
             seen = {
-                container: [uuid for uuid in uuids if uuid not in self._divided]
+                container: [uuid for uuid in uuids if uuid in there]
                 for container, uuids in self._seen.get(uid, {}).items()
             }
             placed += named(table.pods[uid], place(allocations, seen))

@@ -111,6 +111,17 @@ def test_a_process_on_the_card_places_what_is_not_told_and_is_no_mismatch(cards:
         assert values(snapshot, THERE)["placement_mismatch"] == 0
 
 
+def test_a_card_that_is_gone_is_not_one_of_two_where_a_container_may_be(cards: TwoCards) -> None:
+    """As an instance is, once its board was divided anew."""
+    cards.know(POD)
+    cards.see(second=(7,))
+    cards.gpus.devices = (reading(DEVICE, 7),)
+    gone, back = cards.cycle(), cards.see(second=(7,))
+
+    assert values(gone)["core_limit_ratio"] == 0.5
+    assert NOWHERE in {found.labels for found in rows_of(back)["container"]}
+
+
 def test_a_process_elsewhere_than_declared_is_a_mismatch_until_it_has_gone(cards: TwoCards) -> None:
     cards.know(PLACED_POD)
 
