@@ -209,7 +209,8 @@ def test_many_tokens_of_one_tenant_do_not_keep_out_a_known_viewer(guarded: Guard
         site.clock.now_ns += 31 * SECOND  # what he may not is asked again, and what he may is not
         before = guarded.asked("permit")
         flood = statuses(site, [f"fresh-{number}" for number in range(8)])
-        assert guarded.asked("permit") - before <= 2  # /metrics, for each of the two accounts
+        # /metrics, for each of the two accounts; again where one was not answered in time
+        assert guarded.asked("permit") - before <= 2 + flood.count(503)
         statuses(site, [f"stranger-{number}" for number in range(20)])
         assert ask(site, SNAPSHOT, "tenant").status == 200
     assert set(flood) <= {403, 503}
