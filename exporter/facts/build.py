@@ -38,15 +38,17 @@ def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
 
 def at_most(ledger: Ledger, cycle: CycleFacts) -> int:
     """An upper bound of the series that any family has in ``facts_of``; mostly far too high."""
-    owners, sums = len(ledger.unplaced), [0, 0]
+    owners, waited, sums = len(ledger.unplaced), 0, [0, 0]
     for device_ledger in ledger.devices.values():
         owners += len(device_ledger.owners)
+        waited += sum([len(others) for others in device_ledger.waited.values()])
         sums = [
             so_far + len(of) for so_far, of in zip(sums, device_ledger.closed.values(), strict=True)
         ]
     return max(
         MOST_OF_DEVICE * len(ledger.devices),
         MOST_REASONS * owners + len(cycle.allocated),
+        waited,
         len(ledger.pods),
         len(ledger.namespaces) + max(sums),
     )

@@ -220,3 +220,12 @@ def test_the_last_device_and_the_last_allocation_may_go_together() -> None:
     node.cycle(1, allocated=(allocated(A, 0.5, 0.5),))
     node.cycle(2)
     assert not node.ledger.pods["n", "a"].has_allocation
+
+
+def test_the_bound_of_series_holds_where_each_of_many_waits_for_each_other() -> None:
+    """As a node's own test asserts each cycle: the limit of series is not looked at below it."""
+    node = Node()
+    keys = [ContainerKey("n", f"p{number}", "c") for number in range(20)]
+    node.owners = dict(enumerate(keys, 1))
+    node.cycle(0, {"GPU-0": window(dict.fromkeys(node.owners, SECOND // 20))})
+    assert sum(len(others) for others in card(node).waited.values()) == 20 * 19
