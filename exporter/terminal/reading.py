@@ -2,18 +2,18 @@
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from typing import Any
 
 Json = Mapping[str, Any]
 
 LONGEST_TEXT = 512
+LARGEST_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MOST_ITEMS = 100_000
 _NOTHING: Json = {}
 
 
 def number(of: Json, name: str) -> float | None:
-    """A finite number; None for anything else."""
+    """A number that a node can have; None for anything else."""
     value = of.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -21,7 +21,7 @@ def number(of: Json, name: str) -> float | None:
         real = float(value)
     except OverflowError:
         return None
-    return real if isfinite(real) else None
+    return real if abs(real) <= LARGEST_NUMBER else None  # none is NaN
 
 
 def text(of: Json, name: str) -> str:

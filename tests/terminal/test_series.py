@@ -10,7 +10,7 @@ from exporter.httpclient import HttpClient
 from exporter.metrics.text import Format, Renderer
 from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
 from exporter.terminal.feeds import FeedResult, view_of
-from exporter.terminal.feeds.document import node_of_document
+from exporter.terminal.feeds.document import moment_of_document, node_of_document
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.report import report
@@ -138,3 +138,47 @@ def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
     ]
     found = PrometheusFeed(SetPrometheus(each)).read()
     assert [node.name for node in found.nodes] == ["a/n", "b/n"]
+
+
+def test_a_label_of_a_prometheus_cannot_act_on_the_terminal() -> None:
+    each = [
+        one._replace(labels={**one.labels, "cluster": "\x1b[31m\u202e"})
+        for one in series_of(demo())
+    ]
+    said = report(view_of(PrometheusFeed(SetPrometheus(each)).read(), "x"), 120, coloured=True)
+    assert "\x1b[31m" not in said
+    assert "\u202e" not in said
+
+
+@pytest.mark.parametrize("value", [1e308, 10**400, -1e308, "9" * 5000])
+def test_a_document_with_absurd_numbers_is_shown_without_them(value: Any) -> None:
+    made = {**document(demo()), "node": "n"}
+    made["snapshot"] |= {"timestamp_seconds": value, "age_seconds": value}
+    made["devices"][0] |= {"memory_used_bytes": value, "index": value, "energy_joules_total": value}
+    past = {"series": [{"labels": [value, "GPU-1"], "core_utilization_ratio": [value]}]}
+
+    view = view_of(FeedResult([node_of_document(made, past)]), "x")
+
+    assert len(view.lines) == len(demo().facts.devices)
+    assert moment_of_document(made).unix_ns == 0
+
+
+def test_series_with_absurd_numbers_are_left_out() -> None:
+    labels = {"gpu": "9" * 5000, "uuid": "GPU-1", "role": "figure"}
+    energy = Series("mgpu_device_energy_joules_total", labels, 1e308)
+
+    [device] = facts_from([Series("mgpu_device_up", labels, 1), energy]).devices
+
+    assert (device.device.index, device.used.energy_uj) == (-1, None)
+
+
+def test_a_charge_that_two_jobs_tell_differently_is_that_of_the_figure() -> None:
+    name, labels = "mgpu_container_memory_charged_bytes", {"container": "c", "uuid": "GPU-1"}
+    said = [
+        Series(name, {**labels, "evidence": "kernel", "role": role}, value)
+        for role, value in (("other", 1.0), ("figure", 2.0))
+    ]
+    for series in (said, said[::-1]):
+        [held] = facts_from(series).containers
+        assert held.memory.cgroup is not None
+        assert (held.memory.cgroup.charged_bytes, held.memory.is_charge) == (2, True)

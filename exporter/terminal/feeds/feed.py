@@ -109,7 +109,7 @@ def view_of(result: FeedResult, name: str) -> Overview:
     said = [f"{clean(n.name)}: {t}" if several else t for n in nodes for t in n.troubles]
     devices = [device for node in nodes for device in node.tree.devices]
     return Overview(
-        source=nodes[0].name if len(nodes) == 1 and nodes[0].name else name,
+        source=clean(nodes[0].name) if len(nodes) == 1 and nodes[0].name else name,
         unix_s=max((node.unix_ns for node in nodes), default=0) / 1e9,
         simulated=any(node.simulated for node in nodes),
         troubles=(*result.troubles, *said),

@@ -16,7 +16,7 @@ from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
 from exporter.prometheus.client import Grid, Prometheus, label, named, place_of, quoted
 from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
-from exporter.terminal.feeds.series import Series, facts_from
+from exporter.terminal.feeds.series import Series, facts_from, index_of
 from exporter.terminal.view import Past
 
 _OWN = dict.fromkeys(
@@ -152,8 +152,9 @@ class PrometheusFeed:
         for one in self._prometheus.over(selector, Grid(end - HISTORY_S, end, STEP_S)):
             *owner, index, uuid = (label(one.labels, name) for name in LEVELS["container"])
             values = {round(at): value for at, value in one.samples}
-            if index.isdecimal() and values:
-                key = SeriesKey(ContainerKey(*owner), int(index), uuid)
+            number = index_of(index)
+            if number is not None and values:
+                key = SeriesKey(ContainerKey(*owner), number, uuid)
                 begin = min(values)
                 points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
                 found[place_of(one.labels)][key] = points

@@ -32,6 +32,7 @@ from exporter.model import (
     Unmeasured,
     XidCount,
 )
+from exporter.terminal.reading import LARGEST_NUMBER
 
 T = TypeVar("T")
 E = TypeVar("E", Unmeasured, Unattributed)
@@ -43,6 +44,7 @@ _BY_NAME = {family.full_name: family for family in FAMILIES}
 _BOARD = [f for f in FAMILIES if f.level == "device" and f.group not in {"core", "cost", "xid"}]
 _INFO = _BY_NAME["mgpu_device_info"]
 _COUNTERS = {family.name for family in FAMILIES if family.type == "counter"}
+_LONGEST_INDEX = 9  # digits
 _LASTING = {"container": _COUNTERS, "group": {*_COUNTERS, "info"}, "pod": _COUNTERS}
 
 
@@ -153,7 +155,8 @@ def facts_from(found: Iterable[Series]) -> Facts:
             labels = tuple(series.labels.get(name, "") for name in LEVELS[family.level])
             own = tuple(series.labels.get(name, "") for name in family.labels)
             values = levels[family.level].setdefault(labels, _Values(family.level))
-            values.add(family.name, own, float(series.value * family.divisor))
+            if abs(series.value) <= LARGEST_NUMBER:
+                values.add(family.name, own, float(series.value * family.divisor))
     return Facts(
         devices=tuple(_device(*one) for one in levels["device"].items()),
         containers=tuple(_container(*one) for one in levels["container"].items()),
@@ -191,13 +194,14 @@ def _device(labels: tuple[str, ...], values: _Values) -> DeviceFacts:
 def _named(values: _Values, gpu: str, uuid: str) -> Device:
     """The device's names: the labels of its information are called as the fields."""
     info: dict[str, Any] = dict(zip(_INFO.labels, values.info("info", 9), strict=True))
-    index = _index(gpu)
-    instance = _index(info.pop("gpu_instance"))
+    index = index_of(gpu)
+    instance = index_of(info.pop("gpu_instance"))
     return Device(uuid, -1 if index is None else index, gpu_instance=instance, **info)
 
 
-def _index(label: str) -> int | None:
-    return int(label) if label.isdecimal() else None
+def index_of(label: str) -> int | None:
+    """A GPU's number; None for anything else."""
+    return int(label) if label.isdecimal() and len(label) <= _LONGEST_INDEX else None
 
 
 def _state(values: _Values) -> DeviceState:
@@ -212,7 +216,7 @@ def _held(values: _Values, owner: Owner, gpu: str, uuid: str) -> dict[Path, obje
     """The fields that containers and groups share."""
     return {
         ("owner",): owner,
-        ("index",): _index(gpu),
+        ("index",): index_of(gpu),
         ("uuid",): uuid,
         ("ended",): values.has_ended,
         ("unmeasured",): values.reasons,
@@ -242,7 +246,8 @@ def _cgroup(values: _Values, enforced: Collection[str]) -> dict[Path, object]:
     charged = values.labelled("memory_charged_bytes")
     if not charged:
         return {}
-    [((evidence, role), amount)] = charged.items()
+    # of two jobs, one may have asked before it became the figure
+    (evidence, role), amount = max(charged.items(), key=lambda one: one[0][1] == "figure")
     limit = "memory_limit_bytes" if evidence in enforced else ""
     names = ("memory_guaranteed_bytes", limit, "memory_protected_bytes")
     known = (values.number(name) for name in names)
