@@ -56,6 +56,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         limit, account = NO_LIMIT, None
     allocation = limit.sum if key.container else without_amounts(limit.sum)
     there, shown = owner.there, owner.shown
+    is_held_against = "core" in owner.known and key.container
     if shown and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
     memory = owner.memory if shown else NO_HELD_MEMORY
@@ -72,7 +73,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         unmeasured=_unmeasured(owner, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
         allocation=_enforced(allocation, memory),
         allocated=allocated_time(
-            view, account, limit.sum.core, owner.account.counters if "core" in owner.known else None
+            view, account, limit.sum.core, owner.account.counters if is_held_against else None
         ),
         waiting=_waiting(owner),
         misplaced=misplaced(view, key, seen) if owner.live and not seen.withheld else None,

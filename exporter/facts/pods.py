@@ -200,6 +200,8 @@ def _namespace(
         return NamespaceFacts(*place, used(counters, known))
     core = 0.0 if any(account.cores.shares) else None
     allocated = allocated_time(view, account, core, counters if "core" in known else None)
+    if place in view.whole_pods:  # their use is not held against their share
+        allocated = allocated._replace(idle_ns=None)
     gpus = sum(account.gpus.shares) if any(account.gpus.shares) else None
     return NamespaceFacts(*place, used(counters, known), allocated, gpus)
 

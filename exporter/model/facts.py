@@ -59,7 +59,8 @@ class AllocatedTime(NamedTuple):
     """Counters of allocations: ``core_ns`` is the allocated share times its time.
 
     ``idle_ns`` and ``borrowed_ns`` are core time below and above that share, counted at each window
-    whose use is known; a pod has none while a share is its own as a whole, or on no known device.
+    whose use is known; a pod has none while a share is its own as a whole, or on no known device,
+    and its namespace has no idle time then.
     ``gpu_ns`` is the part of a GPU that is kept from others, times its time.
     """
 

@@ -18,7 +18,7 @@ from exporter.model import (
     MemoryHeld,
     Owner,
 )
-from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
+from tests.ledger.node import GPU, ROW_A, SECOND, A, B, Node, at, window
 from tests.rows import FactRows, Labelled, Row, Value
 
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
@@ -272,6 +272,24 @@ def test_what_a_pod_left_idle_is_unknown_where_use_is_not_held_against_all_its_s
 
     assert "allocated_core_seconds_total" in values
     assert not {"allocated_idle_core_seconds_total", "borrowed_core_seconds_total"} & values.keys()
+
+
+def test_what_a_whole_pod_left_idle_is_unknown_of_its_namespace_and_beside_its_containers() -> None:
+    """What others of the namespace borrowed is known."""
+    node = Node()
+    node.owners = {1: WHOLE_POD}
+    other = Allocated(B, replace(grant(B).allocation, pod_uid="uid-b"))
+    rows = [busy(node, second, grant(WHOLE_POD), other) for second in range(3)][-1]
+
+    idle, borrowed = "allocated_idle_core_seconds_total", "borrowed_core_seconds_total"
+    whole, mine, theirs = (
+        container(rows, *WHOLE_POD, "0", "GPU-0"),
+        rows["namespace"]["n", "GPU-0"].values,
+        rows["namespace"]["m", "GPU-0"].values,
+    )
+    assert {idle, borrowed} & whole.keys() == set()
+    assert {idle, borrowed} & mine.keys() == {borrowed}
+    assert {idle, borrowed} & theirs.keys() == {idle, borrowed}
 
 
 def _value(values: Mapping[str, Value], name: str) -> int:
