@@ -140,6 +140,19 @@ def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
     assert [node.name for node in found.nodes] == ["a/n", "b/n"]
 
 
+def test_what_two_jobs_scrape_under_two_names_of_a_node_is_shown_once() -> None:
+    """One job takes the node's name from the pod, the other one has an address only."""
+    own = list(series_of(demo()))
+    other = {"node": "", "instance": "10.0.0.1:10045", "job": "second"}
+    twice = [*own, *(one._replace(labels={**one.labels, **other}) for one in own)]
+    views = [view_of(PrometheusFeed(SetPrometheus(each)).read(), "x") for each in (own, twice)]
+    assert len(views[0].lines) == len(views[1].lines)
+    assert views[0].totals == views[1].totals
+    third = [one._replace(labels={**one.labels, "node": "", "instance": "b:1"}) for one in own]
+    found = PrometheusFeed(SetPrometheus([*own, *third])).read()  # simulated nodes: one job
+    assert [node.name for node in found.nodes] == ["b:1", "n"]
+
+
 def test_a_label_of_a_prometheus_cannot_act_on_the_terminal() -> None:
     each = [
         one._replace(labels={**one.labels, "cluster": "\x1b[31m\u202e"})

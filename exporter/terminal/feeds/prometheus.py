@@ -33,10 +33,32 @@ def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
     return nodes
 
 
+def once(found: Sequence[Series]) -> list[Series]:
+    """The series without those of nodes whose devices another one has by another job.
+
+    Of two jobs that scrape an exporter, one may know its node's name and one only its address.
+    """
+    devices: dict[str, set[tuple[str, str]]] = defaultdict(set)  # with their cluster
+    jobs: dict[str, set[str]] = defaultdict(set)
+    for labels in (series.labels for series in found):
+        place = place_of(labels)
+        jobs[place].add(labels.get("job", ""))
+        if uuid := label(labels, "uuid"):
+            devices[place].add((labels.get("cluster", ""), uuid))
+    known: dict[tuple[str, str], set[str]] = {}
+    doubled = set()
+    for place in sorted(devices, key=lambda name: (_PORT.search(name) is not None, name)):
+        if all(jobs[place].isdisjoint(known.get(each, jobs[place])) for each in devices[place]):
+            doubled.add(place)
+        known |= dict.fromkeys(devices[place], jobs[place])
+    return [series for series in found if place_of(series.labels) not in doubled]
+
+
 HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
 MOST_UUIDS = 64  # in one selector; for more, all devices are queried
 
+_PORT = re.compile(r":\d+$")  # of an address
 _POD_LEVELS = ("container", "pod")
 _NOBODY = "rate(mgpu_device_unattributed_core_seconds_total[1m])"
 _DEVICE = (
@@ -82,7 +104,7 @@ class PrometheusFeed:
         nobody = {} if self._namespace else by_node(self._ask(_NOBODY))
         nodes = [
             self._node(name, some, nobody.get(name, ()))
-            for name, some in sorted(by_node(found).items())
+            for name, some in sorted(by_node(once(found)).items())
         ]
         return FeedResult(nodes, namespace=self._namespace)
 
