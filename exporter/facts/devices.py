@@ -63,8 +63,11 @@ def _unhealthy(pods: Iterable[Pod]) -> frozenset[str]:
     """The ids of devices that are unhealthy by the status of these pods, those of replicas cut.
 
     NVIDIA's device plugin has UUIDs, AMD's PCI addresses. Those of DRA name nothing that is known.
+    The kubelet no longer says how a device of a pod that has ended is.
     """
-    return frozenset(own.lower().partition("::")[0] for pod in pods for own in pod.unhealthy) - {""}
+    there = [pod for pod in pods if not (pod.terminal or pod.deleted)]
+    named = frozenset(own.lower().partition("::")[0] for pod in there for own in pod.unhealthy)
+    return named - {""}
 
 
 def _unmeasured(device_ledger: DeviceLedger) -> Mapping[str, Unmeasured]:

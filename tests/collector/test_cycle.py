@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -284,6 +285,17 @@ def test_a_device_that_the_kubelet_names_as_unhealthy_is_marked(
     bench.name_pod(replace(POD, unhealthy=said))
     marked = {each.uuid for each in bench.cycle().measured().devices if each.is_unhealthy}
     assert marked == ({"GPU-0"} if is_unhealthy else set())
+
+
+@pytest.mark.parametrize("ended", [{"phase": "Failed"}, {"phase": "Succeeded"}, {"deleted": True}])
+def test_what_a_pod_said_before_it_ended_is_not_how_its_device_is_now(
+    bench: Bench, ended: dict[str, Any]
+) -> None:
+    """A pod that has failed stays until somebody deletes it, and its status as it was."""
+    bench.gpus.devices = (DeviceReading(DEVICE),)
+    bench.name_pod(replace(POD, unhealthy=("GPU-0",), **ended))
+    (device,) = bench.cycle().measured().devices
+    assert not device.is_unhealthy
 
 
 def test_what_names_a_board_in_mig_mode_is_of_the_instance_that_it_works_on(bench: Bench) -> None:
