@@ -184,7 +184,7 @@ class DeviceLedger(DeviceStatus):
                 before.setdefault(owner, account)
                 allocated_ns = int(share * usage.observed_ns)
                 self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
-        active = [owner for owner in self._active(now) if owner not in known]
+        active = [o for o in self._active(now) if o not in known and not _is_pending(o, used)]
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
             self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)

@@ -187,6 +187,18 @@ def test_what_stands_under_no_container_yet_is_not_idle() -> None:
     assert (idle[A], idle[B]) == (0, SECOND // 4)
 
 
+def test_a_container_does_not_wait_for_what_may_be_its_own_use() -> None:
+    """It has restarted: its process list is old, and the id of its new container is not known."""
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: SECOND // 2, 2: SECOND // 4})})
+    node.owners = {1: A._replace(container=""), 2: B}
+    node.cycle(1, {"GPU-0": window({1: SECOND // 2, 2: SECOND // 4})})
+    waited = card(node).waited
+    assert set(waited[A]) == {B}
+    assert waited[A][B] == SECOND // 4
+    assert waited[B][A._replace(container="")] == SECOND // 2
+
+
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
 
 
