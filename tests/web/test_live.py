@@ -33,6 +33,7 @@ from exporter.web.page.cards import Gpu, card_of
 from exporter.web.page.choice import SORTS
 from exporter.web.page.entries import colours, entries
 from exporter.web.page.glossary import meanings
+from exporter.web.page.text import gibibytes, seen
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.scenario.clock import SECOND
 from tests.snapshots import container, snapshot_of
@@ -519,3 +520,22 @@ def test_who_waits_on_a_full_gpu_and_who_runs_meanwhile_are_both_marked() -> Non
         victim: [(MarkKind.WAITING, "it waits up to 63% of the time, most for batch/crawl-0")],
         "crawl-0": [(MarkKind.CROWDS, f"waiting most for it: {waits.owner.namespace}/{victim}")],
     }
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0"),
+        (100, "<1 MiB"),
+        (1023.4 * (1 << 20), "1023 MiB"),
+        (1023.7 * (1 << 20), "1.0 GiB"),
+        (27 << 30, "27.0 GiB"),
+    ],
+)
+def test_memory_that_is_held_is_not_0_and_1024_mib_are_a_gib(count: float, text: str) -> None:
+    assert gibibytes(count).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize("hidden", "\u061c\u200b\u2028\u2066\ufeff\U000e0041\x7f")
+def test_a_character_without_width_makes_no_name_like_another_one(hidden: str) -> None:
+    assert seen(f"root{hidden}") == "root\ufffd"

@@ -2,10 +2,11 @@
 
 import re
 
-# Control characters, characters that change the direction of text, and lone halves of surrogate
-# pairs, which UTF-8 cannot encode. Each is shown as a mark.
+# Control characters, characters that have no width or change the direction of text, and lone halves
+# of surrogate pairs, which UTF-8 cannot encode. Each is shown as a mark.
 UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
 LONG_ID = re.compile("[0-9a-f]{64}")
 NBSP = "\u00a0"
@@ -40,8 +41,10 @@ def gibibytes(count: float | None) -> str:
     """Bytes in GiB, or in MiB below one GiB; "?" if they are None."""
     if count is None:
         return "?"
-    if abs(count) >= _GIB:
+    if abs(count) >= _GIB - _MIB / 2:  # less would be written as 1024 MiB
         return f"{count / _GIB:.1f}{NBSP}GiB"
+    if 0 < count < _MIB / 2:  # would be written as 0
+        return f"<1{NBSP}MiB"
     return f"{count / _MIB:.0f}{NBSP}MiB" if count else "0"
 
 
