@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,8 +51,8 @@ class _Command(NamedTuple):
 
 def _top(user: _User) -> int:
     given = user.arguments
-    exporters = user.cluster.exporters(given.selector)
-    return top.show(FleetFeed(exporters, user.cluster.http, user.namespace), given)
+    find = partial(user.cluster.exporters, given.selector)
+    return top.show(FleetFeed(find, user.cluster.http, user.namespace), given)
 
 
 def _why(user: _User) -> int:

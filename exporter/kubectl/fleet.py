@@ -1,7 +1,9 @@
 """The feed of all exporters of a cluster, for `kubectl mgpu top`."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -9,10 +11,12 @@ from exporter.facts.pods import whole
 from exporter.facts.tree import Others, Tree, visible_to
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.kubectl.cluster import Exporter
+from exporter.model import Clock
 from exporter.terminal.feeds import FeedResult, NodeSight
 from exporter.terminal.feeds.http import RemoteFeed
 
 _AT_ONCE = 8
+_FOUND_NS = 15 * 10**9
 
 
 class FleetFeed:
@@ -20,20 +24,26 @@ class FleetFeed:
 
     One that refuses is no trouble where another one answers: its node has no pod for this user.
 
-    ``http`` makes a client of an exporter; it is asked again as long as it raises NoAnswerError.
+    ``find`` lists the exporters; one that does not answer may have been replaced, so that they are
+    looked for again then. ``http`` makes a client of one.
     ``namespace``: only its pods, and the GPUs that they are on; "" stands for all.
     """
 
     def __init__(
         self,
-        exporters: Sequence[Exporter],
+        find: Callable[[], Sequence[Exporter]],
         http: Callable[[Exporter], HttpClient],
         namespace: str = "",
+        clock: Clock = time,
     ) -> None:
-        self._exporters = exporters
+        self._find = find
+        self._exporters = find()
+        self._clock = clock
+        self._found_ns = clock.monotonic_ns()
         self._http = http
         self._namespace = namespace
         self._feeds: dict[Exporter, RemoteFeed] = {}
+        self._is_whole = True
         self._pool = ThreadPoolExecutor(_AT_ONCE)
 
     @property
@@ -44,8 +54,10 @@ class FleetFeed:
 
     def read(self) -> FeedResult:
         """All nodes; raises NoAnswerError if none answers."""
+        self._look_again()
         answers = list(self._pool.map(self._read, self._exporters))
         errors = [each for each in answers if isinstance(each, NoAnswerError)]
+        self._is_whole = all(each.status == HTTPStatus.FORBIDDEN for each in errors)
         found = _once(node for e in answers if isinstance(e, FeedResult) for node in e.nodes)
         if not found:
             raise NoAnswerError("; ".join(dict.fromkeys(map(str, errors))))
@@ -58,6 +70,16 @@ class FleetFeed:
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _look_again(self) -> None:
+        """Look for the exporters if one did not answer, from time to time."""
+        now_ns = self._clock.monotonic_ns()
+        if self._is_whole or now_ns - self._found_ns < _FOUND_NS:
+            return
+        self._found_ns = now_ns
+        with suppress(NoAnswerError):
+            self._exporters = self._find()
+        self._feeds = {e: feed for e, feed in self._feeds.items() if e in self._exporters}
 
     def _read(self, exporter: Exporter) -> FeedResult | NoAnswerError:
         try:

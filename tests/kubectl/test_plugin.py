@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from exporter.facts.tree import DeviceEntry, Tree
-from exporter.httpclient import HttpClient
+from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.kubectl.cluster import Exporter as Agent
 from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.plugin import main
@@ -21,6 +21,7 @@ from exporter.terminal.feeds import FeedResult, NodeSight, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from tests.e2e.programs import Exporter
 from tests.kubectl.cluster import Cluster, pod
+from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 
 LABELS = {"app.kubernetes.io/name": "mgpu-exporter"}
@@ -105,7 +106,7 @@ def test_of_several_exporters_of_a_node_each_gpu_is_shown_once(
             here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
             assert main(["top", "-A", here]) == 0
             lines = capsys.readouterr().out.splitlines()
-            printed.append([line for line in lines if "n1" in line.split()[:2]])
+            printed.append([line for line in lines if "n1" in line.split()[:2] and line[0] != "!"])
             assert main(["why", NAME, "--over=1s", here]) == 0
             assert "It is on GPU" in capsys.readouterr().out
     assert len(printed[1]) == len(printed[0]) > 0
@@ -140,9 +141,31 @@ def test_a_node_whose_pods_cannot_be_named_is_not_left_out() -> None:
     trouble = "source cgroups is down: it cannot be read"
     node = NodeSight(Tree((DeviceEntry("GPU-a"),)), "n1", troubles=(trouble,))
     exporter = Agent("mgpu-exporter", "mgpu-n1", "n1", 1, is_tls=False)
-    feed = FleetFeed([exporter], lambda _: HttpClient("http://n1:10045"), MINE)
+    feed = FleetFeed(lambda: [exporter], lambda _: HttpClient("http://n1:10045"), MINE)
     with patch.object(RemoteFeed, "read", lambda _: FeedResult([node])):
         assert view_of(feed.read(), feed.name).troubles == (trouble,)
+    feed.close()
+
+
+def test_an_exporter_that_was_replaced_is_found_again() -> None:
+    clock = ManualClock()
+    old, new = (Agent("mgpu-exporter", name, "n1", 1, is_tls=False) for name in ("a", "b"))
+    listed = iter([[old], [new]])
+
+    def http(exporter: Agent) -> HttpClient:
+        if exporter is old:
+            raise NoAnswerError("the API server answers 404 to a port-forward")
+        return HttpClient("http://n1:10045")
+
+    feed = FleetFeed(lambda: next(listed), http, clock=clock)
+    for _ in range(2):
+        with pytest.raises(NoAnswerError):
+            feed.read()
+    clock.move(60.0)
+    with patch.object(RemoteFeed, "read", lambda _: FeedResult([NodeSight(Tree(), "n1")])):
+        assert [node.name for node in feed.read().nodes] == ["n1"]
+        clock.move(60.0)
+        feed.read()  # all answer: nobody is looked for
     feed.close()
 
 
