@@ -131,11 +131,14 @@ class DeviceView:
     def average_of(
         self, owner: OwnerKey | None, account: Account, known: frozenset[str]
     ) -> Averages:
-        """The averages of an owner, or of the device itself (None); None of what is not known."""
-        if not self.observed_ns or not known:
+        """The averages of an owner, or of the device itself (None); None of what is not known.
+
+        An owner's has nothing of windows in which no process could be given to its owner.
+        """
+        observed_ns = self.observed_ns if owner is None else self._lately.owned_ns
+        if not observed_ns or not known:
             return NO_AVERAGES
         then = self._lately.before(owner, account)
-        observed_ns = self.observed_ns
         now, known_now = account.counters, known.__contains__
         return Averages(
             (now.core - then.core) / observed_ns if known_now("core") else None,

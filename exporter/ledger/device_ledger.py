@@ -36,11 +36,13 @@ class Past(NamedTuple):
     """One window, and the accounts as they were before it.
 
     ``accounts`` are by owner; None is the device itself. ``given_ns`` of the core time went to
-    processes, for which the driver reports ``named_ns``.
+    processes, for which the driver reports ``named_ns``. ``owned_ns`` of the observed time can be
+    given to owners: all or nothing.
     """
 
     ended_mono_ns: int
     observed_ns: int
+    owned_ns: int
     given_ns: int
     named_ns: int
     accounts: Mapping[OwnerKey | None, Account]
@@ -59,6 +61,7 @@ class Since(NamedTuple):
 
     mono_ns: int
     observed_ns: int
+    owned_ns: int
     pasts: Pasts
 
     def before(self, owner: OwnerKey | None, account: Account) -> Counters:
@@ -74,7 +77,8 @@ class Since(NamedTuple):
 def since(pasts: Pasts, mono_ns: int) -> Since:
     """The windows that ended after the given moment."""
     pasts = newest(pasts, mono_ns)
-    return Since(mono_ns, sum([past.observed_ns for past in pasts]), pasts)
+    observed_ns = sum([past.observed_ns for past in pasts])
+    return Since(mono_ns, observed_ns, sum([past.owned_ns for past in pasts]), pasts)
 
 
 def newest(pasts: Pasts, mono_ns: int) -> Pasts:
@@ -139,8 +143,13 @@ class DeviceLedger(DeviceStatus):
                 self.open_sums(GroupKey, key.kind)
         return found
 
-    def record(self, usage: DeviceUsage, now: Moment) -> Sequence[ContainerKey]:
-        """Enters one window. Returns the containers that had no window before."""
+    def record(
+        self, usage: DeviceUsage, now: Moment, *, is_owned: bool = True
+    ) -> Sequence[ContainerKey]:
+        """Enters one window. Returns the containers that had no window before.
+
+        ``is_owned``: whether its processes could be given to owners.
+        """
         shares, owners = usage.shares, self.owners
         before: dict[OwnerKey | None, Account] = {None: self.whole}
         self.whole = self.whole.add_window(usage.total, now)
@@ -164,7 +173,7 @@ class DeviceLedger(DeviceStatus):
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):
             self.unexplained = _with(self.unexplained, usage.unexplained)
-        self.pasts = (*self.pasts, _past(usage, now, before))
+        self.pasts = (*self.pasts, _past(usage, now, before, usage.observed_ns * is_owned))
         return () if self._used.issuperset(shares) else self._first_used(shares)
 
     def _hold_against(
@@ -354,9 +363,15 @@ def _with(
     return {reason: core_ns + more.get(reason, 0) for reason, core_ns in before.items()}
 
 
-def _past(usage: DeviceUsage, now: Moment, accounts: Mapping[OwnerKey | None, Account]) -> Past:
+def _past(
+    usage: DeviceUsage,
+    now: Moment,
+    accounts: Mapping[OwnerKey | None, Account],
+    owned_ns: int,
+) -> Past:
     without_owner = usage.shares.get(Unattributed.NO_PID)
     given_ns = (usage.total.busy.core or 0) - (
         (without_owner.busy.core or 0) if without_owner else 0
     )
-    return Past(now.mono_ns, usage.observed_ns, given_ns, usage.reported_core_ns, accounts)
+    named_ns = usage.reported_core_ns
+    return Past(now.mono_ns, usage.observed_ns, owned_ns, given_ns, named_ns, accounts)

@@ -116,9 +116,10 @@ class Ledger:
 
     def record(self, usage: DeviceUsage, now: Moment) -> None:
         """Enters one window of a device. Without identities nobody's use in it is known."""
-        if self.unidentified is not None:
+        is_owned = self.unidentified is None
+        if not is_owned:
             usage = usage._replace(unmeasured=None)
-        for key in self.devices[usage.device.uuid].record(usage, now):
+        for key in self.devices[usage.device.uuid].record(usage, now, is_owned=is_owned):
             opened(self.pods, key[:2], now)
         self._core_ns += [
             (owner, spent.busy.core)

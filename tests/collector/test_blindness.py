@@ -242,6 +242,19 @@ def test_accounts_go_on_where_they_were_when_processes_can_be_named_again(bench:
     assert after["memory_used_bytes"] == 100
 
 
+def test_an_average_has_nothing_of_the_time_in_which_nobody_could_be_named(bench: Bench) -> None:
+    bench.cycle()
+    bench.processes.now = NO_HOSTPID
+    for _ in range(5):
+        bench.cycle()
+    bench.processes.now = SourceStatus("cgroups", up=True)
+    snapshot = bench.cycle()
+
+    assert container(snapshot)["core_utilization_ratio"] == 0.5
+    assert container(snapshot)["core_limit_utilization_ratio"] == 1
+    assert row(snapshot, "device", "0", "GPU-0").values["utilization_ratio"] == 0.5
+
+
 def test_one_clean_window_ends_the_doubt(bench: Bench) -> None:
     for _ in range(9):
         garbled(bench, 1)
