@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from exporter.httpclient import NoAnswerError
 from exporter.terminal.details import joined, marked
 from exporter.terminal.feeds import Feed, Recollection, view_of
-from exporter.terminal.report import names_of, sums, title
+from exporter.terminal.report import names_of, nothing, sums, title
 from exporter.terminal.table import Piece, Tone
 from exporter.terminal.tree import CSS, STYLES, LineTree
 from exporter.terminal.view import Line, Overview, SortKey, path
@@ -181,7 +181,7 @@ class Top(App[None]):
         """Shows the details of a line, or why there is no line."""
         details = Text()
         if line is None:
-            details.append("no match for the filter" if self._shown.lines else "no GPU is known")
+            details.append("no match for the filter" if self._shown.lines else nothing(self._shown))
         else:
             details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
             details.append("  " if self._is_low else "\n")

@@ -30,7 +30,7 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     lines = [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
     lines += [[], table.head(layout, names_of(view)), *(table.line(row, layout) for row in shown)]
-    lines += [] if shown else [[Piece("no GPU is known", Tone.UNKNOWN)]]
+    lines += [] if shown else [[Piece(nothing(view), Tone.UNKNOWN)]]
     if marked := list(_each(view, _marks)):
         lines += [[], *([Piece(f"! {words}", Tone.OVER)] for words in marked)]
     if unknown := list(_each(view, _unknown)):
@@ -47,6 +47,13 @@ def title(view: Overview, *state: str, short: bool = False) -> str:
     owners = ", ".join(counts)
     parts = (view.source, view.simulated and simulated, *state, _clock(view.unix_s), owners)
     return " · ".join(part for part in parts if part)
+
+
+def nothing(view: Overview) -> str:
+    """What is said if there is no line."""
+    if view.namespace:
+        return f"no pod of namespace {view.namespace} with a GPU is known"
+    return "no GPU is known"
 
 
 def names_of(view: Overview) -> str:

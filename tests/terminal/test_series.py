@@ -195,3 +195,9 @@ def test_a_charge_that_two_jobs_tell_differently_is_that_of_the_figure() -> None
         [held] = facts_from(series).containers
         assert held.memory.cgroup is not None
         assert (held.memory.cgroup.charged_bytes, held.memory.is_charge) == (2, True)
+
+
+def test_a_namespace_without_a_pod_on_a_gpu_is_told_so() -> None:
+    said = report(view_of(FeedResult([], namespace="mine"), "4 nodes"), 100, coloured=False)
+    assert "no pod of namespace mine with a GPU is known" in said
+    assert "no GPU" not in said
