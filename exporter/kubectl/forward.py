@@ -25,6 +25,7 @@ _DATA, _ERROR = 0, 1
 _CHUNK = 64 * 1024
 _LARGEST_MESSAGE = 4 << 20
 _TIMEOUT_S = 15.0
+_FAREWELL_S = 1.0  # an end that is not answered is one too
 
 
 class ForwardError(Exception):
@@ -108,6 +109,7 @@ class Forwarder:
                 return await self._session.ws_connect(
                     f"{door.host}{path}",
                     protocols=(_PROTOCOL,),
+                    timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL_S),
                     ssl=door.tls if door.tls is not None else True,
                     server_hostname=door.server_name or None,
                     proxy=door.proxy or None,

@@ -28,14 +28,21 @@ def pod(
 
 
 class Cluster:
-    """``with Cluster(pods, services) as cluster``. ``refused`` are beginnings of paths: 403."""
+    """``with Cluster(pods, services) as cluster``. ``refused`` are beginnings of paths: 403.
+
+    ``hangs``: a port-forward begins, and nothing comes back.
+    """
 
     def __init__(
         self,
         pods: list[dict[str, Any]],
         services: list[dict[str, Any]] | None = None,
         refused: tuple[str, ...] = (),
+        *,
+        hangs: bool = False,
     ) -> None:
+        self._hangs = hangs
+        self._ends = asyncio.Event()
         self._pods = pods
         self._services = services or []
         self._refused = refused
@@ -76,6 +83,7 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         assert self._runner is not None
+        self._loop.call_soon_threadsafe(self._ends.set)
         asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -139,6 +147,9 @@ class Cluster:
             return web.json_response({"message": "only protocols are served"}, status=406)
         socket = web.WebSocketResponse(protocols=(_FORWARD,))
         await socket.prepare(request)
+        if self._hangs:
+            await self._ends.wait()
+            return socket
         port = int(request.query["ports"])
         for channel in (0, 1):
             await socket.send_bytes(bytes([channel]) + port.to_bytes(2, "little"))

@@ -16,7 +16,9 @@ from exporter.facts.tree import DeviceEntry, Tree
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.kubectl.cluster import Exporter as Agent
 from exporter.kubectl.fleet import FleetFeed
+from exporter.kubectl.forward import Forwarder
 from exporter.kubectl.plugin import main
+from exporter.sources.pods.client import door_of, from_kubeconfig
 from exporter.terminal.feeds import FeedResult, NodeSight, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from tests.e2e.programs import Exporter
@@ -145,6 +147,16 @@ def test_a_node_whose_pods_cannot_be_named_is_not_left_out() -> None:
     with patch.object(RemoteFeed, "read", lambda _: FeedResult([node])):
         assert view_of(feed.read(), feed.name).troubles == (trouble,)
     feed.close()
+
+
+def test_a_port_behind_which_nobody_answers_is_not_waited_for(tmp_path: Path) -> None:
+    agent = pod("mgpu-n1", "mgpu-exporter", "n1", 1, LABELS)
+    with Cluster([agent], hangs=True) as cluster:
+        credentials = from_kubeconfig(str(cluster.kubeconfig(tmp_path, MINE)), "")
+        with Forwarder(door_of(credentials)) as forwarder:
+            begun_s = time.monotonic()
+            assert forwarder.open("mgpu-exporter", "mgpu-n1", 1)
+            assert time.monotonic() - begun_s < 8
 
 
 def test_an_exporter_that_was_replaced_is_found_again() -> None:
