@@ -539,3 +539,10 @@ def test_memory_that_is_held_is_not_0_and_1024_mib_are_a_gib(count: float, text:
 @pytest.mark.parametrize("hidden", "\u061c\u200b\u2028\u2066\ufeff\U000e0041\x7f")
 def test_a_character_without_width_makes_no_name_like_another_one(hidden: str) -> None:
     assert seen(f"root{hidden}") == "root\ufffd"
+
+
+def test_memory_that_no_gpu_tells_is_not_0() -> None:
+    card = DeviceFacts(device=Device("GPU-1", 0, "intel"), average=Averages(core=0.5))
+    made = page(node_of(snapshot_of(devices=[card]), About(), 0), choice_of({}), 0.0, "/metrics")
+    text = " ".join(unescape(re.sub("<[^>]+>", " ", made)).split())
+    assert "Memory in use ? of ?" in text

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from exporter.api.figures import what_to_do
 from exporter.api.kinds import counted, plural
 from exporter.facts.history import Past
+from exporter.facts.limits import sum_of_known
 from exporter.facts.marks import Earlier, Mark, device_marks
 from exporter.model import SourceStatus
 from exporter.web.page.cards import (
@@ -226,8 +227,8 @@ def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames)
     whole = {facts.device.parent_uuid or facts.uuid for facts in boards}
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
     watts = [w for facts in up if (w := facts.sensors.number("power_watts")) is not None]
-    held = sum(facts.memory.used_bytes or 0 for facts in boards)
-    total = sum(facts.memory.total_bytes or 0 for facts in boards)
+    held = sum_of_known(facts.memory.used_bytes for facts in boards)
+    total = sum_of_known(facts.memory.total_bytes for facts in boards)
     core = sum(facts.average.core or 0.0 for facts in boards)
     unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
     lost = len(gpus) - len(up)
@@ -235,7 +236,7 @@ def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames)
     return [
         Sum("Core in use", f"{core:.2f}" if boards else "?", of),
         Sum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
-        Sum("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
+        Sum("Memory in use", gibibytes(held), f"of {gibibytes(total)}"),
         Sum("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?"),
         *(Sum(name, str(count)) for name, count in names.counts),
         Sum("Processes", str(processes)),
