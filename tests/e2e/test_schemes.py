@@ -73,11 +73,11 @@ def test_a_reservation_is_nobody_s_use_and_nobody_s_allocation(prometheus: Prome
     ("title", "pod"),
     [
         ("offline, and paused by others on the card", "scoring-0"),
-        ("over its share while a neighbour waits for its own", "crawl-0"),
+        ("the cause: over its share while a neighbour waits for its own", "crawl-0"),
     ],
 )
 def test_a_documented_expression_finds_the_pod(
     prometheus: Prometheus, title: str, pod: str
 ) -> None:
-    expression = re.sub(r"\[\d+m\]", f"[{WINDOW_S}s]", documented("Allocations in PromQL")[title])
+    expression = re.sub(r"\[\d+m\]", f"[{WINDOW_S}s]", documented("questions.md")[title])
     assert set(prometheus.values(expression, ("pod",))) == {(pod,)}

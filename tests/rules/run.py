@@ -123,10 +123,11 @@ def raised(
     interval: str = f"{SCRAPE_S}s",
 ) -> list[Alert]:
     """Which alerts of rule files are raised in these cases. ``interval`` lies between values."""
+    asked = _asked("".join(file.read_text() for file in files), cases)
     document = {
         "rule_files": [str(file) for file in files],
         "evaluation_interval": interval,
-        "tests": [case.test(name, interval) for name, case in cases.items()],
+        "tests": [case.test(name, interval) for name, case in asked.items()],
     }
     (folder / "test.yaml").write_text(json.dumps(document))
     done = subprocess.run(
@@ -139,6 +140,18 @@ def raised(
     found = list(_raised(said))
     assert bool(found) == (done.returncode != 0), said
     return found
+
+
+def _asked(rules: str, cases: Mapping[str, Case]) -> Mapping[str, Case]:
+    """The cases with the series that a rule names. The others take promtool most of its time."""
+    patterns = re.findall(r'__name__=~\\*"(.+?)\\*"', rules)
+    asked = re.compile("|".join((*patterns, *set(re.findall(r"[\w:]+", rules)))))
+    return {
+        name: case._replace(
+            series={k: v for k, v in case.series.items() if asked.fullmatch(k.partition("{")[0])}
+        )
+        for name, case in cases.items()
+    }
 
 
 def _raised(said: str) -> Iterator[Alert]:
