@@ -17,6 +17,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
+from exporter.printable import clean
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -85,7 +87,9 @@ class HttpClient:
         timeout_s: float = TIMEOUT_S,
         largest: int = LARGEST,
     ) -> None:
-        self.address = _plain(name) or (_plain(socket) if socket else _checked(url))
+        self.address = clean(name, longest=None) or (
+            clean(socket, longest=None) if socket else _checked(url)
+        )
         self._is_tunnel = bool(name)
         self._base = _LOCAL if socket else url.rstrip("/")
         self._socket = socket
@@ -185,7 +189,7 @@ class HttpClient:
             said = "redirects; give the address that it redirects to"
         if said is None:
             begin = (await answer.content.read(2048)).decode("utf-8", "replace").strip()
-            said = _plain(begin)[:LONGEST_MESSAGE] or "no reason given"
+            said = clean(begin, longest=LONGEST_MESSAGE) or "no reason given"
         return NoAnswerError(f"{self.address} answers {answer.status}: {said}", answer.status)
 
     def _why(self, error: Exception) -> str:
@@ -214,7 +218,7 @@ class HttpClient:
             advice = "; nothing listens there: is the port right?"
         elif isinstance(error, aiohttp.ClientConnectorDNSError):
             advice = "; is the host's name right?"
-        return _plain(said or type(error).__name__)[:LONGEST_MESSAGE] + advice
+        return clean(said or type(error).__name__, longest=LONGEST_MESSAGE) + advice
 
 
 def _checked(url: str) -> str:
@@ -226,13 +230,13 @@ def _checked(url: str) -> str:
     except ValueError:
         is_address = has_password = False
     if not is_address:
-        raise NoAnswerError(f"{_plain(url)!r} is no address such as http://node:10045")
+        raise NoAnswerError(f"{clean(url, longest=None)!r} is no address such as http://node:10045")
     if has_password:
         raise NoAnswerError(
             "an address with a password in it is seen by everybody on this machine: give "
             "--user and --password-file, or the variables that --help names"
         )
-    return _plain(url.rstrip("/"))
+    return clean(url.rstrip("/"), longest=None)
 
 
 def _headers(credentials: Credentials) -> dict[str, str]:
@@ -253,8 +257,3 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise NoAnswerError(f"the certificates cannot be used: {error.strerror}") from None
     return context
-
-
-def _plain(text: str) -> str:
-    """The text with the characters escaped that a terminal acts on."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

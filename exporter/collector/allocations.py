@@ -25,6 +25,8 @@ from exporter.model import (
 
 logger = logging.getLogger(__name__)
 
+LONGEST_SEARCH_NS = 60 * 10**9
+
 # What follows from an annotation that is not accepted, and what to do.
 OUTCOMES = {
     Reason.NOT_REQUESTED: "the annotation is ignored; find out who wrote it, or state the resource "
@@ -213,6 +215,18 @@ class Allocations:
                 if news := [uuid for uuid in uuids if uuid not in known]:
                     known += news
                     self._allocated = None
+
+
+class Search:
+    """Each pod has devices looked for at once for a minute; then they are found as any other."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}  # by pod
+
+    def is_on(self, awaited: Collection[str], mono_ns: int) -> bool:
+        """Whether to look again for devices of these pods, by uid."""
+        self._since = {uid: self._since.get(uid, mono_ns) for uid in awaited}
+        return any(mono_ns - since < LONGEST_SEARCH_NS for since in self._since.values())
 
 
 def _is_unplaced(allocation: Allocation) -> bool:

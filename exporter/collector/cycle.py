@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.attribution.tenancy import MPS, account_for, without_tenants_servers
-from exporter.collector.allocations import Allocations
+from exporter.collector.allocations import Allocations, Search
 from exporter.collector.group_names import GroupNames
 from exporter.collector.owners import ProcessOwners, Residency, owners_of, pids_of
 from exporter.collector.plausible import Plausible
 from exporter.collector.polling import SourcePoller, Sources
 from exporter.collector.rules import CycleRules, IdlePolicy, idle_weights
-from exporter.collector.search import Search
 from exporter.collector.series_limit import DroppedSeries, limit_facts
 from exporter.facts import CycleFacts, at_most, facts_of
 from exporter.facts.history import extended

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from exporter.commands.progress import progress
 from exporter.httpclient import NoAnswerError
+from exporter.printable import printable
 from exporter.prometheus import advice_report
 from exporter.prometheus.advice import advised
 from exporter.prometheus.client import Prometheus
@@ -13,7 +14,6 @@ from exporter.prometheus.ranges import moment
 from exporter.settings import Settings
 from exporter.terminal.access import PROMETHEUS, far_client, far_namespace
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.reading import printable
 
 _OK, _NOTHING = 0, 2
 _SHORTEST_S = 3600

@@ -15,6 +15,7 @@ from exporter.commands.progress import progress
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
+from exporter.printable import printable
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
@@ -22,7 +23,6 @@ from exporter.terminal.access import far_feed
 from exporter.terminal.feeds import Feed, FeedResult, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
-from exporter.terminal.reading import printable
 from exporter.terminal.report import report
 from exporter.terminal.view import Overview
 

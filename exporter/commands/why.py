@@ -15,6 +15,7 @@ from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
 from exporter.httpclient import NoAnswerError
 from exporter.model import Snapshot
+from exporter.printable import clean
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.node_case import Moment, case_of, pods_of
 from exporter.prometheus.series_case import SeriesCase
@@ -26,7 +27,6 @@ from exporter.terminal.access import far_client, far_feed, far_namespace
 from exporter.terminal.feeds.document import moment_of_document
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
-from exporter.terminal.reading import clean
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2

@@ -19,6 +19,7 @@ from exporter.doctor.groups import groups
 from exporter.doctor.limits import limits
 from exporter.doctor.pods import node, pods
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
+from exporter.printable import printable
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +142,3 @@ def as_json(examined: Sequence[ReportEntry]) -> str:
         "findings": findings,
     }
     return json.dumps(whole, indent=2) + "\n"
-
-
-def printable(text: str) -> str:
-    """The text with control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

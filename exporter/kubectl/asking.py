@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from exporter.commands import advise, bill, top, why
 from exporter.httpclient import NoAnswerError
+from exporter.kubectl import KUBECONFIG, USUAL
 from exporter.kubectl.cluster import Cluster
 from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.forward import Forwarder
-from exporter.kubectl.usual import KUBECONFIG, USUAL
 from exporter.prometheus.why import Case
 from exporter.settings import Settings, load
 from exporter.sources.pods.answers import ApiError

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+from exporter.kubectl import USUAL
 from exporter.kubectl.forward import Forwarder, ForwardError
-from exporter.kubectl.usual import USUAL
 from exporter.prometheus.client import Prometheus
 from exporter.sources.pods.answers import ApiError
 from exporter.sources.pods.client import Load, connect

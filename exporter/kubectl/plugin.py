@@ -13,7 +13,7 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.commands import logs
 from exporter.commands.commandline import USAGE_ERROR, Parser, without_traceback
-from exporter.kubectl.usual import EXPORTERS, KUBECONFIG, USUAL
+from exporter.kubectl import EXPORTERS, KUBECONFIG, USUAL
 
 
 class _PluginParser(Parser):

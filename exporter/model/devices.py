@@ -242,9 +242,8 @@ class Sensors:
     """A board's own sensor values, by the name of their family in ``BOARD`` (metrics.families).
 
     ``numbers`` are those of families without a label, ``labelled`` the others by the value of their
-    label. What is unknown is absent. Seconds are kept in nanoseconds, all else is in the unit
-    of the family's name. Bytes have both directions, as seen from the
-    device.
+    label. What is unknown is absent. Seconds are kept in nanoseconds, all else is in the unit of
+    the family's name. Bytes have both directions, as seen from the device.
     """
 
     numbers: Mapping[str, float] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
+from exporter.printable import clean
 from exporter.prometheus.bill import Bill, BillRow
 from exporter.prometheus.parts import NOBODY, Part, Payer
 from exporter.prometheus.ranges import written
@@ -90,8 +91,7 @@ def _name(payer: Payer) -> str:
     if payer == NOBODY:
         return "(nobody)"
     named = (_CONTAINER_ID.sub(r"\1", each) for each in payer)
-    joined = "/".join(filter(None, named))
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in joined)
+    return clean("/".join(filter(None, named)), longest=None)
 
 
 def _is_least(rows: Sequence[BillRow]) -> bool:

@@ -15,7 +15,7 @@ from exporter.model import (
     Reasons,
     Sensors,
 )
-from exporter.terminal.reading import clean
+from exporter.printable import clean
 
 Details = tuple[tuple[str, str], ...]
 

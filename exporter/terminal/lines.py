@@ -35,8 +35,8 @@ from exporter.model import (
     SeriesKey,
     of_limit,
 )
+from exporter.printable import clean
 from exporter.terminal import details
-from exporter.terminal.reading import clean
 from exporter.terminal.view import Figure, Key, Line, LineKind, Past
 
 WaitingMarks = Mapping[ContainerKey | GroupKey, Mark]

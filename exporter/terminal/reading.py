@@ -4,9 +4,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from exporter.printable import clean
+
 Json = Mapping[str, Any]
 
-LONGEST_TEXT = 512
 LARGEST_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MOST_ITEMS = 100_000
 _NOTHING: Json = {}
@@ -47,29 +48,6 @@ def items(of: Json, name: str) -> Iterator[Json]:
     for item in value[:MOST_ITEMS] if isinstance(value, list) else ():
         if isinstance(item, Mapping):
             yield item
-
-
-def clean(value: str, *, longest: int | None = LONGEST_TEXT) -> str:
-    """The text with every character escaped that a terminal acts on or that has no width.
-
-    It is cut at ``longest``; None stands for any length.
-    These are control characters, direction overrides, lone surrogates, combining and invisible
-    characters. Every user can give a process such a name.
-    """
-    return "".join(map(_shown, value[:longest]))
-
-
-def printable(value: str) -> str:
-    """As ``clean``, for a text of several lines and any length."""
-    return "".join(character if character == "\n" else _shown(character) for character in value)
-
-
-def _shown(character: str) -> str:
-    if character.isascii() and character.isprintable():
-        return character
-    if character.isprintable() and not unicodedata.category(character).startswith("M"):
-        return character
-    return ascii(character)[1:-1]
 
 
 def width(value: str) -> int:

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from exporter.printable import clean, printable
 from exporter.terminal.feeds import view_of
-from exporter.terminal.reading import clean, fitted, number, printable, width
+from exporter.terminal.reading import fitted, number, width
 from exporter.terminal.report import report
 from tests.api.nodes import demo
 from tests.terminal.views import document, history, is_harmless, of_document

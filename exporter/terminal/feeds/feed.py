@@ -10,8 +10,8 @@ from exporter.facts.marks import Earlier
 from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Tree
 from exporter.model import SeriesKey
+from exporter.printable import clean
 from exporter.terminal.lines import NodeContext, lines_of
-from exporter.terminal.reading import clean
 from exporter.terminal.view import Line, Overview, Past, Totals
 
 

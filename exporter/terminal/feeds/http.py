@@ -4,9 +4,10 @@ import time
 
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.model import Clock
+from exporter.printable import clean
 from exporter.terminal.feeds.document import node_of_document
 from exporter.terminal.feeds.feed import FeedResult
-from exporter.terminal.reading import Json, clean
+from exporter.terminal.reading import Json
 
 SNAPSHOT, HISTORY = "/api/v1/snapshot", "/api/v1/history"
 HISTORY_NS = 10 * 10**9  # as often as it has a new point

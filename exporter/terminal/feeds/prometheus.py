@@ -22,6 +22,23 @@ from exporter.terminal.view import Past
 _OWN = dict.fromkeys(
     name for family in FAMILIES for name in (*LEVELS[family.level], *family.labels)
 )
+HISTORY_NS = 30 * 10**9
+HISTORY_S, STEP_S = 600, 15
+MOST_UUIDS = 64  # in one selector; for more, all devices are queried
+
+_PORT = re.compile(r":\d+$")  # of an address
+_POD_LEVELS = ("container", "pod")
+_NOBODY = "rate(mgpu_device_unattributed_core_seconds_total[1m])"
+_DEVICE = (
+    *("info", "up", "unmeasured", "utilization_ratio", "memory_total_bytes", "memory_used_bytes"),
+    *("allocated_core_ratio", "allocated_memory_bytes", "power_watts", "power_limit_watts"),
+    *("temperature_celsius", "memory_active_ratio", "encoder_utilization_ratio"),
+    *("decoder_utilization_ratio", "method_info", "xid_errors_total", "xid_last_timestamp_seconds"),
+    *("row_remapping", "retired_pages_pending", "recovery_action", "throttle_seconds_total"),
+    "unattributed_memory_bytes",
+)
+_EXPORTER = SIMULATED, SOURCE_UP = "mgpu_exporter_simulated", "mgpu_exporter_source_up"
+_CORE = "mgpu_container_core_utilization_ratio"
 
 
 def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
@@ -52,25 +69,6 @@ def once(found: Sequence[Series]) -> list[Series]:
             doubled.add(place)
         known |= dict.fromkeys(devices[place], jobs[place])
     return [series for series in found if place_of(series.labels) not in doubled]
-
-
-HISTORY_NS = 30 * 10**9
-HISTORY_S, STEP_S = 600, 15
-MOST_UUIDS = 64  # in one selector; for more, all devices are queried
-
-_PORT = re.compile(r":\d+$")  # of an address
-_POD_LEVELS = ("container", "pod")
-_NOBODY = "rate(mgpu_device_unattributed_core_seconds_total[1m])"
-_DEVICE = (
-    *("info", "up", "unmeasured", "utilization_ratio", "memory_total_bytes", "memory_used_bytes"),
-    *("allocated_core_ratio", "allocated_memory_bytes", "power_watts", "power_limit_watts"),
-    *("temperature_celsius", "memory_active_ratio", "encoder_utilization_ratio"),
-    *("decoder_utilization_ratio", "method_info", "xid_errors_total", "xid_last_timestamp_seconds"),
-    *("row_remapping", "retired_pages_pending", "recovery_action", "throttle_seconds_total"),
-    "unattributed_memory_bytes",
-)
-_EXPORTER = SIMULATED, SOURCE_UP = "mgpu_exporter_simulated", "mgpu_exporter_source_up"
-_CORE = "mgpu_container_core_utilization_ratio"
 
 
 class PrometheusFeed:
