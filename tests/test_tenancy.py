@@ -109,12 +109,34 @@ def test_energy_of_a_board_is_that_of_its_instances_together() -> None:
     }
 
 
-def test_what_the_mps_server_is_credited_with_is_nobodys() -> None:
-    residents = listed(holder(1, "mps"), holder(4, "compute", "mps_server"))
+SERVER = holder(4, "compute", "mps_server")
+
+
+@pytest.mark.parametrize(
+    ("clients", "credited"),
+    [
+        ((1,), {A: 800}),
+        ((1, 3), {A: 800}),  # two of one container
+        ((1, 5), {A: 800}),  # one that has ended
+        ((1, 2), {A: 200, Unattributed.MPS: 600}),
+        ((1, 9), {A: 200, Unattributed.MPS: 600}),  # one whose owner is not known
+        ((), {A: 200, Unattributed.MPS: 600}),
+    ],
+)
+def test_what_the_mps_server_is_credited_with_is_the_only_owners_of_clients_or_nobodys(
+    clients: tuple[int, ...], credited: dict[Owner, int]
+) -> None:
+    residents = listed(SERVER, *(holder(pid, "mps") for pid in clients))
 
     usage = account_for(CARD, sampled(800, {1: 200, 4: 600}), OWNERS, residents)
 
-    assert core_of(usage) == {A: 200, Unattributed.MPS: 600}
+    assert core_of(usage) == credited
+
+
+def test_the_only_owner_of_mps_clients_is_measured_if_the_driver_names_the_server() -> None:
+    usage = account_for(CARD, sampled(800, {4: 800}), OWNERS, listed(SERVER, holder(1, "mps")))
+
+    assert usage.unmeasured == {}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ python -m benchmarks.device --stand-in   without one: the same run on the stand-
 import argparse
 import platform
 import shutil
-import subprocess
+import time
 from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.device.cases import CASES, Case
 from benchmarks.device.gpus import RealGpu, StandIn
-from benchmarks.device.node import Bench, Gpus, Result
+from benchmarks.device.node import MPS_CONTROL, Bench, Gpus, Result
 from benchmarks.device.rule import SampleWatch, judge
 from tests.e2e.programs import Page
 
@@ -31,12 +31,13 @@ def main() -> None:
     gpus: Gpus = StandIn() if options.stand_in else RealGpu()
     verdicts: Counter[str] = Counter()
     with Bench(gpus, options.gpu, options.seconds) as bench:
-        print(_heading(bench.exporter.scrape(), stand_in=options.stand_in))
+        first, begun = bench.exporter.scrape(), time.monotonic()
+        print(_heading(first, stand_in=options.stand_in))
         print("| case | tenant | true s | measured s | error | memory, MiB | nvidia-smi, MiB |")
         print("|---|---|---|---|---|---|---|")
         for case in CASES[: options.cases]:
-            if case.mps and not _mps_runs():
-                print(f"| {case.name} | not run: no MPS daemon | | | | | |")
+            if case.mps and (options.stand_in or shutil.which(MPS_CONTROL) is None):
+                print(f"| {case.name} | not run: no {MPS_CONTROL} | | | | | |")
                 continue
             watch = None if options.stand_in else SampleWatch(options.gpu)
             if watch:
@@ -47,7 +48,9 @@ def main() -> None:
                 verdicts += judge(watch.named, {r.pid: r.bursts for r in results})
             for result in results:
                 print(_row(case, result))
-        _print_rest(bench.exporter.scrape(), verdicts)
+        last, seconds = bench.exporter.scrape(), time.monotonic() - begun
+        _print_rest(last, verdicts)
+        _print_cost(first, last, seconds)
 
 
 def _heading(page: Page, *, stand_in: bool) -> str:
@@ -66,26 +69,7 @@ def _row(case: Case, result: Result) -> str:
         error = f"{(measured / result.true_s - 1) * 100:+.1f} %"
     held = "" if result.memory_bytes is None else f"{result.memory_bytes / MIB:.0f}"
     cells = (case.name, result.tenant.name, f"{result.true_s:.2f}", shown, error, held)
-    return f"| {' | '.join(cells)} | {_nvidia_smi(result.pid)} |"
-
-
-def _nvidia_smi(pid: int) -> str:
-    """What nvidia-smi says a process holds; empty once it has ended, or without nvidia-smi."""
-    if shutil.which("nvidia-smi") is None:
-        return ""
-    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
-    lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
-    pairs = (line.split(",") for line in lines if line.count(",") == 1)
-    return next((used.strip() for its, used in pairs if its.strip() == str(pid)), "")
-
-
-def _mps_runs() -> bool:
-    """Whether the MPS control daemon answers here."""
-    control = shutil.which("nvidia-cuda-mps-control")
-    if control is None:
-        return False
-    asked = subprocess.run([control], input=b"get_server_list\n", capture_output=True, check=False)
-    return asked.returncode == 0
+    return f"| {' | '.join(cells)} | {result.smi_mib} |"
 
 
 def _print_rest(page: Page, verdicts: Counter[str]) -> None:
@@ -103,9 +87,17 @@ def _print_rest(page: Page, verdicts: Counter[str]) -> None:
         count = calls[labels["call"]]
         print(f"| {labels['call']} | {count:.0f} | {seconds / max(count, 1) * 1e6:.0f} |")
     if verdicts:
-        print("\nWhich process a sample named:\n")
+        print("\nWhich process a sample named, where several ran one after another:\n")
         for verdict, count in verdicts.most_common():
             print(f"- {verdict}: {count}")
+
+
+def _print_cost(first: Page, last: Page, seconds: float) -> None:
+    """The exporter's own cost over the cases."""
+    cpu = "process_cpu_seconds_total"
+    spent = (last.value(cpu) or 0) - (first.value(cpu) or 0)
+    held = (last.value("process_resident_memory_bytes") or 0) / MIB
+    print(f"\nThe exporter took {spent / seconds * 1e3:.1f} ms of CPU a second and {held:.0f} MiB.")
 
 
 def _sum(samples: Sequence[tuple[object, float]]) -> float:

@@ -33,5 +33,9 @@ CASES = (
         (Tenant("2-gib", 0.0, memory_mib=2048), Tenant("4-gib", 0.1, memory_mib=4096)),
     ),
     Case("a short job beside", (Tenant("steady", 0.4), Tenant("job", 0.9, lives_s=3.0))),
+    Case(
+        "three, rarely", (Tenant("a", 0.12, 0.11), Tenant("b", 0.1, 0.17), Tenant("c", 0.08, 0.29))
+    ),
     Case("MPS, 50/25", (Tenant("mps-50", 0.5), Tenant("mps-25", 0.25, 0.17)), mps=True),
+    Case("MPS, one tenant", (Tenant("mps-only", 0.5),), mps=True),
 )

@@ -1,12 +1,15 @@
 """The node under test: cgroups laid out as kubepods, tenants in them, the exporter beside them."""
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -15,6 +18,7 @@ from benchmarks.device.cases import Case, Tenant
 from tests.cgroups.real import RealCgroups, mounted
 from tests.e2e.programs import Exporter, Page
 
+MPS_CONTROL = "nvidia-cuda-mps-control"
 SETTLE_S = 2.5  # two cycles: what the driver sampled last has been counted
 
 
@@ -58,13 +62,16 @@ class Result:
     true_s: float
     measured_s: float | None
     memory_bytes: float | None
+    smi_mib: str
     bursts: tuple[tuple[float, float], ...]
 
 
 class Running:
     """A tenant's process in its own container cgroup."""
 
-    def __init__(self, tenant: Tenant, cgroups: RealCgroups, *, pretend: bool) -> None:
+    def __init__(
+        self, tenant: Tenant, cgroups: RealCgroups, mps: Mapping[str, str], *, pretend: bool
+    ) -> None:
         self.tenant = tenant
         self.group = f"{uuid.uuid4()}/{uuid.uuid4().hex}{uuid.uuid4().hex}"
         pod, container = self.group.split("/")
@@ -75,6 +82,7 @@ class Running:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **mps},
         )
         directory = cgroups.make(f"kubepods/burstable/pod{pod}/{container}")
         (directory / "cgroup.procs").write_text(str(self.process.pid))
@@ -110,22 +118,37 @@ class Bench:
 
     def run(self, case: Case) -> list[Result]:
         """Run one case; a result for each of its tenants."""
-        running = [Running(t, self._cgroups, pretend=self._gpus.pretend) for t in case.tenants]
+        with mps_daemon() if case.mps else contextlib.nullcontext(dict[str, str]()) as mps:
+            return self._run(case, mps)
+
+    def _run(self, case: Case, mps: Mapping[str, str]) -> list[Result]:
+        pretend = self._gpus.pretend
+        running = [Running(t, self._cgroups, mps, pretend=pretend) for t in case.tenants]
+        time.sleep(SETTLE_S)  # what tenants did to find the length of a step is no part of the case
+        page = self.exporter.scrape()
+        before = {one.group: self._value(page, "core_seconds_total", one) or 0 for one in running}
         begin = time.time() + 0.5
         for one in running:
             one.begin(begin)
             self._gpus.began(one.tenant, one.process.pid, begin)
         ends: dict[str, dict[str, Any]] = {}
-        held: dict[str, float | None] = {}
+        held: dict[str, tuple[float | None, str]] = {}
         for one in sorted(running, key=self._lives):
             time.sleep(max(begin + self._lives(one) - time.time() - SETTLE_S, 0.0))
-            held[one.group] = self._value(self.exporter.scrape(), "memory_used_bytes", one)
+            used = self._value(self.exporter.scrape(), "memory_used_bytes", one)
+            held[one.group] = used, nvidia_smi(one.process.pid)
             time.sleep(max(begin + self._lives(one) - time.time(), 0.0))
             ends[one.group] = one.end()
             self._gpus.ended(one.process.pid)
         time.sleep(SETTLE_S)
         page = self.exporter.scrape()
-        return [self._result(one, ends[one.group], begin, held[one.group], page) for one in running]
+        results = []
+        for one in running:
+            after = self._value(page, "core_seconds_total", one)
+            measured = None if after is None else after - before[one.group]
+            did = ends[one.group]
+            results.append(self._result(one, did, begin, measured, held[one.group]))
+        return results
 
     def close(self) -> None:
         """Leave the machine as it was."""
@@ -139,16 +162,45 @@ class Bench:
         return page.value(f"mgpu_group_{name}", kind="pod", group=one.group, gpu=str(self._index))
 
     def _result(
-        self, one: Running, did: dict[str, Any], begin: float, held: float | None, page: Page
+        self,
+        one: Running,
+        did: dict[str, Any],
+        begin: float,
+        measured: float | None,
+        held: tuple[float | None, str],
     ) -> Result:
         pid = one.process.pid
         true_s = self._gpus.busy_s(pid, begin, float(did["end"]), float(did["busy_s"]))
         bursts: Sequence[Sequence[float]] = did["bursts"]
-        measured = self._value(page, "core_seconds_total", one)
-        return Result(one.tenant, pid, true_s, measured, held, tuple((a, b) for a, b in bursts))
+        return Result(one.tenant, pid, true_s, measured, *held, tuple((a, b) for a, b in bursts))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def nvidia_smi(pid: int) -> str:
+    """The MiB that a process holds, as nvidia-smi prints them; empty without nvidia-smi."""
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    lines = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
+    pairs = (line.split(",") for line in lines if line.count(",") == 1)
+    return next((used.strip() for its, used in pairs if its.strip() == str(pid)), "")
+
+
+@contextlib.contextmanager
+def mps_daemon() -> Iterator[dict[str, str]]:
+    """A private MPS daemon; the variables by which a process finds it."""
+    with tempfile.TemporaryDirectory(prefix="mps-") as folder:
+        where = {f"CUDA_MPS_{kind}_DIRECTORY": f"{folder}/{kind}" for kind in ("PIPE", "LOG")}
+        environment = {**os.environ, **where}
+        for path in where.values():
+            Path(path).mkdir()
+        subprocess.run([MPS_CONTROL, "-d"], env=environment, check=True)
+        try:
+            yield where
+        finally:
+            subprocess.run([MPS_CONTROL], input=b"quit\n", env=environment, check=True)

@@ -1,13 +1,15 @@
-"""Finds out which process the driver's samples name: the one at their end, or the longest.
+"""Finds out which process the driver's samples name: the last, the longest or another.
 
 Asks ``nvmlDeviceGetProcessUtilization`` so often that each answer is about one sample, and holds
 the pid that it names against the bursts that the processes wrote down.
 """
 
+import statistics
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pynvml
 
@@ -45,28 +47,35 @@ class SampleWatch(threading.Thread):
 
 
 def judge(
-    named: Sequence[tuple[float, int]],
-    bursts: Mapping[int, Sequence[Burst]],
-    period_s: float = 1 / 6,
+    named: Sequence[tuple[float, int]], bursts: Mapping[int, Sequence[Burst]]
 ) -> Counter[str]:
-    """Count the samples on which the two rules disagree, by the rule that the driver followed."""
+    """Count the samples by whom they name, of those in which several ran one after another.
+
+    Where two were at work at once, their bursts do not tell who ran when.
+    """
     verdicts: Counter[str] = Counter()
+    ends = sorted({end for end, _ in named})
+    period_s = statistics.median(b - a for a, b in pairwise(ends)) if len(ends) > 1 else 0.0
     for end, pid in named:
-        inside = {p: _overlap(many, end - period_s, end) for p, many in bursts.items()}
-        active = {p for p, many in bursts.items() if any(a <= end <= b for a, b in many)}
-        longest = max(inside, key=lambda p: inside[p])
-        if not inside[longest]:
-            verdicts["nobody worked in the sample"] += 1
-        elif active == {longest}:
-            verdicts["both rules agree"] += 1
-        elif active == {pid}:
-            verdicts["named the one at its end, not the longest"] += 1
-        elif pid == longest:
-            verdicts["named the longest, not the one at its end"] += 1
-        else:
-            verdicts["neither, or several at its end"] += 1
+        begin = end - period_s
+        ran = sorted(
+            (max(a, begin), min(b, end), p)
+            for p, many in bursts.items()
+            for a, b in many
+            if a < end and b > begin
+        )
+        if len({p for _, _, p in ran}) > 1 and all(a[1] <= b[0] for a, b in pairwise(ran)):
+            verdicts[_verdict(pid, ran)] += 1
     return verdicts
 
 
-def _overlap(bursts: Sequence[Burst], start: float, end: float) -> float:
-    return sum(max(0.0, min(b, end) - max(a, start)) for a, b in bursts)
+def _verdict(pid: int, ran: Sequence[tuple[float, float, int]]) -> str:
+    total: dict[int, float] = defaultdict(float)
+    for begin, end, one in ran:
+        total[one] += end - begin
+    last, longest, first = ran[-1][2], max(total, key=lambda p: total[p]), ran[0][2]
+    if last == longest:
+        return "the last, also the longest" if pid == last else "another than the last and longest"
+    names = {first: "the first", longest: "the longest, not the last"}
+    names[last] = "the last, not the longest"
+    return names.get(pid, "neither first, last nor longest")

@@ -6,10 +6,12 @@
   owners hold memory on it, it is unattributed, and unmeasured for each of them.
 * The energy of a board with MIG, or with AMD partitions, is that of all its parts together. It is
   unattributed.
-* MPS clients run at once in one context, so a sample names one of them, or their server. The
-  server's time is unattributed; a client that is not named may have worked all the same. A server
-  is known by its program's name, which anybody can choose. So one in a container or group counts as
-  a client there, unless the operator says that servers there work for others.
+* MPS clients run at once in one context, so a sample names their server (all 40 of an H100 with
+  driver 580 did), or one of them. The server's time is that of the only owner of clients; with
+  several owners it is unattributed. A client that is not named may have worked all the same. A
+  server is known by its program's name, which anybody can choose. So one in a container or group
+  counts as a client there, unless it is root's, or the operator says that servers there work for
+  others.
 * Where fdinfo measures each process's time, that of compute queues which the kernel does not
   schedule (AMD's KFD) is missing: owners of such queues are unmeasured. So are owners with more
   clients than are read.
@@ -44,6 +46,7 @@ MPS, MPS_SERVER = "mps", "mps_server"
 OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
 
 _EVERYONE = 0  # no process has this id
+_OF_A_USER, _ROOT = frozenset({"host", "user"}), "0"  # groups that are called by the user's id
 
 
 def without_tenants_servers(
@@ -52,7 +55,7 @@ def without_tenants_servers(
     """The memory, in which a tenant's MPS server is a client: its use is that of its owner.
 
     Servers work for others if they have no owner, or one of the ``hosts``: namespaces and systemd
-    units.
+    units. So do those that root runs outside of units, by hand or from a log-in.
     """
     listed = memory.processes or ()
     tenants = {
@@ -75,7 +78,8 @@ def _works_for_others(owner: Owner | None, hosts: Collection[str]) -> bool:
     if isinstance(owner, ContainerKey):
         return owner.namespace in hosts
     if isinstance(owner, GroupKey):
-        return owner.kind == "systemd" and owner.group in hosts
+        is_roots = owner.kind in _OF_A_USER and owner.group == _ROOT
+        return is_roots or (owner.kind == "systemd" and owner.group in hosts)
     return True
 
 
@@ -83,6 +87,7 @@ class Residents(NamedTuple):
     """The owners of the processes that hold memory on a device, by their kind of process.
 
     ``mps`` are those of MPS clients and servers; ``clients`` and ``servers`` are process ids.
+    ``served`` is whose work the servers do.
     """
 
     owners: frozenset[Owner]
@@ -90,13 +95,15 @@ class Residents(NamedTuple):
     mps: frozenset[Owner]
     clients: frozenset[int]
     servers: frozenset[int]
+    served: Owner
 
 
 def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
     """The residents of a device's process list. They change only with the list or an owner."""
     servers = frozenset([pid for pid, _, kinds, _ in processes if MPS_SERVER in kinds])
     clients = frozenset([pid for pid, _, kinds, _ in processes if MPS in kinds])
-    working = _with_servers(owners, servers)
+    served = {_owner(owners, pid) for pid in clients} - {Unattributed.EXITED}
+    working = _with_servers(owners, servers, Unattributed.MPS)
     found = {(_owner(working, pid), kinds) for pid, _, kinds, _ in processes}
     return Residents(
         owners=frozenset(owner for owner, _ in found),
@@ -104,6 +111,7 @@ def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]
         mps=frozenset(_owner(owners, pid) for pid in clients | servers).difference(Unattributed),
         clients=clients,
         servers=servers,
+        served=served.pop() if len(served) == 1 else Unattributed.MPS,
     )
 
 
@@ -118,7 +126,8 @@ def account_for(
 
     The rest is as with ``join.account``: the shares add up.
     """
-    owners = _with_servers(owners, residents.servers if residents else ())
+    if residents:
+        owners = _with_servers(owners, residents.servers, residents.served)
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, residents)
     usage = account(device, window, owners, idle_weights)
@@ -132,7 +141,8 @@ def account_for(
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
         return usage._replace(unmeasured=unmeasured | dict.fromkeys(unread, Unmeasured.READ_FAILED))
     if residents and residents.clients and window.busy.core:  # on an idle device they are idle
-        named = residents.clients.intersection([process.pid for process in window.processes])
+        theirs = residents.clients | residents.servers
+        named = theirs.intersection([process.pid for process in window.processes])
         unnamed = residents.mps.difference([_owner(owners, pid) for pid in named])
         return usage._replace(unmeasured=dict.fromkeys(unnamed, Unmeasured.MPS))
     return usage
@@ -160,9 +170,11 @@ def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[O
     }
 
 
-def _with_servers(owners: Mapping[int, Owner], servers: Collection[int]) -> Mapping[int, Owner]:
-    """The owners; an MPS server has none, because it works for its clients."""
-    return {**owners, **dict.fromkeys(servers, Unattributed.MPS)} if servers else owners
+def _with_servers(
+    owners: Mapping[int, Owner], servers: Collection[int], served: Owner
+) -> Mapping[int, Owner]:
+    """The owners; that of an MPS server is whom it works for."""
+    return {**owners, **dict.fromkeys(servers, served)} if servers else owners
 
 
 def _owner(owners: Mapping[int, Owner], pid: int) -> Owner:

@@ -216,9 +216,12 @@ def group_kind_facts(view: View) -> Iterator[GroupKindFacts]:
 
 
 def _attributable_in(seen: DeviceView, of: type[OwnerKey], name: str) -> frozenset[str]:
-    """The quantities known of all owners of a namespace, or of a kind, on the device."""
-    attributable = seen.attributable
+    """The quantities known of all owners of a namespace, or of a kind, that are on the device."""
+    attributable, owners = seen.attributable, seen.device_ledger.owners
     for owner in seen.device_ledger.uncertain:
-        if isinstance(owner, of) and owner[0] == name:
+        if not isinstance(owner, of) or owner[0] != name:
+            continue
+        account = owners.get(owner)
+        if account and seen.live(account):
             attributable = attributable.difference(seen.unattributable_of(owner))
     return attributable

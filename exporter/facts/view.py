@@ -111,9 +111,7 @@ class DeviceView:
 
     def unattributable_of(self, owner: OwnerKey) -> Mapping[str, Unmeasured]:
         """The quantities that are unknown of an owner of the device, with reasons."""
-        uncertainty = (
-            self._uncertain.reason(owner, self._since) if self._uncertain is not None else None
-        )
+        uncertainty = self._uncertain.reason(owner) if self._uncertain is not None else None
         if uncertainty is None:
             return self.unattributable
         by_client = uncertainty is Unmeasured.READ_FAILED

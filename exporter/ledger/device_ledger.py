@@ -293,7 +293,10 @@ class DeviceLedger(DeviceStatus):
                     self.owners[key] = account.with_residency(before_mono_ns, resident=resident)
         self.pasts = newest(self.pasts, averaged_from_ns)
         if self.uncertain:
-            self.uncertain = self.uncertain.lately(averaged_from_ns)
+            ended = (
+                () if self.held is None else [k for k, a in self.owners.items() if not a.resident]
+            )
+            self.uncertain = self.uncertain.lately(averaged_from_ns, ended)
 
     def close(self, gone: Collection[OwnerKey]) -> None:
         """Closes these accounts; their counters stay in the sums of their namespaces and kinds."""

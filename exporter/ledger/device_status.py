@@ -1,6 +1,6 @@
 """The status of one device: whether it can be read, what is measured, and why the rest is not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from exporter.model import (
 
 class _Uncertainty(NamedTuple):
     reason: Unmeasured
-    began_mono_ns: int
     last_mono_ns: int
 
 
@@ -32,12 +31,9 @@ class UncertainOwners:
     """The owners of one device whose part of its core cannot be measured; immutable.
 
     If the driver reports nothing about an owner in a window, the owner is uncertain at once. It
-    stays so until the averages have nothing of that window, because they would show it as idle. The
-    key None stands for the device itself: of its busy time only the sum of its owners is known.
-
-    With MPS the driver names one process of many at a time. There an owner is uncertain only after
-    it was not named for as long as the averages go back: one that is named now and then is
-    measured. A window in which no owner was busy makes none uncertain, and ends no uncertainty.
+    stays so until the averages have nothing of that window, because they would show it as idle; and
+    for ever if it ends meanwhile, because its counters lack that use. The key None stands for the
+    device itself: of its busy time only the sum of its owners is known.
     """
 
     __slots__ = ("_newest_mono_ns", "_uncertain")
@@ -55,11 +51,11 @@ class UncertainOwners:
         return bool(self._uncertain)
 
     def __iter__(self) -> Iterator[Owner | None]:
-        """The owners that are uncertain, or may become so."""
+        """The owners that are uncertain."""
         return iter(self._uncertain)
 
     def __contains__(self, owner: Owner | None) -> bool:
-        """Whether the owner is uncertain, or may become so."""
+        """Whether the owner is uncertain."""
         return owner in self._uncertain
 
     def then(self, usage: DeviceUsage, mono_ns: int) -> "UncertainOwners":
@@ -74,38 +70,27 @@ class UncertainOwners:
         reasons: dict[Owner | None, Unmeasured] = dict(usage.unmeasured.items())
         if usage.is_lower_bound:
             reasons[None] = Unmeasured.READ_FAILED
-        uncertain = {
-            owner: _Uncertainty(
-                reason, before[owner].began_mono_ns if owner in before else mono_ns, mono_ns
-            )
-            for owner, reason in reasons.items()
-        }
-        for owner, uncertainty in before.items():
-            if uncertainty.reason != Unmeasured.MPS or not usage.total.busy.core:
-                uncertain.setdefault(owner, uncertainty)
-        return UncertainOwners(uncertain, mono_ns)
+        now = {owner: _Uncertainty(reason, mono_ns) for owner, reason in reasons.items()}
+        return UncertainOwners({**before, **now}, mono_ns)
 
-    def lately(self, mono_ns: int) -> "UncertainOwners":
+    def lately(self, mono_ns: int, ended: Container[Owner | None]) -> "UncertainOwners":
         """The uncertain owners without those of windows that ended before the given moment.
 
-        Those of the newest window are kept in any case. An MPS client is kept until it is named.
+        Those of the newest window, and those that have ended, are kept in any case.
         """
         kept = {
             owner: uncertainty
             for owner, uncertainty in self._uncertain.items()
             if uncertainty.last_mono_ns > mono_ns
             or uncertainty.last_mono_ns == self._newest_mono_ns
-            or uncertainty.reason == Unmeasured.MPS
+            or owner in ended
         }
         return UncertainOwners(kept, self._newest_mono_ns)
 
-    def reason(self, owner: Owner, since_mono_ns: int) -> Unmeasured | None:
-        """Why the owner's part is unknown on average since the given moment; None if known."""
+    def reason(self, owner: Owner) -> Unmeasured | None:
+        """Why the owner's part is unknown; None if known."""
         uncertainty = self._uncertain.get(owner)
-        if uncertainty is None or uncertainty.reason != Unmeasured.MPS:
-            return uncertainty.reason if uncertainty else None
-        holds = uncertainty.began_mono_ns <= since_mono_ns < uncertainty.last_mono_ns
-        return uncertainty.reason if holds else None
+        return uncertainty.reason if uncertainty else None
 
 
 UNREAD_CYCLES = 3  # a single failed reading says nothing yet

@@ -62,8 +62,8 @@ class MeasuringSettings:
         many(MPS_HOST),
         "gpu-operator,nvidia-gpu-operator,nvidia-device-plugin,nvidia-dra-driver-gpu,"
         "kube-system,nvidia-mps.service",
-        "Namespaces and systemd units whose MPS servers work for others: their use is "
-        "unattributed.",
+        "Namespaces and systemd units whose MPS servers work for others, as root's do: their "
+        "use is that of the only owner of clients, or unattributed.",
         "A tenant who may run programs there could hide his use.",
         live=True,
     )

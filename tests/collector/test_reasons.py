@@ -23,6 +23,7 @@ from exporter.model import (
     ProcessMemory,
     Snapshot,
     Unattributed,
+    Unit,
     Unmeasured,
     Window,
 )
@@ -168,10 +169,14 @@ def placement(scene: Scene) -> Snapshot:
 
 
 def mps(scene: Scene) -> Snapshot:
-    """The driver credits the server with all that its client does."""
+    """The driver credits the server with all that its clients do."""
     scene.bench.name_pod(PLACED_POD)
+    scene.bench.processes.identities[8] = CgroupIdentity(unit=Unit("systemd", "job.service"))
     server, client = frozenset({"compute", "mps_server"}), frozenset({"mps"})
-    holders = (ProcessMemory(9, 10, server), ProcessMemory(7, 10, client))
+    holders = (
+        ProcessMemory(9, 10, server),
+        *(ProcessMemory(pid, 10, client) for pid in (7, 8)),
+    )
     busy = Engines(core=SECOND // 2)
     window = Window(0, SECOND, SECOND, 0, busy, (ProcessActivity(9, busy),))
     memory = DeviceMemory(1000, 20, None, holders)

@@ -749,23 +749,37 @@ class Mps(Node):
         return dict(values)
 
 
-def test_mps_client_is_measured_until_it_was_unnamed_for_as_long_as_averages_go() -> None:
+def test_mps_client_is_unmeasured_as_soon_as_it_is_not_named() -> None:
     node = Mps()
-    node.second(0, named=True)
+    named = node.second(0, named=True)
 
     values = [node.second(at) for at in range(1, 18)]
 
-    assert [v.get("core_seconds_total") for v in values[:15]] == [5] * 15
-    assert all("core_seconds_total" not in v for v in values[15:])
-    assert ("core", "mps") in values[15]["unmeasured"]  # type: ignore[operator]
+    assert named["core_seconds_total"] == 5
+    assert all("core_seconds_total" not in v for v in values)
+    assert ("core", "mps") in values[0]["unmeasured"]  # type: ignore[operator]
 
 
-def test_mps_client_that_is_named_now_and_then_stays_measured() -> None:
+def test_mps_client_is_measured_again_when_the_averages_have_no_window_without_its_name() -> None:
     node = Mps()
+    node.second(0)
 
-    values = [node.second(at, named=at % 10 == 5) for at in range(60)]
+    values = [node.second(at, named=True) for at in range(1, 18)]
 
-    assert all("core_seconds_total" in v for v in values)
+    assert ["core_seconds_total" in v for v in values] == [False] * 14 + [True] * 3
+
+
+def test_owner_that_ends_unmeasured_stays_so_because_its_counters_lack_that_use() -> None:
+    node = Mps()
+    node.second(0)
+    node.owners[5] = beside = ContainerKey("n", "z", "c")
+    held: dict[Owner, MemoryHeld] = {beside: BOTH[B]}
+
+    node.untold = {}
+    rows = [node.cycle(second, {"GPU-0": window({5: 9})}, held=held) for second in range(1, 40)]
+
+    assert "core_seconds_total" not in rows[-1]["container"][ROW_A].values
+    assert "core_seconds_total" in rows[-1]["namespace"]["n", "GPU-0"].values
 
 
 def test_a_failed_look_at_who_is_there_settles_no_doubt() -> None:
