@@ -9,6 +9,7 @@ import base64
 import contextlib
 import errno
 import json
+import math
 import os
 import ssl
 from collections.abc import Mapping
@@ -136,7 +137,7 @@ class HttpClient:
         """The JSON object of an answer 200; raises as ``get`` does."""
         body = self.get(path, query)
         try:
-            document = json.loads(body)
+            document = json.loads(body, parse_float=_finite, parse_constant=_finite)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
@@ -219,6 +220,14 @@ class HttpClient:
         elif isinstance(error, aiohttp.ClientConnectorDNSError):
             advice = "; is the host's name right?"
         return clean(said or type(error).__name__, longest=LONGEST_MESSAGE) + advice
+
+
+def _finite(text: str) -> float:
+    """A number of JSON, which has neither NaN nor Infinity, though Python reads and writes both."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _checked(url: str) -> str:

@@ -153,7 +153,13 @@ def test_credentials_go_nowhere_else(server: Server) -> None:
     assert other.asked == []
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{", b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"[]", b"<html>", b"{", b"[" * 100_000, b"\xff"),
+        *(b'{"a": NaN}', b'{"a": -Infinity}', b'{"a": 1e999}'),  # Python reads and writes these
+    ],
+)
 def test_what_is_no_object_is_refused(body: bytes, server: Server) -> None:
     server.answer = lambda *_: (200, {}, body)
 
