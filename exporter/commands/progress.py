@@ -1,4 +1,4 @@
-"""Progress of long work, shown on a terminal; nothing is shown if there is no terminal."""
+"""Progress of long work and of waiting, shown on a terminal; without one nothing is shown."""
 
 import sys
 import time
@@ -8,6 +8,7 @@ from typing import TextIO
 
 from exporter.model import Clock
 
+SECOND_NS = 10**9
 _EVERY_NS = 10**8
 _CLEAR = "\r\x1b[K"
 
@@ -49,3 +50,12 @@ def progress(stream: TextIO | None = None, clock: Clock = time) -> Iterator[Prog
         yield shown
     finally:
         shown.end()
+
+
+def watch(length_ns: int, where: str = "this node") -> None:
+    """Wait for ``length_ns`` while a cycle runs in another thread or elsewhere."""
+    begun_ns = time.monotonic_ns()
+    with progress() as shown:
+        while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
+            shown.say(f"looking at {where} for {left_ns / SECOND_NS:.0f} s more ...")
+            time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)

@@ -92,7 +92,7 @@ def record(settings: Settings, arguments: Namespace) -> int:
             for source in opened:
                 stack.callback(source.close)
             sources = boards_only(sources) if arguments.share else sources
-            session = Session(settings, sources, time, names=_names(arguments))
+            session = Session(settings, sources, time, _names(arguments))
             file = stack.enter_context(_opened(arguments.output, session, force=arguments.force))
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
@@ -204,7 +204,7 @@ class Stop:
 
 
 class Session:
-    """A collector over recorded sources.
+    """A collector over recorded sources. ``names``: what replaces names in the recording.
 
     ``read``: whether any device was read in any cycle; ``why`` is the reason if not.
     """
@@ -214,14 +214,10 @@ class Session:
         settings: Settings,
         sources: Sources,
         clock: Clock,
-        *,
-        anonymise: bool = False,
         names: Pseudonyms | None = None,
     ) -> None:
         self.read = False
         self.why = "the first cycle was not done"
-        if anonymise:
-            names = names or Pseudonyms(secrets.token_bytes(32))
         settings = disguised(settings) if names else settings
         self._recorder = Recorder(sources, clock, names)
         self._interval_ns = settings.collection_interval_ns

@@ -5,13 +5,12 @@ import logging
 import os
 import shutil
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
 from exporter.collector.wiring import open_sources
-from exporter.commands.progress import progress
+from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
@@ -81,7 +80,7 @@ def _near(settings: Settings, arguments: Namespace) -> int:
     feed = LocalFeed(settings, open_sources(settings))
     try:
         feed.read()  # the first cycle has been done
-        _wait(arguments.duration)
+        watch(arguments.duration)
         result = feed.read()
         if arguments.format != "metrics":
             return _print(result, feed.name, feed.document if arguments.format == "json" else None)
@@ -96,17 +95,8 @@ def print_once(feed: Feed, wait_ns: int) -> int:
     """Print what a feed says after this time as a table, and return ``snapshot``'s exit status."""
     if wait_ns:
         feed.read()
-        _wait(wait_ns)
+        watch(wait_ns)
     return _print(feed.read(), feed.name)
-
-
-def _wait(length_ns: int) -> None:
-    """Wait for ``length_ns`` while the cycle runs."""
-    begun_ns = time.monotonic_ns()
-    with progress() as shown:
-        while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
-            shown.say(f"looking at this node for {left_ns / SECOND_NS:.0f} s more ...")
-            time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
 
 
 def _print(result: FeedResult, name: str, document: Mapping[str, Any] | None = None) -> int:

@@ -5,7 +5,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
-from exporter.collector import Sources
 from exporter.collector.wiring import open_sources
 from exporter.commands.snapshot import USUAL_NS, print_once
 from exporter.httpclient import NoAnswerError
@@ -52,11 +51,10 @@ def top(settings: Settings, arguments: Namespace) -> int:
         return _CANNOT
     try:
         far = far_feed(arguments)
-        sources = None if far else open_sources(settings)
+        feed = far or _near(settings)
     except (NoAnswerError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
-    feed = far or _near(settings, sources or open_sources(settings))
     return show(feed, arguments, wait_ns=0 if far else USUAL_NS)
 
 
@@ -91,11 +89,11 @@ def _once(feed: Feed, wait_ns: int) -> int:
         feed.close()
 
 
-def _near(settings: Settings, sources: Sources) -> Feed:
+def _near(settings: Settings) -> Feed:
     """The feed of this node. A simulated process has no files, and its pid may be another's."""
     real = not settings.simulate
     commands = ProcessCommands(settings.path_procfs, settings.path_passwd) if real else None
-    return LocalFeed(settings, sources, commands=commands)
+    return LocalFeed(settings, open_sources(settings), commands=commands)
 
 
 def _usual(feed: Feed) -> int:

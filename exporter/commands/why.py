@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from exporter.collector.wiring import open_sources
-from exporter.commands.progress import progress
+from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.model import Snapshot
 from exporter.printable import clean
@@ -129,7 +129,7 @@ def case_of_exporter(
 
     """
     before = moment_of_document(feed.document)
-    _wait(over_ns or _OF_AN_EXPORTER_NS, feed.name)
+    watch(over_ns or _OF_AN_EXPORTER_NS, feed.name)
     document = feed.document
     now = moment_of_document(document)
     if now.is_stale:
@@ -148,7 +148,7 @@ def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) ->
         first = feed.snapshot
         before, version = _moment(first), first.version
         window_ns = settings.collection_window_ns
-        _wait(arguments.over or window_ns, "this node")
+        watch(arguments.over or window_ns)
         feed.read(after=version)  # a cycle that is late, or an interval longer than --over
         now = _moment(feed.snapshot)
     finally:
@@ -162,15 +162,6 @@ def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) ->
 
 def _moment(snapshot: Snapshot) -> Moment:
     return Moment(snapshot.facts, snapshot.unix_ns, snapshot.mono_ns)
-
-
-def _wait(length_ns: int, where: str) -> None:
-    """Wait for ``length_ns`` while the cycle runs."""
-    begun_ns = time.monotonic_ns()
-    with progress() as shown:
-        while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
-            shown.say(f"looking at {where} for {left_ns / SECOND_NS:.0f} s more ...")
-            time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
 
 
 def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:

@@ -11,6 +11,7 @@ from exporter.commands.replay import Replay
 from exporter.metrics.text import Format
 from exporter.model import CgroupIdentity, SchemeDescription
 from exporter.recording.file import RecordingError, RecordingReader, RecordingWriter
+from exporter.recording.names import Pseudonyms
 from exporter.settings import Settings, load
 from tests.collector.bench import CID, POD, Bench
 
@@ -37,7 +38,8 @@ def recorded(path: Path, settings: Settings, *, anonymise: bool = False) -> str:
     bench.name_pod(replace(POD, containers=containers, annotations={"acme.example/card": "0"}))
     bench.use(7, 10**8)
     sources = bench.collector._poller._sources
-    session = Session(settings, sources, bench.clock, anonymise=anonymise)
+    names = Pseudonyms(bytes(32)) if anonymise else None
+    session = Session(settings, sources, bench.clock, names)
     file = io.BytesIO()
     tape = RecordingWriter(file, 1 << 20, session.head)
     for _ in range(3):

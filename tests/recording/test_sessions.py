@@ -41,6 +41,7 @@ from exporter.model import (
 )
 from exporter.recording.cycle import Cycle
 from exporter.recording.file import RecordingReader, RecordingWriter
+from exporter.recording.names import Pseudonyms
 from exporter.settings import Settings, load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
@@ -74,7 +75,8 @@ class Recording:
         self.cycles: list[Cycle] = []
         self._path = path
         self._clock = clock
-        self.session = Session(settings, sources, clock, anonymise=anonymise)
+        names = Pseudonyms(bytes(32)) if anonymise else None
+        self.session = Session(settings, sources, clock, names)
         self._renderer = Renderer(families_without(settings.metrics_left_out))
         self._file = io.BytesIO()
         self._tape = RecordingWriter(self._file, 1 << 24, self.session.head)
