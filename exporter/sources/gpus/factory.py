@@ -82,7 +82,7 @@ def _amd(settings: Settings) -> AnyFleet:
 def _drm(settings: Settings) -> AnyFleet:
     """The DRM source without the devices of AMD's own source, by PCI address."""
     from exporter.sources.gpus.amd.discovery import addresses  # noqa: PLC0415 - see the docstring
-    from exporter.sources.gpus.amd.kfd import pids_of  # noqa: PLC0415 - likewise
+    from exporter.sources.gpus.amd.kfd import processes_of  # noqa: PLC0415 - likewise
     from exporter.sources.gpus.drm.source import DrmSource  # noqa: PLC0415 - likewise
 
     asked, sysfs = settings.gpus_source, settings.path_sysfs
@@ -91,7 +91,7 @@ def _drm(settings: Settings) -> AnyFleet:
         sysfs,
         settings.path_procfs,
         taken=partial(addresses, Path(sysfs)) if has_amd else tuple,
-        computing=partial(pids_of, Path(sysfs)),
+        computing=partial(processes_of, Path(sysfs)),
         any_driver="drm" in asked,
     )
 

@@ -140,6 +140,10 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         """Why there is no driver, and so no device; "" unless that is certain."""
         return ""
 
+    def _changed(self) -> bool:
+        """Whether the driver says that its devices are others now, so that a look is due."""
+        return False
+
     def _lost(self, error: Exception) -> bool:
         """Whether after this failure the driver must be opened again.
 
@@ -194,7 +198,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return max(self._demand.deadline_s - spent_s, 0.0)
 
     def _look_due(self) -> bool:
-        due = self._clock.monotonic_ns() >= self._look_at_ns
+        due = self._changed() or self._clock.monotonic_ns() >= self._look_at_ns
         return due and (self._attached or not self._workers.busy(self._devices))
 
     def _look_in(self, seconds: float) -> None:

@@ -54,6 +54,7 @@ DETAILS = {
 SECOND = 10**9
 UNITS = 304  # compute units of an MI300X
 NO_PART = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
+NO_PCIE = {"pcie": Unmeasured.NOT_SUPPORTED}
 OF_DRM = ("core", "decoder")
 UNMEASURED_BY_DRM = dict.fromkeys(
     ("memory_active", "encoder", "throttle", "ecc_errors", "pcie"), Unmeasured.NOT_SUPPORTED
@@ -215,7 +216,7 @@ class _Amd(_Device):
             window=self._with_energy(window, int(busiest * SECOND)),
             memory=None if parted else self._held(window),
             sensors=self._node.sensors(self._number),
-            unmeasured=UNDER_PARTITIONS if parted else NO_PART,
+            unmeasured={**(UNDER_PARTITIONS if parted else NO_PART), **NO_PCIE},
         )
 
     def _sample(self) -> ActivitySample:

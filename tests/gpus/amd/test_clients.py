@@ -7,7 +7,7 @@ import pytest
 from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
 from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind
+from tests.gpus.amd.trees import GIB, MI210, MI300X, NOT_OF_A_RADEON, RADEON, RDNA_3, Board, Kind
 from tests.gpus.known import known
 
 MS = 1_000_000
@@ -54,7 +54,25 @@ def test_a_client_of_mesa_has_what_its_engines_did(node: Node, board: Board) -> 
     assert window.counted["copy"] == {MESA: 5 * MS}
     assert (window.methods.busy, window.methods.shares) == ("rates", "fdinfo")
     assert held(reading) == {MESA: ProcessMemory(MESA, GIB, NOBODY)}
-    assert reading.unmeasured == {"memory_active": Unmeasured.NOT_SUPPORTED}
+    assert reading.unmeasured == NOT_OF_A_RADEON
+
+
+def test_decoding_that_the_kernel_counts_as_encoding_makes_no_decoder_that_is_idle(
+    node: Node,
+) -> None:
+    """From RDNA 3 on, VCN has one queue for both (``vcn_v4_0.c``: AMDGPU_RING_TYPE_VCN_ENC)."""
+    board = node.tree.add(RDNA_3)
+    node.client(MESA, board, enc=5 * MS)
+    node.read()
+    node.client(MESA, board, enc=25 * MS)
+
+    reading = node.device(board.uuid)
+
+    assert (known(reading.window).busy.encoder, known(reading.window).busy.decoder) == (
+        20 * MS,
+        None,
+    )
+    assert reading.unmeasured == {**NOT_OF_A_RADEON, "decoder": Unmeasured.NOT_SUPPORTED}
 
 
 def test_the_device_is_never_less_busy_than_its_clients(node: Node, board: Board) -> None:

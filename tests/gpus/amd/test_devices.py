@@ -12,7 +12,18 @@ from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import BoardNames, discover
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, Tree, put, remove
+from tests.gpus.amd.trees import (
+    GIB,
+    MI210,
+    MI300X,
+    NOT_OF_A_RADEON,
+    RADEON,
+    Board,
+    Kind,
+    Tree,
+    put,
+    remove,
+)
 from tests.gpus.known import known
 
 
@@ -21,7 +32,7 @@ from tests.gpus.known import known
     [
         (MI210, "AMD INSTINCT MI210"),
         (MI300X, "AMD Instinct MI300X OAM"),
-        (RADEON, "AMD 0x744c"),
+        (RADEON, "AMD 0x73bf"),
     ],
 )
 def test_a_board_is_one_device(node: Node, kind: Kind, model: str) -> None:
@@ -137,9 +148,12 @@ def test_a_board_that_is_put_where_one_was_takes_its_number(node: Node) -> None:
 
 def test_a_card_that_is_another_board_now_is_not_read_for_the_one_before(node: Node) -> None:
     gone = node.tree.add(MI210)
+    generation = node.tree.kfd / "topology/generation_id"
+    before = generation.read_text()
     node.read()
     card = node.tree.sysfs / "class/drm/card1/device"
     other = node.tree.add(MI210)
+    generation.write_text(before)  # so that the boards are not looked for at once
     remove(gone.folder)
     card.unlink()
     card.symlink_to(other.folder)
@@ -160,7 +174,7 @@ def test_a_board_that_kfd_does_not_know_has_all_but_what_kfd_tells(node: Node) -
     reading = node.device(board.uuid)
 
     assert (known(reading.memory).used_bytes, known(reading.memory).processes) == (GIB, ())
-    assert reading.unmeasured == {"memory_active": Unmeasured.NOT_SUPPORTED}
+    assert reading.unmeasured == NOT_OF_A_RADEON
     assert known(reading.window).busy.core == 250_000_000
 
 
@@ -230,13 +244,30 @@ def test_a_board_that_is_reset_stays_the_board_it_is(node: Node) -> None:
 def test_a_board_that_was_partitioned_while_files_were_refused_is_found_so(node: Node) -> None:
     board = node.tree.add(MI300X)
     node.read()
+    end = in_reset(board)
+    end()
+    node.tree.divide(board, 2)
     in_reset(board)
-    remove(node.tree.kfd / "topology/nodes/1")
-    board.gpu_ids = [5001, 5002]
-    for part, gpu_id in enumerate(board.gpu_ids):
-        node.tree.node(board, part, gpu_id)
 
-    assert len(node.read(after=31).devices) == 3
+    assert len(node.read().devices) == 3
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (8, 2)])
+def test_a_board_that_is_divided_anew_is_read_so_at_once(
+    node: Node, before: int, after: int
+) -> None:
+    """Else the new partitions' processes would be nobody's, and an old one as busy as the board."""
+    board = node.tree.add(MI300X, parts=before)
+    node.read()
+    node.tree.divide(board, after)
+    node.tree.run(7)
+    node.tree.use(7, board.gpu_ids[-1], vram=GIB)
+
+    devices = node.read().devices
+
+    profile = {r.device.core_share for r in devices if r.device.parent_uuid}
+    assert (len(devices), profile) == (after + 1, {1 / after}) if after > 1 else (1, set())
+    assert [p.pid for r in devices if r.memory for p in r.memory.processes or ()] == [7]
 
 
 def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFilesystem) -> None:

@@ -13,7 +13,6 @@ from tests.gpus.amd.trees import (
     MI300X,
     TICKS,
     put,
-    remove,
     v1_6,
 )
 from tests.gpus.known import known
@@ -186,9 +185,28 @@ def test_sensors_are_those_of_hwmon_and_ras(node: Node) -> None:
     sensors = node.device(board.uuid).sensors
 
     assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (100, 300)
-    assert sensors.by_label("temperature_celsius") == {"gpu": 41, "junction": 52, "memory": 47}
+    assert sensors.by_label("temperature_celsius") == {"gpu": 41, "hotspot": 52, "memory": 47}
     assert sensors.by_label("clock_hertz") == {"sm": 800_000_000, "memory": 1_600_000_000}
     assert sensors.by_label("ecc_errors_total") == {"corrected": 5, "uncorrected": 2}
+
+
+def test_a_sensor_that_may_not_be_read_costs_only_itself(fs: FakeFilesystem) -> None:
+    fs.is_case_sensitive = True
+    node = Node(Path("/host/sys"))
+    node.tree.load()
+    board = node.tree.add(MI210)
+    board.set(gpu_busy_percent=50)
+    (board.folder / "hwmon/hwmon4/power1_average").chmod(0o200)
+    set_uid(65532)
+    node.read()
+
+    reading = node.device(board.uuid)
+
+    reset_ids()
+    node.source.close()
+    assert known(reading.window).busy.core == SECOND // 2
+    assert reading.sensors.by_label("temperature_celsius")
+    assert reading.unmeasured["power"] is Unmeasured.NOT_SUPPORTED
 
 
 def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> None:
@@ -208,10 +226,7 @@ def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> No
     node.read()
     board.metrics(v1_6(1400 * TICKS, cycles=100, ppt=50))
     before = node.device(board.uuid, after=10)
-    remove(node.tree.kfd / "topology/nodes/1")
-    board.gpu_ids = [5001, 5002]
-    for part, gpu_id in enumerate(board.gpu_ids):
-        node.tree.node(board, part, gpu_id)
+    node.tree.divide(board, 2)
     node.read(after=31)
 
     board.metrics(v1_6(1900 * TICKS, cycles=200, ppt=50))

@@ -7,8 +7,10 @@ kfd_topology.c and kfd_process.c. What a board has and has not is what those dri
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from exporter.model import Unmeasured
 
 GIB = 1 << 30
 TICKS = 1 << 16  # of the energy counter, in a joule
@@ -43,12 +45,19 @@ MI300X = Kind(
     edge=False,
 )
 RADEON = Kind(
-    *("", "0x744c", 110000, 96, 24 * GIB),
+    *("", "0x73bf", 100300, 80, 16 * GIB),
     occupancy=False,
     ras=False,
     table=V1_3,
     unique=False,
 )
+RDNA_3 = replace(RADEON, device="0x744c", gfx=110000, cus=96, vram=24 * GIB)
+
+
+NOT_OF_A_RADEON = dict.fromkeys(
+    ("memory_active", "throttle", "ecc_errors", "pcie"), Unmeasured.NOT_SUPPORTED
+)
+"""What no file of a Radeon has."""
 
 
 def table(version: tuple[int, int, int], fields: Mapping[int, tuple[str, int]]) -> bytes:
@@ -127,6 +136,7 @@ class Tree:
         self.sysfs = sysfs
         self.boards: list[Board] = []
         self.kfd = sysfs / "class/kfd/kfd"
+        self.generation = 1
 
     def load(self) -> None:
         """Load the drivers: a node of CPUs is there before any GPU."""
@@ -204,11 +214,24 @@ class Tree:
         card.mkdir(parents=True)
         (card / "device").symlink_to(folder)
 
+    def divide(self, board: Board, parts: int) -> None:
+        """Divide a board anew while the driver runs: KFD's numbers of its parts are new, too."""
+        nodes = self.kfd / "topology/nodes"
+        for folder in sorted(nodes.iterdir()):
+            if int((folder / "gpu_id").read_text()) in board.gpu_ids:
+                remove(folder)
+        put(board.folder / "current_compute_partition", "CPX" if parts > 1 else "SPX")
+        board.gpu_ids = [board.gpu_ids[-1] + 1000 + part for part in range(parts)]
+        for part, gpu_id in enumerate(board.gpu_ids):
+            self.node(board, part, gpu_id)
+
     def node(self, board: Board, part: int, gpu_id: int) -> None:
         """Let KFD know a board, or one partition of it."""
         kind, parts = board.kind, len(board.gpu_ids)
         nodes = self.kfd / "topology/nodes"
         folder = nodes / str(len(list(nodes.iterdir())))
+        self.generation += 1
+        put(self.kfd / "topology/generation_id", self.generation)
         location = int(board.pci[5:7], 16) << 8 | (part << 28 if parts > 1 else 0)
         put(folder / "gpu_id", gpu_id)
         put(

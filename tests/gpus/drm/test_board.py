@@ -34,6 +34,7 @@ def window(reading: DeviceReading) -> Window:
 
 
 COUNTER, POWER = f"{HWMON}/energy1_input", f"{HWMON}/power1_average"
+PACKAGE = f"{HWMON}/energy2_input"  # the only counter that xe has of an Arc A770 and a Max 1550
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,7 @@ COUNTER, POWER = f"{HWMON}/energy1_input", f"{HWMON}/power1_average"
         ("i915", {COUNTER: "5000000"}, {COUNTER: "47000000"}, 42_000_000, "counter", 42),
         ("i915_gt0", {COUNTER: "5000000"}, {COUNTER: "47000000"}, None, "none", None),  # a part's
         ("i915", {POWER: "42000000"}, {}, 42_000_000, "power", 42),
+        ("i915", {PACKAGE: "5000000"}, {PACKAGE: "47000000"}, 42_000_000, "counter", 42),
     ],
 )
 def test_energy_is_that_of_the_devices_hwmon_by_its_counter_or_else_its_power(
@@ -65,13 +67,23 @@ def test_energy_is_that_of_the_devices_hwmon_by_its_counter_or_else_its_power(
     assert ("energy" in reading.unmeasured) is (energy_uj is None)
 
 
+def test_a_driver_that_comes_back_has_its_counter_under_another_number(machine: Machine) -> None:
+    device = machine.card(0, "i915", PCI, files={f"{HWMON}/name": "i915", COUNTER: "5000000"})
+    source = machine.source()
+    source.read()
+    (device / "hwmon/hwmon3").rename(device / "hwmon/hwmon5")
+    machine.write(device, {"hwmon/hwmon5/energy1_input": "47000000"})
+
+    assert energy(step(machine, source))[0] == 42_000_000
+
+
 def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machine: Machine) -> None:
     files = {
         f"{HWMON}/name": "i915",
         f"{HWMON}/energy1_input": "5000000000000",
         f"{HWMON}/power1_average": "40000000",
     }
-    device = machine.card(0, "i915", PCI, files=files)
+    device = machine.card(0, "i915", PCI, files={**files, PACKAGE: "4000000000000"})
     source = machine.source()
     source.read()
     machine.write(device, {f"{HWMON}/energy1_input": ""})
@@ -121,13 +133,15 @@ def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machin
                 f"{HWMON}/temp3_input": "70000",
                 f"{HWMON}/temp3_label": "mem",
                 f"{HWMON}/freq1_input": "2100000000",
+                f"{HWMON}/freq1_label": "sclk",
                 f"{HWMON}/freq2_input": "1249000000",
+                f"{HWMON}/freq2_label": "mclk",
             },
             Sensors.of(
                 power_watts=45,
                 power_limit_watts=295,
                 temperature_celsius={"gpu": -3, "hotspot": 61, "memory": 70},
-                clock_hertz={"graphics": 2_100_000_000, "memory": 1_249_000_000},
+                clock_hertz={"sm": 2_100_000_000, "memory": 1_249_000_000},
             ),
         ),
         ("i915", {f"{HWMON}/temp1_input": "fourty", f"{HWMON}/power1_max": "-1"}, Sensors()),

@@ -220,9 +220,13 @@ def test_a_device_that_kfd_works_on_does_not_look_idle(machine: Machine) -> None
     assert known(alone.window).busy.core == 0
 
 
-def test_what_a_driver_does_not_tell_is_not_measured(machine: Machine) -> None:
-    """A device without memory of its own; and before generation 8, i915 lists no engine."""
-    text = f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n"
+@pytest.mark.parametrize("engines", ["", "drm-cycles-render:\t5\ndrm-maxfreq-render:\t800 MHz\n"])
+def test_what_a_driver_does_not_tell_is_not_measured(machine: Machine, engines: str) -> None:
+    """A device without memory of its own, and without engines or with cycles of no known clock.
+
+    Before generation 8, i915 lists no engine.
+    """
+    text = f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n{engines}"
     source = begun(machine, text + "drm-resident-system0:\t4096 KiB\n")
 
     reading = step(machine, source)

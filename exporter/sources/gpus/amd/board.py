@@ -20,13 +20,14 @@ from exporter.sources.gpus.amd.clients import ClientDevice
 from exporter.sources.gpus.amd.device import LONGEST_NS, ActivitySample, AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
 from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
-from exporter.sources.gpus.amd.sensors import Hwmon, Throttling, memory_errors
+from exporter.sources.gpus.amd.sensors import Throttling, memory_errors
 from exporter.sources.gpus.board_energy import BoardEnergy
 from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
 from exporter.sources.gpus.drm.clients import DeviceClients
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import EnergyUse, with_energy
 from exporter.sources.gpus.fleet import GONE
+from exporter.sources.gpus.hwmon import Hwmon, unmeasured
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.sysfs import RefusedError, is_gone, read_bytes, read_count
 
@@ -56,7 +57,7 @@ class AmdBoard:
         self.found = found
         self._folder = found.folder
         self._clock = clock
-        self._hwmon = Hwmon(found.folder)
+        self._hwmon = Hwmon(str(found.folder), "amdgpu")
         self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
         if not found.parts and not self._whole.has_occupancy:
             clients = DeviceClients(found.minors, found.whole.device.pci_bus_id, str(procfs))
@@ -114,10 +115,9 @@ class AmdBoard:
             busy_ns = None if busiest is None else int(busiest * SECOND)
             energy = self.energy.take(counter, self._hwmon.power_mw, now_ns, busy_ns)
             window = window and with_energy(window, energy, self.energy.method)
-        sensors = self._sense(metrics, demand)
-        whole = self._partitioned(window) if self._parts else self._undivided(window, demand)
+        self._sense(metrics, demand)
         parts = (self._part(part, covers_ns, demand) for part in self._parts)
-        return (whole._replace(sensors=sensors), *parts)
+        return (self._board(window, demand), *parts)
 
     def _window(self, sample: ActivitySample, covers_ns: int) -> Window | None:
         own = ActivitySample(None, None) if self._parts else sample
@@ -148,9 +148,8 @@ class AmdBoard:
             self._rest.note(self._clock.monotonic_ns(), idle=False)
             window = window._replace(busy=window.busy._replace(memory_active=None))
         window = window and with_energy(window, EnergyUse(), self.energy.method)
-        whole = self._partitioned(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, None, demand) for part in self._parts)
-        return (whole._replace(sensors=self._sensors), *parts)
+        return (self._board(window, demand), *parts)
 
     def _asleep(self, demand: Demand) -> tuple[DeviceReading, ...]:
         """The readings while the board sleeps, and is idle: nothing is read that would wake it."""
@@ -165,13 +164,12 @@ class AmdBoard:
             clock_hertz={},
         )
         window = window and with_energy(window, EnergyUse(), self.energy.method)
-        whole = self._partitioned(window) if self._parts else self._undivided(window, demand)
+        whole = self._board(window, demand)
         reasons = {
             q: Unmeasured.ASLEEP for q, group in SENSED.items() if group not in demand.disabled
         }
-        unmeasured = {**whole.unmeasured, **reasons}
         parts = (self._part(part, covers_ns, demand) for part in self._parts)
-        return (whole._replace(sensors=self._sensors, unmeasured=unmeasured), *parts)
+        return (whole._replace(unmeasured={**whole.unmeasured, **reasons}), *parts)
 
     def _metrics(self) -> GpuMetrics:
         return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
@@ -180,20 +178,22 @@ class AmdBoard:
         percent = read_count(self._folder / name)
         return otherwise if percent is None else float(min(percent, WHOLE))
 
-    def _undivided(self, window: Window | None, demand: Demand) -> DeviceReading:
-        total = read_count(self._folder / "mem_info_vram_total")
-        used = read_count(self._folder / "mem_info_vram_used")
-        memory = None if used is None else self._whole.memory(demand, total, used)
-        reasons = self._whole.unmeasured(window)
-        if self.energy.method == "none":
-            reasons["energy"] = Unmeasured.NOT_SUPPORTED
-        return DeviceReading(self._whole.device, window=window, memory=memory, unmeasured=reasons)
-
-    def _partitioned(self, window: Window | None) -> DeviceReading:
-        reasons = dict(UNDER_PARTITIONS)
-        if self.energy.method == "none":
-            reasons["energy"] = Unmeasured.NOT_SUPPORTED
-        return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
+    def _board(self, window: Window | None, demand: Demand) -> DeviceReading:
+        """The reading of the board; of a partitioned one without use and memory."""
+        memory, reasons = None, dict(UNDER_PARTITIONS)
+        if not self._parts:
+            total = read_count(self._folder / "mem_info_vram_total")
+            used = read_count(self._folder / "mem_info_vram_used")
+            memory = None if used is None else self._whole.memory(demand, total, used)
+            reasons = self._whole.unmeasured(window)
+        reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
+        return DeviceReading(
+            self._whole.device,
+            window=window,
+            memory=memory,
+            sensors=self._sensors,
+            unmeasured=reasons,
+        )
 
     def _part(self, part: AmdDevice, covers_ns: int | None, demand: Demand) -> DeviceReading:
         """The reading of a partition; without ``covers_ns`` its window waits."""
@@ -208,7 +208,7 @@ class AmdBoard:
             reasons["core"] = Unmeasured.PARTITIONED
         return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
 
-    def _sense(self, metrics: GpuMetrics, demand: Demand) -> Sensors:
+    def _sense(self, metrics: GpuMetrics, demand: Demand) -> None:
         now_ns = self._clock.monotonic_ns()
         last_ns = self._sensed_mono_ns
         if last_ns is None or now_ns - last_ns >= demand.sensors_every_ns:
@@ -220,7 +220,6 @@ class AmdBoard:
                 else self.throttling.add(metrics, now_ns),
                 ecc_errors_total={} if "ecc" in off else memory_errors(self._folder),
             )
-        return self._sensors
 
 
 def _has_worked(window: Window | None) -> bool:

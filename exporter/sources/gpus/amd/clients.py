@@ -2,7 +2,8 @@
 
 amdgpu counts the time of its own queues for each client: graphics, compute and video by Mesa. The
 time of KFD's queues, which ROCm uses, is not counted: such a process has DRM clients as well, with
-counters that stand still. Source: ``drivers/gpu/drm/amd/amdgpu/amdgpu_fdinfo.c``.
+counters that stand still. From RDNA 3 on, decoding is counted as encoding, because VCN has one
+queue for both. Sources: ``amdgpu_fdinfo.c`` and ``vcn_v4_0.c`` in ``drivers/gpu/drm/amd/amdgpu``.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from exporter.model import (
     Window,
 )
 from exporter.sources.gpus.amd.device import COMPUTE, ActivitySample, AmdDevice
-from exporter.sources.gpus.amd.kfd import pids_of
+from exporter.sources.gpus.amd.kfd import processes_of
 from exporter.sources.gpus.drm.clients import DeviceClients, activities_of
 from exporter.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
 from exporter.sources.gpus.drm.fdinfo import held_by
@@ -26,6 +27,7 @@ from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.sysfs import RefusedError
 
 ROLES = (CORE, ENCODER, DECODER)
+RDNA_3 = 110_000  # its first target version
 NO_KIND: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
 
 
@@ -40,6 +42,8 @@ class ClientDevice:
         self.device = kfd.device
         self.found = kfd.found
         self._kfd = kfd
+        one_queue = kfd.found.node is not None and kfd.found.node.gfx >= RDNA_3
+        self._roles = (CORE, ENCODER) if one_queue else ROLES
         self._clients = clients
         self._sysfs = sysfs
         self._clock = clock
@@ -54,7 +58,8 @@ class ClientDevice:
             return
         self._scan, self._blind = scan, scan.blind
         try:
-            self._computing = self._clients.holders(scan) & pids_of(self._sysfs)
+            processes = processes_of(self._sysfs)
+            self._computing = self._clients.holders(scan).intersection(processes)
         except RefusedError:  # the clients of KFD's processes cannot be identified
             self._blind = self._blind or Unmeasured.NO_PERMISSION
 
@@ -102,7 +107,7 @@ class ClientDevice:
         if self._blind:
             missing = (*ROLES, "memory") if "memory" in reasons else ROLES
             return {**reasons, **dict.fromkeys(missing, self._blind)}
-        return {q: reason for q, reason in reasons.items() if q not in (*ROLES, "memory")}
+        return {q: reason for q, reason in reasons.items() if q not in (*self._roles, "memory")}
 
     def _with(self, window: Window, used: Mapping[int, Mapping[str, int]]) -> Window:
         """The window with the use of its clients, scaled to the observed part of the window."""
@@ -112,7 +117,7 @@ class ClientDevice:
             pid: {role: ns * observed_ns // whole_ns for role, ns in own.items()}
             for pid, own in used.items()
         }
-        busy, processes = activities_of(parts, ROLES, observed_ns)
+        busy, processes = activities_of(parts, self._roles, observed_ns)
         core_ns, how = window.busy.core, "fdinfo" if window.busy.core is None else "rates"
         return window._replace(
             busy=busy._replace(

@@ -19,7 +19,7 @@ from exporter.model import (
     Window,
 )
 from exporter.sources.gpus.amd.discovery import KfdDevice
-from exporter.sources.gpus.amd.kfd import CounterSums, KfdProcesses
+from exporter.sources.gpus.amd.kfd import CounterSums, counted, occupied, processes_of, vram
 from exporter.sources.gpus.amd.metrics import CENTRAL_GFX
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.sysfs import RefusedError, is_gone
@@ -118,7 +118,7 @@ class AmdDevice:
         self.device = found.device
         self.found = found
         self._clock = clock
-        self._processes = KfdProcesses(sysfs)
+        self._sysfs = sysfs
         node = found.node
         self._windows = ActivityWindows(found.device.core_share, node.cus if node else 0)
         self._central = bool(node and node.cus and node.gfx // 10_000 == CENTRAL_GFX)
@@ -172,8 +172,8 @@ class AmdDevice:
         if node is None:
             return None
         try:
-            folders = self._processes.folders()
-            found = {p: self._processes.occupied(f, node.gpu_id) for p, f in folders.items()}
+            folders = processes_of(self._sysfs)
+            found = {p: occupied(f, node.gpu_id) for p, f in folders.items()}
         except RefusedError:
             self._refused = True
             return None
@@ -201,7 +201,7 @@ class AmdDevice:
             or now_ns - self._listed_mono_ns >= demand.processes_every_ns
         ):
             try:
-                self._held = self._list(self._processes.folders(), node.gpu_id)
+                self._held = self._list(processes_of(self._sysfs), node.gpu_id)
             except RefusedError:
                 self._refused = True
                 return None
@@ -210,8 +210,8 @@ class AmdDevice:
 
     def _list(self, folders: Mapping[int, list[Path]], gpu_id: int) -> tuple[ProcessMemory, ...]:
         """The processes that hold memory here: KFD has files of every process for every GPU."""
-        sizes = {p: self._processes.vram(f, gpu_id) for p, f in folders.items()}
-        self._counting.add({p: self._processes.counted(f, gpu_id) for p, f in folders.items()})
+        sizes = {p: vram(f, gpu_id) for p, f in folders.items()}
+        self._counting.add({p: counted(f, gpu_id) for p, f in folders.items()})
         held = {pid: size for pid, size in sizes.items() if size}
         self._listed = (self._listed & folders.keys()) | held.keys()
         return tuple(ProcessMemory(pid, size, COMPUTE) for pid, size in held.items())

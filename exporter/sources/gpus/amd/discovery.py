@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from exporter.model import FIRST_INDEX, PARTITIONED, Device
 from exporter.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
+from exporter.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, minors_in
 from exporter.sources.gpus.sysfs import RefusedError, as_count, is_refused, label, names_in, text
 
 logger = logging.getLogger(__name__)
@@ -22,10 +23,8 @@ MOST_BOARDS = 64
 UNDIVIDED = {"", "spx"}
 WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
-_NODE = re.compile(r"(?:card|renderD)(\d{1,4})", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
-_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
 
 class KfdDevice(NamedTuple):
@@ -49,8 +48,8 @@ class FoundBoard(NamedTuple):
 
     folder: Path
     whole: KfdDevice
+    minors: frozenset[int]
     parts: tuple[KfdDevice, ...] = ()
-    minors: frozenset[int] = frozenset()
 
     @property
     def nodes(self) -> tuple[KfdNode | None, ...]:
@@ -154,7 +153,7 @@ def _boards(drm: Path) -> Mapping[str, Path]:
         if not _CARD.fullmatch(name) or text(folder / "vendor") != VENDOR_ID:
             continue
         place = folder.resolve()  # a card's number may be another board's later, its place not
-        if _PCI.fullmatch(address := place.name.lower()):
+        if PCI_ADDRESS.fullmatch(address := place.name.lower()):
             found.setdefault(address, place)
     return found
 
@@ -177,19 +176,18 @@ def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
         return board
     is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
     device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
-    return FoundBoard(
-        board.folder, KfdDevice(device, None, refused=True), minors=_minors(board.folder)
-    )
+    return board._replace(whole=KfdDevice(device, None, refused=True), parts=())
 
 
 def _board(folder: Path, pci: str, uuid: str, index: int, nodes: list[KfdNode]) -> FoundBoard:
     parted = len(nodes) > 1
+    minors = minors_in(folder / "drm")
     device = Device(
         uuid=uuid,
         index=index,
         vendor=VENDOR,
         model=_model(folder),
-        minor=_minor(folder),
+        minor=min((minor for minor in minors if minor >= FIRST_RENDER), default=None),
         pci_bus_id=pci,
         sharing=PARTITIONED if parted else "",
         # Only AMD's own packages have a version.
@@ -197,8 +195,7 @@ def _board(folder: Path, pci: str, uuid: str, index: int, nodes: list[KfdNode]) 
         memory_bytes=as_count(text(folder / "mem_info_vram_total")),
     )
     if not parted:
-        whole = KfdDevice(device, nodes[0] if nodes else None)
-        return FoundBoard(folder, whole, minors=_minors(folder))
+        return FoundBoard(folder, KfdDevice(device, nodes[0] if nodes else None), minors)
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
     ordered = sorted(nodes, key=lambda node: node.partition)
@@ -206,7 +203,7 @@ def _board(folder: Path, pci: str, uuid: str, index: int, nodes: list[KfdNode]) 
         _part(device, node, profile, node.cus / units if units else 1 / len(nodes))
         for node in ordered
     )
-    return FoundBoard(folder, KfdDevice(device, None), tuple(parts))
+    return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
 
 
 def _part(board: Device, node: KfdNode, profile: str, share: float) -> KfdDevice:
@@ -247,13 +244,3 @@ def _compute_mode(folder: Path) -> str:
 def _model(folder: Path) -> str:
     """The board's name by its firmware, or else the PCI device's number."""
     return label(text(folder / "product_name") or f"AMD {text(folder / 'device')}".strip())
-
-
-def _minors(folder: Path) -> frozenset[int]:
-    found = map(_NODE.fullmatch, names_in(folder / "drm"))
-    return frozenset(int(match[1]) for match in found if match)
-
-
-def _minor(folder: Path) -> int | None:
-    nodes = [n for n in names_in(folder / "drm") if n.startswith("renderD")]
-    return int(nodes[0][7:]) if nodes and nodes[0][7:].isdecimal() else None

@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.sources.gpus.sysfs import RefusedError, as_count, names_in, read_count, read_text
+from exporter.sources.gpus.sysfs import (
+    RefusedError,
+    as_count,
+    names_in,
+    number,
+    read_count,
+    read_text,
+)
 
 KFD = "class/kfd/kfd"
 LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's own memory
@@ -50,6 +57,11 @@ def read_topology(sysfs: Path) -> Topology:
         else:
             nodes += [node] if node else []
     return Topology(tuple(nodes), refused)
+
+
+def generation(sysfs: Path) -> int | None:
+    """A number that is another one after each change of the nodes, as when a board is divided."""
+    return number(sysfs / KFD / "topology/generation_id")
 
 
 def _node(folder: Path) -> KfdNode | None:
@@ -101,40 +113,45 @@ _CONTEXT = re.compile(r"context_\w{1,20}", re.ASCII)
 MOST_PROCESSES = 4096
 
 
-class KfdProcesses:
-    """The processes of the node, one GPU at a time. ``RefusedError``: a file may not be read."""
+def processes_of(sysfs: Path) -> dict[int, list[Path]]:
+    """The folders of each process by pid, one for each of its contexts.
 
-    def __init__(self, sysfs: Path) -> None:
-        self._folder = sysfs / KFD / "proc"
+    Raises:
+        RefusedError: they may not be listed.
 
-    def folders(self) -> dict[int, list[Path]]:
-        """The folders of each process, one for each of its contexts."""
-        found: dict[int, list[Path]] = {}
-        for name in names_in(self._folder)[:MOST_PROCESSES]:
-            match = _PROCESS.fullmatch(name)
-            if match:
-                folder = self._folder / name
-                inner = [folder / n for n in names_in(folder) if _CONTEXT.fullmatch(n)]
-                found.setdefault(int(match[1]), []).extend([folder, *inner])
-        return found
+    """
+    above, found = sysfs / KFD / "proc", dict[int, list[Path]]()
+    for name in names_in(above)[:MOST_PROCESSES]:
+        match = _PROCESS.fullmatch(name)
+        if match:
+            folder = above / name
+            inner = [folder / n for n in names_in(folder) if _CONTEXT.fullmatch(n)]
+            found.setdefault(int(match[1]), []).extend([folder, *inner])
+    return found
 
-    def vram(self, folders: list[Path], gpu_id: int) -> int | None:
-        """Bytes of device memory; None if the process has ended meanwhile."""
-        return _sum([read_count(folder / f"vram_{gpu_id}") for folder in folders])
 
-    def occupied(self, folders: list[Path], gpu_id: int) -> int | None:
-        """Compute units occupied now; None if it has ended, or the GPU has no such figure."""
-        return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
+# Of the folders of one process, on one GPU. ``RefusedError``: a file may not be read.
 
-    def counted(self, folders: list[Path], gpu_id: int) -> dict[str, int]:
-        """Nanoseconds so far of ``copy`` and ``evicted``, including deleted queues."""
-        copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
-        evicted_ms = _sum([read_count(f / f"stats_{gpu_id}" / "evicted_ms") for f in folders])
-        found = {
-            "copy": copy_us and copy_us * 1000,
-            "evicted": evicted_ms and evicted_ms * 1_000_000,
-        }
-        return {name: value for name, value in found.items() if value is not None}
+
+def vram(folders: list[Path], gpu_id: int) -> int | None:
+    """Bytes of device memory; None if the process has ended meanwhile."""
+    return _sum([read_count(folder / f"vram_{gpu_id}") for folder in folders])
+
+
+def occupied(folders: list[Path], gpu_id: int) -> int | None:
+    """Compute units occupied now; None if it has ended, or the GPU has no such figure."""
+    return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
+
+
+def counted(folders: list[Path], gpu_id: int) -> dict[str, int]:
+    """Nanoseconds so far of ``copy`` and ``evicted``, including deleted queues."""
+    copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
+    evicted_ms = _sum([read_count(f / f"stats_{gpu_id}" / "evicted_ms") for f in folders])
+    found = {
+        "copy": copy_us and copy_us * 1000,
+        "evicted": evicted_ms and evicted_ms * 1_000_000,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class CounterSums:
@@ -164,16 +181,6 @@ class CounterSums:
         """The increase since the last call, by counter and process."""
         taken, self._risen = self._risen, {name: {} for name in self._risen}
         return {name: {p: n for p, n in by_pid.items() if n} for name, by_pid in taken.items()}
-
-
-def pids_of(sysfs: Path) -> frozenset[int]:
-    """All processes of KFD.
-
-    Raises:
-        RefusedError: it may not be listed.
-
-    """
-    return frozenset(KfdProcesses(sysfs).folders())
 
 
 def _sum(numbers: list[int | None]) -> int | None:

@@ -36,7 +36,7 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {  # by format, content and si
     (1, 2, 104): _Layout(16, 24),
     (1, 3, 120): _Layout(16, 24),
     (1, 4, 288): _Layout(12, 24),
-    (1, 5, 328): _Layout(12, 56),
+    (1, 5, 360): _Layout(12, 88),
     (1, 6, 1664): _Layout(12, 16, 32, (312, 168)),
     (1, 7, 2208): _Layout(12, 24, 40, (344, 232)),
     (1, 8, 3360): _Layout(12, 24, 40, (344, 376)),

@@ -8,6 +8,7 @@ from pathlib import Path
 from exporter.model import Clock
 from exporter.sources.gpus.amd.board import AmdBoard
 from exporter.sources.gpus.amd.discovery import BoardList, BoardNames, discover, present
+from exporter.sources.gpus.amd.kfd import generation
 from exporter.sources.gpus.drm.holders import WorkerScans
 from exporter.sources.gpus.fleet import Fleet, Readings
 from exporter.sources.gpus.sysfs import RefusedError
@@ -28,9 +29,14 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         self._scans = WorkerScans(str(procfs), clock, self._workers)
         self._names = BoardNames()
         self._unreadable = ""
+        self._generation: int | None = None
 
     def _absent(self) -> str:
         return "" if present(self._sysfs) else NO_DRIVER
+
+    def _changed(self) -> bool:
+        before, self._generation = self._generation, generation(self._sysfs)
+        return self._generation != before
 
     def _look(self, *, attached: bool) -> BoardList:
         del attached

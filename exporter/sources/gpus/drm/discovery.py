@@ -9,6 +9,7 @@ and counts as the decoder; scaling (``video-enhance``, ``vpe``) is neither.
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from exporter.model import FIRST_INDEX, Device
@@ -89,7 +90,8 @@ def role_of(driver: str, engine: str) -> str | None:
 MOST_DEVICES = 128
 _CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
 _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
-_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+FIRST_RENDER = 128  # the minor number of the first render node
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _INTEL_NAMES = {
     0x0BD5: "Data Center GPU Max 1550",
     0x0BDA: "Data Center GPU Max 1100",
@@ -136,8 +138,10 @@ def discover(
         card = f"{sys_root}/class/drm/{name}"
         if _CARD.fullmatch(name) and len(found) < MOST_DEVICES:
             driver = link(f"{card}/device/driver")
-            minors = _minors(card, name)
-            wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and _renders(card))
+            minors = minors_in(f"{card}/device/drm") | {int(name.removeprefix("card"))}
+            # A card without a render node only displays (VGA of a BMC).
+            renders = any(minor >= FIRST_RENDER for minor in minors)
+            wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
             pci = _pci_address(card)
             if wanted and not (pci and pci in taken):
                 found.append(DrmCard(_device(card, driver, pci, kernel), driver, card, minors))
@@ -189,19 +193,14 @@ def _pci_address(card: str) -> str:
     """The address as NVML and the drivers write it, "" on other buses."""
     for line in text(f"{card}/device/uevent").splitlines():
         key, _, value = line.partition("=")
-        if key == "PCI_SLOT_NAME" and _PCI.fullmatch(value.lower()):
+        if key == "PCI_SLOT_NAME" and PCI_ADDRESS.fullmatch(value.lower()):
             return value.lower()
     return ""
 
 
-def _minors(card: str, name: str) -> frozenset[int]:
-    nodes = {name, *names(f"{card}/device/drm")}
-    return frozenset(int(match[1]) for match in map(_NODE.fullmatch, nodes) if match)
-
-
-def _renders(card: str) -> bool:
-    """Whether it has a render node: a card without one only displays (VGA of a BMC)."""
-    return any(name.startswith("renderD") for name in names(f"{card}/device/drm"))
+def minors_in(folder: str | Path) -> frozenset[int]:
+    """The minor numbers of the nodes in a device's folder ``drm``."""
+    return frozenset(int(match[1]) for match in map(_NODE.fullmatch, names(folder)) if match)
 
 
 def _hexadecimal(path: str) -> int | None:

@@ -97,8 +97,13 @@ def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
                 if number is not None and room and _NAME.fullmatch(name):
                     found[name] = found.get(name, EngineUsage())._replace(**{what: number})
                 break
-    used = ((name, e) for name, e in found.items() if (e.busy_ns, e.cycles) != (None, None))
-    return {name: engine._replace(capacity=engine.capacity or 1) for name, engine in used}
+    timed = ((name, engine) for name, engine in found.items() if _has_time(engine))
+    return {name: engine._replace(capacity=engine.capacity or 1) for name, engine in timed}
+
+
+def _has_time(engine: EngineUsage) -> bool:
+    """Whether its time is known; cycles alone are no time, because their clock changes."""
+    return engine.busy_ns is not None or None not in {engine.cycles, engine.total_cycles}
 
 
 def _regions(texts: Mapping[str, str]) -> dict[str, int]:
