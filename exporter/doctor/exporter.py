@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from resource import RLIM_INFINITY, RLIMIT_NOFILE
 from time import time_ns
 
@@ -70,10 +71,13 @@ def clock(evidence: ProbeResults) -> Iterator[CheckResult]:
 
 
 def _driver(evidence: ProbeResults) -> Iterator[CheckResult]:
-    """The age of the driver's newest sample, which must not be in the future."""
-    if not evidence.windows:
+    """The age of the newest sample of NVIDIA's driver; others' samples have our own clock."""
+    of_nvml = (r.devices for r in evidence.readings if r.status.name == "nvml")
+    uuids = {reading.device.uuid for reading in chain.from_iterable(of_nvml)}
+    ends = [end for uuid, end in evidence.windows.items() if uuid in uuids]
+    if not ends:
         return
-    age_s = (evidence.ended.unix_ns - max(evidence.windows.values())) / SECOND_NS
+    age_s = (evidence.ended.unix_ns - max(ends)) / SECOND_NS
     if -1 <= age_s <= MOST_SKEW_S:
         yield ok("driver's time", f"its newest sample is {max(age_s, 0):.1f} s old")
     else:

@@ -141,6 +141,7 @@ GROUPS = {  # groups of metric families by quantity, if the names differ
     "ecc_errors": "ecc",
     "remapped_rows": "ecc",
 }
+UNKNOWN = "unknown"
 NEEDED = ("core", "memory")  # without these no container has a value
 
 _DEV = Path("/dev")
@@ -240,7 +241,7 @@ def module_version(procfs: Path) -> str:
     except OSError:
         return ""
     found = _VERSION.search(text)
-    return found[1] if found else "of an unknown version"
+    return found[1] if found else UNKNOWN
 
 
 def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
@@ -248,7 +249,7 @@ def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
     version = nvml_version(library)
     words = f"version {version}" if version else "of an unknown version"
     yield ok(SONAME, f"{words}, {mapped[0] if mapped else 'by the loader'}")
-    if module and version and not version.endswith(module):
+    if module not in {"", UNKNOWN} and version and not version.endswith(module):
         yield problem(
             "versions",
             f"the library is {version}, the kernel module {module}",

@@ -166,11 +166,17 @@ def _refused(error: ApiError, rule: _Rule) -> CheckResult:
 
 def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]:
     """Dynamic resource allocation, which is needed only if a pod of this node refers to a claim."""
+    claimed = any(c.claims for pod in evidence.table.pods.values() for c in pod.containers)
     try:
         with client.get(GROUP, {}, TIMEOUT_S) as stream:
             document = decode(stream.read(MAX_OBJECT))
-    except (ApiError, JsonError):
-        yield ok("resource claims", "the cluster does not serve resource.k8s.io")
+    except (ApiError, JsonError) as error:
+        if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
+            yield ok("resource claims", "the cluster does not serve resource.k8s.io")
+        else:
+            make = problem if claimed else note
+            found = f"whether the cluster serves resource.k8s.io is not known: {error}"
+            yield make("resource claims", found, "see the API server's log")
         return
     listed = document.get("versions") if isinstance(document, dict) else None
     served = [one.get("version") for one in listed or () if isinstance(one, dict)]
@@ -178,7 +184,6 @@ def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]
     if version is None:
         yield note("resource claims", f"served in none of the versions {', '.join(VERSIONS)}")
         return
-    claimed = any(c.claims for pod in evidence.table.pods.values() for c in pod.containers)
     node = node_name(evidence.settings.node_name)
     without = "devices of claims (DRA) are not placed; or set --pods.claims=off"
     grant = privileges.CLAIMS
@@ -207,9 +212,12 @@ def _kubelet(connect: Callable[[], KubeClient], url: str, *, needed: bool) -> Ch
             client.close()
     except ApiError as error:
         found = explanation(error, ServerKind.KUBELET)
-        forbidden = error.status == HTTPStatus.FORBIDDEN
-        privilege = privileges.KUBELET if forbidden else ""
-        return make("kubelet", f"{url}: {found}", f"grant what is missing{meanwhile}", privilege)
+        remedy, privilege = "see the kubelet's log", ""
+        if error.status == HTTPStatus.FORBIDDEN:
+            remedy, privilege = "grant what is missing", privileges.KUBELET
+        elif error.status is None:
+            remedy = "check --kubelet.address, and that the network policy lets this pod reach it"
+        return make("kubelet", f"{url}: {found}", f"{remedy}{meanwhile}", privilege)
 
 
 def _files(evidence: ProbeResults, *, needed: bool) -> CheckResult:

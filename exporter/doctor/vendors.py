@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exporter.doctor.evidence import CheckResult, note, ok, problem
 from exporter.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
-from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
+from exporter.model import PARTITIONED, DeviceReading, DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.drm.holders import NESTED, REFUSED
 
 Said = tuple[Callable[..., CheckResult], str, str]
@@ -32,14 +32,19 @@ def quantities(
         refusals: dict[Unmeasured, list[str]] = defaultdict(list)
         for reading in devices:
             if quantity in reading.unmeasured:
-                refusals[reading.unmeasured[quantity]].append(str(reading.device.index))
+                refusals[reading.unmeasured[quantity]].append(_number(reading))
         said = {why: words for why in refusals if (words := judge(quantity, why)) is not None}
-        if devices and not said:
+        if not said and any(quantity not in reading.unmeasured for reading in devices):
             yield ok(prefix + quantity, f"measured ({how})")
         for reason, (make, remedy, privilege) in said.items():
             where = ", ".join(dict.fromkeys(refusals[reason]))
             found = f"not measured on GPU {where}: {reason} ({how})"
             yield make(prefix + quantity, found, remedy, privilege)
+
+
+def _number(reading: DeviceReading) -> str:
+    device = reading.device
+    return f"{device.index}" + ("" if device.gpu_instance is None else f"/{device.gpu_instance}")
 
 
 def devices_found(
@@ -49,8 +54,7 @@ def devices_found(
     for reading in devices:
         device = reading.device
         name = f"{device.model or device.vendor} {device.profile}".rstrip()
-        part = "" if device.gpu_instance is None else f"/{device.gpu_instance}"
-        subject = f"GPU {device.index}{part}"
+        subject = f"GPU {_number(reading)}"
         if reading.state is not DeviceState.UP:
             yield problem(subject, f"{name}: {reading.state}: {reading.detail}", remedy)
         elif device.uuid in windows or "core" in reading.unmeasured:
@@ -79,8 +83,13 @@ class _Vendor(NamedTuple):
         """The results of this driver."""
         status = reading.status
         if not status.up:
-            remedy = f"{self.remedy}; in a container mount the host's /sys"
-            yield problem(self.name, status.detail or "it does not answer", remedy, SYSFS)
+            found = status.detail or "it does not answer"
+            if reading.devices:  # so that it is loaded
+                yield problem(self.name, found, self.kernel_log)
+            else:
+                remedy = f"{self.remedy}; in a container mount the host's /sys"
+                yield problem(self.name, found, remedy, SYSFS)
+            yield from devices_found(reading.devices, windows, self.kernel_log)
             return
         versions = {d.device.driver_version for d in reading.devices} - {""}
         found = f"version {', '.join(sorted(versions)) or 'of the kernel'}"
@@ -89,12 +98,13 @@ class _Vendor(NamedTuple):
         else:
             yield ok(self.name, found)
         if status.detail and status.detail not in {NESTED, REFUSED}:
-            yield problem(f"{self.name} devices", status.detail, self.kernel_log, AMD_DEVICES)
+            remedy = "" if reading.devices else self.kernel_log  # else the detail has what to do
+            yield problem(f"{self.name} devices", status.detail, remedy)
         yield from devices_found(reading.devices, windows, self.kernel_log)
         up = [device for device in reading.devices if device.state is DeviceState.UP]
         yield from self._clients(up, status.detail)
         for quantity, files in self.reports.items():
-            seen = [device for device in up if not self._is_blind(quantity, device)]
+            seen = [d for d in up if not (self._is_blind(quantity, d) or _is_apart(quantity, d))]
             yield from quantities(seen, {quantity: files}, self.judge, f"{self.name} ")
 
     def _clients(self, devices: Sequence[DeviceReading], detail: str) -> Iterator[CheckResult]:
@@ -110,7 +120,14 @@ class _Vendor(NamedTuple):
     def _is_blind(self, quantity: str, reading: DeviceReading) -> bool:
         """Whether the device's clients are not visible, which is reported already."""
         reason = reading.unmeasured.get(quantity)
-        return reason in _INVISIBLE and reason is reading.unmeasured.get(self.of_clients)
+        is_known = reason in {*_INVISIBLE, Unmeasured.READ_FAILED}
+        return is_known and reason is reading.unmeasured.get(self.of_clients)
+
+
+def _is_apart(quantity: str, reading: DeviceReading) -> bool:
+    """Whether the parts of its board have this figure, or the board has it for its parts."""
+    is_whole = quantity == "energy" or reading.device.sharing == PARTITIONED
+    return is_whole and reading.unmeasured.get(quantity) is Unmeasured.PARTITIONED
 
 
 def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
@@ -125,9 +142,6 @@ def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
 
 
 def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
-    """A partitioned board is read by partition."""
-    if reason is Unmeasured.PARTITIONED:
-        return None
     if reason is not Unmeasured.NO_PERMISSION:
         return note, "nothing to do: this kind of GPU does not report it", ""
     refused = (
@@ -148,7 +162,7 @@ OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult
             "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
             "energy": "gpu_metrics, hwmon power1_average",
         },
-        "decoder",
+        "encoder",
         _judge_amd,
     ).look,
     "drm": _Vendor(

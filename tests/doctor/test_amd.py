@@ -6,9 +6,10 @@ import pytest
 
 from exporter.doctor import CheckResult, CheckVerdict, privileges
 from exporter.doctor.gpus import gpus
-from exporter.model import Reading, SourceStatus, Unmeasured
+from exporter.model import DeviceState, Reading, SourceStatus, Unmeasured
 from exporter.sources.gpus.amd.source import AmdSource
-from exporter.sources.gpus.drm.holders import REFUSED
+from exporter.sources.gpus.drm.holders import CROWDED, REFUSED
+from exporter.sources.gpus.fleet import HANGS
 from tests.doctor.looking import by_subject, check, evidence, settings
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import MI210, MI300X, RADEON, v1_6
@@ -69,6 +70,50 @@ def test_where_clients_of_a_radeon_are_not_seen_the_charts_profile_is_named(node
     assert [(f.subject, f.privilege) for f in problems] == [("clients of DRM", privileges.FDINFO)]
     assert "profile fdinfo" in privileges.FDINFO
     assert "amdgpu core" not in findings
+
+
+@pytest.mark.parametrize("source", ["amd", "drm"])
+def test_what_is_not_measured_for_want_of_its_clients_is_not_called_measured(
+    node: Node, source: str
+) -> None:
+    node.tree.add(RADEON)
+    node.read()
+    reading = node.read()
+    [device] = reading.devices
+    blind = dict.fromkeys(("core", "encoder", "decoder"), Unmeasured.READ_FAILED)
+    status = SourceStatus(source, up=True, detail=CROWDED)
+
+    findings = found(Reading(status, (device._replace(unmeasured=blind),)))
+
+    assert not [subject for subject in findings if subject.endswith(" core")]
+    [problem] = [f for f in findings.values() if f.verdict is CheckVerdict.PROBLEM]
+    assert (problem.found, problem.privilege) == (CROWDED, "")  # no device would help
+
+
+def test_partitions_whose_use_no_file_tells_are_not_called_measured(node: Node) -> None:
+    node.tree.add(MI210)
+    node.tree.add(MI300X, parts=2)  # without gpu_metrics
+    node.read()
+
+    finding = found(node.read())["amdgpu core"]
+
+    assert finding.verdict is CheckVerdict.NOTE
+    assert finding.found.startswith("not measured on GPU 101/0, 101/1: partitioned")
+
+
+def test_a_driver_that_hangs_is_not_one_to_be_loaded(node: Node) -> None:
+    node.tree.add(MI210)
+    [device] = node.read().devices
+    stuck = device._replace(state=DeviceState.STUCK, detail="no answer for 9 s")
+
+    findings = found(Reading(SourceStatus("amd", up=False, detail=HANGS), (stuck,)))
+
+    assert findings["amdgpu"].found == HANGS
+    assert (findings["amdgpu"].remedy, findings["amdgpu"].privilege) == (
+        "see the kernel log for amdgpu",
+        "",
+    )
+    assert findings["GPU 100"].verdict is CheckVerdict.PROBLEM
 
 
 def test_what_a_board_cannot_tell_is_a_note(node: Node) -> None:

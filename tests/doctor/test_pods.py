@@ -80,6 +80,19 @@ def test_claims_may_be_forbidden_where_no_pod_has_any(
     assert [(f.verdict, f.privilege) for f in refused] == [(CheckVerdict.NOTE, privileges.CLAIMS)]
 
 
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [(404, CheckVerdict.OK), (403, CheckVerdict.NOTE), (503, CheckVerdict.NOTE)],
+)
+def test_a_server_that_does_not_say_what_it_serves_does_not_pass_for_one_without_claims(
+    status: int, verdict: CheckVerdict, api: ApiServer, flags: dict[str, str]
+) -> None:
+    api.serve_devices("v1")
+    api.fail("versions", status)
+
+    assert found(flags)["resource claims"].verdict is verdict
+
+
 def test_tainted_devices_are_named(api: ApiServer, flags: dict[str, str]) -> None:
     offer = slice_document({"gpu-0": "GPU-a", "gpu-1": "GPU-b"})
     lost = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
@@ -189,7 +202,10 @@ def test_a_kubelet_counts_for_as_much_as_it_is_asked_for(
     wrong = flags | {"kubelet_address": "http://127.0.0.1:1"}
     asked = {"pods_source": "kubelet"}
 
-    assert found(wrong | {"pods_source": "auto"})["kubelet"].verdict is CheckVerdict.NOTE
+    meanwhile = found(wrong | {"pods_source": "auto"})["kubelet"]
+    assert meanwhile.verdict is CheckVerdict.NOTE
+    assert "lets this pod reach it" in meanwhile.remedy
+    assert "grant" not in meanwhile.remedy
     assert found(wrong | asked)["kubelet"].verdict is CheckVerdict.PROBLEM
     assert found(wrong | asked | {"kubelet_address": api.url})["kubelet"].verdict is CheckVerdict.OK
 

@@ -116,7 +116,7 @@ def test_without_the_hosts_processes_hostpid_is_named(tree: Path) -> None:
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n",
             "580.65.06",
         ),
-        ("something else\n", "of an unknown version"),
+        ("something else\n", "unknown"),
     ],
 )
 def test_the_kernel_module_is_read(text: str, version: str, tmp_path: Path) -> None:
@@ -225,6 +225,21 @@ def test_a_library_of_another_version_than_the_module_is_named(
     assert "the kernel module 1.2.3" in found["versions"].found
 
 
+@pytest.mark.program("cc")
+def test_a_module_of_an_unknown_version_is_no_other_than_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scenario().write(tmp_path / "gpus.txt")
+    monkeypatch.setenv("FAKENVML_SCENARIO", str(tmp_path / "gpus.txt"))
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    (tmp_path / "driver/nvidia/version").write_text("NVRM version: of a kind to come\n")
+
+    found = of_driver(path_procfs=str(tmp_path))
+
+    assert found["kernel module"].found == "version unknown"
+    assert "versions" not in found
+
+
 def test_no_library_ends_the_examination_of_the_driver() -> None:
     found = of_driver(up=False, nvml_library="/nonexistent/lib.so")
 
@@ -303,14 +318,36 @@ def test_a_clock_is_plausible_and_steady(begun_s: int, later_s: int, verdict: Ch
     assert found["time"].verdict is verdict
 
 
-@pytest.mark.parametrize(("age_s", "verdict"), [(0.2, CheckVerdict.OK), (-60, CheckVerdict.NOTE)])
+@pytest.mark.parametrize(
+    ("age_s", "verdict"),
+    [(0.2, CheckVerdict.OK), (-60, CheckVerdict.NOTE), (60, CheckVerdict.NOTE)],
+)
 def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: CheckVerdict) -> None:
     now = evidence(settings())
-    windows = {"GPU-0": now.ended.unix_ns - int(age_s * SECOND)}
+    devices = [DeviceReading(Device(f"GPU-{n}", n, "nvidia", "A100")) for n in range(2)]
+    nvml = Reading(SourceStatus("nvml", up=True), tuple(devices))
+    intel = Reading(
+        SourceStatus("drm", up=True), (DeviceReading(Device("DRM-0", 200, "intel", "Arc")),)
+    )
+    stamps = dict.fromkeys(("GPU-0", "GPU-1"), now.ended.unix_ns - int(age_s * SECOND))
+    windows = stamps | {"DRM-0": now.ended.unix_ns}  # these are of our own clock
 
-    found = by_subject(clock(evidence(settings(), windows=windows, ended=now.ended)))
+    given = evidence(settings(), windows=windows, ended=now.ended, readings=(nvml, intel))
+    found = by_subject(clock(given))
 
     assert found["driver's time"].verdict is verdict
+
+
+def test_a_driver_without_a_clock_of_its_own_is_not_said_to_have_the_right_time() -> None:
+    now = evidence(settings())
+    intel = Reading(
+        SourceStatus("drm", up=True), (DeviceReading(Device("DRM-0", 200, "intel", "Arc")),)
+    )
+    windows = {"DRM-0": now.ended.unix_ns}
+
+    found = by_subject(clock(evidence(settings(), windows=windows, readings=(intel,))))
+
+    assert "driver's time" not in found
 
 
 @pytest.mark.parametrize(
