@@ -76,10 +76,9 @@ def test_a_number_is_written_in_its_base_unit(number: Number, divisor: int, text
 def test_openmetrics_names_a_counters_family_without_total(form: Format, family: str) -> None:
     snapshot = snapshot_of(containers=[container(used=Used(10**9))])
 
-    about = "GPU-seconds used: core (SM) busy time, from NVML process utilization as parts of the"
-    rest = "device's busy time; for AMD an estimate from the compute units occupied at each sample"
+    about = next(f.help for f in FAMILIES if f.full_name == "mgpu_container_core_seconds_total")
     assert page(snapshot, form) == (
-        f"# HELP {family} {about} {rest}.\n"
+        f"# HELP {family} {about}\n"
         f"# TYPE {family} counter\n"
         f"mgpu_container_core_seconds_total{{{LABELS}}} 1.0\n"
     )

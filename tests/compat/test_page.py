@@ -144,8 +144,9 @@ HAMI = {"namespace": "ml", "pod": "a", "container": "main", "vdevice_index": "1"
 HAMI |= {"device_uuid": "GPU-1", "zone": "vGPU"}
 OLD = {"podnamespace": "ml", "podname": "a", "ctrname": "main", "vdeviceid": "1"}
 OLD |= {"deviceuuid": "GPU-1", "zone": "vGPU"}
-HOST = {"device_index": "0", "device_uuid": "GPU-0", "device_type": "NVIDIA-A100", "zone": "vGPU"}
-OLD_HOST = {"deviceidx": "0", "deviceuuid": "GPU-0", "zone": "vGPU"}
+NODELESS = {"device_index": "0", "device_uuid": "GPU-0", "device_type": "NVIDIA-A100"}
+HOST = {**NODELESS, "zone": "vGPU", "node": "node-1"}
+OLD_HOST = {"deviceidx": "0", "deviceuuid": "GPU-0", "zone": "vGPU", "nodeid": "node-1"}
 CARD = {"node": "node-1", "card": "0"}
 POD_LABELS = {"node": "node-1", "namespace": "ml", "pod": "a"}
 TASK = {**POD_LABELS, "container": "main"}
@@ -230,7 +231,9 @@ UNITS = [
     ("container_gpu_allocation", TASK, 1.0),
     ("hami_host_gpu_memory_used_bytes", HOST, 11 * GIB),
     ("hami_host_gpu_utilization_ratio", HOST, 75),
-    ("hami_host_gpu_memory_controller_utilization_ratio", HOST, 25),
+    ("hami_host_gpu_memory_controller_utilization_ratio", NODELESS, 25),
+    ("hami_host_gpu_temperature_celsius", HOST, 51),
+    ("hami_host_gpu_power_usage_watts", HOST, 250.5),
     ("hami_vgpu_memory_used_bytes", HAMI, 4 * GIB),
     ("hami_vgpu_memory_limit_bytes", HAMI, 8 * GIB),
     ("hami_container_device_memory_bytes", HAMI, 4 * GIB),
@@ -281,6 +284,28 @@ def test_a_figure_has_the_other_exporters_unit_and_labels(
     name: str, labels: dict[str, str], value: float
 ) -> None:
     assert one(name, **labels) == pytest.approx(value)
+
+
+def test_the_devices_of_a_container_are_numbered_by_index() -> None:
+    facts = replace(
+        FACTS,
+        devices=(device(2), device(10)),
+        containers=(container("a", 10, 0.25, GIB), container("a", 2, 0.25, GIB)),
+    )
+
+    series = samples(page(node(facts), "hami"))["hami_vgpu_memory_used_bytes"]
+
+    numbered = {labels["device_uuid"]: labels["vdevice_index"] for labels, _ in series}
+    assert numbered == {"GPU-2": "0", "GPU-10": "1"}
+
+
+def test_a_board_of_another_vendor_is_no_nvidia() -> None:
+    one = device(100)
+    facts = replace(FACTS, devices=(replace(one, device=replace(one.device, vendor="amd")),))
+
+    [(labels, _)] = samples(page(node(facts), "dcgm"))["DCGM_FI_DEV_POWER_USAGE"]
+
+    assert labels["device"] == "amd100"
 
 
 def test_every_row_of_every_table_is_held_to_its_unit() -> None:

@@ -8,21 +8,29 @@ A container's memory is the driver's figure here; HAMi shows what its library in
 counted, and nothing of containers without it.
 
 Left out: the parts of a container's memory (context, module, buffer), which only HAMi's library in
-the container knows, and the scheduler's own metrics.
+the container knows, ECC errors of a board's whole life, and the scheduler's own metrics. As in
+HAMi (05880cb3), all names of a board but one have the node.
 """
 
 from functools import partial
 
 from exporter.metrics.compat.subjects import PERCENT, Alias, Subject, of
 
-_HOST = {"zone": "=vGPU", "device_index": "gpu", "device_uuid": "uuid", "device_type": "type"}
+_NODELESS = {"zone": "=vGPU", "device_index": "gpu", "device_uuid": "uuid", "device_type": "type"}
+_HOST = {**_NODELESS, "node": "node"}
 _CONTAINER = {
     "zone": "=vGPU",
     **{name: name for name in ("namespace", "pod", "container")},
     "vdevice_index": "place",
     "device_uuid": "uuid",
 }
-_OLD_HOST = {"zone": "=vGPU", "deviceidx": "gpu", "deviceuuid": "uuid", "devicetype": "type"}
+_OLD_HOST = {
+    "zone": "=vGPU",
+    "nodeid": "node",
+    "deviceidx": "gpu",
+    "deviceuuid": "uuid",
+    "devicetype": "type",
+}
 _OLD_CONTAINER = {
     "zone": "=vGPU",
     "podnamespace": "namespace",
@@ -63,10 +71,20 @@ ALIASES = (
     _of_board(
         "hami_host_gpu_utilization_ratio", "GPU core utilization ratio (0-100)", figure=_BUSY
     ),
-    _of_board(
+    Alias(
         "hami_host_gpu_memory_controller_utilization_ratio",
         "GPU memory controller utilization ratio (0-100)",
-        figure=of("memory_active_ratio", times=PERCENT),
+        "device",
+        _NODELESS,
+        of("memory_active_ratio", times=PERCENT),
+    ),
+    _of_board(
+        "hami_host_gpu_temperature_celsius",
+        "GPU temperature in degrees Celsius",
+        figure=of("temperature_celsius", "gpu"),
+    ),
+    _of_board(
+        "hami_host_gpu_power_usage_watts", "GPU power draw in watts", figure=of("power_watts")
     ),
     _of_container("hami_vgpu_memory_used_bytes", "vGPU device memory usage in bytes", figure=_USED),
     _of_container(

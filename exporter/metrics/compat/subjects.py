@@ -79,7 +79,7 @@ class Subjects:
         self._grouped = {
             group.uuid for group in snapshot.facts.groups if group.memory.processes is not None
         }
-        containers = self._containers(fact for _, fact in labelled_facts(snapshot, "container"))
+        containers = self._containers(snapshot.facts.containers)
         self._node_figures = {
             "node_gpus": sum(not device.labels["parent_uuid"] for device in devices),
             "node_memory_bytes": sum(d.number("memory_total_bytes") or 0 for d in devices),
@@ -100,7 +100,7 @@ class Subjects:
             "node": self._node,
             "gpu": gpu,
             "uuid": fact.uuid,
-            "device": f"nvidia{gpu}",
+            "device": f"{device.vendor}{gpu}",
             "vendor": device.vendor,
             "model": device.model,
             "pci": device.pci_bus_id,
@@ -119,7 +119,7 @@ class Subjects:
         """Containers on their current devices, each device numbered within its container."""
         found: list[Subject] = []
         positions: dict[ContainerKey, int] = {}
-        for fact in facts:
+        for fact in sorted(facts, key=lambda one: (one.owner, one.index or 0, one.uuid)):
             is_there = fact.memory.processes is not None or fact.allocation.core is not None
             if fact.uuid not in self._infos or not is_there:
                 continue

@@ -98,7 +98,7 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
     _device(
         "memory_used_bytes",
         "Device memory in use (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_used, for a "
-        "partition the memory that its processes hold).",
+        "partition the memory that its processes hold; DRM: only amdgpu has it).",
         lambda d: d.memory.used_bytes,
     ),
     _device(
@@ -157,8 +157,8 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
     *counted("device"),
     _device(
         "energy_joules_total",
-        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics; DRM: "
-        "hwmon); estimated from power readings if device_method_info says so.",
+        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics, or hwmon; "
+        "DRM: hwmon); estimated from power readings if device_method_info says so.",
         lambda d: d.used.energy_uj,
     ),
     _device(
@@ -184,7 +184,8 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
     ),
     _device(
         "unobserved_seconds_total",
-        "Time that was not observed, because the driver dropped its samples before they were read.",
+        "Time that was not observed: the driver dropped its samples before they were read, or the "
+        "device was not read for too long.",
         lambda d: d.unobserved_ns,
     ),
     _device(
@@ -205,7 +206,7 @@ BOARD: tuple[FamilyOf[DeviceFacts], ...] = (
     _sensor(
         "power",
         "power_limit_watts",
-        "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit; AMD: power1_cap).",
+        "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit; AMD and DRM: hwmon).",
     ),
     _sensor(
         "temperature",
@@ -216,7 +217,7 @@ BOARD: tuple[FamilyOf[DeviceFacts], ...] = (
     _sensor(
         "clocks",
         "clock_hertz",
-        "Current clock (nvmlDeviceGetClockInfo; AMD and DRM: hwmon).",
+        "Current clock (nvmlDeviceGetClockInfo; AMD: hwmon; DRM: sysfs).",
         "clock",
     ),
     _sensor(

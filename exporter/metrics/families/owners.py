@@ -30,7 +30,8 @@ from exporter.model import (
 
 _CORE = (
     "GPU-seconds used: core (SM) busy time, from NVML process utilization as parts of the device's "
-    "busy time; for AMD an estimate from the compute units occupied at each sample."
+    "busy time; for AMD an estimate from the compute units occupied at each sample; for DRM, and "
+    "AMD boards without that figure, counted by the kernel (fdinfo)."
 )
 _ENERGY = "Energy used, estimated: active energy split by core use, idle energy by --energy.idle."
 _KEPT = (
@@ -40,7 +41,7 @@ _KEPT = (
 )
 _WAITING = (
     "Time in which the container may have waited for others on the core: it had run within 10 s, "
-    "held a context, and others ran (computed from NVML's samples)."
+    "held a context, and others ran (computed from the use of each window)."
 )
 
 _container = partial(FamilyOf[ContainerHolding], "container")
@@ -102,7 +103,12 @@ def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
             each=lambda h: _charged(h.memory),
         ),
         *averages(level),
-        of("processes", "Processes with a context on the device.", lambda h: h.memory.processes),
+        of(
+            "processes",
+            "Processes with a context on the device (AMD: that hold memory there; DRM: that have "
+            "it open).",
+            lambda h: h.memory.processes,
+        ),
         of(
             "last_active_timestamp_seconds",
             "When it last used the GPU's core.",
