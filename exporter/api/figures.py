@@ -131,7 +131,8 @@ UNMEASURED: Mapping[Unmeasured, str] = {
     Unmeasured.MIG: "Under MIG this is only measured for each instance; read the instances.",
     Unmeasured.PARTITIONED: "The board is partitioned: read its partitions, whose energy is the "
     "board's.",
-    Unmeasured.MPS: "A client of MPS that no sample has named while the device was busy.",
+    Unmeasured.MPS: "Clients of several owners share the MPS server, and the driver names "
+    "the server alone.",
     Unmeasured.NEVER_IDLE: "The board's idle power is not known until it was idle for 5 s.",
     Unmeasured.ASLEEP: "The board sleeps, and reading it would wake it.",
     Unmeasured.REJECTED_SAMPLES: "The driver's rows are implausible, so all of them are rejected.",
@@ -156,7 +157,7 @@ UNATTRIBUTED: Mapping[Unattributed, str] = {
     Unattributed.OVERLAP: "Memory that processes share and the driver counts for each of them.",
     Unattributed.MIG: "An instance that several containers share.",
     Unattributed.PARTITIONED: "The energy of all partitions of a board together.",
-    Unattributed.MPS: "Credited to the MPS server, which works for all its clients.",
+    Unattributed.MPS: "Credited to the MPS server, which works for clients of several owners.",
 }
 
 
