@@ -26,6 +26,7 @@ on which GPU.** [Others that you describe](configuration.md#a-sharing-system-of-
 - In MIG mode the instance is the allocation, whatever the container asked for.
 - Time-slicing promises nothing: `mgpu_container_allocated_replicas` counts what was granted.
 - A device that the system does not name is the one on which the container is seen.
+- An init container has only what no other container of its pod asks for in the same domain.
 - Annotations count only for containers whose limits ask for a resource of the scheme
   ([what can be forged](security.md#who-can-forge-what)).
 - A pod with unreadable values has no limits, and is

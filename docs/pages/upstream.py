@@ -118,8 +118,8 @@ READINGS = {
     "nvfractions": Reading(
         "kai-gpu-fractioning 0ee10b42, 6b664769 (2026); KAI-Scheduler 39165828, 45103d4c "
         "(2026); not run",
-        "2026-11-25",
-        "memory",
+        "2026-11-26",
+        "memory, and the core that KAI#2368 writes",
         "by the driver (R615), whose own word `allocation_info` has as scheme `driver`",
     ),
     "gke": Reading(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
@@ -10,6 +11,7 @@ from exporter.allocations.quantities import (
     parse_natural,
     parse_naturals,
     parse_quantity,
+    parse_share,
 )
 from exporter.allocations.scheme import Decoded, DecodeProblem, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
@@ -40,12 +42,35 @@ def app_containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def lasting_containers(pod: Pod) -> tuple[Container, ...]:
-    """Return the containers that run for the pod's life: apps and sidecars.
+    """Return the containers that have devices for the pod's life: apps and sidecars.
 
     An ordinary init container is left out: the kubelet passes its devices on to the app containers
-    (device manager, "reusable devices"), so counting both would double the pod's allocation.
+    (device manager, "reusable devices"), so counting both would double the pod's allocation. It is
+    there for what no other container asks for in the same domain, because the pod keeps that until
+    it ends. Of several init containers, that is the last that has started.
     """
-    return tuple(container for container in pod.containers if container.kind in {"app", "sidecar"})
+    lasting = tuple(c for c in pod.containers if c.kind in {"app", "sidecar"})
+    inits = (c for c in pod.containers if c.kind == "init" and (c.limits or c.claims))
+    asking = [left for init in inits if _asked(left := _without(init, lasting))]
+    started = [container for container in asking if container.container_ids]
+    return (*(started[-1:] or asking[:1]), *lasting)
+
+
+def _asked(*containers: Container) -> set[str]:
+    """The domains of the resources that containers ask for, and their claims."""
+    limits = (item for each in containers for item in each.limits.items())
+    domains = {name.partition("/")[0] for name, text in limits if parse_quantity(text) != 0}
+    return domains | {f"claim/{ref.claim}" for each in containers for ref in each.claims}
+
+
+def _without(container: Container, others: Sequence[Container]) -> Container:
+    """The container with what none of the others asks for."""
+    taken = _asked(*others)
+    return replace(
+        container,
+        limits={k: v for k, v in container.limits.items() if k.partition("/")[0] not in taken},
+        claims=tuple(ref for ref in container.claims if f"claim/{ref.claim}" not in taken),
+    )
 
 
 class PodReader:
@@ -129,6 +154,14 @@ class PodReader:
         if numbers is None:
             self.reject(Reason.BAD_ANNOTATION, f"{key}={text}")
         return numbers or ()
+
+    def share(self, key: str) -> float | None:
+        """Return the share of one card in an annotation; None if it is absent or malformed."""
+        text = self.annotation(key)
+        share = parse_share(text)
+        if text and share is None:
+            self.reject(Reason.CORE_OUT_OF_RANGE, f"{key}={text}")
+        return share
 
     def document(self, key: str) -> object:
         """Return the JSON document in an annotation, None if it is absent or malformed."""

@@ -22,6 +22,7 @@ from exporter.allocations.quantities import MIB, natural_of, parse_natural, pars
 from exporter.model import NodeFacts
 
 HAMI_REGISTERS = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
+AMD_REGISTERS = ("hami.io/node-amd-register",)  # HAMi's pkg/device/amd/device.go
 VOLCANO_REGISTERS = ("volcano.sh/node-vgpu-register",)
 
 _MAX_LENGTH = 64 * 1024

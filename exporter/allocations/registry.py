@@ -15,7 +15,7 @@ two systems read the same resource:
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
+from exporter.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, VOLCANO_REGISTERS
 from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
 from exporter.allocations.schemes import (
     aliyun_acs,
@@ -77,6 +77,7 @@ LABEL_PREFIXES: tuple[str, ...] = tuple(  # pod labels in the same way
 # Node annotations in the same way: what the device plugins of some systems say of the node.
 NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
     *HAMI_REGISTERS,
+    *AMD_REGISTERS,
     *VOLCANO_REGISTERS,
     *vgpu_manager.NODE_ANNOTATIONS,
 )

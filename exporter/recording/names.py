@@ -57,7 +57,8 @@ NODE_LABELS = re.compile(  # how the node's cards are shared, and their model
     r"|gpu-partition-size)"
     r"|((beta\.)?amd\.com/gpu|amd\.com)[./]compute-memory-partition"
     r"|vke\.volcengine\.com/mgpu-compute-policy|tke\.cloud\.tencent\.com/qgpu-schedule-policy"
-    r"|mixed-qgpu-enable|ack\.node\.gpu\.schedule|cgpu|gpushare",
+    r"|mixed-qgpu-enable|ack\.node\.gpu\.schedule|cgpu|gpushare"
+    r"|gpu-fractioning\.kai\.scheduler/nvidia-driver-version\.major",
     re.ASCII,
 )
 MODEL = re.compile(r"[a-z]{0,3}\d{1,5}[a-z]{0,2}", re.ASCII | re.IGNORECASE)  # H100, 80GB, 1g

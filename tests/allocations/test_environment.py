@@ -91,7 +91,8 @@ def test_who_asks_for_no_device_is_promised_nothing_by_his_environment() -> None
 def test_annotations_come_before_the_environment_which_fractiond_replaces() -> None:
     asked = {"nvidia.com/container.a.gpu-memory.limit": "2Gi"}
     own = replace(container("a"), environment={MEMORY_REQUEST: "1", MEMORY_LIMIT: "1"})
-    decoded = decode(pod(own, annotations=asked), WHOLE)
+    label = "gpu-fractioning.kai.scheduler/nvidia-driver-version.major"
+    decoded = decode(pod(own, annotations=asked), replace(WHOLE, labels={label: "615"}))
     assert [a.memory_bytes for a in decoded.allocations] == [2 * GIB]
 
 

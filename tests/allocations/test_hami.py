@@ -96,7 +96,7 @@ def test_segments_find_their_containers(
         (";" + ZERO, Reason.CONTAINER_MISMATCH, [("GPU-0", 0.1, 1000 * MIB)]),
         ("nonsense", Reason.BAD_ANNOTATION, [(None, None, None)]),
         (ZERO * 65, Reason.TOO_MANY_DEVICES, [(None, None, None)]),
-        (ZERO * 5000, Reason.BAD_ANNOTATION, []),
+        (ZERO * 5000, Reason.BAD_ANNOTATION, [(None, None, None)]),
     ],
 )
 def test_bad_entry_is_counted_and_costs_only_itself(

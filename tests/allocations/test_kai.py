@@ -229,7 +229,27 @@ HOLDER = "resource-reservation"
 def test_reservation_in_a_namespace_of_the_operators_is_found_by_its_name() -> None:
     facts = knowing(chosen("gpu-reservations"))
     assert decode(fraction_of({FRACTION: "0.5"}), facts).allocations[0].device == "GPU-2"
-    assert decode(chosen("gpu-reservations"), facts) == Decoded(consumer=False)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "fraction", "users"),
+    [
+        ("gpu-reservations", {}, 0),
+        ("default", {}, 1),
+        ("gpu-reservations", {"labels": {}}, 1),
+        ("gpu-reservations", {"labels": {"runai-gpu-group": "h"}}, 1),
+        ("gpu-reservations", {"phase": "Failed"}, 1),
+    ],
+    ids=["of another namespace", "of its own namespace", "none", "another group's", "ended"],
+)
+def test_reservation_found_by_its_name_holds_its_card_for_a_fraction(
+    namespace: str, fraction: dict[str, object], users: int
+) -> None:
+    """A tenant of one namespace could hide a whole card behind such names."""
+    reserving = chosen(namespace)
+    neighbour = replace(fraction_of({FRACTION: "0.5"}), **fraction)  # type: ignore[arg-type]
+    known = make().neighbours({pod.uid: pod for pod in (reserving, neighbour)})
+    assert len(registry.decode(reserving, replace(TWO, pods=known)).allocations) == users
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ of cards that the exporter reads.
 import re
 
 from exporter.allocations.devices import card_by_pci, cards, common_memory, instances
+from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts, Pod
@@ -47,7 +48,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        if _HAMI.isdisjoint(container.limits)
+        if not asks_for(container, _HAMI)
         for allocation in _allocations(reader, container)
     )
 

@@ -31,7 +31,8 @@ Other vendors' lists have the same encoding, under ``hami.io/<word>-devices-allo
 whole cards: ``hami.io/kunlun-allocated``). Words for most vendors stand in HAMi's device
 configuration (``charts/hami/templates/scheduler/device-configmap.yaml``) and can be changed there.
 The shipped words are read, and any that begins as a model of Ascend or Iluvatar does, if a
-container's limits hold a resource of the vendor. AMD's cores are compute units.
+container's limits hold a resource of the vendor: of AMD's, ``gpumem`` or ``gpucores``, or HAMi has
+registered AMD's cards on the node. AMD's cores are compute units.
 """
 
 import re
@@ -41,7 +42,7 @@ from itertools import repeat
 from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
-from exporter.allocations.registered import HAMI_REGISTERS, is_registered
+from exporter.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, is_registered
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
@@ -108,8 +109,10 @@ def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
     allocations = _of_nvidia(reader, names)
     lists = sorted(key for key in pod.annotations if _LIST.fullmatch(key) and key not in _ALLOCATED)
     for key in lists[:_MOST_LISTS]:
-        if encoded := reader.annotation(key):
-            own = _other_names(reader, key)
+        own = _other_names(reader, key)
+        if not _asks_for_others(reader, own):
+            reader.reject(Reason.NOT_REQUESTED, f"{key} without a limit on {own.count}")
+        elif encoded := reader.annotation(key):
             allocations += _by_annotation(reader, encoded, Terms(own, key, percent=own is _DCU))
     found = _once(reader, allocations)
     for container in lasting_containers(pod):
@@ -136,17 +139,28 @@ def _other_names(reader: PodReader, key: str) -> ResourceNames:
     return ResourceNames((found or sorted(domains))[0], "", "", "")
 
 
+def _asks_for_others(reader: PodReader, names: ResourceNames) -> bool:
+    """Whether a pod may have devices of another vendor's from HAMi.
+
+    AMD's own plugin has the same resource that counts cards. A pod with that alone has them from
+    HAMi only where HAMi has registered AMD's cards.
+    """
+    containers = reader.pod.containers
+    if names is _AMD and not _may_be_registered(reader.node, AMD_REGISTERS):
+        return any(map(names.share, containers))
+    return any(asks_for(each, names.asking) for each in containers)
+
+
 def _of_nvidia(reader: PodReader, names: ResourceNames) -> list[Allocation]:
     key = next((key for key in _ALLOCATED if reader.pod.annotations.get(key)), "")
-    asks = any(map(names.share, reader.pod.containers))
-    if not (key or asks):
+    if not key and not any(map(names.states_share, reader.pod.containers)):
         return []
-    if not asks and not _is_at_work(reader, names):
-        reader.reject(Reason.UNPROVEN, f"{key}, but HAMi's plugin is not on this node")
+    if not _is_at_work(reader, names):
+        reader.reject(
+            Reason.UNPROVEN, f"{key or names.count}, but HAMi's plugin is not on this node"
+        )
         return []
     encoded = reader.annotation(key)
-    if not (encoded or asks):
-        return []
     terms = Terms(
         names,
         key,
@@ -162,14 +176,20 @@ def _of_nvidia(reader: PodReader, names: ResourceNames) -> list[Allocation]:
 def _is_at_work(reader: PodReader, names: ResourceNames) -> bool:
     """Whether HAMi serves the pod, by the kubelet's grants and the node's annotations.
 
-    HAMi's ids are not ids of devices. While nothing is known of the node, HAMi may serve it.
+    HAMi's ids are not ids of devices.
     """
-    node = reader.node
     granted = [i for c in lasting_containers(reader.pod) for i in reader.granted(c, names.count)]
     if granted:
-        return not any(device_by_uuid(node, each) for each in granted)
+        return not any(device_by_uuid(reader.node, each) for each in granted)
+    if names.count != NAMES.count or any(map(names.share, reader.pod.containers)):
+        return True
+    return _may_be_registered(reader.node, HAMI_REGISTERS)
+
+
+def _may_be_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
+    """Whether HAMi has registered cards on the node. While nothing is known of it, it may have."""
     unknown = not (node.labels or node.annotations or node.allocatable)
-    return unknown or names.count != NAMES.count or is_registered(node, HAMI_REGISTERS)
+    return unknown or is_registered(node, keys)
 
 
 def _by_annotation(reader: PodReader, encoded: str, terms: Terms) -> list[Allocation]:

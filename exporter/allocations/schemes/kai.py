@@ -19,7 +19,8 @@ not belong to KAI, which refuses such pods.
 
 Without ``--allocations.kai-namespaces`` the two usual namespaces count, and any in which a pod has
 the name, the container and the label of a reservation. If the kubelet reports what that pod holds,
-it must hold the named device. Such a pod of the fraction's own namespace does not count.
+it must hold the named device. Such a pod of the fraction's own namespace does not count, and one
+without a fraction of another namespace has its card for itself.
 
 The policy is ``enforced`` if the pod's container has both parts of HAMi-core: the memory limit in
 its environment, from KAI's ConfigMap (``pkg/admission/webhook/v1alpha2/hamicore``), and
@@ -35,8 +36,8 @@ from functools import partial
 from math import ceil
 
 from exporter.allocations.devices import device_by_uuid
-from exporter.allocations.quantities import MIB, parse_natural, parse_share
-from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
+from exporter.allocations.quantities import MIB, parse_natural
+from exporter.allocations.reader import PodReader, Share, app_containers
 from exporter.allocations.scheme import (
     ENFORCED,
     UNENFORCED,
@@ -67,13 +68,13 @@ Namespaces = frozenset[str]  # of reservations, by the settings; empty if they a
 
 def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> Decoded:
     """Return a pod's allocations, one per device."""
-    if is_reservation(pod, namespaces) and _holds_what_it_says(pod, node):
+    if is_reservation(pod, namespaces) and _reserves_for_others(pod, node, namespaces):
         return Decoded(consumer=False)
     groups = _groups(pod)
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
         return Decoded()
-    if any(nvfractions.states_amounts(pod, each) for each in lasting_containers(pod)):
+    if nvfractions.serves(pod, node):
         return Decoded()
     reader = PodReader(_NAME, pod, node)
     reserved = [found for each in groups if (found := _reserving(reader, each, namespaces))]
@@ -83,7 +84,7 @@ def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> D
         return reader.decoded(())
     container = _container(reader)
     policy = ENFORCED if container.memory_hook else UNENFORCED
-    fraction = _fraction(reader, _FRACTION)
+    fraction = reader.share(_FRACTION)
     return reader.decoded(
         replace(allocation, kept_bytes=_kept(reader, card, fraction))
         for card in _devices(reader, container, reserved)
@@ -110,6 +111,30 @@ def is_reservation(pod: Pod, namespaces: Namespaces = frozenset()) -> bool:
     return named and _GROUP in pod.labels
 
 
+def _reserves_for_others(pod: Pod, node: NodeFacts, namespaces: Namespaces) -> bool:
+    """Whether a reservation holds its card for others, and so uses none itself.
+
+    One that is only found by its names must have a fraction of another namespace on it: whoever
+    makes pods in one namespace alone could take such names.
+    """
+    if not _holds_what_it_says(pod, node):
+        return False
+    if namespaces or pod.namespace in RESERVATION_NAMESPACES:
+        return True
+    group = pod.labels.get(_GROUP, "")
+    others = (one for one in node.pods.values() if one.namespace != pod.namespace)
+    return any(group in _groups(one) and not _has_ended(one) for one in others)
+
+
+def _has_ended(pod: Pod) -> bool:
+    return pod.terminal or pod.deleted
+
+
+def is_related(pod: Pod, namespaces: Namespaces = frozenset()) -> bool:
+    """Whether a pod reserves a GPU for others, or has a part of one that is reserved."""
+    return is_reservation(pod, namespaces) or bool(_groups(pod))
+
+
 def _holds_what_it_says(pod: Pod, node: NodeFacts) -> bool:
     """Whether a reservation holds the device that it names, if the kubelet says what it holds."""
     stated = pod.annotations.get(_RESERVED, "")
@@ -134,14 +159,6 @@ def _container(reader: PodReader) -> Container:
     return found or Container(name="")
 
 
-def _fraction(reader: PodReader, key: str) -> float | None:
-    text = reader.annotation(key)
-    share = parse_share(text)
-    if text and share is None:
-        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{key}={text}")
-    return share
-
-
 def _amount(reader: PodReader, key: str) -> int | None:
     text = reader.annotation(key)
     amount = parse_natural(text)
@@ -154,7 +171,7 @@ def _memory(
     reader: PodReader, card: Device | None, fraction: float | None, policy: str
 ) -> int | None:
     """Return the most memory of one device that a pod may have, in bytes."""
-    most = _fraction(reader, _FRACTION_LIMIT) if fraction else None
+    most = reader.share(_FRACTION_LIMIT) if fraction else None
     if fraction and most and most < fraction:
         reader.reject(Reason.LIMITS_DIFFER, f"{_FRACTION_LIMIT}={most} below {fraction}")
         most = None
@@ -221,7 +238,7 @@ def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[Po
         pod
         for pod in reader.node.pods.values()
         if is_reservation(pod, namespaces) and pod.labels.get(_GROUP) == group
-        if not (pod.terminal or pod.deleted) and _holds_what_it_says(pod, reader.node)
+        if not _has_ended(pod) and _holds_what_it_says(pod, reader.node)
         if pod.namespace != own or own in (namespaces or RESERVATION_NAMESPACES)
     ]
 
@@ -244,7 +261,7 @@ def scheme(namespaces: Namespaces = frozenset()) -> Scheme:
         labels=(_GROUP, f"{_GROUP}/"),
         index_basis=IndexBasis.UUID,
         decode=partial(decode, namespaces=namespaces),
-        affects_others=partial(is_reservation, namespaces=namespaces),
+        affects_others=partial(is_related, namespaces=namespaces),
         amounts=(Evidence.ANNOTATION,),
         placement=(Evidence.RESERVATION,),
     )

@@ -13,8 +13,10 @@ these resources (``evidence``).
 
 Limits: ``gpu.shared`` counts the devices over which the others are divided; without it 100, 200,
 ... are whole devices. ``koordinator.sh/gpu`` stands for core and ratio at once. Koordinator also
-serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the annotation belongs
-to Koordinator. Entries of other kinds (``rdma``, ``xpu``) are not read.
+serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod that asks for it and has the
+annotation belongs to Koordinator if the node offers Koordinator's resources too
+(``pkg/slo-controller/noderesource/plugins/gpudeviceresource``) and no device plugin has granted it
+devices. Entries of other kinds (``rdma``, ``xpu``) are not read.
 
 The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to its share
 (``HAMi-core``; the policy is ``hami-core``). Koordinator itself holds a pod to nothing.
@@ -31,6 +33,7 @@ from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Reason,
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "koordinator"
+_DOMAIN = "koordinator.sh/"
 _CORE = "koordinator.sh/gpu-core"
 _MEMORY = "koordinator.sh/gpu-memory"
 _RATIO = "koordinator.sh/gpu-memory-ratio"
@@ -63,12 +66,18 @@ class _Entry(NamedTuple):
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
     """Return the allocations of the pod, or of its only user of GPUs, one per device."""
     reader = PodReader(_NAME, pod, node)
-    users = [c for c in lasting_containers(pod) if asks_for(c, _OWN_RESOURCES)]
+    own = [c for c in lasting_containers(pod) if asks_for(c, _OWN_RESOURCES)]
+    users = own or [c for c in lasting_containers(pod) if asks_for(c, (_ALSO_SERVED,))]
+    if not own and users and not _is_at_work(reader, users):
+        if _ALLOCATED in pod.annotations:
+            reader.reject(Reason.UNPROVEN, f"{_ALLOCATED}, but Koordinator is not on this node")
+        return reader.decoded(())
     document = reader.document(_ALLOCATED)
     devices = document.get("gpu") if isinstance(document, dict) else None
     if devices is None:
-        return reader.decoded(found for user in users for found in _by_limits(reader, user))
-    users = users or [c for c in lasting_containers(pod) if asks_for(c, (_ALSO_SERVED,))]
+        is_malformed = _ALLOCATED in pod.annotations and not isinstance(document, dict)
+        asking = users if is_malformed else own
+        return reader.decoded(found for user in asking for found in _by_limits(reader, user))
     if not users:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_CORE}")
         return reader.decoded(())
@@ -76,6 +85,18 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     if _fits(reader, users, entries):
         return reader.decoded(_by_annotation(reader, users, entries))
     return reader.decoded(found for user in users for found in _by_limits(reader, user))
+
+
+def _is_at_work(reader: PodReader, users: Sequence[Container]) -> bool:
+    """Whether Koordinator serves ``nvidia.com/gpu`` on this node, and not a device plugin.
+
+    It then offers its own resources there too. While nothing is known of the node, it may.
+    """
+    node = reader.node
+    if any(reader.granted(user, _ALSO_SERVED) for user in users):
+        return False
+    unknown = not (node.labels or node.annotations or node.allocatable)
+    return unknown or any(name.startswith(_DOMAIN) for name in node.allocatable)
 
 
 def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entry]:

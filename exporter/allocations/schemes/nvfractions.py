@@ -1,29 +1,33 @@
 """NVIDIA's memory limits of cgroups (R615, MPS v3), as KAI's NvFractions ask for them.
 
 A pod's annotations ask for memory of a GPU for each container: the request is kept for it, the
-limit is the most that it may have, and the allocation here. One fills in the other. Core is not
-promised. What the driver enforces is read from the driver, and has priority.
+limit is the most that it may have, and the allocation here. One fills in the other. Core is the
+portion that KAI writes, if it does. What the driver enforces is read from the driver, and has
+priority.
 
-Users may write these annotations: on a node without KAI's `fractiond` they promise nothing, and
-`allocation_info` has no scheme `driver` beside this one.
+Users may write these annotations. They count on a node that `fractiond` has labelled, for a
+container that asks for no `nvidia.com/` resource.
 
 Unconfirmed: whether pods of several GPUs have the amount on each of them (assumed).
 
-Sources: ``fractioning-manager/fractiond/internal/annotations/annotations.go`` and ``plugin.go`` of
-kai-scheduler/kai-gpu-fractioning; KAI-Scheduler's ``docs/gpu-sharing/nv-fraction``
-and ``pkg/binder/plugins/nvfractions``. Quantities are Kubernetes', rounded up to MiB, of at least
-1 MiB. KAI writes the devices: UUIDs, the plugin's CDI devices, or NVML's indices. In this mode its
-binder adds the amount to pods that ask for ``gpu-fraction`` too: such a pod is read here alone.
+Sources: ``fractioning-manager/fractiond/internal/annotations/annotations.go``, ``plugin.go`` and
+``pkg/driverinfo`` (the node's label) of kai-scheduler/kai-gpu-fractioning; KAI-Scheduler's
+``docs/gpu-sharing/nv-fraction`` and ``pkg/binder/plugins/nvfractions``. Quantities are Kubernetes',
+rounded up to MiB, of at least 1 MiB. KAI writes the devices: UUIDs, the plugin's CDI devices, or
+NVML's indices. In this mode its binder adds the amount to pods that ask for ``gpu-fraction`` too:
+such a pod is read here alone. The binder alone may write ``gpu-compute.portion``, a part of one
+GPU; ``fractiond`` makes MPS's active threads of it, in both compute modes (KAI-Scheduler#2368,
+gpu-fractioning#147).
 
 ``environment_limit`` is what ``cmd/nvidia-cdi-hook/apply-cuda-memory-limits`` of
 nvidia-container-toolkit sets: it reads whole MiB from two variables, does nothing without both, and
-fails where the request is above the limit. ``fractiond`` replaces both. KAI plans a key for a
-portion of the compute (its #2191), which is not read yet.
+fails where the request is above the limit. ``fractiond`` replaces both.
 """
 
 import re
 from dataclasses import replace
 
+from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
@@ -40,20 +44,37 @@ from exporter.model import (
 _NAME = "nvfractions"
 _PREFIX = "nvidia.com/container."
 _REQUEST, _LIMIT, _DEVICES = "gpu-memory.request", "gpu-memory.limit", "gpus.devices"
-_MODE = "gpu-compute.mode"
+_MODE, _PORTION = "gpu-compute.mode", "gpu-compute.portion"
+_DOMAIN = "nvidia.com/"
+_LABEL = "gpu-fractioning.kai.scheduler/nvidia-driver-version.major"  # of a node
 _WHOLE = re.compile(r"\d{1,12}", re.ASCII)  # MiB, as Go's ParseUint reads them
-ENDS = frozenset({_REQUEST, _LIMIT, _DEVICES, _MODE})
+ENDS = frozenset({_REQUEST, _LIMIT, _DEVICES, _MODE, _PORTION})
 """What stands behind the container's name in a key."""
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
     """Return the allocations of each container, one per device."""
     reader = PodReader(_NAME, pod, node)
+    asking = [each for each in lasting_containers(pod) if states_amounts(pod, each)]
+    if asking and not _is_at_work(node):
+        reader.reject(Reason.UNPROVEN, f"{_PREFIX}, but fractiond has not labelled this node")
+        return reader.decoded(())
     return reader.decoded(
         allocation
-        for container in lasting_containers(pod)
+        for container in asking
+        if not asks_for(container, (_DOMAIN,))
         for allocation in _allocations(reader, container)
     )
+
+
+def serves(pod: Pod, node: NodeFacts) -> bool:
+    """Whether a container of this pod has memory by these annotations."""
+    return _is_at_work(node) and any(states_amounts(pod, one) for one in lasting_containers(pod))
+
+
+def _is_at_work(node: NodeFacts) -> bool:
+    """Whether ``fractiond`` runs on the node. While nothing is known of the node, it may."""
+    return _LABEL in node.labels or not (node.labels or node.annotations or node.allocatable)
 
 
 def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
@@ -65,7 +86,8 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     devices = _devices(reader, container)
     if not reader.allows(container, len(devices)):
         return []
-    made = reader.allocate(container, devices, Share(None, limit or request))
+    portion = reader.share(f"{_PREFIX}{container.name}.{_PORTION}")
+    made = reader.allocate(container, devices, Share(portion, limit or request))
     less = request if request and limit and request < limit else None
     return [replace(one, kept_bytes=less) for one in made]
 

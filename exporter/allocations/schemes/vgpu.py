@@ -23,7 +23,7 @@ from typing import NamedTuple
 from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
-from exporter.allocations.reader import PodReader, Share
+from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.registered import registered_memory
 from exporter.allocations.scheme import UNENFORCED, Reason
 from exporter.model import MIG, Allocation, Container, Device
@@ -52,7 +52,11 @@ class ResourceNames:
         return frozenset({self.memory, self.memory_percentage, self.core})
 
     def share(self, owner: Container) -> bool:
-        """Whether a container asks for a vGPU, and for a part of a device."""
+        """Whether a container asks for a part of a device."""
+        return asks_for(owner, self.shares)
+
+    def states_share(self, owner: Container) -> bool:
+        """Whether a container asks for a vGPU and states a share of it, be it 0: no limit."""
         return not self.shares.isdisjoint(owner.limits) and asks_for(owner, self.asking)
 
     @property
@@ -142,7 +146,8 @@ def by_lists(
         entries = [entry for entry in segment.split(":") if entry]
         lists.setdefault(owner.name, []).append((index, entries))
     allocations: list[Allocation] = []
-    for owner in {owner.name: owner for owner in owners if owner.kind != "init"}.values():
+    lasting = {container.name for container in lasting_containers(reader.pod)}
+    for owner in {owner.name: owner for owner in owners if owner.name in lasting}.values():
         found = [
             allocation
             for entry in _entries(reader, owner, lists[owner.name], terms)
