@@ -9,7 +9,7 @@ import pytest
 
 from exporter.allocations.schemes.dra import decode
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
-from exporter.sources.pods.claims import Claims, ClaimsError, decode_claim
+from exporter.sources.pods.claims import MAX_CLAIMS, Claims, ClaimsError, decode_claim
 from exporter.sources.pods.table import indexed
 from exporter.sources.polled import Polled
 from tests.collector.sources import ManualClock
@@ -176,13 +176,45 @@ def test_a_failure_keeps_what_was_known_and_is_tried_again(
     with Asking(Claims(connector(cluster, tmp_path), "node-1")) as source:
         source.facts(pods("c"))
         source.until_up()
-        cluster.fail("claim", 500, times=3)
+        cluster.fail("claim", 503, times=3)
         source.facts(pods("c", "d", version=2))
-        source.status_when("answers 500")
+        source.status_when("answers 503")
         assert source.facts().claims[("default", "c")] == (GPU,)
         cluster.set_claim("d", claim_document(result("gpu-1")))
 
         source.when(lambda facts: facts.claims.get(("default", "d")))
+
+
+@pytest.mark.parametrize(("status", "words"), [(403, "missing permission"), (500, "answers 500")])
+def test_a_claim_that_is_refused_costs_only_itself(
+    cluster: ApiServer, asked: Asked, status: int, words: str
+) -> None:
+    """RBAC may grant claims by namespace."""
+    cluster.set_claim("a", claim_document(result("gpu-1")))
+    cluster.fail("claim", status, times=1)
+    table = pods("a", "c")
+
+    facts = asked.ask(table)
+    assert facts.claims == {("default", "c"): (GPU,)}
+    assert words in asked.claims.problem
+    reasons = [p.reason for pod in table.pods.values() for p in decode(pod, facts).problems]
+    assert reasons == ["unknown_claim"]
+
+    assert asked.ask(table).claims["default", "a"][0].device == "gpu-1"
+    assert asked.claims.problem == ""
+    asked.clock.move(601)
+    cluster.fail("claim", status, times=1)
+    assert asked.ask(table).claims["default", "a"][0].device == "gpu-1"
+
+
+def test_a_namespace_of_many_claims_does_not_hide_those_of_others(asked: Asked) -> None:
+    [one] = pods("c").pods.values()
+    many = tuple(ClaimRef(f"c-{number}") for number in range(5_000))
+    greedy = Pod("u-a", "aaa", "p", containers=(Container("main", claims=many),))
+    subject = asked.claims.subject(indexed({"u-a": greedy, one.uid: one})) or frozenset()
+
+    assert (("default", "c"), frozenset({one.uid})) in subject
+    assert len(subject) == MAX_CLAIMS
 
 
 @pytest.mark.parametrize("versions", [(), ("v1alpha3",)])

@@ -9,6 +9,7 @@ device in ``basic``. The decoders accept both forms in every version.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from itertools import islice
@@ -171,6 +172,7 @@ PERMISSION = (
     "a ClusterRole for the group resource.k8s.io with 'resourceclaims: get' and "
     "'resourceslices: list', or set --pods.claims=off"
 )
+OF_ONE_CLAIM = {HTTPStatus.FORBIDDEN, HTTPStatus.INTERNAL_SERVER_ERROR}  # other claims may be read
 KEEP_NS = 600 * 10**9  # how long an allocated claim, and the slices, are not asked for again
 
 Key = tuple[str, str]  # namespace and name
@@ -198,13 +200,14 @@ class ClaimsError(Exception):
 class Claim(NamedTuple):
     """The devices of a claim, and the pods, by uid, that referred to it when it was last wanted.
 
-    While one of them is there, it has the same devices. Without a user it loses them.
+    While one of them is there, it has the same devices. Without a user it loses them. ``devices``
+    is None if the claim could not be read.
     """
 
     users: frozenset[str]
-    devices: tuple[ClaimedDevice, ...]
+    devices: tuple[ClaimedDevice, ...] | None
 
-    def known_to(self, users: frozenset[str]) -> tuple[ClaimedDevice, ...]:
+    def known_to(self, users: frozenset[str]) -> tuple[ClaimedDevice, ...] | None:
         """Its devices, if one of these pods had it then; else none are known."""
         return () if self.users.isdisjoint(users) else self.devices
 
@@ -217,13 +220,21 @@ class ClaimsAnswer(NamedTuple):
 
 
 def _wanted(table: PodTable) -> dict[Key, frozenset[str]]:
-    """The claims of this node's pods, each with the pods that refer to it, by uid."""
+    """The claims of this node's pods, each with the pods that refer to it, by uid.
+
+    Beyond ``MAX_CLAIMS``, the namespaces with the most claims lose some.
+    """
     users: dict[Key, set[str]] = {}
     for pod in table.pods.values():
         if not pod.deleted and not pod.terminal:
             for reference in (one for container in pod.containers for one in container.claims):
                 users.setdefault((pod.namespace, reference.claim), set()).add(pod.uid)
-    return {key: frozenset(users[key]) for key in sorted(users)[:MAX_CLAIMS]}
+    places: Counter[str] = Counter()
+    ranked = []
+    for namespace, name in sorted(users):
+        ranked.append((places[namespace], (namespace, name)))
+        places[namespace] += 1
+    return {key: frozenset(users[key]) for _, key in sorted(ranked)[:MAX_CLAIMS]}
 
 
 class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
@@ -242,6 +253,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         self._claims: dict[Key, Claim] = {}
         self._offered: Mapping[Place, OfferedDevice] = {}
         self._as_of_ns: int | None = None  # when all was last asked for
+        self._refused: list[ApiError] = []  # of single claims, at the last ask
 
     def subject(self, given: PodTable) -> frozenset[tuple[Key, frozenset[str]]] | None:
         """The claims of this node's pods, with their users; None where no pod refers to any."""
@@ -256,32 +268,35 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         """
         wanted = _wanted(given)
         now_ns = self._clock.monotonic_ns()
-        if self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS:
-            self._claims, self._as_of_ns = {}, None
+        is_old = self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS
+        self._refused = []
         try:
             client = self._connected()
             self._claims = {
-                key: Claim(users, self._devices(client, key, users))
+                key: Claim(users, self._devices(client, key, users, is_old=is_old))
                 for key, users in wanted.items()
             }
-            if self._as_of_ns is None or self._misses_devices():
+            if self._refused and all(claim.devices is None for claim in self._claims.values()):
+                raise self._refused[0]
+            if is_old or self._misses_devices():
                 self._offered = self._slices(client)
         except (ApiError, JsonError) as error:
             self._forget_client()
             raise ClaimsError(_explained(error)) from error
-        self._as_of_ns = self._as_of_ns or now_ns
+        self.problem = _explained(self._refused[0]) if self._refused else ""
+        if is_old:
+            self._as_of_ns = now_ns
         return ClaimsAnswer(dict(self._claims), self._offered)
 
     def facts(self, answer: ClaimsAnswer, given: PodTable) -> NodeFacts:
         """The claims that this node's pods refer to, and all devices offered.
 
-        One that was not asked for yet has no devices so far: it is asked for within a second.
+        One that was not asked for yet has no devices so far: it is asked for within a second. One
+        that could not be read is not among them.
         """
-        known = answer.claims
-        claims = {
-            key: known[key].known_to(users) if key in known else ()
-            for key, users in _wanted(given).items()
-        }
+        known, wanted = answer.claims, _wanted(given)
+        found = {k: known[k].known_to(users) if k in known else () for k, users in wanted.items()}
+        claims = {key: devices for key, devices in found.items() if devices is not None}
         return NodeFacts(claims=claims, offered=answer.offered if claims else {})
 
     def interrupt(self) -> None:
@@ -314,11 +329,12 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         raise ApiError(None, f"resource.k8s.io is served in none of {', '.join(VERSIONS)}")
 
     def _devices(
-        self, client: KubeClient, key: Key, users: frozenset[str]
-    ) -> tuple[ClaimedDevice, ...]:
-        """The devices of a claim; empty if it is gone or not allocated."""
+        self, client: KubeClient, key: Key, users: frozenset[str], *, is_old: bool
+    ) -> tuple[ClaimedDevice, ...] | None:
+        """The devices of a claim; empty if it is gone or not allocated, None if it is not known."""
         claim = self._claims.get(key)
-        if claim and (known := claim.known_to(users)):
+        known = claim.known_to(users) if claim else None
+        if known and not is_old:
             return known
         namespace, name = (quote(part, safe="") for part in key)
         path = f"{GROUP}/{self._version}/namespaces/{namespace}/resourceclaims/{name}"
@@ -328,6 +344,9 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         except JsonError as error:
             self._rejections.reject("claim_unusable", f"claim {key[0]}/{key[1]} ({error})")
         except ApiError as failure:
+            if failure.status in OF_ONE_CLAIM:
+                self._refused.append(failure)
+                return known or None
             if failure.status != HTTPStatus.NOT_FOUND:
                 raise
         return ()
@@ -346,7 +365,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         return any(
             (device.driver, device.pool, device.device) not in self._offered
             for claim in self._claims.values()
-            for device in claim.devices
+            for device in claim.devices or ()
         )
 
 
