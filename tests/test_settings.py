@@ -72,6 +72,8 @@ def test_a_duration_is_read_as_nanoseconds(text: str, nanoseconds: int) -> None:
         "--path.logs=log",
         "--kubelet.address=10.0.0.1:10250",
         "--kubelet.address=https://10.0.0.1",
+        "--kubelet.address=https://10.0.0.1:65536",
+        "--kubelet.address=https://10.0.0.1:0",
         "--kubelet.address=https://user@host:1",
         "--kubelet.address=https://host:1/pods",
         "--kubelet.ca-file=ca.crt",

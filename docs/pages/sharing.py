@@ -76,6 +76,7 @@ BASES = {
     IndexBasis.MINOR: "minor number",
     IndexBasis.PCI: "PCI order",
     IndexBasis.UUID: "UUID",
+    None: "not named",
 }
 
 MOST = 6  # names of one kind in a row of the table

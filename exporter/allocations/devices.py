@@ -40,15 +40,19 @@ def instances(node: NodeFacts, vendor: str = "nvidia") -> tuple[Device, ...]:
     return tuple(d for d in node.devices if d.vendor.lower() == vendor and d.parent_uuid)
 
 
-def card_by_number(node: NodeFacts, basis: IndexBasis, number: int) -> Device | None:
-    """Return the card with this number; None unless there is exactly one."""
-    found = [card for card, own in numbered_cards(node, basis) if own == number]
+def card_by_number(
+    node: NodeFacts, basis: IndexBasis, number: int, vendor: str = "nvidia"
+) -> Device | None:
+    """Return the vendor's card with this number; None unless there is exactly one."""
+    found = [card for card, own in numbered_cards(node, basis, vendor) if own == number]
     return found[0] if len(found) == 1 else None
 
 
-def numbered_cards(node: NodeFacts, basis: IndexBasis) -> list[tuple[Device, int | None]]:
-    """Return the node's cards, each with its number on this basis."""
-    found = cards(node)
+def numbered_cards(
+    node: NodeFacts, basis: IndexBasis, vendor: str = "nvidia"
+) -> list[tuple[Device, int | None]]:
+    """Return the vendor's cards on the node, each with its number on this basis."""
+    found = cards(node, vendor)
     if basis is IndexBasis.PCI:
         ordered = sorted(found, key=lambda card: card.pci_bus_id.lower())
         return [(card, place) for place, card in enumerate(ordered)]

@@ -3,6 +3,7 @@
 They are one frozen value. A holder of rules decodes all pods again when it gets other rules.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,9 +11,10 @@ from exporter.allocations import registry
 from exporter.allocations.described import scheme_of
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme, no_pod
 from exporter.allocations.schemes import hami, kai, volcano_gpushare, volcano_vgpu
+from exporter.allocations.schemes.vgpu import ResourceNames
 from exporter.model import NodeFacts, Pod, SchemeDescription
 
-SCHEMES, INDEX_BASIS = "schemes", "index-basis"
+SCHEMES, INDEX_BASIS, HAMI = "schemes", "index-basis", "hami"
 """The settings below ``allocations.`` that a complaint can name."""
 
 _HAMI_FIELDS = {  # of its device configuration, pkg/device/nvidia, NvidiaConfig
@@ -85,6 +87,7 @@ def make(
     schemes = own + tuple(scheme for scheme in shipped if scheme.name not in replaced)
     complaints = [(SCHEMES, text) for about in described for text in _taken(about, shipped)]
     complaints += ((INDEX_BASIS, text) for name in bases for text in _baseless(name, schemes))
+    complaints += ((HAMI, text) for text in _read_twice(_names(hami_names or {})))
     if complaints:
         raise RulesError(complaints)
     return Rules(schemes, bases)
@@ -96,15 +99,20 @@ def shipped_schemes(
     """Return the shipped schemes, configured as their own systems are on these nodes."""
     configured: dict[str, Scheme] = {}
     if hami_names:
-        names = {own: hami_names[key] for key, own in _HAMI_FIELDS.items() if key in hami_names}
-        factor = int(hami_names.get(_HAMI_FACTOR, hami.NAMES.memory_factor))
-        configured["hami"] = hami.scheme(replace(hami.NAMES, memory_factor=factor, **names))
+        configured["hami"] = hami.scheme(_names(hami_names))
     if volcano_factor:
         for module in (volcano_vgpu, volcano_gpushare):
             configured[module.SCHEME.name] = module.scheme(volcano_factor)
     if kai_namespaces:
         configured["kai"] = kai.scheme(frozenset(kai_namespaces))
     return tuple(configured.get(scheme.name, scheme) for scheme in registry.SCHEMES)
+
+
+def _names(stated: Mapping[str, str]) -> ResourceNames:
+    """HAMi's names, with those of its device configuration that are stated."""
+    names = {own: stated[key] for key, own in _HAMI_FIELDS.items() if key in stated}
+    factor = int(stated.get(_HAMI_FACTOR, hami.NAMES.memory_factor))
+    return replace(hami.NAMES, memory_factor=factor, **names)
 
 
 def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]:
@@ -121,6 +129,12 @@ def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]
             yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(users)}"
 
 
+def _read_twice(names: ResourceNames) -> Iterator[str]:
+    """Complaints about resources that HAMi's names read as two things."""
+    read = Counter(getattr(names, field) for field in _HAMI_FIELDS.values())
+    yield from (f"it reads {one} as two things" for one, count in read.items() if count > 1)
+
+
 def _say_so(names: Sequence[str]) -> str:
     return f"choose another, or add replaces: [{', '.join(names)}]"
 
@@ -131,7 +145,7 @@ def _means(own: str, resource: str) -> bool:
 
 
 def _baseless(name: str, schemes: Sequence[Scheme]) -> Iterator[str]:
-    numbering = [s.name for s in schemes if s.index_basis is not IndexBasis.UUID]
+    numbering = [s.name for s in schemes if s.index_basis not in {None, IndexBasis.UUID}]
     if name not in numbering:
         known = any(scheme.name == name for scheme in schemes)
         what = "does not number its cards" if known else "is no scheme that is read"

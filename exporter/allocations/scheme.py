@@ -16,12 +16,12 @@ ENFORCED, UNENFORCED = "enforced", "unenforced"
 
 
 class IndexBasis(StrEnum):
-    """What a scheme's device number means. NVML index, minor and PCI order differ on some nodes."""
+    """What names a scheme's device. NVML index, minor and PCI order differ on some nodes."""
 
     NVML_INDEX = "nvml_index"
     MINOR = "minor"  # the N of /dev/nvidiaN
     PCI = "pci"  # the place in the order of PCI addresses
-    UUID = "uuid"
+    UUID = "uuid"  # or another id of its own, such as its PCI address
 
 
 class Reason(StrEnum):
@@ -100,21 +100,22 @@ class Scheme:
 
     ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
     with a common resource never both count the same pod. ``annotations`` and ``labels`` are the
-    keys, or beginnings of keys, of pods that its decoder needs. ``decode`` returns an empty result
-    for a pod of another scheme. ``affects_others`` selects the pods that other pods' allocations
-    depend on: ``NodeFacts.pods`` has only those, and all pods are decoded again when one of them
-    changes. ``amounts`` and ``placement`` are the sources of amounts and devices. The first has
-    priority; the others are used only for what it leaves open. ``placement`` is empty if no source
-    names a device. ``enforcement`` says whether its own software holds a container to a part of a
-    card, "" if that is not known; a decoder with better evidence states the policy itself.
-    ``beginnings`` are the domains of all its keys, or keys without one: a pod that it knows has a
-    limit, grant, annotation or label that begins so. A scheme without any may know every pod.
+    keys, or beginnings of keys, of pods that its decoder needs. ``index_basis`` is None if it names
+    no devices. ``decode`` returns an empty result for a pod of another scheme. ``affects_others``
+    selects the pods that other pods' allocations depend on: ``NodeFacts.pods`` has only those, and
+    all pods are decoded again when one of them changes. ``amounts`` and ``placement`` are the
+    sources of amounts and devices. The first has priority; the others are used only for what it
+    leaves open. ``placement`` is empty if no source names a device. ``enforcement`` says whether
+    its own software holds a container to a part of a card, "" if that is not known; a decoder with
+    better evidence states the policy itself. ``beginnings`` are the domains of all its keys, or
+    keys without one: a pod that it knows has a limit, grant, annotation or label that begins so. A
+    scheme without any may know every pod.
     """
 
     name: str
     resources: tuple[str, ...]
     annotations: tuple[str, ...]
-    index_basis: IndexBasis
+    index_basis: IndexBasis | None
     decode: Callable[[Pod, NodeFacts], Decoded]
     labels: tuple[str, ...] = ()
     affects_others: Callable[[Pod], bool] = no_pod

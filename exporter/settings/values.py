@@ -194,7 +194,8 @@ PATH = matching(_PATH, "an absolute path")
 OPTIONAL_PATH = matching(rf"({_PATH})?", "an absolute path")
 SOCKET = matching(rf"auto|none|{_PATH}", "auto, none or an absolute path")
 ORIGIN = matching(
-    r"(https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5})?",
+    r"(https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
+    rf":(?:{forms.numbers(1, _LAST_PORT)}))?",
     "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255",
 )
 KEY = matching(

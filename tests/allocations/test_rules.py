@@ -6,10 +6,10 @@ import pytest
 from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
 from exporter.allocations.rules import Rules, RulesError, make
 from exporter.allocations.scheme import IndexBasis
-from exporter.model import SchemeDescription
+from exporter.model import Device, SchemeDescription
 from exporter.settings.cluster import FACTOR_NAME, RESOURCE_NAMES
 from exporter.settings.schemes import KEYS
-from tests.allocations.build import FOUR_CARDS, container, node, pod
+from tests.allocations.build import FOUR_CARDS, container, granted, node, pod
 
 CORE = "acme.example/core"
 ACME = SchemeDescription(name="acme", core_resource=CORE, placement_annotation="acme.example/card")
@@ -86,6 +86,8 @@ def test_only_shipped_schemes_can_be_replaced() -> None:
     [
         ("hami", "hami does not number its cards; those that number them: acme, "),
         ("none", "none is no scheme that is read; those that number them: acme, "),
+        ("huawei-cce", "huawei-cce does not number its cards; those that number them: acme, "),
+        ("amd-device-plugin", "amd-device-plugin does not number its cards; those that number "),
     ],
 )
 def test_an_index_basis_is_for_schemes_that_number_their_cards(scheme: str, complaint: str) -> None:
@@ -128,6 +130,12 @@ def test_every_key_of_hami_that_can_be_set_is_followed() -> None:
     assert FACTOR_NAME in RENAMED
 
 
+def test_hamis_names_read_no_resource_as_two_things() -> None:
+    with pytest.raises(RulesError) as caught:
+        make((), None, {"resourceMemoryName": "nvidia.com/gpucores"})
+    assert caught.value.complaints == [("hami", "it reads nvidia.com/gpucores as two things")]
+
+
 def test_all_that_does_not_fit_is_said_at_once() -> None:
     both = SchemeDescription(name="hami", count_resource="nvidia.com/gpu")
     assert len(complaints(both, bases={"none": "pci"})) == 3
@@ -135,3 +143,59 @@ def test_all_that_does_not_fit_is_said_at_once() -> None:
 
 def test_the_bases_that_a_description_can_name_are_those_that_there_are() -> None:
     assert KEYS["index-basis"].kind.allowed == f"one of {', '.join(IndexBasis)}"
+
+
+PLACED = {  # what each system writes for card 1, and what its container asks for
+    "vke-mgpu": ({"vke.volcengine.com/gpu-index-container-a": "1"}, "vke.volcengine.com/mgpu-core"),
+    "tke-qgpu": ({"tke.cloud.tencent.com/qgpu-pgpu-a": "1"}, "tke.cloud.tencent.com/qgpu-core"),
+    "volcano-gpushare": ({"volcano.sh/gpu-index": "1"}, "volcano.sh/gpu-memory"),
+    "aliyun-ack": (
+        {"scheduler.framework.gpushare.allocation": '{"0":{"1":1}}'},
+        "aliyun.com/gpu-mem",
+    ),
+    "aliyun-gpushare-v1": ({"ALIYUN_COM_GPU_MEM_IDX": "1"}, "aliyun.com/gpu-mem"),
+    "tkestack-gpu-manager": ({"tencent.com/predicate-gpu-idx-0": "1"}, "tencent.com/vcuda-core"),
+    "elastic-gpu": ({"elasticgpu.io/container-a": "1"}, "elasticgpu.io/gpu-core"),
+    "koordinator": (
+        {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":1}]}'},
+        "koordinator.sh/gpu-core",
+    ),
+    "nvfractions": (
+        {
+            "nvidia.com/container.a.gpu-memory.limit": "1Gi",
+            "nvidia.com/container.a.gpus.devices": "1",
+        },
+        "",
+    ),
+}
+GRANTED = {
+    "gke": ("nvidia.com/gpu", "nvidia1"),
+    "intel-device-plugin": ("gpu.intel.com/xe", "card1-0"),
+}
+
+
+@pytest.mark.parametrize("basis", ["nvml_index", "minor", "pci"])
+@pytest.mark.parametrize(
+    "scheme", [s.name for s in SCHEMES if s.index_basis not in {None, IndexBasis.UUID}]
+)
+def test_every_scheme_that_numbers_its_cards_follows_the_basis(scheme: str, basis: str) -> None:
+    cards = [
+        Device(
+            uuid=f"GPU-{number}",
+            index=number,
+            vendor="intel" if scheme.startswith("intel") else "nvidia",
+            minor=(number + 1) % 3,
+            pci_bus_id=f"0000:0{(number + 2) % 3}:00.0",
+        )
+        for number in range(3)
+    ]
+    facts = node(*cards, index_bases={scheme: basis})
+    annotations, asked = PLACED.get(scheme, ({}, ""))
+    if scheme in GRANTED:
+        asked, held = GRANTED[scheme]
+        facts = replace(facts, grants=granted({asked: [held]}))
+    described = pod(container("a", {asked: "1"} if asked else {}), annotations=annotations)
+    [decoder] = [one for one in SCHEMES if one.name == scheme]
+    [found] = decoder.decode(described, facts).allocations
+    named = {"nvml_index": "GPU-1", "minor": "GPU-0", "pci": "GPU-2"}
+    assert found.device == named[basis]

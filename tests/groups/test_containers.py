@@ -153,6 +153,18 @@ def test_an_engine_that_fails_in_a_usual_place_is_told_and_the_source_is_up(
     assert caplog.text.count("answers 500: []: its containers are shown by their ids") == 1
 
 
+def test_a_problem_ends_with_the_last_container_of_its_engine(root: Path) -> None:
+    source = ContainerNames(root=str(root))
+    both = members(CgroupIdentity(None, A, "docker"), CgroupIdentity(None, B, "podman"))
+    with serving(root / DOCKER) as broken, serving(root / PODMAN) as engine:
+        broken.status = 500
+        put(engine, B, "web")
+        assert named(source, both) == ["", "web"]
+        assert "answers 500" in source.problem
+        assert named(source, members(CgroupIdentity(None, B, "podman"))) == ["web"]
+    assert source.problem == ""
+
+
 def test_a_socket_that_was_named_and_does_not_answer_is_a_source_that_is_down(root: Path) -> None:
     missing = str(root / "none.sock")
     with serving(root / "any.sock") as engine:

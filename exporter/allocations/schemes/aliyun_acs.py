@@ -10,7 +10,7 @@ Source: ACS's document on sharing GPUs of GPU-HPN nodes. Both resources are per 
 """
 
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import Decoded, Scheme
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "aliyun-acs"
@@ -40,7 +40,7 @@ SCHEME = Scheme(
     name=_NAME,
     resources=(_CORE, _MEMORY),
     annotations=(),
-    index_basis=IndexBasis.NVML_INDEX,
+    index_basis=None,
     decode=decode,
     placement=(),
     enforcement="",

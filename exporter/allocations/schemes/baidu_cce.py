@@ -13,7 +13,7 @@ whole cards.
 
 from exporter.allocations.quantities import GIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import Decoded, Scheme
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "baidu-cce"
@@ -63,7 +63,7 @@ SCHEME = Scheme(
     name=_NAME,
     resources=(_DOMAIN,),
     annotations=(),
-    index_basis=IndexBasis.NVML_INDEX,
+    index_basis=None,
     decode=decode,
     placement=(),
 )

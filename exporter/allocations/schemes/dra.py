@@ -332,8 +332,7 @@ def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) ->
         return _instance(reader.node, attributes[_PARENT], result.device)
     if vendor == "nvidia":  # an instance has its card's PCI address
         named = _NVIDIA_NAME.fullmatch(result.device)
-        basis = reader.basis(IndexBasis.MINOR)
-        return card_by_number(reader.node, basis, int(named[1])) if named else None
+        return card_by_number(reader.node, IndexBasis.MINOR, int(named[1])) if named else None
     sized = _capacity(reader, result, offered.capacity, _MEMORY) and not _partitions(reader, result)
     return None if _is_partition(offered) and not sized else _card(reader, result, attributes)
 

@@ -16,7 +16,7 @@ import re
 
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import Decoded, Scheme
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "huawei-cce"
@@ -66,7 +66,7 @@ SCHEME = Scheme(
     name=_NAME,
     resources=(_MEMORY, _CORE, _GPU),
     annotations=(),
-    index_basis=IndexBasis.NVML_INDEX,
+    index_basis=None,
     decode=decode,
     labels=(_CARD_COUNT,),
     placement=(),

@@ -14,7 +14,7 @@ show whether there may be others. ``monitoring`` is access to all cards.
 import re
 from collections import Counter
 
-from exporter.allocations.devices import cards, common_memory
+from exporter.allocations.devices import card_by_number, cards, common_memory
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
@@ -75,10 +75,9 @@ def _is_whole(reader: PodReader) -> bool | None:
 def _placed(
     reader: PodReader, container: Container, number: int | None, shares: int, *, whole: bool | None
 ) -> list[Allocation]:
-    intel = cards(reader.node, _VENDOR)
-    matching = [card for card in intel if number is not None and card.minor == number]
-    card = matching[0] if len(matching) == 1 else None
-    share = Share(1.0, _memory(intel, card)) if whole else NOTHING
+    basis = reader.basis(IndexBasis.MINOR)
+    card = None if number is None else card_by_number(reader.node, basis, number, _VENDOR)
+    share = Share(1.0, _memory(cards(reader.node, _VENDOR), card)) if whole else NOTHING
     if whole is False:
         share = share._replace(policy=SHARED, replicas=shares)
     return reader.allocate(container, (card,), share)

@@ -77,11 +77,14 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
         self._known = {one: named for one, named in self._known.items() if one in wanted}
         by_socket: dict[str, list[_Container]] = {}
         for one in wanted:
-            if one not in self._known or now_ns - self._known[one].asked_ns >= RENAMED_NS:
-                for path in self._sockets(one):
-                    by_socket.setdefault(path, []).append(one)
+            named = self._known.get(one)
+            is_due = named is None or now_ns - named.asked_ns >= RENAMED_NS
+            for path in self._sockets(one):
+                by_socket.setdefault(path, []).extend([one] * is_due)
+        self._problems = {path: why for path, why in self._problems.items() if path in by_socket}
         for path, containers in by_socket.items():
-            names = self._names(path, [one.container_id for one in containers])
+            ids = [one.container_id for one in containers]
+            names = self._names(path, ids) if ids else {}
             for one in containers:
                 if one.container_id in names:
                     self._known[one] = _Named(names[one.container_id], now_ns)
