@@ -64,7 +64,7 @@ def agreed(
             if core:
                 detail = f"{core} % of core in the annotation, {wanted} % in the limits"
                 reader.reject(Reason.LIMITS_DIFFER, detail)
-            part = reader.core(wanted // count or None)
+            part = reader.core(wanted or None, count)
             shares = [share._replace(core=part) for share in shares]
     if asked.memory_bytes is not None:
         memory, wanted = sum(share.memory_bytes or 0 for share in shares), asked.memory_bytes
@@ -72,7 +72,7 @@ def agreed(
             if memory:
                 detail = f"{memory} bytes in the annotation, {wanted} in the limits"
                 reader.reject(Reason.LIMITS_DIFFER, detail)
-            size = reader.memory(wanted // count or None, 1)
+            size = reader.memory(wanted or None, 1, count)
             shares = [share._replace(memory_bytes=size) for share in shares]
     return shares
 

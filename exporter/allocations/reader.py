@@ -178,13 +178,13 @@ class PodReader:
     def spread(self, label: str) -> int:
         """Return the number of cards over which each container's request is divided.
 
-        It stands in a label of the pod; 1 without that label.
+        It stands in a label of the pod; 1 without that label, or if that cannot be.
         """
         text = self.pod.labels.get(label, "1")
         count = parse_natural(text)
         if not count:
             self.reject(Reason.BAD_QUANTITY, f"label {label}={text[:50]}")
-        return count or 1
+        return count if count and self.allows(_POD, count) else 1
 
     def one_of(self, known: Mapping[str, str], value: str) -> str:
         """Return the name of a policy, "" if none is stated or it is unknown."""
@@ -262,26 +262,26 @@ class PodReader:
     def allows(self, container: Container, count: int) -> bool:
         """Whether the number of a container's cards is plausible; more are rejected."""
         if count > MAX_CARDS:
-            self.reject(Reason.TOO_MANY_DEVICES, f"{container.name}: {count}")
+            self.reject(Reason.TOO_MANY_DEVICES, f"{container.name or 'pod'}: {count}")
         return count <= MAX_CARDS
 
-    def core(self, percent: int | None) -> float | None:
-        """Return a share of one card, from per cent of it."""
+    def core(self, percent: int | None, cards: int = 1) -> float | None:
+        """Return a share of one card, from per cent that are divided over some cards."""
         if percent is None:
             return None
-        if not 0 < percent <= _WHOLE_CARD:
-            self.reject(Reason.CORE_OUT_OF_RANGE, f"{percent} % of one card")
+        if not 0 < percent <= cards * _WHOLE_CARD:
+            self.reject(Reason.CORE_OUT_OF_RANGE, f"{percent} % of {cards} cards")
             return None
-        return percent / _WHOLE_CARD
+        return percent / (cards * _WHOLE_CARD)
 
-    def memory(self, amount: int | None, unit: int) -> int | None:
-        """Return device memory of one card in bytes, from an amount of units."""
+    def memory(self, amount: int | None, unit: int, cards: int = 1) -> int | None:
+        """Return device memory of one card in bytes, from units that are divided over some."""
         if amount is None:
             return None
-        if not 0 < amount * unit <= MAX_MEMORY_BYTES:
-            self.reject(Reason.MEMORY_OUT_OF_RANGE, f"{amount} times {unit} bytes")
+        if not cards <= amount * unit <= cards * MAX_MEMORY_BYTES:
+            self.reject(Reason.MEMORY_OUT_OF_RANGE, f"{amount} times {unit} bytes, {cards} cards")
             return None
-        return amount * unit
+        return amount * unit // cards
 
     def card_memory(self, card: Device | None) -> int | None:
         """Return the memory of a card in bytes.

@@ -233,10 +233,13 @@ READ: Mapping[str, list[Case]] = {
         # An unplaced whole card has memory only if all cards are equal.
         Case({V_CORE: "100"}, {}, [("a", None, 1.0, CARD_MEMORY)]),
         Case({V_CORE: "100"}, {}, [("a", None, 1.0, None)], UNEQUAL),
-        # A share over several cards is divided, rounding down.
+        # A share over several cards is divided, whatever the remainder.
         Case(
-            {V_CORE: "50", V_MEMORY: "4097"}, {V_COUNTS: "3"}, [("a", None, 0.16, 1365 * MIB)] * 3
+            {V_CORE: "50", V_MEMORY: "4097"},
+            {V_COUNTS: "3"},
+            [("a", None, 50 / 300, 4097 * MIB // 3)] * 3,
         ),
+        Case({V_CORE: "1"}, {V_COUNTS: "2"}, [("a", None, 0.005, None)] * 2),
         # A multiple of 100 is whole cards only if each has 100 and no memory is stated.
         Case({V_CORE: "200"}, {V_COUNTS: "2"}, [("a", None, 1.0, CARD_MEMORY)] * 2),
         Case({V_CORE: "200", V_MEMORY: "8192"}, {V_COUNTS: "2"}, [("a", None, 1.0, 4 * GIB)] * 2),
@@ -462,7 +465,6 @@ REFUSED: Mapping[str, list[Refused]] = {
         Refused({V_CORE: "150"}, {}, Reason.CORE_OUT_OF_RANGE, [("a", None, None, None)]),
         Refused({V_CORE: "6500"}, {}, Reason.TOO_MANY_DEVICES, []),
         Refused({V_CORE: "100k"}, {}, Reason.TOO_MANY_DEVICES, []),
-        Refused({V_CORE: "1"}, {V_COUNTS: "2"}, Reason.CORE_OUT_OF_RANGE),
     ],
     "tke-qgpu": [
         Refused({T_GREEDY: "150", T_MEMORY: "2"}, {}, Reason.CORE_OUT_OF_RANGE),

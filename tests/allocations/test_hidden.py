@@ -1,5 +1,6 @@
 """Nothing that a pod's owner writes beside a whole card takes the card's allocation away."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from exporter.model import NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,
+    GIB,
     card,
     container,
     granted,
@@ -74,3 +76,54 @@ def test_whole_card_stays_beside_a_limit_of_0_of_any_other_resource(
     asking = {name: container(limits={name: "0", resource: "1"}) for name in others}
     changed = {name for name, one in asking.items() if told(decode(pod(one), facts)) != whole}
     assert changed == set()
+
+
+DIVIDED = {
+    "aliyun": (
+        {"aliyun.com/gpu-core.percentage": "30", "aliyun.com/gpu-mem": "5"},
+        lambda count: {"labels": {"aliyun.com/gpu-count": count}},
+    ),
+    "huawei": (
+        {"volcano.sh/gpu-core.percentage": "30", "volcano.sh/gpu-mem.128Mi": "40"},
+        lambda count: {"labels": {"volcano.sh/gpu-num": count}},
+    ),
+    "vke": (
+        {"vke.volcengine.com/mgpu-core": "30", "vke.volcengine.com/mgpu-memory": "5120"},
+        lambda count: {"annotations": {"vke.volcengine.com/container-multiple-gpu": count}},
+    ),
+    "aliyun, by a table": (
+        {"aliyun.com/gpu-core.percentage": "30", "aliyun.com/gpu-mem": "5"},
+        lambda count: {
+            "annotations": {
+                "scheduler.framework.gpushare.allocation": json.dumps(
+                    {"0": dict.fromkeys(map(str, range(int(count))), 1)}
+                )
+            }
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("system", DIVIDED)
+@pytest.mark.parametrize("count", ["1", "2", "7", "31", "50", "64", "65", "100000"])
+def test_over_however_many_cards_its_owner_divides_a_request_the_sum_stays(
+    system: str, count: str
+) -> None:
+    limits, notes = DIVIDED[system]
+    found = decode(pod(container(limits=limits), **notes(count)), NVIDIA).allocations
+    assert sum(a.core or 0 for a in found) == pytest.approx(0.3)
+    assert sum(a.memory_bytes or 0 for a in found) == pytest.approx(5 * GIB, abs=64)
+
+
+@pytest.mark.parametrize("count", ["1", "2", "65", "0", "x"])
+def test_fraction_stays_whatever_number_of_devices_its_owner_states(count: str) -> None:
+    reserving = replace(
+        pod(container(limits={"nvidia.com/gpu": "1"}), labels={"runai-gpu-group": "g"}),
+        uid="r",
+        namespace="kai-resource-reservation",
+        annotations={"run.ai/reserve_for_gpu_index": "GPU-1"},
+    )
+    stated = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": count}
+    asking = pod(container(), annotations=stated, labels={"runai-gpu-group": "g"})
+    found = decode(asking, replace(NVIDIA, pods={"r": reserving})).allocations
+    assert [(a.core, a.memory_bytes) for a in found] == [(0.5, CARD_MEMORY // 2)]

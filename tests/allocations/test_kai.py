@@ -165,7 +165,12 @@ def test_whole_card_cannot_be_hidden_behind_a_fraction() -> None:
             Reason.PLACEMENT_MISMATCH,
             [("a", None, 0.5, 16 * GIB)],
         ),
-        ({FRACTION: "0.5", COUNT: "65"}, None, Reason.TOO_MANY_DEVICES, []),
+        (
+            {FRACTION: "0.5", COUNT: "65"},
+            None,
+            Reason.TOO_MANY_DEVICES,
+            [("a", "GPU-2", 0.5, 16 * GIB)],
+        ),
     ],
 )
 def test_bad_part_is_counted(

@@ -95,7 +95,8 @@ READ: Mapping[str, list[tuple[Has, str | None, Told]]] = {
         ({H_MEMORY: "40"}, None, [("a", None, None, 5 * GIB)]),
         ({H_MEMORY: "64"}, "2", [("a", None, None, 4 * GIB)] * 2),
         ({H_MEMORY: "64", H_CORE: "50"}, "2", [("a", None, 0.25, 4 * GIB)] * 2),
-        ({H_MEMORY: "3", H_CORE: "25"}, "2", [("a", None, 0.12, 128 * MIB)] * 2),
+        ({H_MEMORY: "3", H_CORE: "25"}, "2", [("a", None, 0.125, 192 * MIB)] * 2),
+        ({H_MEMORY: "1"}, "2", [("a", None, None, 64 * MIB)] * 2),
         ({H_MEMORY: "256", H_CORE: "100"}, None, [("a", None, 1.0, 32 * GIB)]),
         ({H_MEMORY: "0"}, None, []),
     ],
@@ -161,7 +162,6 @@ REFUSED: Mapping[str, list[tuple[Has, str | None, Reason]]] = {
         ({E_CORE: "20", E_MEMORY: "-1"}, "0", Reason.BAD_QUANTITY),
     ],
     "huawei-cce": [
-        ({H_MEMORY: "1"}, "2", Reason.MEMORY_OUT_OF_RANGE),
         ({H_MEMORY: "8", H_CORE: "300"}, "2", Reason.CORE_OUT_OF_RANGE),
         ({H_MEMORY: "8"}, "65", Reason.TOO_MANY_DEVICES),
         ({H_MEMORY: "8"}, "two", Reason.BAD_QUANTITY),
@@ -170,7 +170,6 @@ REFUSED: Mapping[str, list[tuple[Has, str | None, Reason]]] = {
     ],
     "baidu-cce": [
         ({A10: "1", A10 + "_core": "101"}, None, Reason.CORE_OUT_OF_RANGE),
-        ({A10: "2", A10 + "_memory": "1"}, None, Reason.MEMORY_OUT_OF_RANGE),
         ({A10: "65"}, None, Reason.TOO_MANY_DEVICES),
         ({A10: "all"}, None, Reason.BAD_QUANTITY),
         ({A10: "1", A10 + "_memory_percent": "200"}, None, Reason.MEMORY_OUT_OF_RANGE),

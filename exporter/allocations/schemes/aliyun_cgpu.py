@@ -128,12 +128,12 @@ def _memory_of(reader: PodReader, user: Container, unit: int) -> int:
 
 def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocation]:
     memory, core = reader.quantity(user, MEMORY), reader.quantity(user, _CORE)
-    count = reader.spread(COUNT)
-    if (memory is None and core is None) or not reader.allows(user, count):
+    if memory is None and core is None:
         return []
+    count = reader.spread(COUNT)
     share = Share(
-        reader.core(None if core is None else core // count),
-        reader.memory(None if memory is None else memory // count, unit_of(reader)),
+        reader.core(core, count),
+        reader.memory(memory, unit_of(reader), count),
         policy,
     )
     return reader.allocate(user, reader.placement(INDEX, count, IndexBasis.NVML_INDEX), share)

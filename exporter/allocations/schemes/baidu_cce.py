@@ -51,10 +51,10 @@ def _allocations(reader: PodReader, container: Container, model: str) -> list[Al
     if whole:
         return reader.allocate(container, (None,) * count, Share(1.0, None), whole=True)
     share = Share(
-        reader.core(None if core is None else core // count),
+        reader.core(core, count),
         reader.part_of_memory(None, None if percent is None else percent // count)
         if memory is None
-        else reader.memory(memory // count, GIB),
+        else reader.memory(memory, GIB, count),
     )
     return reader.allocate(container, (None,) * count, share)
 

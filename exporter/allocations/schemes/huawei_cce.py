@@ -45,11 +45,9 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     if core is None and memory is None:
         return []
     count = reader.spread(_CARD_COUNT)
-    if not reader.allows(container, count):
-        return []
     share = Share(
-        reader.core(None if core is None else core // count),
-        reader.memory(None if memory is None else memory // count, _MEMORY_UNIT),
+        reader.core(core, count),
+        reader.memory(memory, _MEMORY_UNIT, count),
     )
     return reader.allocate(container, (None,) * count, share)
 

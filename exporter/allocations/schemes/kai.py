@@ -209,9 +209,7 @@ def _devices(
 
     There are never more devices than groups, whatever number the pod states.
     """
-    count = _count(reader)
-    if not reader.allows(container, count):
-        return []
+    count = _count(reader, container)
     if len(groups) != count:
         reader.reject(Reason.PLACEMENT_MISMATCH, f"{len(groups)} groups for {count} devices")
         return [None] * min(count, len(groups))
@@ -223,12 +221,12 @@ def _devices(
     return found
 
 
-def _count(reader: PodReader) -> int:
+def _count(reader: PodReader, container: Container) -> int:
     text = reader.annotation(_DEVICES)
     count = parse_natural(text)
     if text and not count:
         reader.reject(Reason.BAD_ANNOTATION, f"{_DEVICES}={text}")
-    return count or 1
+    return count if count and reader.allows(container, count) else 1
 
 
 def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[Pod]:

@@ -46,7 +46,9 @@ def _card_counts(reader: PodReader, apps: tuple[Container, ...]) -> tuple[int, .
     counts = reader.numbers(_CARD_COUNTS)
     if counts and len(counts) != len(apps):
         reader.reject(Reason.CONTAINER_MISMATCH, f"{_CARD_COUNTS} has {len(counts)} entries")
-    return counts if len(counts) == len(apps) else (0,) * len(apps)
+        counts = ()
+    stated = zip(apps, counts or (0,) * len(apps), strict=True)
+    return tuple(count if reader.allows(app, count) else 0 for app, count in stated)
 
 
 def _placement_keys(pod: Pod, apps: tuple[Container, ...]) -> list[str]:
@@ -69,8 +71,8 @@ def _allocations(
     if not reader.allows(app, count):
         return []
     share = Share(
-        reader.core(None if core is None else core // count),
-        reader.memory(None if memory is None else memory // count, MIB),
+        reader.core(core, count),
+        reader.memory(memory, MIB, count),
         policy,
     )
     return [
