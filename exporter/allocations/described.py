@@ -129,7 +129,7 @@ def _allocations(
     core: int | Fraction | None = reader.quantity(container, about.core_resource)
     core = core or _stated(reader, about.core_key)
     memory = _memory(reader, about, container)
-    stated = reader.quantity(container, about.count_resource) or _count(reader, about)
+    stated = reader.quantity(container, about.count_resource) or _count(reader, about, container)
     if core is None and memory is None and stated is None:
         return []
     divided = about.amounts == "total"
@@ -139,28 +139,28 @@ def _allocations(
     parts = count if divided else 1
     whole = core is None and memory is None and about.count_alone == "whole-cards"
     share = 1.0 if whole else _share(reader, core, parts, about.core_units)
-    size = None if memory is None else int(memory // parts * about.memory_unit)
-    if memory is not None and memory.denominator > 1:
-        size = int(memory / parts * about.memory_unit)
-    part = reader.memory(size, 1)
+    size = None if memory is None else int(memory * about.memory_unit)
+    part = reader.memory(size, 1, parts)
     cards = _cards(reader, about, container, count)
     whole_card = share == 1 and memory is None
     return reader.allocate(container, cards, Share(share, part, policy), whole=whole_card)
 
 
-def _count(reader: PodReader, about: SchemeDescription) -> int | None:
+def _count(reader: PodReader, about: SchemeDescription, container: Container) -> int | None:
+    """Return the stated number of cards; None if there is none, or it cannot be."""
     stated = _stated(reader, about.count_key)
     if stated is not None and stated.denominator > 1:
         reader.reject(Reason.BAD_QUANTITY, f"{about.count_key}={stated}")
         return None
-    return None if stated is None else int(stated)
+    is_possible = stated is not None and reader.allows(container, int(stated))
+    return int(stated) if stated and is_possible else None
 
 
 def _share(reader: PodReader, core: int | Fraction | None, parts: int, whole: int) -> float | None:
     """Return the share of one card that has ``whole`` units."""
     if core is None:
         return None
-    part = core // parts if isinstance(core, int) else core / parts
+    part = Fraction(core) / parts
     if not 0 < part <= whole:
         reader.reject(Reason.CORE_OUT_OF_RANGE, f"{float(part)} of {whole} units of one card")
         return None

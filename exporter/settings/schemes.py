@@ -87,7 +87,7 @@ KEYS = {
             "amounts",
             choice("total", "each"),
             "total",
-            "total: cores and memory are divided over the container's cards, rounded down; each: "
+            "total: cores and memory are divided over the container's cards; each: "
             "every card has them. More than one card's cores, without a count, are on the fewest "
             "cards that can hold them.",
         ),

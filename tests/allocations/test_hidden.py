@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.registry import SCHEMES, decode
-from exporter.model import NodeFacts
+from exporter.allocations.rules import make
+from exporter.model import NodeFacts, SchemeDescription
 from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,
@@ -78,7 +79,19 @@ def test_whole_card_stays_beside_a_limit_of_0_of_any_other_resource(
     assert changed == set()
 
 
+OWN = SchemeDescription(
+    name="own",
+    core_resource="example.com/core",
+    memory_resource="example.com/memory",
+    memory_unit=GIB,
+    count_key="example.com/count",
+)
+RULES = make([OWN])
 DIVIDED = {
+    "described": (
+        {"example.com/core": "30", "example.com/memory": "5"},
+        lambda count: {"annotations": {"example.com/count": count}},
+    ),
     "aliyun": (
         {"aliyun.com/gpu-core.percentage": "30", "aliyun.com/gpu-mem": "5"},
         lambda count: {"labels": {"aliyun.com/gpu-count": count}},
@@ -110,7 +123,7 @@ def test_over_however_many_cards_its_owner_divides_a_request_the_sum_stays(
     system: str, count: str
 ) -> None:
     limits, notes = DIVIDED[system]
-    found = decode(pod(container(limits=limits), **notes(count)), NVIDIA).allocations
+    found = RULES.decode(pod(container(limits=limits), **notes(count)), NVIDIA).allocations
     assert sum(a.core or 0 for a in found) == pytest.approx(0.3)
     assert sum(a.memory_bytes or 0 for a in found) == pytest.approx(5 * GIB, abs=64)
 
