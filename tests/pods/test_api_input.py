@@ -60,6 +60,21 @@ def test_a_pod_that_is_too_large_costs_only_itself_and_is_named_with_what_to_do(
     assert "shorten its arguments, environment or annotations" in caplog.text
 
 
+def test_pods_that_have_ended_do_not_hide_those_that_run(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a quota nor the kubelet bounds failed pods: a tenant may have thousands on a node."""
+    monkeypatch.setattr("exporter.sources.pods.reader.MAX_PODS", 2)
+    monkeypatch.setattr("exporter.sources.pods.reader.MOST_ENDED", 1)
+    for name in "abc":
+        server.add_pod(pod_document(name, namespace="aaa", phase="Failed"))
+    server.add_pod(pod_document("first", namespace="zz"))
+    server.add_pod(pod_document("last", namespace="zz"))
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_for_names("a", "first", "last")
+        assert pods.source.rejected() == {"pod_over_limit": 2}
+
+
 def test_a_pod_whose_json_cannot_be_read_costs_only_itself(
     server: ApiServer, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container, Pod
-from exporter.sources.pods.table import GRACE_NS, MOST_DELETED, PodStore, indexed
+from exporter.sources.pods.table import GRACE_NS, MOST_DELETED, MOST_ENDED, PodStore, indexed
 
 
 def pod(
@@ -144,3 +144,17 @@ def test_after_any_history_the_indexes_agree_with_the_pods_and_the_dead_leave(
         assert {uid for uid, _ in table.by_container_id.values()} <= set(table.pods)
     store.expire(now_ns + GRACE_NS)
     assert set(store.table.pods) == living
+
+
+def test_the_first_of_too_many_ended_pods_leave() -> None:
+    store = PodStore()
+    store.upsert(pod("living"), 0)
+    for number in range(MOST_ENDED + 2):
+        store.upsert(replace(pod(f"p{number}"), phase="Failed"), 0)
+    assert len(store.table.pods) == MOST_ENDED + 1
+    assert {"living", "p2"} <= store.table.pods.keys()
+    store.delete(store.table.pods["p2"], 0)
+    store.upsert(replace(pod("next"), phase="Succeeded"), 0)
+    assert {"p2", "p3", "next"} <= store.table.pods.keys()
+    store.expire(GRACE_NS)
+    assert "p2" not in store.table.pods

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from exporter.model import ClaimedDevice, Grant
 
-MAX_PODS = 4096
+MAX_PODS = 16_384  # an older kubelet lists ended pods too; a cluster keeps 12,500 of them
 MAX_ENTRY = 1 << 20  # bytes of one pod
 MAX_CONTAINERS = 512  # of one pod
 MAX_IDS = 8192  # of one container and resource; virtual-id plugins hand out one for each unit

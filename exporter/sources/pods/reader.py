@@ -13,7 +13,7 @@ from exporter.model import Clock, Pod, PodTable, SourceStatus
 from exporter.sources.pods.answers import ApiError, ServerKind, explanation
 from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
-from exporter.sources.pods.table import PodStore
+from exporter.sources.pods.table import MOST_ENDED, PodStore
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, list_parts
 from exporter.sources.source import Rejections
 
@@ -313,18 +313,22 @@ class ServerPods(PodReader):
 
         """
         pods: list[Pod] = []
+        left = {False: MAX_PODS, True: MOST_ENDED}  # of those that have ended or not
         metadata: object = None
         try:
             with self._connected().get(path, query, self._timings.list_s) as stream:
                 for key, value in list_parts(self._bounded(stream.chunks())):
                     if key == "metadata":
                         metadata = value
-                    elif key == "items" and len(pods) >= MAX_PODS:
-                        self._rejections.reject("pod_over_limit", "a pod of a list of too many")
                     elif key == "items" and value is not None and (pod := self._pod(value)):
-                        pods.append(pod)
+                        left[pod.terminal] -= 1
+                        if left[pod.terminal] >= 0:
+                            pods.append(pod)
         except JsonError as error:
             raise ApiError(None, f"the list of pods is broken: {error}") from error
+        over = -sum(min(0, count) for count in left.values())
+        if over:
+            self._rejections.reject("pod_over_limit", "a pod of a list of too many", over)
         if not isinstance(metadata, dict):
             raise ApiError(None, "the answer is not a list of pods")
         return pods, metadata

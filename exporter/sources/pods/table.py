@@ -12,6 +12,7 @@ from exporter.model import Pod, PodTable
 
 GRACE_NS = 60 * 10**9
 MOST_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
+MOST_ENDED = 1_000  # that are not deleted; the kubelet bounds the pods that run, and not these
 VERSIONS = count(1)  # of tables, whatever their source
 
 
@@ -47,6 +48,7 @@ class PodStore:
         self._is_stale = False  # whether a pod changed since the table was built
         self._grace_ns = grace_ns
         self._leaves_at: dict[str, int] = {}  # uid of a deleted pod → monotonic ns
+        self._ended: dict[str, None] = {}  # uids, the first to end first
 
     @property
     def table(self) -> PodTable:
@@ -98,10 +100,18 @@ class PodStore:
             self._drop(uid)
 
     def _drop(self, uid: str) -> None:
-        del self._leaves_at[uid], self._pods[uid]
+        del self._pods[uid]
+        self._leaves_at.pop(uid, None)
+        self._ended.pop(uid, None)
         self._is_stale = True
 
     def _put(self, pod: Pod) -> None:
         if self._pods.get(pod.uid) != pod:  # most news is of nothing that is kept
             self._pods[pod.uid] = pod
             self._is_stale = True
+        if pod.deleted or not pod.terminal:
+            self._ended.pop(pod.uid, None)
+        else:
+            self._ended.setdefault(pod.uid)
+            if len(self._ended) > MOST_ENDED:
+                self._drop(next(iter(self._ended)))
