@@ -75,7 +75,7 @@ BASES = {
     IndexBasis.NVML_INDEX: "NVML's index",
     IndexBasis.MINOR: "minor number",
     IndexBasis.PCI: "PCI order",
-    IndexBasis.UUID: "UUID",
+    IndexBasis.UUID: "id",
     None: "not named",
 }
 
