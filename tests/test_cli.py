@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from exporter import __version__
 from exporter.cli import main
 from exporter.collector.wiring import open_sources
+from exporter.commands.commandline import without_traceback
 from exporter.settings import SUBJECTS, TABLE, load
 from exporter.simulation import ScenarioError
 
@@ -217,6 +219,19 @@ def test_version_and_help_load_neither_a_server_nor_a_source(flag: str) -> None:
     rooms = {name.split(".")[1] for name in loaded if name.startswith("exporter.")}
     assert rooms <= {"cli", "commands", "settings", "metrics", "model"}
     assert not loaded & {"aiohttp", "asyncio", "prometheus_client", "ssl"}
+
+
+def test_what_a_terminal_cannot_write_is_its_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report of check has arrows, and a terminal may be one of Latin-1."""
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, "latin-1"))
+
+    def run() -> int:
+        print("→ mount it")
+        return 1
+
+    assert without_traceback(run) == 1
+    assert written.getvalue() == b"\\u2192 mount it\n"
 
 
 @pytest.mark.parametrize("module", ["argparse", "exporter.settings", "exporter.web", "asyncio"])

@@ -6,6 +6,7 @@ import signal
 import sys
 from argparse import Action, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
 from exporter.settings import meant, nearest
@@ -118,7 +119,12 @@ class _HelpFormat(HelpFormatter):
 
 
 def without_traceback(run: Callable[[], int]) -> int:
-    """Run a command. An interrupt or a closed output shows no traceback."""
+    """Run a command. An interrupt or a closed output shows no traceback.
+
+    What a terminal's encoding lacks is written as its escape.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         try:

@@ -119,5 +119,5 @@ def _write(text: str, *, plain: bool = True) -> None:
     """Write to standard output. A terminal gets no control characters of names."""
     if plain and sys.stdout.isatty():
         text = printable(text)
-    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    sys.stdout.write(text)
     sys.stdout.flush()
