@@ -117,38 +117,12 @@ def test_a_clock_that_was_set_back_costs_no_cycles() -> None:
     assert spent == [0, SECOND // 2, SECOND // 10, SECOND // 2]
 
 
-def test_time_in_which_the_device_slept_does_not_slow_its_clock_down() -> None:
-    clients = ClientAccounts()
-    for at, cycles in ((0, 0), (1, 500)):
-        used(clients, client(1, "xe", rcs=EngineUsage(None, cycles, at * 1000)), at, None)
-    clients.pause()
-
-    spent = used(clients, client(1, "xe", rcs=EngineUsage(None, 600, 1100)), 3600, None)
-
-    assert spent == {"core": SECOND // 10}
-
-
-def test_an_engine_that_is_listed_once_it_is_used_is_counted_from_zero() -> None:
-    clients = ClientAccounts()
-    used(clients, client(1, "amdgpu", gfx=EngineUsage(5)), 0, None)
-
-    spent = used(clients, client(1, "amdgpu", gfx=EngineUsage(5), dec=EngineUsage(9)), 1)
-
-    assert spent == {"core": 0, "decoder": 9}
-
-
 def test_a_client_on_its_way_from_one_process_to_another_goes_on() -> None:
     clients = ClientAccounts()
     used(clients, client(render=EngineUsage(5)), 0, None)
     clients.take([], BEGAN + SECOND, BEGAN)
 
     assert used(clients, client(render=EngineUsage(9)), 2, 1) == {"core": 4}
-
-
-def test_a_client_is_taken_once_however_often_it_is_told() -> None:
-    one = client(render=EngineUsage(5))
-
-    assert ClientAccounts().take([one, one], BEGAN + SECOND, BEGAN) == {1: {"core": 5}}
 
 
 def test_closed_clients_are_forgotten_where_they_are_too_many_and_open_ones_never() -> None:

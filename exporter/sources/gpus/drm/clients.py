@@ -95,7 +95,7 @@ class ClientAccounts:
         since_ns: int | None,
         unsure: Collection[int] = (),
     ) -> dict[int, dict[str, int]]:
-        """Client id → quantity → nanoseconds since the last time, once for each client.
+        """Client id → quantity → nanoseconds since the last time. Each client is given once.
 
         ``since_ns``: when the last complete scan of all clients began. A new client was opened
         since then, so all of its use is new. None: there was no complete scan, and a new client
@@ -103,10 +103,9 @@ class ClientAccounts:
         """
         spent: dict[int, dict[str, int]] = {}
         for client in clients:
-            if client.client_id not in spent:
-                self._learn(client, mono_ns)
-                begun_ns = None if client.client_id in unsure else since_ns
-                spent[client.client_id] = self._enter(client, mono_ns, begun_ns)
+            self._learn(client, mono_ns)
+            begun_ns = None if client.client_id in unsure else since_ns
+            spent[client.client_id] = self._enter(client, mono_ns, begun_ns)
         self._forget(mono_ns)
         return spent
 
@@ -122,9 +121,7 @@ class ClientAccounts:
             clock = self._clocks.get(name)
             if clock is None:
                 self._clocks[name] = _Clock(engine.total_cycles, mono_ns)
-            elif (
-                clock.mono_ns != mono_ns
-            ):  # the first client of each read; the others follow at once
+            elif clock.mono_ns != mono_ns:  # the first client of each read; others follow at once
                 clock.learn(engine.total_cycles, mono_ns)
 
     def _enter(self, client: DrmClient, mono_ns: int, since_ns: int | None) -> dict[str, int]:
