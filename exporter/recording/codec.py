@@ -18,7 +18,8 @@ T = TypeVar("T")
 Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Reader = Callable[[Any], Any]
 
-LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
+BITS = 80  # of an integer: 64 of a driver, also garbage, in a thousandth of its unit, and a sign
+LARGEST = 1 << (BITS - 1)
 _UNIONS = {Union, types.UnionType}
 _PLAIN = {bool: "boolean", int: "number", float: "number", str: "text", types.NoneType: "null"}
 _SHAPES = {**_PLAIN, list: "list", dict: "object"}
@@ -153,7 +154,7 @@ def _plain(kind: type) -> Reader:
         if type(data) not in allowed:
             raise CodecError(wanted)
         if type(data) is int and not -LARGEST <= data < LARGEST:
-            raise CodecError("number of 64 bits expected")
+            raise CodecError(f"number of {BITS} bits expected")
         return data
 
     return read

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from exporter.ledger import Moment
-from exporter.model import Reading, SourceStatus
+from exporter.model import (
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    Engines,
+    RawSamples,
+    Reading,
+    Sensors,
+    SourceStatus,
+    Window,
+)
 from exporter.recording.cycle import FORMAT, Cycle, Head
 from exporter.recording.file import LONGEST_LINE, RecordingError, RecordingReader, RecordingWriter
 
@@ -58,6 +68,28 @@ def test_a_recording_is_read_as_it_was_written(path: Path) -> None:
         assert tape.head == HEAD
         assert list(tape.cycles()) == [cycle(number) for number in range(3)]
         assert not tape.broken_off
+
+
+def test_what_a_driver_says_with_all_bits_set_is_read_as_it_was_written(path: Path) -> None:
+    """It is for such a driver that recordings are made."""
+    unknown = 2**64 - 1
+    reading = DeviceReading(
+        Device("GPU-0", 0, "nvidia"),
+        window=Window(0, 1, 1, 0, Engines(), energy_uj=1000 * unknown),
+        memory=DeviceMemory(unknown, unknown, unknown, ()),
+        sensors=Sensors.of(nvlink_bytes_total={"receive": 1024 * unknown}),
+        raw=RawSamples(((unknown, 100.0),), ((7, unknown, 1, 2, 3, 4),)),
+    )
+    moment = Moment(1, 1)
+    lying = Cycle(
+        (moment, moment), gpus=(Reading(SourceStatus("nvml", up=True), devices=(reading,)),)
+    )
+    with path.open("wb") as file:
+        tape = RecordingWriter(file, 1 << 20, HEAD)
+        tape.write(lying)
+        tape.end()
+
+    assert read(path) == ([lying], False)
 
 
 def test_it_is_a_gzip_file_of_json_lines() -> None:
