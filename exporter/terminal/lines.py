@@ -98,7 +98,7 @@ def _device(entry: DeviceEntry, node: NodeContext) -> Line:
             device.memory.used_bytes,
             device.memory.total_bytes,
             of_limit(device.memory.used_bytes, device.memory.total_bytes),
-            down or _reason(device.unmeasured, "memory"),
+            down or _reason(device.unmeasured, "device_memory", "memory"),
         ),
         engines=_engines(device.average),
         past=node.past.get(SeriesKey(None, device.index, device.uuid), ()),
@@ -311,10 +311,10 @@ def _figure(
     return Figure(value, limit, "" if value is not None else why or NOT_REPORTED, share)
 
 
-def _reason(reasons: Reasons, quantity: str) -> str:
-    """Why a quantity is not known; where its device is not known, that is why."""
-    found = reasons.get(quantity) or reasons.get("device") or reasons.get(f"{quantity}_limit")
-    return str(found or "")
+def _reason(reasons: Reasons, *quantities: str) -> str:
+    """Why quantities are not known; where their device is not known, that is why."""
+    places = (*quantities, "device", f"{quantities[-1]}_limit")
+    return next((str(reasons[place]) for place in places if place in reasons), "")
 
 
 def _engines(average: Averages) -> tuple[float | None, float | None, float | None]:

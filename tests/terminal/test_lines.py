@@ -144,6 +144,18 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
     assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_reported"
 
 
+def test_a_device_whose_memory_the_driver_does_not_report_says_why() -> None:
+    whole = document(demo())
+    device = whole["devices"][0]
+    device["unmeasured"] = [{"quantity": "device_memory", "reason": "not_supported"}]
+    del device["memory_used_bytes"], device["memory_total_bytes"]
+
+    line = lines_in(whole)[0]
+
+    assert (line.memory.value, line.memory.why) == (None, "not_supported")
+    assert line.children[0].memory.value is not None
+
+
 def test_what_is_not_known_is_not_summed() -> None:
     whole = document(demo())
     speech = next(pod for pod in whole["pods"] if pod["pod"].startswith("speech"))

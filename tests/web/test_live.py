@@ -26,6 +26,7 @@ from exporter.model import (
     Granted,
     Sensors,
     Snapshot,
+    Unmeasured,
 )
 from exporter.settings import Address
 from exporter.web.page import choice_of, node_of, page
@@ -542,7 +543,12 @@ def test_a_character_without_width_makes_no_name_like_another_one(hidden: str) -
 
 
 def test_memory_that_no_gpu_tells_is_not_0() -> None:
-    card = DeviceFacts(device=Device("GPU-1", 0, "intel"), average=Averages(core=0.5))
+    card = DeviceFacts(
+        device=Device("GPU-1", 0, "nvidia"),
+        unmeasured={"device_memory": Unmeasured.NOT_SUPPORTED},
+        average=Averages(core=0.5),
+    )
     made = page(node_of(snapshot_of(devices=[card]), About(), 0), choice_of({}), 0.0, "/metrics")
     text = " ".join(unescape(re.sub("<[^>]+>", " ", made)).split())
     assert "Memory in use ? of ?" in text
+    assert "Memory unknown: not_supported" in text

@@ -275,10 +275,11 @@ def _memory(gpu: Gpu) -> Gauge:
     used, total = facts.memory.used_bytes, facts.memory.total_bytes
     allocated = facts.allocated.memory_bytes
     top = total or max(filter(None, past), default=1.0)
+    lacking = "device_memory" if "device_memory" in facts.unmeasured else "memory"
     return Gauge(
         "Memory",
         None if used is None else Cell(held_of(used, total)),
-        why(facts.unmeasured, "memory"),
+        why(facts.unmeasured, lacking),
         _memory_bar(gpu, total) if total else None,
         spark("Memory, the last ten minutes", past, top),
         "" if allocated is None else f"allocated {gibibytes(allocated)}",

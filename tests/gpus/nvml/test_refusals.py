@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.model import DeviceState, ProcessMemory
+from exporter.model import DeviceMemory, DeviceState, ProcessMemory
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Field, Gpu, Process, Work, energy_joules
 from tests.gpus.known import known
@@ -78,7 +78,7 @@ def unmeasured(node: Node, *, after: float = 1) -> Mapping[str, str]:
     ("functions", "quantities"),
     [
         (ROWS, {"core", "memory_active", "encoder", "decoder"}),
-        (["nvmlDeviceGetMemoryInfo*"], {"memory"}),
+        (["nvmlDeviceGetMemoryInfo*"], {"device_memory"}),
         ([f"{LISTS[0]}*"], {"memory"}),
         (["nvmlDeviceGetSamples", *RATES, *ROWS], {"core"}),
         (["nvmlDeviceGetTotalEnergyConsumption", POWER], {"energy", "power"}),
@@ -107,6 +107,22 @@ def test_a_refusal_that_ends_is_noticed(
         one.read(after=5)
     assert not quantities & unmeasured(one).keys()
     assert any("again" in line for line in one.ask("logged"))
+
+
+@pytest.mark.parametrize("case", ["refused", "no size"])
+def test_a_board_that_shares_its_hosts_memory_lists_who_holds_it(one: Node, case: str) -> None:
+    """As GB10, the board of a DGX Spark, does."""
+    if case == "refused":
+        one.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=3))
+    else:
+        one.change_gpu(0, memory=0, reserved=0, used=0)
+    one.start()
+    one.read()
+    reading = one.device("GPU-0", after=1)
+    holder = ProcessMemory(101, 2 * GIB, frozenset({"compute"}))
+    assert reading.device.memory_bytes is None
+    assert reading.memory == DeviceMemory(None, None, None, (holder,))
+    assert reading.unmeasured == {"device_memory": "not_supported"}
 
 
 def test_the_ring_is_read_again_when_its_refusal_ends(one: Node) -> None:

@@ -15,8 +15,10 @@ from exporter.sources.gpus.nvml.cadence import (
 )
 from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.sources.gpus.nvml.errors import (
+    NOT_SUPPORTED,
     NvmlError,
     UnmeasurableError,
+    error_of,
 )
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
@@ -26,6 +28,7 @@ from exporter.sources.gpus.source import Demand
 T = TypeVar("T")
 
 ARGUMENT_VERSION_MISMATCH = 25
+NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF  # of bytes: WDDM, some vGPUs, a MIG parent without privilege
 MEMORY_V2 = 40 | 2 << 24  # nvmlMemory_v2: size of the struct and its version
 CLOCKS = {"sm": 1, "memory": 2}  # nvmlClockType_t
 GPU_SENSOR = 0  # nvmlTemperatureSensors_t
@@ -83,17 +86,20 @@ def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - 
     """Memory of a device or MIG instance, in bytes.
 
     Raises:
-        NvmlError: the driver's answer.
+        NvmlError: the driver's answer. A board that shares its host's memory has none of its own,
+            and no size is no answer either (nvitop#208, nvtop#411).
 
     """
     try:
-        v2 = library.ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
+        info = library.ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
+        reserved = info.reserved
     except NvmlError as error:
         if not isinstance(error, UnmeasurableError) and error.code != ARGUMENT_VERSION_MISMATCH:
             raise
-        v1 = library.ask("nvmlDeviceGetMemoryInfo", handle)
-        return MemoryInfo(v1.total, v1.used, None)
-    return MemoryInfo(v2.total, v2.used, v2.reserved)
+        info, reserved = library.ask("nvmlDeviceGetMemoryInfo", handle), None
+    if info.total in {0, NOT_AVAILABLE}:
+        raise error_of(NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo")
+    return MemoryInfo(info.total, info.used, reserved)
 
 
 class BoardReader:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from exporter.model import DeviceMemory, ProcessMemory
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.board import memory_info
+from exporter.sources.gpus.nvml.board import NOT_AVAILABLE, memory_info
 from exporter.sources.gpus.nvml.cadence import PROCESSES, ReadPhases
 from exporter.sources.gpus.nvml.calls import RowBuffer
 from exporter.sources.gpus.nvml.discovery import DeviceHandle
@@ -26,12 +26,11 @@ from exporter.sources.gpus.nvml.errors import (
 )
 from exporter.sources.gpus.nvml.library import CFunction, Library
 from exporter.sources.gpus.nvml.limits import CgroupOf, MemoryLimits
-from exporter.sources.gpus.nvml.refusals import Refusals, listing_of
+from exporter.sources.gpus.nvml.refusals import DEVICE_MEMORY, Refusals, listing_of
 from exporter.sources.gpus.samples import NO_PID
 from exporter.sources.gpus.source import Demand
 
 LISTS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
-NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF  # WDDM, some vGPUs, a MIG parent without privilege
 
 V1_ROW = struct.Struct("=I4xQ")  # pid, bytes used
 V2_ROW = struct.Struct("=I4xQ8x")  # and GPU instance, compute instance; of _v3 as well
@@ -213,13 +212,14 @@ class ResidentReader:
         return self._memory
 
     def _ask(self) -> DeviceMemory:
+        """The memory, and who holds it. Boards that share their host's memory list holders only."""
         self._check_identity()
-        info = memory_info(self._library, self._handle)
+        info = self._refusals.ask(DEVICE_MEMORY, memory_info, self._library, self._handle)
         processes = self._lists.read()
         if processes is not None:
             processes = self._servers.marked(processes)
             processes = self._limits.marked(processes) if self._has_limits else processes
-        return DeviceMemory(info.total, info.used, info.reserved, processes)
+        return DeviceMemory(*(info or (None, None, None)), processes)
 
     def _check_identity(self) -> None:
         """Raises if the handle is another MIG instance's now: handles are reused."""

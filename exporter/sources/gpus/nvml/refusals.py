@@ -23,9 +23,10 @@ T = TypeVar("T")
 
 FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
 PROCESS_SAMPLES = "process_samples"
+DEVICE_MEMORY = "device_memory"  # its size and how much is in use, beside who holds it
 OTHERS = {  # topic → its group of metric families, "" if it is always wanted
     "energy": "",
-    "memory": "",
+    DEVICE_MEMORY: "",
     "power": "power",
     "power_limit": "power",
     "temperature": "temperature",
@@ -176,7 +177,7 @@ class Refusals:
             if topic in self._reasons and group not in disabled
         }
         if listing_of("compute") in self._reasons:
-            reasons.setdefault("memory", self._reasons[listing_of("compute")])
+            reasons["memory"] = self._reasons[listing_of("compute")]
         for engine in QUANTITIES:
             reason = self._reasons.get(PROCESS_SAMPLES)
             if samples_of(engine) in self._reasons:
