@@ -171,6 +171,24 @@ def test_traffic_that_gpm_does_not_tell_is_had_from_the_counters_from_then_on(on
     assert sensors(one, after=3).by_label("pcie_bytes_total")["receive"] == 17 * MIB
 
 
+@pytest.mark.parametrize("gpm", [True, False])
+def test_traffic_that_cannot_be_is_not_in_the_sum_for_ever(one: Node, *, gpm: bool) -> None:
+    one.change_gpu(0, gpm=gpm)
+    good = [Field(0, number, rate=MIB, type="uint") for number in (TX, RX)]
+    one.scenario.fields = good
+    one.start()
+    for _ in range(11):
+        one.read(after=1)
+    one.scenario.fields = [
+        Field(0, number, value=2**63 + 2**60, rate=1e25 * gpm) for number in (TX, RX)
+    ]
+    for _ in range(5):
+        one.read(after=1)
+    one.scenario.fields = good
+    told = [sensors(one, after=1).by_label("pcie_bytes_total") for _ in range(6)][-1]
+    assert 10 * MIB <= told["transmit"] < 2**40
+
+
 def test_all_fields_of_a_part_are_one_call(one: Node) -> None:
     one.start()
     parts = {counted.phase for counted in TABLE}

@@ -37,6 +37,10 @@ LIMITS = {
         {"soft": GIB, "hard": 2 * GIB, "used": 3 * GIB},
         CgroupMemory(3 * GIB, GIB, 2 * GIB, "driver"),
     ),
+    "unknown": (
+        {"soft": 2**64 - 1, "hard": 8 * GIB, "used": 2**64 - 1},
+        CgroupMemory(None, None, 8 * GIB, "driver"),
+    ),
     "cleared": ({"used": GIB}, CgroupMemory(GIB, None, None, "driver")),
 }
 

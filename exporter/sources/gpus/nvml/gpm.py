@@ -24,6 +24,7 @@ METRICS = "nvmlGpmMetricsGet"
 LEAST_NS = 150_000_000  # the driver wants more than 100 ms between two samples
 MOST_PERCENT = 101.0  # rounding may pass 100; more is garbage
 MIB = 1 << 20
+MOST_MIB = 1 << 20  # in a second, over PCIe: four times of what the seventh generation can
 MOST_METRICS = 512  # the array of nvmlGpmMetricsGet_t grew from 98 to 477; numMetrics says how many
 GRAPHICS = 1  # nvmlGpmMetricId_t
 PERCENTS = {  # nvmlGpmMetricId_t → family
@@ -161,7 +162,7 @@ class Gpm:
         moved = {
             name: int(values[number] * MIB * elapsed_ns / 1e9)
             for number, name in MIB_PER_SECOND.items()
-            if number in values
+            if values.get(number, MOST_MIB) < MOST_MIB
         }
         shown = {name: ratios[number] for number, name in PERCENTS.items() if number in ratios}
         return GpmReading(ratios.get(GRAPHICS), shown, elapsed_ns, **moved)

@@ -13,10 +13,10 @@ from typing import Any
 
 from exporter.model import CgroupMemory, ProcessMemory
 from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.board import NOT_AVAILABLE
 from exporter.sources.gpus.nvml.library import CFunction, Library
 
 NAME = "nvmlDeviceGetMemoryLimits_v1"
-NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 
 CgroupOf = Callable[[int], str | None]
 
@@ -62,6 +62,8 @@ class MemoryLimits:
             if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
                 raise error
             return CgroupMemory(refused=errors.MEANINGS.get(code, "unknown"))
-        limit = None if limits.hard == NO_LIMIT else limits.hard
-        is_limited = limit is not None or limits.soft
-        return CgroupMemory(limits.used, limits.soft if is_limited else None, limit, "driver")
+        used, soft, hard = (
+            None if each == NOT_AVAILABLE else each
+            for each in (limits.used, limits.soft, limits.hard)
+        )
+        return CgroupMemory(used, None if hard is None and not soft else soft, hard, "driver")
