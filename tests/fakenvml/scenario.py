@@ -209,7 +209,7 @@ class Scenario:
     def write(self, path: Path) -> Path:
         """Replaces the file at once; a library that reads it sees it at its next call."""
         fresh = path.with_name(f"{path.name}.new")
-        fresh.write_text(self.text())
+        fresh.write_text(self.text(), errors="surrogateescape")
         # The kernel stamps files in steps of some ms and reuses inodes; this stamp is always new.
         os.utime(fresh, ns=(now := time.time_ns(), now))
         return fresh.replace(path)

@@ -83,6 +83,48 @@ def test_device_lost_while_the_driver_is_restarted_is_still_named(two: Node) -> 
     assert states(two, after=1)["GPU-1"] is DeviceState.UP
 
 
+def test_a_board_is_lost_by_its_uuid_though_the_driver_numbers_anew(node: Node) -> None:
+    """The first of three boards is taken out, and the second cannot be opened."""
+    node.scenario.gpus = [Gpu(0), Gpu(1), Gpu(2)]
+    node.start()
+    node.read()
+    node.fail(Fault("error", "nvmlDevice*", code=1))
+    node.read(after=1)
+    node.fail()
+    node.scenario.gpus = [Gpu(0, uuid="GPU-1", lost=True), Gpu(1, uuid="GPU-2")]
+    found = states(node, after=1)
+    assert found["GPU-1"] is DeviceState.LOST
+    assert found["GPU-2"] is DeviceState.UP
+
+    node.change_gpu(0, lost=False)
+    node.read(after=31)
+    assert states(node, after=1) == {"GPU-1": DeviceState.UP, "GPU-2": DeviceState.UP}
+
+
+def test_a_uuid_that_two_boards_have_is_one_device(two: Node) -> None:
+    """Otherwise each look at the devices would begin it anew."""
+    two.change_gpu(1, uuid="GPU-0")
+    two.start()
+    two.read()
+    before = known(two.device("GPU-0", after=1).window)
+    after = known(two.device("GPU-0", after=31).window)
+    reading = two.read(after=1)
+    assert after.start_unix_ns == before.end_unix_ns
+    assert [device.device.index for device in reading.devices] == [0]
+    assert "GPU 1 cannot be opened: its UUID, 'GPU-0'," in reading.status.detail
+
+
+def test_a_name_that_is_no_text_costs_only_itself(two: Node) -> None:
+    two.change_gpu(1, name="\udcff\udcfe", pci="\udcff")
+    two.start()
+    devices = by_uuid(two.read())
+    assert devices["GPU-0"].device.model == "NVIDIA H100 80GB HBM3"
+    assert (devices["GPU-1"].device.model, devices["GPU-1"].device.pci_bus_id) == ("", "")
+    two.change_gpu(1, uuid="\udcff")
+    two.read(after=31)
+    assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": DeviceState.LOST}
+
+
 def test_failing_call_costs_a_cycle_and_no_time(two: Node) -> None:
     two.start()
     two.read()
@@ -213,6 +255,53 @@ def test_mig_switched_on_and_off_again(parted: Node) -> None:
     assert window.busy.core is not None
     assert window.unobserved_ns == 0
     assert set(states(parted)) == {"GPU-0", "GPU-1"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("error", "nvmlDeviceGetAttributes_v2", gpu=1, code=999),
+        Fault("error", "nvmlDeviceGetMigDeviceHandleByIndex", gpu=1, code=15),
+        Fault("error", "nvmlDeviceGetMigMode", gpu=1, code=15),
+    ],
+)
+def test_instances_that_cannot_be_listed_are_read_on(parted: Node, fault: Fault) -> None:
+    parted.start()
+    parted.read()
+    before = known(parted.device("MIG-1-1", after=1).window)
+    parted.fail(fault)
+    told = [parted.device("MIG-1-1", after=seconds) for seconds in (31, 1, 31, 1)]
+    assert all(reading.state is DeviceState.UP for reading in told)
+    windows = [known(reading.window) for reading in told]
+    assert windows[0].start_unix_ns == before.end_unix_ns
+    assert sum(window.unobserved_ns for window in windows) == 0
+    assert not any("is lost" in line for line in parted.ask("logged"))
+    parted.scenario.instances.pop()
+    parted.scenario.works, parted.scenario.processes = [], []
+    parted.fail()
+    parted.read(after=31)
+    assert "MIG-1-1" not in states(parted, after=1)
+
+
+def test_instances_that_may_not_be_opened_are_named(parted: Node) -> None:
+    parted.fail(Fault("error", "nvmlDeviceGetAttributes_v2", code=4))
+    parted.start()
+    reading = parted.read()
+    assert [device.device.uuid for device in reading.devices] == ["GPU-0", "GPU-1"]
+    assert by_uuid(reading)["GPU-1"].memory is None  # it is the instances'
+    assert "MIG instance 1 of GPU-1 cannot be opened: " in reading.status.detail
+    assert "no_permission" in reading.status.detail
+    assert any("MIG instance 1 of GPU-1" in line for line in parted.ask("logged"))
+
+
+def test_an_instance_that_is_destroyed_is_gone_though_another_board_is_lost(parted: Node) -> None:
+    parted.change_gpu(0, lost=True)
+    parted.start()
+    parted.read()
+    parted.scenario.instances = parted.scenario.instances[1:]
+    parted.scenario.works = []
+    parted.read(after=31)
+    assert set(states(parted, after=1)) == {"GPU-1", "MIG-1-1"}
 
 
 def test_reused_handle_of_an_instance_is_not_taken_for_the_old_one(parted: Node) -> None:

@@ -169,6 +169,17 @@ def test_hanging_init_is_waited_for_no_longer_than_the_deadline(one: Node) -> No
     assert calls(reading, "nvmlInit") == 1
 
 
+def test_each_init_has_its_shutdown_though_the_driver_fails_in_between(one: Node) -> None:
+    one.fail(Fault("error", "nvmlSystemGetDriverVersion", code=2, count=2))
+    one.start()
+    assert not one.read().status.up
+    one.read(after=2)
+    assert one.read(after=10).status.up
+    one.ask("release", True)
+    reading = one.read(after=1)
+    assert calls(reading, "nvmlShutdown") == calls(reading, "nvmlInit") == 3
+
+
 def test_release_closes_the_driver_and_taking_it_up_goes_on(one: Node) -> None:
     one.start()
     one.read()

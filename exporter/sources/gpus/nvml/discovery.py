@@ -1,13 +1,19 @@
 """Lists the NVIDIA devices, boards and MIG instances, with their constant properties."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.model import Device
 from exporter.sources.gpus.nvml.board import memory_info
-from exporter.sources.gpus.nvml.errors import DriverGoneError, NvmlError
+from exporter.sources.gpus.nvml.errors import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+)
 from exporter.sources.gpus.nvml.library import Library
 
 MIG = "mig"
@@ -15,6 +21,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 WHOLE_GPU_PROFILES = (5, 4, 6, 3, 2, 1, 0)  # NVML_GPU_INSTANCE_PROFILE_*, of 8, 7, 6, 4 … slices
 USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 4
+HOLES = {NOT_FOUND, INVALID_ARGUMENT}  # instances come and go: their numbering has holes
 MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
 
 
@@ -29,30 +36,51 @@ class DeviceHandle(NamedTuple):
     divided: bool = False
 
 
-class DeviceList(NamedTuple):
-    """All devices in NVML's order, and the reasons of boards that did not answer, by index."""
+class Place(NamedTuple):
+    """An index among the node's boards, or among the instances of the board ``parent_uuid``."""
 
-    found: tuple[DeviceHandle, ...]
-    unreadable: Mapping[int, str]
+    index: int
+    parent_uuid: str = ""
+
+    def __str__(self) -> str:
+        """The place in words."""
+        if self.parent_uuid:
+            return f"MIG instance {self.index} of {self.parent_uuid}"
+        return f"GPU {self.index}"
+
+
+class DeviceList(NamedTuple):
+    """All devices in NVML's order, and why others could not be opened."""
+
+    found: Sequence[DeviceHandle]
+    unreadable: Mapping[Place, str]
 
 
 def discover(library: Library) -> DeviceList:
-    """Enumerates the devices. One that fails costs only itself.
+    """Enumerates the devices. One that fails costs only itself. No UUID is there twice.
 
     Raises:
         NvmlError: the driver does not return their number, or is gone.
 
     """
-    found: list[DeviceHandle] = []
-    unreadable = {}
+    found: dict[str, DeviceHandle] = {}
+    unreadable: dict[Place, str] = {}
     for index in range(min(library.ask("nvmlDeviceGetCount"), MOST_DEVICES)):
         try:
-            found += _board(library, index)
+            board, parts = _board(library, index)
         except DriverGoneError:
             raise
         except NvmlError as error:
-            unreadable[index] = str(error)
-    return DeviceList(tuple(found), unreadable)
+            unreadable[Place(index)] = str(error)
+            continue
+        unreadable |= parts.unreadable
+        for each in (board, *parts.found):
+            uuid, place = each.device.uuid, Place(index, each.device.parent_uuid)
+            if uuid and uuid not in found:
+                found[uuid] = each
+            else:  # boards that are renumbered meanwhile are met twice
+                unreadable[place] = f"its UUID, {uuid!r}, is no or another device's"
+    return DeviceList(tuple(found.values()), unreadable)
 
 
 def _cuda_version(library: Library) -> str:
@@ -61,10 +89,11 @@ def _cuda_version(library: Library) -> str:
     return "" if not version else f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _board(library: Library, index: int) -> list[DeviceHandle]:
+def _board(library: Library, index: int) -> tuple[DeviceHandle, DeviceList]:
+    """A board and its instances."""
     ask = library.ask
     handle = ask("nvmlDeviceGetHandleByIndex", index)
-    memory = _optional(lambda: memory_info(library, handle))
+    memory = _optional(partial(memory_info, library, handle))
     mig = _optional(lambda: ask("nvmlDeviceGetMigMode", handle)[0] == 1)
     board = Device(
         uuid=ask("nvmlDeviceGetUUID", handle),
@@ -78,40 +107,55 @@ def _board(library: Library, index: int) -> list[DeviceHandle]:
         memory_bytes=memory.total if memory else None,
         cuda_version=_cuda_version(library),
     )
-    instances = tuple(_instances(library, board, handle)) if mig else ()
-    return [DeviceHandle(board, handle, bool(instances)), *instances]
+    parts = _instances(library, board, handle) if mig else DeviceList((), {})
+    return DeviceHandle(board, handle, bool(parts.found or parts.unreadable)), parts
 
 
-def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceHandle]:  # noqa: ANN401 - pynvml's pointer
+def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # noqa: ANN401 - pynvml's pointer
     slices = _slices(library, parent)
+    found: list[DeviceHandle] = []
+    unreadable: dict[Place, str] = {}
     for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MOST_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
-            uuid = library.ask("nvmlDeviceGetUUID", handle)
-            attributes = library.ask("nvmlDeviceGetAttributes", handle)
-            memory = memory_info(library, handle)
-        except DriverGoneError:
+            found.append(_instance(library, board, (parent, handle), slices))
+        except (DriverGoneError, DeviceLostError):
             raise
-        except NvmlError:
-            continue  # instances come and go: the numbering has holes
-        number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))
-        instance = Device(
-            uuid=uuid,
-            index=board.index,
-            vendor=board.vendor,
-            model=board.model,
-            minor=board.minor,
-            pci_bus_id=board.pci_bus_id,
-            parent_uuid=board.uuid,
-            profile=profile_of(attributes, board.memory_bytes),
-            driver_version=board.driver_version,
-            cuda_version=board.cuda_version,
-            memory_bytes=memory.total,
-            core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
-            gpu_instance=number,
-            placement_start=_optional(partial(_placement_start, library, parent, number)),
-        )
-        yield DeviceHandle(instance, handle)
+        except NvmlError as error:
+            if error.code not in HOLES:
+                unreadable[Place(index, board.uuid)] = str(error)
+    return DeviceList(found, unreadable)
+
+
+def _instance(
+    library: Library,
+    board: Device,
+    handles: tuple[Any, Any],
+    slices: int,
+) -> DeviceHandle:
+    """An instance by its board's handle and its own."""
+    parent, handle = handles
+    uuid = library.ask("nvmlDeviceGetUUID", handle)
+    attributes = library.ask("nvmlDeviceGetAttributes", handle)
+    memory = memory_info(library, handle)
+    number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))
+    instance = Device(
+        uuid=uuid,
+        index=board.index,
+        vendor=board.vendor,
+        model=board.model,
+        minor=board.minor,
+        pci_bus_id=board.pci_bus_id,
+        parent_uuid=board.uuid,
+        profile=profile_of(attributes, board.memory_bytes),
+        driver_version=board.driver_version,
+        cuda_version=board.cuda_version,
+        memory_bytes=memory.total,
+        core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
+        gpu_instance=number,
+        placement_start=_optional(partial(_placement_start, library, parent, number)),
+    )
+    return DeviceHandle(instance, handle)
 
 
 def _placement_start(library: Library, parent: Any, number: int | None) -> int | None:  # noqa: ANN401 - pynvml's pointer
@@ -154,10 +198,10 @@ def profile_of(attributes: Any, board_memory_bytes: int | None) -> str:  # noqa:
 
 
 def _optional(ask: Any) -> Any:  # noqa: ANN401 - whatever the question answers
-    """The answer, or None if this device has none."""
+    """The answer, or None if this device has none, or one that is no text."""
     try:
         return ask()
-    except DriverGoneError:
+    except (DriverGoneError, DeviceLostError):
         raise
-    except NvmlError:
+    except (NvmlError, UnicodeDecodeError):
         return None

@@ -150,10 +150,13 @@ class Library:
 
         """
         self.ask("nvmlInit")
-        if pynvml.nvmlLib._handle != self._cdll._handle:  # noqa: SLF001 - dlopen's, no other name
-            self.shutdown()
-            raise errors.LibraryError(f"{self._cdll._name} does not call itself {SONAME}")  # noqa: SLF001
-        self.driver_version = self.ask("nvmlSystemGetDriverVersion")
+        try:
+            if pynvml.nvmlLib._handle != self._cdll._handle:  # noqa: SLF001 - dlopen's, no other name
+                raise errors.LibraryError(f"{self._cdll._name} does not call itself {SONAME}")  # noqa: SLF001
+            self.driver_version = self.ask("nvmlSystemGetDriverVersion")
+        except errors.NvmlError:
+            self.shutdown()  # each init needs its own
+            raise
         logger.info("driver %s opened through %s", self.driver_version, self._cdll._name)  # noqa: SLF001
 
     def shutdown(self) -> None:
@@ -180,6 +183,8 @@ class Library:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, name) from None
         except pynvml.NVMLError as error:
             raise errors.error_of(int(error.value), name) from None
+        except UnicodeDecodeError:  # a text of other bytes: pynvml decodes it
+            raise errors.error_of(errors.UNKNOWN, name) from None
         finally:
             took_ns = self.clock.monotonic_ns() - started
             self._tally.of(name)(took_ns)

@@ -12,7 +12,7 @@ from exporter.model import Clock, Reading
 from exporter.sources.gpus.fleet import Fleet, Readings
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.device import NvmlDevice
-from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, discover
+from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, Place, discover
 from exporter.sources.gpus.nvml.events import XID, XidWatch
 from exporter.sources.gpus.nvml.instance import counted_once
 from exporter.sources.gpus.nvml.library import ROOTS, SONAME, CallTally, Library, load, searched
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 FATAL_TRIES = 3
 MOST_DEPARTED = 64
+MOST_SAID = 8  # places that cannot be opened, in the source's detail
 UPGRADED = (
     "the NVIDIA driver was upgraded while the exporter ran: the kernel module and the library in "
     "this process are of different versions; a restart loads the one that fits"
@@ -124,7 +125,7 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         self._driver = DriverConnection(library_path, roots, clock)
         self._xids = XidWatch(clock)
         self._departed: dict[str, NvmlDevice] = {}  # their counters go on if they come back
-        self._unreadable: Mapping[int, str] = {}  # why a board cannot be opened, by index
+        self._unreadable: Mapping[Place, str] = {}  # why no device could be opened there
         self._session = 0
 
     def read(self) -> Reading:
@@ -166,8 +167,9 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         return str(error) if isinstance(error, errors.NvmlError) else super()._explain(error)
 
     def _trouble(self) -> str:
-        unreadable = sorted(self._unreadable.items())
-        return "; ".join(f"GPU {index} cannot be opened: {why}" for index, why in unreadable)
+        wrong = [f"{place} cannot be opened: {why}" for place, why in self._unreadable.items()]
+        more = [f"{len(wrong) - MOST_SAID} more"] if len(wrong) > MOST_SAID else []
+        return "; ".join(wrong[:MOST_SAID] + more)
 
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
         return {uuid: partial(each.read, self._demand) for uuid, each in self._devices.items()}
@@ -176,9 +178,9 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         """Adds new devices, replaces handles, and drops devices that are no longer there."""
         library, session, (devices, unreadable) = found
         reopened, self._session = session != self._session, session
-        if unreadable.keys() - self._unreadable.keys():
-            logger.warning("GPUs that cannot be opened: %s", dict(unreadable))
-        self._unreadable = unreadable
+        known, self._unreadable = self._unreadable, unreadable
+        if unreadable.keys() - known.keys():
+            logger.warning("%s", self._trouble())
         before, self._devices = self._devices, {}
         for each in devices:
             uuid = each.device.uuid
@@ -189,10 +191,29 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
                 device.bind(each)
             device.divided = each.divided
             self._devices[uuid] = device
+        listed = frozenset(self._devices)
         for uuid, device in before.items():
-            self._miss(device, busy=uuid in busy)
+            why = self._why_missing(device.device.parent_uuid, listed)
+            if why:
+                self._devices[uuid] = device
+            if uuid in busy:
+                continue
+            if not why:
+                self._depart(device)
+            elif reopened:
+                device.mark_lost(why)  # its handle is void; otherwise a read finds out
         boards = {f.device.uuid: f.handle for f in devices if not f.device.parent_uuid}
         self._xids.watch(library, None if XID in self._demand.disabled else boards)
+
+    def _why_missing(self, parent_uuid: str, listed: Collection[str]) -> str:
+        """Why a device that is not listed may be there all the same; "" if it is not.
+
+        What cannot be opened has no UUID, and no number that stays: the driver counts anew. So it
+        may be any board that is missing, or any instance of its board.
+        """
+        among = parent_uuid if parent_uuid in listed else ""
+        reasons = (why for at, why in self._unreadable.items() if at.parent_uuid == among)
+        return next(reasons, "")
 
     def _new(self, library: Library, found: DeviceHandle) -> NvmlDevice:
         known = self._departed.pop(found.device.uuid, None)
@@ -204,15 +225,8 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
     def _cgroup_of(self, pid: int) -> str | None:
         return self.cgroups.path_of(pid)
 
-    def _miss(self, device: NvmlDevice, *, busy: bool) -> None:
-        """Keeps a device whose board did not answer; drops one that is not there any more."""
-        uuid, index = device.device.uuid, device.device.index
-        if index in self._unreadable:
-            self._devices[uuid] = device
-            if not busy:
-                device.mark_lost(self._unreadable[index])
-        elif not busy:
-            device.close()
-            self._departed[uuid] = device
-            if len(self._departed) > MOST_DEPARTED:
-                del self._departed[next(iter(self._departed))]
+    def _depart(self, device: NvmlDevice) -> None:
+        device.close()
+        self._departed[device.device.uuid] = device
+        if len(self._departed) > MOST_DEPARTED:
+            del self._departed[next(iter(self._departed))]
