@@ -180,9 +180,10 @@ class Context:
         past = self.snapshot.history
         if self.namespaces is not None:
             past = restricted_past(past, self.namespaces)
+        numbers = {device.uuid: str(device.index) for device in self.snapshot.facts.devices}
         for key, points in Past(past, self.minutes * MINUTE_NS // past.step_ns).items():
             level = "container" if isinstance(key.owner, ContainerKey) else "group"
-            labels = [*(key.owner or ()), "" if key.gpu is None else str(key.gpu), key.uuid]
+            labels = [*(key.owner or ()), numbers.get(key.uuid, ""), key.uuid]
             yield Points("device" if key.owner is None else level, labels, *points.values())
 
     @cached_property

@@ -28,10 +28,10 @@ Known = list[float | None]
 def gauges_of(facts: Facts) -> Iterator[Gauges]:
     """The gauges of devices, containers and groups."""
     for device in facts.devices:
-        key = SeriesKey(None, device.index, device.uuid)
+        key = SeriesKey(None, device.uuid)
         yield key, _number(device.average.core), _number(device.memory.used_bytes)
     for holding in facts.holdings:
-        key = SeriesKey(holding.owner, holding.index, holding.uuid)
+        key = SeriesKey(holding.owner, holding.uuid)
         yield key, _number(holding.average.core), _number(holding.memory.used_bytes)
 
 

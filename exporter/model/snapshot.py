@@ -57,10 +57,9 @@ class HistoryPoint(NamedTuple):
 
 
 class SeriesKey(NamedTuple):
-    """An owner on a device; None is the device itself. ``gpu`` is the device's number if known."""
+    """An owner on a device; None is the device itself. A device's number may become another's."""
 
     owner: ContainerKey | GroupKey | None
-    gpu: int | None
     uuid: str
 
 

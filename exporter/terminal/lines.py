@@ -101,7 +101,7 @@ def _device(entry: DeviceEntry, node: NodeContext) -> Line:
             down or _reason(device.unmeasured, "device_memory", "memory"),
         ),
         engines=_engines(device.average),
-        past=node.past.get(SeriesKey(None, device.index, device.uuid), ()),
+        past=node.past.get(SeriesKey(None, device.uuid), ()),
         watts=device.sensors.number("power_watts"),
         celsius=details.warmth(device.sensors),
         details=(
@@ -231,7 +231,7 @@ def _held(
         kind=kind,
         name=name,
         engines=_engines(held.average),
-        past=node.past.get(SeriesKey(held.owner, held.index, held.uuid), ()),
+        past=node.past.get(SeriesKey(held.owner, held.uuid), ()),
         details=(*details.unmeasured(held.unmeasured), *details.of_holding(held)),
         ended=held.ended,
     )

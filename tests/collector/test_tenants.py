@@ -70,7 +70,7 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
         snapshot = bench.cycle()
     for _ in range(50):
         list(processes_of(bench.collector.snapshot))
-    past = Past(snapshot.history)[SeriesKey(ContainerKey("ml", "train", "main"), 0, "GPU-0")]
+    past = Past(snapshot.history)[SeriesKey(ContainerKey("ml", "train", "main"), "GPU-0")]
     assert past["core_utilization_ratio"] == [0.25] * 2
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,7 @@ from exporter.model import (
 )
 from tests.ledger.node import at
 
-KEY = SeriesKey(ContainerKey("n", "p", "c"), 0, "GPU-0")
+KEY = SeriesKey(ContainerKey("n", "p", "c"), "GPU-0")
 
 
 def cores(history: History, key: SeriesKey = KEY) -> Known:
@@ -102,6 +103,12 @@ def test_an_hour_is_kept(pause: int) -> None:
 def test_who_is_not_there_any_more_has_no_history() -> None:
     history = extended(History(), rows(), at(0))
     assert not extended(history, Facts, at(10)).series
+
+
+def test_a_gpu_that_the_driver_numbers_anew_keeps_its_history() -> None:
+    history = extended(History(), rows(), at(0))
+    moved = replace(held_on("GPU-0", 0.25, 0), index=1)
+    assert cores(extended(history, lambda: Facts(containers=(moved,)), at(10))) == [0.5, 0.25]
 
 
 def test_who_comes_back_has_its_history_with_a_gap() -> None:

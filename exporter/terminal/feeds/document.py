@@ -16,7 +16,7 @@ from exporter.model import (
 )
 from exporter.prometheus.node_case import Moment
 from exporter.terminal.feeds.feed import NodeSight, troubles_of
-from exporter.terminal.feeds.series import Series, facts_from, index_of
+from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.reading import Json, flag, inner, items, number, text
 from exporter.terminal.view import Past
 
@@ -183,7 +183,7 @@ def _past(history: Json) -> dict[SeriesKey, Past]:
         labels, points = one.get("labels"), one.get("core_utilization_ratio")
         owner_of = _OWNERS.get(len(labels)) if isinstance(labels, list) else None
         if owner_of is not None and isinstance(labels, list) and isinstance(points, list):
-            *owner, index, uuid = map(str, labels)
-            key = SeriesKey(owner_of(owner), index_of(index), uuid)
+            *owner, _, uuid = map(str, labels)
+            key = SeriesKey(owner_of(owner), uuid)
             found[key] = tuple(number({"": point}, "") for point in points)
     return found

@@ -16,7 +16,7 @@ from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
 from exporter.prometheus.client import Grid, Prometheus, label, named, place_of, quoted
 from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
-from exporter.terminal.feeds.series import Series, facts_from, index_of
+from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.view import Past
 
 _OWN = dict.fromkeys(
@@ -165,20 +165,23 @@ class PrometheusFeed:
         ]
 
     def _past(self) -> dict[str, dict[SeriesKey, Past]]:
-        """The core of the last minutes by node and labels."""
+        """The core of the last minutes by node and labels, under all numbers that a GPU had."""
         end = self._clock.time_ns() // 10**9
         selector = f"{_CORE}{{{self._selected().removeprefix(',')}}}"
-        found: dict[str, dict[SeriesKey, Past]] = defaultdict(dict)
+        found: dict[str, dict[SeriesKey, dict[int, float]]]
+        found = defaultdict(lambda: defaultdict(dict))
         for one in self._prometheus.over(selector, Grid(end - HISTORY_S, end, STEP_S)):
-            *owner, index, uuid = (label(one.labels, name) for name in LEVELS["container"])
-            values = {round(at): value for at, value in one.samples}
-            number = index_of(index)
-            if number is not None and values:
-                key = SeriesKey(ContainerKey(*owner), number, uuid)
-                begin = min(values)
-                points = tuple(values.get(at) for at in range(begin, end + 1, STEP_S))
-                found[place_of(one.labels)][key] = points
-        return found
+            *owner, _, uuid = (label(one.labels, name) for name in LEVELS["container"])
+            values = found[place_of(one.labels)][SeriesKey(ContainerKey(*owner), uuid)]
+            values.update((round(at), value) for at, value in one.samples)
+        return {
+            place: {
+                key: tuple(values.get(at) for at in range(min(values), end + 1, STEP_S))
+                for key, values in series.items()
+                if values
+            }
+            for place, series in found.items()
+        }
 
 
 def _by_reason(nobody: Iterable[Series]) -> UnattributedCore:

@@ -38,7 +38,7 @@ _OnDevice = tuple[DeviceFacts | None, PodEntry]
 _GroupOnDevice = tuple[DeviceFacts | None, GroupEntry]
 
 COLOURS = 8
-NO_SERIES = SeriesKey(None, None, "")
+NO_SERIES = SeriesKey(None, "")
 NO_FIGURES = Figures()
 
 
@@ -84,7 +84,7 @@ class Part:
     def series(self) -> SeriesKey:
         """Its series in the history."""
         held = self.holding
-        return NO_SERIES if held is None else SeriesKey(held.owner, held.index, held.uuid)
+        return NO_SERIES if held is None else SeriesKey(held.owner, held.uuid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def key_of(*names: str) -> str:
 
 def series_of(device: DeviceFacts) -> SeriesKey:
     """The series of a device itself in the history."""
-    return SeriesKey(None, device.index, device.uuid)
+    return SeriesKey(None, device.uuid)
 
 
 def _pod(name: tuple[str, str], here: Sequence[_OnDevice]) -> TreeEntry:
