@@ -226,7 +226,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return True
 
     def _fail(self, error: Exception) -> None:
-        self._attached, self._detail = not self._lost(error), self._explain(error)
+        lost, self._detail = self._lost(error), self._explain(error)
+        self._attached = self._attached and not lost
         if self._attached:
             self._look_in(LOOK_AGAIN_S)
         else:

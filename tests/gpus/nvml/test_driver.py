@@ -169,6 +169,22 @@ def test_hanging_init_is_waited_for_no_longer_than_the_deadline(one: Node) -> No
     assert calls(reading, "nvmlInit") == 1
 
 
+def test_devices_of_the_driver_before_are_not_read_where_the_one_after_lists_none(
+    one: Node,
+) -> None:
+    """Their handles are void."""
+    one.start()
+    one.read()
+    one.fail(Fault("error", "nvmlDevice*", code=1))
+    assert not one.read(after=1).status.up
+    one.fail(Fault("error", "nvmlDeviceGetCount*", code=999, count=1))
+    reading = one.read(after=1)
+    assert not reading.status.up
+    assert "(999)" in reading.status.detail
+    assert reading.devices[0].state is DeviceState.FAILED
+    assert one.read(after=3).status.up
+
+
 def test_each_init_has_its_shutdown_though_the_driver_fails_in_between(one: Node) -> None:
     one.fail(Fault("error", "nvmlSystemGetDriverVersion", code=2, count=2))
     one.start()

@@ -151,9 +151,7 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
     def _lost(self, error: Exception) -> bool:
         if isinstance(error, errors.OtherVersionError):
             raise RestartRequiredError(UPGRADED) from error
-        return isinstance(error, errors.DriverGoneError) or not (
-            self._driver.is_open and self._devices
-        )
+        return isinstance(error, errors.DriverGoneError) or not self._devices
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, errors.LibraryError):
