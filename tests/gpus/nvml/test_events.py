@@ -1,10 +1,14 @@
 """XIDs that the driver reports, counted by a thread that waits for them."""
 
+from typing import cast
+
 import pytest
 
 from exporter.model import DeviceState, XidCount
 from exporter.sources.gpus.fleet import WAITS
 from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.events import XidWatch
+from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Xid
@@ -235,6 +239,32 @@ def test_a_driver_without_events_is_not_asked_for_them_again_and_again(two: Node
     for _ in range(3):
         two.read(after=1)
     assert sum("XIDs of" in line for line in two.ask("logged")) == 1
+
+
+class Mute:
+    """A driver whose waits end at once, and nothing has come."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def call(self, name: str, *_: object) -> None:
+        self.called.append(name)
+        if name == WAIT:
+            raise errors.error_of(errors.TIMEOUT, WAIT)
+
+
+def test_a_driver_that_does_not_wait_is_not_asked_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, watch = Mute(), XidWatch(ManualClock())
+
+    def rest(_: float) -> None:
+        driver.called.append("rest")
+        watch._is_changed = driver.called.count("rest") == 3
+
+    monkeypatch.setattr(watch, "_rest", rest)
+    watch._listen(cast("Library", driver), {"GPU-0": 1})
+    assert driver.called[2:-1] == [WAIT, "rest"] * 3
 
 
 def test_numbers_that_nobody_expects_are_bounded() -> None:

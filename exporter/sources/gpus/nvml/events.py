@@ -205,8 +205,10 @@ class XidWatch:
                 self._pause_s = FIRST_PAUSE_S
                 if self._refused:
                     self._admit(watched.values())
-                if event is not None and event.kind == XID_EVENT:
-                    self._count(watched.get(event.device), event.xid)
+                if event is not None and event.kind == XID_EVENT and event.device in watched:
+                    self._count(watched[event.device], event.xid)
+                else:
+                    self._rest(FIRST_PAUSE_S)  # a driver may not have waited at all
 
     def _register(self, events: _EventSet, uuid: str, address: int) -> bool:
         try:
@@ -249,9 +251,7 @@ class XidWatch:
         with self._changed:
             self._changed.wait_for(lambda: self._is_changed, seconds)
 
-    def _count(self, uuid: str | None, xid: int) -> None:
-        if uuid is None:
-            return
+    def _count(self, uuid: str, xid: int) -> None:
         with self._changed:
             first = self._counts[uuid].add(xid)
             self._changed.notify_all()
