@@ -16,13 +16,13 @@ from exporter.model import (
     ProcessInfo,
     RawSamples,
     Reading,
-    SourceStatus,
     Unattributed,
     Unit,
     Window,
 )
 from exporter.recording.names import Pseudonyms
 from exporter.sources.pods.source import NoPods
+from exporter.sources.source import AlwaysUp
 
 FIRST_PID = 1001
 
@@ -80,10 +80,8 @@ class BoardNames(Pseudonyms):
         return frozenset(map(self.pid, pids))
 
 
-class _Processes:
+class _Processes(AlwaysUp):
     """A ``ProcessSource`` in which each process is a unit of its own."""
-
-    name = "cgroups"
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         """A host's unit each, named by the process's number."""
@@ -95,16 +93,7 @@ class _Processes:
     def group_kinds(self) -> frozenset[str]:
         return frozenset({"systemd"})
 
-    def status(self) -> SourceStatus:
-        return SourceStatus(self.name, up=True)
-
-    def rejected(self) -> Mapping[str, int]:
-        return {}
-
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 def boards_only(sources: Sources) -> Sources:
     """The sources of GPUs, with nothing beside them."""
-    return Sources(sources.gpus, _Processes(), NoPods())
+    return Sources(sources.gpus, _Processes("cgroups"), NoPods())

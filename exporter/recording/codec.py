@@ -213,7 +213,7 @@ def _object_of(kind: Any) -> Reader:  # noqa: ANN401 - of a type that has fields
     def read(data: Json) -> object:
         given = _object(data)
         if unknown := given.keys() - readers.keys():
-            raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
+            raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by another version?")
         if missing := needed - given.keys():
             raise CodecError(f"{min(missing)} is missing")
         return kind(**{name: _at(name, readers[name], own) for name, own in given.items()})

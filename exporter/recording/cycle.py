@@ -1,17 +1,15 @@
 """The contents of a recording: the head, and for each cycle the answers of every source.
 
-``CycleBuilder`` collects the answers of the cycle that is being recorded. The two clocks show the
-cycle's time while it is recorded and replayed: both stand still between moves.
+While a cycle is recorded or replayed, its clock stands still between the moments.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.ledger import Moment
 from exporter.model import (
     CgroupIdentity,
-    Clock,
     GroupFacts,
     GroupKey,
     NodeFacts,
@@ -102,73 +100,11 @@ class Cycle:
     group_kinds: GroupKinds | Failure | None = None
 
 
-class CycleBuilder:
-    """The answers so far in one cycle. ``nodes`` and ``groups`` are numbers of sources."""
-
-    def __init__(self, nodes: int, groups: int = 0) -> None:
-        self.moments: list[Moment] = []
-        self.gpus: list[Reading | Failure] = []
-        self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
-        self.changed: Identities | Failure = {}
-        self.pod_table: PodTable | Failure | None = None
-        self.node_facts: list[NodeFacts | Failure | None] = [None] * nodes
-        self.group_kinds: GroupKinds | Failure | None = None
-        self.group_facts: list[GroupAnswer | Failure | None] = [None] * groups
-        self.others: tuple[SourceStatus, ...] = ()
-
-    def next(self) -> "CycleBuilder":
-        """Returns the builder of the next cycle. Answers stay valid until they change."""
-        after = CycleBuilder(len(self.node_facts), len(self.group_facts))
-        after.identities = self.identities
-        after.pod_table = self.pod_table
-        after.group_kinds = self.group_kinds
-        after.node_facts = list(self.node_facts)
-        after.group_facts = list(self.group_facts)
-        return after
-
-    def identify(
-        self,
-        pids: Collection[int],
-        found: Mapping[int, CgroupIdentity | Unattributed] | Failure,
-    ) -> None:
-        """Records the identities of processes, and which of them are new or have changed."""
-        if isinstance(found, Failure):
-            self.changed = found
-            return
-        before, self.identities = self.identities, {pid: found.get(pid) for pid in pids}
-        self.changed = {
-            pid: one
-            for pid, one in self.identities.items()
-            if pid not in before or before[pid] != one
-        }
-
-
 class StandingClock:
-    """A ``Clock`` that stands still at the time of another one until it is moved."""
+    """A ``Clock`` that stands still at ``now``."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._now = self.move()
-
-    def move(self) -> Moment:
-        """Moves to the other clock's time and returns it."""
-        self._now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
-        return self._now
-
-    def monotonic_ns(self) -> int:
-        """See ``Clock``."""
-        return self._now.mono_ns
-
-    def time_ns(self) -> int:
-        """See ``Clock``."""
-        return self._now.unix_ns
-
-
-class PlayedClock:
-    """A ``Clock`` that shows a moment of the recording, set by the player."""
-
-    def __init__(self) -> None:
-        self.now = Moment(0, 0)
+    def __init__(self, now: Moment) -> None:
+        self.now = now
 
     def monotonic_ns(self) -> int:
         """See ``Clock``."""

@@ -1,10 +1,12 @@
 """The sources of a recording: each repeats its answers of the cycle that is being replayed."""
 
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
-from typing import Literal, TypeVar
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import zip_longest
+from typing import TypeVar
 
 from exporter.collector import Sources
+from exporter.ledger import Moment
 from exporter.model import (
     CgroupIdentity,
     GroupFacts,
@@ -20,11 +22,10 @@ from exporter.model import (
 from exporter.recording.cycle import (
     Cycle,
     Failure,
-    GroupAnswer,
     GroupKinds,
     Head,
-    PlayedClock,
     SourceReport,
+    StandingClock,
 )
 from exporter.sources.gpus.source import Demand, RestartRequiredError
 from exporter.sources.pods.decode import KeyPrefixes
@@ -40,51 +41,41 @@ class Player:
     """Replays the recorded answers through ``sources`` and ``clock``.
 
     Call ``turn_to`` with every cycle in order, because a cycle holds only what has changed.
+    ``cycle`` holds what has not, too.
     """
 
     def __init__(self, head: Head) -> None:
-        self.clock = PlayedClock()
-        self.cycle = Cycle(())
+        self.clock = StandingClock(Moment(0, 0))
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
-        self.pod_table: PodTable | Failure | None = None
-        self.group_kinds: GroupKinds | Failure = GroupKinds()
-        self.node_facts: list[NodeFacts | Failure | None] = [None] * len(head.nodes)
-        self.group_facts: list[GroupAnswer | Failure | None] = [None] * len(head.groups)
+        self.cycle = Cycle(
+            (),
+            group_kinds=GroupKinds(),
+            node_facts=(None,) * len(head.nodes),
+            group_facts=(None,) * len(head.groups),
+        )
         self.sources = Sources(
             gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
-            processes=_Processes(head.processes, self, lambda: self.cycle.processes),
-            pods=_Pods(head.pods, self, lambda: self.cycle.pods),
-            nodes=tuple(
-                _Node(name, self, partial(self._nth, "nodes", n), n)
-                for n, name in enumerate(head.nodes)
-            ),
+            processes=_Processes(head.processes, self, "processes"),
+            pods=_Pods(head.pods, self, "pods"),
+            nodes=tuple(_Node(name, self, "nodes", n) for n, name in enumerate(head.nodes)),
             others=lambda: self.cycle.others,
-            groups=tuple(
-                _Groups(name, self, partial(self._nth, "groups", n), n)
-                for n, name in enumerate(head.groups)
-            ),
+            groups=tuple(_Groups(name, self, "groups", n) for n, name in enumerate(head.groups)),
         )
 
-    def _nth(self, kind: Literal["nodes", "groups"], position: int) -> SourceReport:
-        """The report of a source of its kind; an empty one if the cycle has fewer."""
-        reports = self.cycle.nodes if kind == "nodes" else self.cycle.groups
-        return reports[position] if position < len(reports) else SourceReport()
-
     def turn_to(self, cycle: Cycle) -> None:
-        """Makes the sources answer as in this cycle."""
-        self.cycle = cycle
-        self.clock.now = cycle.moments[0]
+        """Makes the sources answer as in this cycle. Sources that it leaves out were not asked."""
+        before, self.clock.now = self.cycle, cycle.moments[0]
         if not isinstance(cycle.identities, Failure):
             self.identities.update(cycle.identities)
-        self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
-        if cycle.group_kinds is not None:
-            self.group_kinds = cycle.group_kinds
-        for position, facts in enumerate(cycle.node_facts[: len(self.node_facts)]):
-            if facts is not None:
-                self.node_facts[position] = facts
-        for position, answer in enumerate(cycle.group_facts[: len(self.group_facts)]):
-            if answer is not None:
-                self.group_facts[position] = answer
+        nodes = zip_longest(cycle.node_facts[: len(before.node_facts)], before.node_facts)
+        groups = zip_longest(cycle.group_facts[: len(before.group_facts)], before.group_facts)
+        self.cycle = replace(
+            cycle,
+            pod_table=cycle.pod_table or before.pod_table,
+            group_kinds=cycle.group_kinds or before.group_kinds,
+            node_facts=tuple(now or last for now, last in nodes),
+            group_facts=tuple(now or last for now, last in groups),
+        )
 
 
 def answer_of(answer: T | Failure | None) -> T:
@@ -133,27 +124,29 @@ class _Gpus:
 
 
 class _PlayedSource:
-    """Status and rejections of a source, by its ``report`` of the cycle.
+    """Status and rejections of a source, by its report in the cycle: a field, or an item of one."""
 
-    ``position`` is its place among those of its kind.
-    """
-
-    def __init__(
-        self, name: str, player: Player, report: Callable[[], SourceReport], position: int = 0
-    ) -> None:
+    def __init__(self, name: str, player: Player, field: str, position: int = 0) -> None:
         self.name = name
         self._player = player
-        self._report = report
+        self._field = field
         self._position = position
+
+    @property
+    def _report(self) -> SourceReport:
+        found = getattr(self._player.cycle, self._field)
+        if isinstance(found, SourceReport):
+            return found
+        return found[self._position] if self._position < len(found) else SourceReport()
 
     def start(self) -> None:
         """Does nothing."""
 
     def status(self) -> SourceStatus:
-        return answer_of(self._report().status)
+        return answer_of(self._report.status)
 
     def rejected(self) -> Mapping[str, int]:
-        return answer_of(self._report().rejected)
+        return answer_of(self._report.rejected)
 
     def close(self) -> None:
         """Does nothing: nothing is open."""
@@ -173,7 +166,7 @@ class _Processes(_PlayedSource):
         return {}
 
     def group_kinds(self) -> frozenset[str]:
-        return frozenset(answer_of(self._player.group_kinds).kinds)
+        return frozenset(answer_of(self._player.cycle.group_kinds).kinds)
 
 
 class _Pods(_PlayedSource):
@@ -184,7 +177,7 @@ class _Pods(_PlayedSource):
         return True
 
     def table(self) -> PodTable:
-        return answer_of(self._player.pod_table)
+        return answer_of(self._player.cycle.pod_table)
 
     def follow(self, keep: KeyPrefixes) -> None:
         """Does nothing: the recorded table does not depend on it."""
@@ -194,12 +187,12 @@ class _Node(_PlayedSource):
     """A ``NodeSource``."""
 
     def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
-        return answer_of(self._player.node_facts[self._position])
+        return answer_of(self._player.cycle.node_facts[self._position])
 
 
 class _Groups(_PlayedSource):
     """A ``GroupSource``."""
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        answer = answer_of(self._player.group_facts[self._position])
+        answer = answer_of(self._player.cycle.group_facts[self._position])
         return {key: facts for key, facts in answer.facts.items() if key in members}

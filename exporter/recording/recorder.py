@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from exporter.collector import Sources
 from exporter.collector.polling import Reporting
+from exporter.ledger import Moment
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -25,7 +26,6 @@ from exporter.model import (
 )
 from exporter.recording.cycle import (
     Cycle,
-    CycleBuilder,
     Failure,
     GroupAnswer,
     GroupKinds,
@@ -64,15 +64,18 @@ class Recorder:
     """Wraps sources and a clock. A cycle over its ``sources`` and ``clock`` is recorded.
 
     Call ``begin`` before each cycle and ``finish`` after it. The cycle gets the same names as the
-    recording: those that ``names`` returns for the real ones.
+    recording: those that ``names`` returns for the real ones. ``now`` holds the answers since
+    ``begin``, and earlier ones that still hold.
     """
 
     def __init__(self, sources: Sources, clock: Clock, names: Names | None = None) -> None:
-        self.clock = StandingClock(clock)
+        self.clock = StandingClock(_moment(clock))
         self.names = names or Names()
         self.real_table = PodTable()
         self.real_identities: dict[int, CgroupIdentity | Unattributed] = {}
-        self.builder = self.previous = CycleBuilder(len(sources.nodes), len(sources.groups))
+        self._time = clock
+        nodes, groups = (None,) * len(sources.nodes), (None,) * len(sources.groups)
+        self.now = self._before = Cycle((), node_facts=nodes, group_facts=groups)
         self._processes = _Processes(sources.processes, self)
         self._pods = _Pods(sources.pods, self)
         self._nodes = tuple(_Node(source, self, n) for n, source in enumerate(sources.nodes))
@@ -88,7 +91,8 @@ class Recorder:
 
     def begin(self) -> None:
         """Begins a new cycle."""
-        self.previous, self.builder = self.builder, self.builder.next()
+        self._before = self.now
+        self.now = replace(self.now, moments=(), gpus=(), identities={}, others=())
         reporting: Sequence[_RecordedSource[Any]]
         reporting = (self._processes, self._pods, *self._nodes, *self._groups)
         for source in reporting:
@@ -97,35 +101,44 @@ class Recorder:
 
     def move(self) -> None:
         """Moves the cycle's clock to the present."""
-        self.builder.moments.append(self.clock.move())
+        self.clock.now = _moment(self._time)
+        self.keep("moments", (*self.now.moments, self.clock.now))
+
+    def keep(self, field: str, answer: object, position: int | None = None) -> None:
+        """Records an answer in a field of ``Cycle``, or in its place there."""
+        if position is not None:
+            before = getattr(self.now, field)
+            answer = (*before[:position], answer, *before[position + 1 :])
+        self.now = replace(self.now, **{field: answer})  # type: ignore[arg-type] # of that field
 
     def finish(self, page: str = "") -> Cycle:
         """Returns the answers since ``begin``. ``page`` is the digest of the rendered page."""
-        now, before = self.builder, self.previous
-        return Cycle(
-            moments=tuple(now.moments),
-            gpus=tuple(now.gpus),
-            identities=now.changed,
-            pod_table=None if now.pod_table == before.pod_table else now.pod_table,
+        now, before = self.now, self._before
+        return replace(
+            now,
+            page=page,
+            pod_table=_changed(now.pod_table, before.pod_table),
+            group_kinds=_changed(now.group_kinds, before.group_kinds),
+            node_facts=tuple(map(_changed, now.node_facts, before.node_facts)),
+            group_facts=tuple(map(_changed, now.group_facts, before.group_facts)),
             processes=self._processes.report,
             pods=self._pods.report,
-            others=now.others,
-            page=page,
-            node_facts=_changed(now.node_facts, before.node_facts),
             nodes=tuple(source.report for source in self._nodes),
-            group_facts=_changed(now.group_facts, before.group_facts),
             groups=tuple(source.report for source in self._groups),
-            group_kinds=None if now.group_kinds == before.group_kinds else now.group_kinds,
         )
 
     def _others(self, sources: Sources) -> tuple[SourceStatus, ...]:
-        self.builder.others = tuple(map(self.names.status, sources.others()))
-        return self.builder.others
+        others = tuple(map(self.names.status, sources.others()))
+        self.keep("others", others)
+        return others
 
 
-def _changed(now: Sequence[T | None], before: Sequence[T | None]) -> tuple[T | None, ...]:
-    """Returns the values, None for each that has not changed."""
-    return tuple(None if one == old else one for one, old in zip(now, before, strict=True))
+def _moment(clock: Clock) -> Moment:
+    return Moment(clock.monotonic_ns(), clock.time_ns())
+
+
+def _changed(now: T, before: T) -> T | None:
+    return None if now == before else now
 
 
 class _Gpus:
@@ -137,11 +150,15 @@ class _Gpus:
         self._recorder = recorder
 
     def read(self) -> Reading:
-        names, builder = self._recorder.names, self._recorder.builder
+        recorder = self._recorder
+
+        def record(answer: Reading | Failure) -> None:
+            recorder.keep("gpus", (*recorder.now.gpus, answer))
+
         try:
-            return ask_and_record(lambda: names.reading(self._source.read()), builder.gpus.append)
+            return ask_and_record(lambda: recorder.names.reading(self._source.read()), record)
         finally:
-            self._recorder.move()
+            recorder.move()
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
         self._source.release(released)
@@ -161,7 +178,7 @@ class _RecordedSource(Generic[S]):
 
     report = SourceReport()
 
-    def __init__(self, source: S, recorder: Recorder, position: int = 0) -> None:
+    def __init__(self, source: S, recorder: Recorder, position: int | None = None) -> None:
         self.name = source.name
         self._source = source
         self._recorder = recorder
@@ -183,32 +200,41 @@ class _RecordedSource(Generic[S]):
     def close(self) -> None:
         self._source.close()
 
+    def _answer(self, field: str, ask: Callable[[], T]) -> T:
+        """What ``ask`` returns or raises, recorded in this field of ``Cycle``."""
+        keep, position = self._recorder.keep, self._position
+        return ask_and_record(ask, lambda answer: keep(field, answer, position))
+
 
 class _Processes(_RecordedSource[ProcessSource]):
     """A ``ProcessSource`` whose answers are recorded, except descriptions."""
 
+    _known: Mapping[int, CgroupIdentity | Unattributed | None] = {}  # of the last cycle
+
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
-        recorder, names, builder = self._recorder, self._recorder.names, self._recorder.builder
+        recorder = self._recorder
 
         def ask() -> dict[int, CgroupIdentity | Unattributed]:
             recorder.real_identities = dict(self._source.resolve(pids))
-            return {pid: names.identity(one) for pid, one in recorder.real_identities.items()}
+            real = recorder.real_identities.items()
+            return {pid: recorder.names.identity(one) for pid, one in real}
 
-        return ask_and_record(ask, lambda found: builder.identify(pids, found))
+        found = self._answer("identities", ask)
+        before, self._known = self._known, {pid: found.get(pid) for pid in pids}
+        known = self._known.items()
+        new = {pid: one for pid, one in known if pid not in before or before[pid] != one}
+        recorder.keep("identities", new)
+        return found
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Not recorded: no metric needs it, and names of processes may hold anything."""
         return self._source.describe(pids)
 
     def group_kinds(self) -> frozenset[str]:
-        builder = self._recorder.builder
-
         def ask() -> GroupKinds:
             return GroupKinds(tuple(sorted(self._source.group_kinds())))
 
-        return frozenset(
-            ask_and_record(ask, lambda answer: setattr(builder, "group_kinds", answer)).kinds
-        )
+        return frozenset(self._answer("group_kinds", ask).kinds)
 
 
 class _Pods(_RecordedSource[PodSource]):
@@ -227,7 +253,7 @@ class _Pods(_RecordedSource[PodSource]):
             recorder.real_table = self._source.table()
             return recorder.names.table(recorder.real_table)
 
-        return ask_and_record(ask, lambda answer: setattr(recorder.builder, "pod_table", answer))
+        return self._answer("pod_table", ask)
 
     def follow(self, keep: KeyPrefixes) -> None:
         self._source.follow(keep)
@@ -240,14 +266,14 @@ class _Node(_RecordedSource[NodeSource]):
         self._source.start()
 
     def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - may have pseudonyms
-        names, answers = self._recorder.names, self._recorder.builder.node_facts
+        recorder = self._recorder
 
         def ask() -> NodeFacts:
-            facts = self._source.facts(self._recorder.real_table)
+            facts = self._source.facts(recorder.real_table)
             # the devices are in the readings, the pods in the table
-            return names.node(replace(facts, devices=(), pods={}))
+            return recorder.names.node(replace(facts, devices=(), pods={}))
 
-        return ask_and_record(ask, lambda answer: answers.__setitem__(self._position, answer))
+        return self._answer("node_facts", ask)
 
 
 class _Groups(_RecordedSource[GroupSource]):
@@ -257,7 +283,7 @@ class _Groups(_RecordedSource[GroupSource]):
         self._source.start()
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        recorder, answers = self._recorder, self._recorder.builder.group_facts
+        recorder = self._recorder
         real = {
             key: member._replace(identity=identity)
             for key, member in members.items()
@@ -268,4 +294,4 @@ class _Groups(_RecordedSource[GroupSource]):
             found = self._source.facts(real)
             return GroupAnswer({key: recorder.names.group(facts) for key, facts in found.items()})
 
-        return ask_and_record(ask, lambda answer: answers.__setitem__(self._position, answer)).facts
+        return self._answer("group_facts", ask).facts

@@ -95,7 +95,7 @@ def recorded(
     made, sources = bench(namespace)
     settings = load({"allocations.kai-namespaces": [namespace]}, {})
     sources = boards_only(sources) if board else sources
-    session = Session(settings, sources, made.clock, names=names)
+    session = Session(settings, sources, made.clock, names)
     pages = []
     with path.open("wb") as file:
         tape = RecordingWriter(file, 1 << 24, session.head)
