@@ -168,7 +168,8 @@ class NvmlDevice:
         window = self._window()
         memory = None
         if not (self._in_mig_mode and self.divided):
-            memory = self._residents.read(self._engines.pids)
+            active = window.processes if window else ()
+            memory = self._residents.read(frozenset(process.pid for process in active))
         sensors = self._board.read()
         xids = self._xids()
         no_xids = {XID: xids.refusal} if xids.refusal else {}

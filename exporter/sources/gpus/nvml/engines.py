@@ -4,21 +4,19 @@ Energy comes from the board's counter (Volta and newer), or else from its power,
 """
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from exporter.model import QUANTITIES, Clock
 from exporter.sources.gpus.board_energy import BoardEnergy
 from exporter.sources.gpus.energy import EnergyUse
 from exporter.sources.gpus.nvml.calls import DeviceCalls
-from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
 from exporter.sources.gpus.samples import WHOLE, BusySample, ProcessRow
 
 SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
 RATES = {engine: rate_of(engine) for engine in QUANTITIES}
-PID = itemgetter(0)
+T = TypeVar("T")
 
 
 class EngineReader:
@@ -35,7 +33,6 @@ class EngineReader:
     ) -> None:
         self._library = library
         self._refusals = refusals
-        self.pids: frozenset[int] = frozenset()
         self._impossible: list[str] = []  # engines whose rate was above 100 %
         self.bind(handle)
 
@@ -55,22 +52,14 @@ class EngineReader:
         return not self.coreless
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
-        try:
-            return self._refusals.ask(SAMPLES[engine], self._calls.samples, engine, newer_than_us)
-        except NvmlError as error:
-            _raise_unless_optional(engine, error)
-            return None
+        return self._ask(engine, SAMPLES[engine], self._calls.samples, engine, newer_than_us)
 
     def utilization(self, engine: str) -> float | None:
         """Percent of the newest sample only; None: this device does not report it.
 
         A rate above 100 % is discarded, see ``take_impossible``.
         """
-        try:
-            percent = self._refusals.ask(RATES[engine], self._rate, engine)
-        except NvmlError as error:
-            _raise_unless_optional(engine, error)
-            return None
+        percent = self._ask(engine, RATES[engine], self._rate, engine)
         if percent is not None and percent > WHOLE:
             self._impossible.append(engine)
             return None
@@ -84,18 +73,20 @@ class EngineReader:
         return impossible
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
-        rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
-        self.pids = frozenset(map(PID, rows or ()))
-        return rows
+        return self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
 
     def energy_uj(self) -> int | None:
-        """Microjoules since the driver was loaded; None: this board has no such counter."""
-        return self._refusals.ask("energy", self._calls.energy_uj)
+        """Microjoules since the driver was loaded; None: they are not known now."""
+        return self._refusals.attempt("energy", self._calls.energy_uj)
 
     def power_mw(self) -> int | None:
-        """Milliwatts now; None: this board does not report it."""
+        """Milliwatts now; None: they are not known."""
         ask: Callable[..., int] = self._library.ask
-        return self._refusals.ask("power", ask, "nvmlDeviceGetPowerUsage", self._handle)
+        return self._refusals.attempt("power", ask, "nvmlDeviceGetPowerUsage", self._handle)
+
+    def _ask(self, engine: str, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
+        ask = self._refusals.ask if engine == "core" else self._refusals.attempt
+        return ask(topic, call, *arguments)
 
     def _rate(self, engine: str) -> float:
         ask, handle = self._library.ask, self._handle
@@ -105,12 +96,6 @@ class EngineReader:
             return float(ask("nvmlDeviceGetDecoderUtilization", handle)[0])
         rates = ask("nvmlDeviceGetUtilizationRates", handle)
         return float(rates.gpu if engine == "core" else rates.memory)
-
-
-def _raise_unless_optional(engine: str, error: NvmlError) -> None:
-    """Raises the error again if it is the core's, or concerns more than this engine."""
-    if engine == "core" or isinstance(error, DriverGoneError | DeviceLostError):
-        raise error
 
 
 class NvmlEnergy:
@@ -128,19 +113,11 @@ class NvmlEnergy:
 
     def take(self, core_ns: int | None) -> EnergyUse:
         """Energy since the last window. Called once a window."""
-        counter_uj = self._optional(self._engines.energy_uj)
+        counter_uj = self._engines.energy_uj()
         if "energy" in self._refusals:
             self._board.lose_counter()
         return self._board.take(counter_uj, self._power_mw, self._clock.monotonic_ns(), core_ns)
 
     def _power_mw(self) -> int | None:
         """The power of a board that refuses its counter."""
-        return self._optional(self._engines.power_mw) if "energy" in self._refusals else None
-
-    def _optional(self, ask: Callable[[], int | None]) -> int | None:
-        try:
-            return ask()
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError:
-            return None
+        return self._engines.power_mw() if "energy" in self._refusals else None

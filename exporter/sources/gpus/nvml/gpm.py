@@ -108,13 +108,7 @@ class Gpm:
         now_ns = self._library.clock.monotonic_ns()
         if self._taken_ns is not None and now_ns - self._taken_ns < LEAST_NS:
             return None
-        try:
-            return self._refusals.ask(GPM, lambda: self._next(now_ns))
-        except (errors.DriverGoneError, errors.DeviceLostError):
-            raise
-        except errors.NvmlError:
-            self._taken_ns = None  # after any failure, the next sample is a first one
-            return None
+        return self._refusals.attempt(GPM, self._next, now_ns)
 
     def close(self) -> None:
         """Frees the samples in the driver's library."""
@@ -124,13 +118,15 @@ class Gpm:
         self._taken_ns = None
 
     def _next(self, now_ns: int) -> GpmReading | None:
+        before_ns, self._taken_ns = self._taken_ns, None  # after a failure comes a first sample
         if not self._samples:
             self._check_support()
             self._samples = [self._new_sample(), self._new_sample()]
         self._library.call(SAMPLE, self._address, self._samples[0])
         self._samples.reverse()
-        before_ns, self._taken_ns = self._taken_ns, now_ns
-        return None if before_ns is None else self._between(now_ns - before_ns)
+        reading = None if before_ns is None else self._between(now_ns - before_ns)
+        self._taken_ns = now_ns
+        return reading
 
     def _check_support(self) -> None:
         """Raises if GPM is not supported. Some drivers do not answer this for MIG instances."""
