@@ -8,12 +8,12 @@ import pytest
 from exporter.metrics.families import BOARD
 from exporter.model import ProcessMemory
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.board import PLAIN
+from exporter.sources.gpus.nvml.board import NOT_AVAILABLE, PLAIN
 from exporter.sources.gpus.nvml.calls import MOST_ROWS, RowBuffer
 from exporter.sources.gpus.nvml.counters import TABLE
 from exporter.sources.gpus.nvml.discovery import profile_of
 from exporter.sources.gpus.nvml.gpm import PERCENTS
-from exporter.sources.gpus.nvml.processes import NOT_AVAILABLE, united
+from exporter.sources.gpus.nvml.processes import united
 from exporter.sources.gpus.nvml.refusals import Backoff
 from tests.scenario.clock import ManualClock
 

@@ -37,16 +37,16 @@ class DeviceHandle(NamedTuple):
 
 
 class Place(NamedTuple):
-    """An index among the node's boards, or among the instances of the board ``parent_uuid``."""
+    """A number among the node's boards, or among the instances of the board ``parent_uuid``."""
 
-    index: int
+    number: int
     parent_uuid: str = ""
 
     def __str__(self) -> str:
         """The place in words."""
         if self.parent_uuid:
-            return f"MIG instance {self.index} of {self.parent_uuid}"
-        return f"GPU {self.index}"
+            return f"MIG instance {self.number} of {self.parent_uuid}"
+        return f"GPU {self.number}"
 
 
 class DeviceList(NamedTuple):

@@ -219,7 +219,9 @@ class ResidentReader:
         if processes is not None:
             processes = self._servers.marked(processes)
             processes = self._limits.marked(processes) if self._has_limits else processes
-        return DeviceMemory(*(info or (None, None, None)), processes)
+        if info is None:
+            return DeviceMemory(None, None, None, processes)
+        return DeviceMemory(info.total, info.used, info.reserved, processes)
 
     def _check_identity(self) -> None:
         """Raises if the handle is another MIG instance's now: handles are reused."""

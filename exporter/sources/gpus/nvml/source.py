@@ -206,7 +206,7 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
     def _why_missing(self, parent_uuid: str, listed: Collection[str]) -> str:
         """Why a device that is not listed may be there all the same; "" if it is not.
 
-        What cannot be opened has no UUID, and no number that stays: the driver counts anew. So it
+        What cannot be opened has no UUID, and its number may have been another's before. So it
         may be any board that is missing, or any instance of its board.
         """
         among = parent_uuid if parent_uuid in listed else ""
