@@ -106,8 +106,8 @@ def _names(names: Sequence[str]) -> str:
 
 def _section(scheme: Scheme) -> str:
     """What users of the system need of its module's text: what comes before the sources."""
-    decode = scheme.decode.func if isinstance(scheme.decode, partial) else scheme.decode
-    module = decode.__module__
+    read = scheme.read.func if isinstance(scheme.read, partial) else scheme.read
+    module = read.__module__
     title, _, text = (sys.modules[module].__doc__ or "").partition("\n")
     text = dedent(text.partition("\n\nSource")[0]).replace("``", "`")
     path = module.replace(".", "/") + ".py"

@@ -21,8 +21,8 @@ from functools import partial
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod, SchemeDescription
+from exporter.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, Pod, SchemeDescription
 
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
 _CONTAINER, _INDEX = "{container}", "{index}"
@@ -41,23 +41,20 @@ def scheme_of(about: SchemeDescription) -> Scheme:
         annotations=tuple(key for key in annotations if key),
         labels=keys,
         index_basis=IndexBasis(about.index_basis),
-        decode=partial(decode, about),
+        read=partial(read, about),
         enforcement="",
     )
 
 
-def decode(about: SchemeDescription, pod: Pod, node: NodeFacts) -> Decoded:
+def read(about: SchemeDescription, reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
-    reader = PodReader(about.name, pod, node)
     users = _users(reader, about)
-    if not users:
-        return reader.decoded(())
-    policy = _policy(reader, about)
-    return reader.decoded(
+    policy = _policy(reader, about) if users else ""
+    return [
         allocation
         for container in users
         for allocation in _allocations(reader, about, container, policy)
-    )
+    ]
 
 
 def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:

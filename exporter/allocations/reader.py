@@ -1,8 +1,9 @@
 """Bounded access to one pod for one scheme's decoder. What it rejects becomes a problem."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import NamedTuple
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
@@ -82,6 +83,7 @@ class PodReader:
         self.node = node
         self._problems: dict[Reason, DecodeProblem] = {}
         self._suspected: list[DecodeProblem] = []
+        self._is_consumer = True
 
     def reject(self, reason: Reason, detail: str) -> None:
         """Records what could not be read. Of each reason, only the first problem is recorded."""
@@ -100,7 +102,12 @@ class PodReader:
     def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
         """Return the allocations together with the problems found so far."""
         found = tuple(allocations)  # may reject
-        return Decoded(found, (*self._problems.values(), *self._suspected))
+        problems = (*self._problems.values(), *self._suspected)
+        return Decoded(found, problems, consumer=self._is_consumer)
+
+    def holds_for_others(self) -> None:
+        """Records that the pod is the scheme's own, and holds its devices for others."""
+        self._is_consumer = False
 
     def quantity(self, container: Container, resource: str) -> int | None:
         """Return a container's limit of a resource; None if it has none or the limit is 0."""
@@ -300,6 +307,19 @@ class PodReader:
             return None
         memory = self.card_memory(card)
         return None if memory is None else memory * percent // _WHOLE_CARD
+
+
+def each_container(
+    read: Callable[[PodReader, Container], Iterable[Allocation]],
+) -> Callable[[PodReader], Iterable[Allocation]]:
+    """Return what reads a pod by reading each of its lasting containers."""
+
+    @wraps(read)
+    def read_all(reader: PodReader) -> Iterable[Allocation]:
+        for container in lasting_containers(reader.pod):
+            yield from read(reader, container)
+
+    return read_all
 
 
 def _by_claim(container: Container, resource: str) -> bool:

@@ -15,6 +15,7 @@ two systems read the same resource:
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exporter.allocations.reader import PodReader
 from exporter.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, VOLCANO_REGISTERS
 from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
 from exporter.allocations.schemes import (
@@ -130,9 +131,15 @@ def _may_know(scheme: Scheme, keys: set[str]) -> bool:
     return not beginnings or any(key.startswith(beginnings) for key in keys)
 
 
+def read_by(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of a pod by one scheme alone."""
+    reader = PodReader(scheme.name, pod, node)
+    return reader.decoded(scheme.read(reader))
+
+
 def _guarded(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
     try:
-        return scheme.decode(pod, node)
+        return read_by(scheme, pod, node)
     except Exception as error:  # noqa: BLE001 - a defect here may cost one pod, not the exporter
         problem = DecodeProblem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
         return Decoded(problems=(problem,))

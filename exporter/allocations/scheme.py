@@ -1,11 +1,14 @@
 """The declaration of a sharing system, and the result of decoding a pod."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from exporter.model import Allocation, NodeFacts, Pod
+from exporter.model import Allocation, Pod
+
+if TYPE_CHECKING:
+    from exporter.allocations.reader import PodReader
 
 # The policy of an allocation of a part of a device, if its system has no other term for it.
 SHARED = "shared"
@@ -101,22 +104,22 @@ class Scheme:
     ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
     with a common resource never both count the same pod. ``annotations`` and ``labels`` are the
     keys, or beginnings of keys, of pods that its decoder needs. ``index_basis`` is None if it names
-    no devices. ``decode`` returns an empty result for a pod of another scheme. ``affects_others``
-    selects the pods that other pods' allocations depend on: ``NodeFacts.pods`` has only those, and
-    all pods are decoded again when one of them changes. ``amounts`` and ``placement`` are the
-    sources of amounts and devices. The first has priority; the others are used only for what it
-    leaves open. ``placement`` is empty if no source names a device. ``enforcement`` says whether
-    its own software holds a container to a part of a card, "" if that is not known; a decoder with
-    better evidence states the policy itself. ``beginnings`` are the domains of all its keys, or
-    keys without one: a pod that it knows has a limit, grant, annotation or label that begins so. A
-    scheme without any may know every pod.
+    no devices. ``read`` returns the allocations of a pod, none for one of another scheme.
+    ``affects_others`` selects the pods that other pods' allocations depend on: ``NodeFacts.pods``
+    has only those, and all pods are decoded again when one of them changes. ``amounts`` and
+    ``placement`` are the sources of amounts and devices. The first has priority; the others are
+    used only for what it leaves open. ``placement`` is empty if no source names a device.
+    ``enforcement`` says whether its own software holds a container to a part of a card, "" if that
+    is not known; a decoder with better evidence states the policy itself. ``beginnings`` are the
+    domains of all its keys, or keys without one: a pod that it knows has a limit, grant, annotation
+    or label that begins so. A scheme without any may know every pod.
     """
 
     name: str
     resources: tuple[str, ...]
     annotations: tuple[str, ...]
     index_basis: IndexBasis | None
-    decode: Callable[[Pod, NodeFacts], Decoded]
+    read: Callable[["PodReader"], Iterable[Allocation]]
     labels: tuple[str, ...] = ()
     affects_others: Callable[[Pod], bool] = no_pod
     amounts: tuple[Evidence, ...] = (Evidence.LIMITS,)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from exporter.allocations.registry import read_by
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Scheme
 from exporter.model import Container, Device, Grant, NodeFacts, Pod
@@ -47,7 +48,7 @@ def cases(scheme: Scheme) -> list[Case]:
 
 
 def _read_by(scheme: Scheme, found: list[Case]) -> list[Case]:
-    return [case for case in found if any(a.device for a in scheme.decode(*case).allocations)]
+    return [case for case in found if any(a.device for a in read_by(scheme, *case).allocations)]
 
 
 @cache

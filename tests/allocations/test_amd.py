@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes.amd import decode
+from exporter.allocations.schemes.amd import SCHEME
 from exporter.model import Device, NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,
@@ -11,10 +11,13 @@ from tests.allocations.build import (
     POD_UID,
     card,
     container,
+    decoder,
     granted,
     node,
     pod,
 )
+
+decode = decoder(SCHEME)
 
 GPU = "amd.com/gpu"
 CPX = "amd.com/cpx_nps4"

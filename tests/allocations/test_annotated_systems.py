@@ -26,6 +26,7 @@ from tests.allocations.build import (
     Told,
     card,
     container,
+    decoder,
     node,
     pod,
     reasons,
@@ -61,13 +62,13 @@ class Refused(NamedTuple):
 
 
 DECODERS: Mapping[str, Callable[[Pod, NodeFacts], Decoded]] = {
-    "aliyun-gpushare-v1": aliyun_gpushare.decode,
-    "aliyun-ack": aliyun_cgpu.decode,
-    "vke-mgpu": vke_mgpu.decode,
-    "tke-qgpu": tke_qgpu.decode,
-    "volcano-vgpu": volcano_vgpu.decode,
-    "vgpu-manager": vgpu_manager.decode,
-    "koordinator": koordinator.decode,
+    "aliyun-gpushare-v1": decoder(aliyun_gpushare.SCHEME),
+    "aliyun-ack": decoder(aliyun_cgpu.SCHEME),
+    "vke-mgpu": decoder(vke_mgpu.SCHEME),
+    "tke-qgpu": decoder(tke_qgpu.SCHEME),
+    "volcano-vgpu": decoder(volcano_vgpu.SCHEME),
+    "vgpu-manager": decoder(vgpu_manager.SCHEME),
+    "koordinator": decoder(koordinator.SCHEME),
 }
 
 # --- Aliyun ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.described import scheme_of
+from exporter.allocations.registry import read_by
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.model import NodeFacts, Pod, SchemeDescription
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, MIB, card, container, node, pod
@@ -21,7 +22,7 @@ NODE = node(*FOUR_CARDS)
 
 def decode(pod: Pod, facts: NodeFacts = NODE, /, **more: object) -> Decoded:
     about = replace(ACME, **more)  # type: ignore[arg-type] # each test names fields with their types
-    return scheme_of(about).decode(pod, facts)
+    return read_by(scheme_of(about), pod, facts)
 
 
 def shares(decoded: Decoded) -> list[tuple[float | None, int | None]]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.described import decode
+from exporter.allocations.described import scheme_of
+from exporter.allocations.registry import read_by
 from exporter.allocations.rules import RulesError, make
 from exporter.allocations.scheme import Reason
 from exporter.model import SchemeDescription
@@ -64,13 +65,13 @@ def of(values: Mapping[str, str]) -> dict[str, str]:
 )
 def test_amounts_are_those_that_the_pod_states(stated: dict[str, str], expected: Told) -> None:
     described = pod(container("a"), annotations=of(stated))
-    assert told(decode(ACME, described, NODE)) == expected
-    assert decode(ACME, described, NODE).problems == ()
+    assert told(read_by(scheme_of(ACME), described, NODE)) == expected
+    assert read_by(scheme_of(ACME), described, NODE).problems == ()
 
 
 def test_label_states_what_no_annotation_does() -> None:
     described = pod(container("a"), labels=of({"share": "0.5"}), annotations=of({"memory": "8"}))
-    assert told(decode(ACME, described, NODE)) == [("a", None, 0.5, 8 * MIB)]
+    assert told(read_by(scheme_of(ACME), described, NODE)) == [("a", None, 0.5, 8 * MIB)]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,9 @@ def test_amounts_are_the_named_containers(
     names: str, owners: list[str], problems: list[Reason]
 ) -> None:
     annotations = of({"share": "0.5", "containers": names})
-    decoded = decode(ACME, pod(container("a"), container("b"), annotations=annotations), NODE)
+    decoded = read_by(
+        scheme_of(ACME), pod(container("a"), container("b"), annotations=annotations), NODE
+    )
     assert [a.container for a in decoded.allocations] == owners
     assert reasons(decoded) == problems
 
@@ -96,18 +99,18 @@ def test_amounts_are_the_named_containers(
 def test_amounts_count_for_who_asks_for_the_evidence() -> None:
     asking = container("b", {"acme.example/index_7": "1"})
     described = pod(container("a"), asking, annotations=of({"memory": "8"}))
-    assert told(decode(GUARDED, described, NODE)) == [("b", None, None, 8 * MIB)]
+    assert told(read_by(scheme_of(GUARDED), described, NODE)) == [("b", None, None, 8 * MIB)]
     forged = pod(container("a"), annotations=of({"memory": "8"}))
-    assert reasons(decode(GUARDED, forged, NODE)) == [Reason.NOT_REQUESTED]
-    assert decode(GUARDED, forged, NODE).allocations == ()
+    assert reasons(read_by(scheme_of(GUARDED), forged, NODE)) == [Reason.NOT_REQUESTED]
+    assert read_by(scheme_of(GUARDED), forged, NODE).allocations == ()
 
 
 def test_resource_counts_before_the_annotation() -> None:
     limits = {"acme.example/core": "30"}
     described = pod(container("a", limits), container("b"), annotations=of({"share": "90"}))
-    assert told(decode(BOTH, described, NODE)) == [("a", None, 0.3, None)]
+    assert told(read_by(scheme_of(BOTH), described, NODE)) == [("a", None, 0.3, None)]
     forged = pod(container("a"), annotations=of({"share": "90"}))
-    assert reasons(decode(BOTH, forged, NODE)) == [Reason.NOT_REQUESTED]
+    assert reasons(read_by(scheme_of(BOTH), forged, NODE)) == [Reason.NOT_REQUESTED]
 
 
 def test_evidence_of_a_shipped_scheme_needs_its_replacement() -> None:
@@ -126,7 +129,7 @@ HOSTILE = [
 @pytest.mark.parametrize("key", ["share", "memory", "count", "cards", "containers"])
 def test_hostile_text_costs_its_part(key: str, text: str) -> None:
     annotations = of({"share": "0.5", "memory": "8", key: text})
-    decoded = decode(ACME, pod(container("a"), annotations=annotations), NODE)
+    decoded = read_by(scheme_of(ACME), pod(container("a"), annotations=annotations), NODE)
     assert reasons(decoded)
     assert len(decoded.allocations) <= 1
     assert all(a.core in {None, 0.5} for a in decoded.allocations)
@@ -145,7 +148,7 @@ def test_hostile_text_costs_its_part(key: str, text: str) -> None:
     ],
 )
 def test_amount_that_cannot_be_true_is_counted(stated: dict[str, str], reason: Reason) -> None:
-    decoded = decode(ACME, pod(container("a"), annotations=of(stated)), NODE)
+    decoded = read_by(scheme_of(ACME), pod(container("a"), annotations=of(stated)), NODE)
     assert reason in reasons(decoded)
 
 

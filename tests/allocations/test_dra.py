@@ -5,7 +5,7 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes.dra import decode
+from exporter.allocations.schemes.dra import SCHEME
 from exporter.model import (
     PARTITIONED,
     Allocation,
@@ -17,7 +17,9 @@ from exporter.model import (
     OfferedDevice,
     Pod,
 )
-from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, card, instance, pod
+from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, card, decoder, instance, pod
+
+decode = decoder(SCHEME)
 
 NVIDIA, AMD, INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"
 PCI = "resource.kubernetes.io/pciBusID"

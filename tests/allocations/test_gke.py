@@ -4,18 +4,21 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes.gke import decode
+from exporter.allocations.schemes.gke import SCHEME
 from exporter.model import NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,
     GIB,
     container,
+    decoder,
     granted,
     instance,
     node,
     pod,
 )
+
+decode = decoder(SCHEME)
 
 GPU = "nvidia.com/gpu"
 GKE = {"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"}

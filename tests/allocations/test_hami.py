@@ -4,9 +4,10 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
+from exporter.allocations.registry import read_by
 from exporter.allocations.scheme import Reason
 from exporter.allocations.schemes import hami
-from exporter.allocations.schemes.hami import decode
+from exporter.allocations.schemes.hami import SCHEME
 from exporter.allocations.schemes.vgpu import ResourceNames
 from exporter.model import Container, Pod
 from tests.allocations.build import (
@@ -17,6 +18,7 @@ from tests.allocations.build import (
     Told,
     card,
     container,
+    decoder,
     granted,
     instance,
     node,
@@ -24,6 +26,8 @@ from tests.allocations.build import (
     reasons,
     told,
 )
+
+decode = decoder(SCHEME)
 
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 GPU = {"nvidia.com/gpu": "1"}
@@ -477,11 +481,11 @@ def test_pod_under_other_resource_names_is_read_where_they_are_stated() -> None:
     owner = container("a", {"example.com/vgpu": "1", "example.com/mem": "4"})
     described = pod(owner, annotations={ALLOCATED: "GPU-0,NVIDIA,1024,10:;"})
     assert reasons(decode(described, node(*FOUR_CARDS))) == [Reason.NOT_REQUESTED]
-    decoded = hami.scheme(OTHER_NAMES).decode(described, node(*FOUR_CARDS))
+    decoded = read_by(hami.scheme(OTHER_NAMES), described, node(*FOUR_CARDS))
     assert told(decoded) == [("a", "GPU-0", 0.1, 1024 * MIB)]
     assert decoded.problems == ()
 
 
 def test_names_that_are_not_stated_ask_for_nothing() -> None:
-    decoded = hami.scheme(OTHER_NAMES).decode(pod(container(limits=GPU)), node(*FOUR_CARDS))
+    decoded = read_by(hami.scheme(OTHER_NAMES), pod(container(limits=GPU)), node(*FOUR_CARDS))
     assert (decoded.allocations, decoded.problems) == ((), ())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.allocations.reader import MAX_CARDS
-from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES, SCHEMES, decode
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES, SCHEMES, decode, read_by
 from exporter.allocations.scheme import Reason, Scheme
 from exporter.model import Container, Device, NodeFacts, Pod
 from tests.allocations.build import card, instance, node
@@ -162,7 +162,7 @@ def inputs(scheme: Scheme) -> st.SearchStrategy[Case]:
 @given(data=st.data())
 def test_any_input_gives_allocations_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
     described, facts = data.draw(inputs(scheme))
-    decoded = scheme.decode(described, facts)  # not the registry's: its guard would hide a raise
+    decoded = read_by(scheme, described, facts)  # not the registry's: its guard would hide a raise
     names = {"", *(container.name for container in described.containers)}
     for allocation in decoded.allocations:
         assert allocation.container in names
@@ -190,7 +190,7 @@ def test_container_has_each_device_at_most_once(scheme: Scheme, data: st.DataObj
     containers = {each.name: each for each in described.containers if each.name}
     unique = replace(described, containers=tuple(containers.values()))
     devices = facts.devices or tuple(card(index) for index in range(4))
-    decoded = scheme.decode(unique, replace(facts, devices=devices))
+    decoded = read_by(scheme, unique, replace(facts, devices=devices))
     # A pod's own, told of no container, may be two containers' parts of one device.
     placed = [a for a in decoded.allocations if a.device and a.container]
     assert len({(a.container, a.device) for a in placed}) == len(placed)
@@ -208,7 +208,7 @@ def test_ten_megabyte_annotations_are_refused_unread(scheme: Scheme) -> None:
         annotations=dict.fromkeys(keys, huge),
     )
     facts = node(Device("GPU-0", 0, "nvidia"), labels={"kubernetes.io/os": "linux"})
-    decoded = scheme.decode(described, facts)
+    decoded = read_by(scheme, described, facts)
     assert {a.device for a in decoded.allocations} <= {None}
     refused = {Reason.BAD_ANNOTATION, Reason.NOT_REQUESTED}
     assert {problem.reason for problem in decoded.problems} <= refused
@@ -233,7 +233,7 @@ def test_endless_and_deep_annotations_end_in_few_problems(scheme: Scheme, text: 
         containers=(Container("a", limits=limits), Container("b", limits=limits)),
         annotations={key + name: text for key in scheme.annotations for name in ("", "a", "0")},
     )
-    decoded = scheme.decode(described, node(card(0), labels={"kubernetes.io/os": "linux"}))
+    decoded = read_by(scheme, described, node(card(0), labels={"kubernetes.io/os": "linux"}))
     assert len(decoded.problems) <= len(Reason)
     assert len(decoded.allocations) <= MAX_CARDS
 
@@ -245,6 +245,6 @@ def test_inputs_reach_into_the_format_of_each_scheme(scheme: Scheme) -> None:
     """Raises NoSuchExample unless the first input of the properties above names a device."""
     find(
         inputs(scheme),
-        lambda case: any(a.device for a in scheme.decode(*case).allocations),
+        lambda case: any(a.device for a in read_by(scheme, *case).allocations),
         settings=settings(max_examples=1, phases=[Phase.generate], database=None),
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.allocations.reader import MAX_CARDS
-from exporter.allocations.registry import decode
+from exporter.allocations.registry import decode, read_by
 from exporter.allocations.scheme import Reason, Scheme
 from exporter.allocations.schemes import amd, dra, gke, intel, kai, nvidia
 from exporter.model import (
@@ -23,7 +23,7 @@ from exporter.model import (
     OfferedDevice,
     Pod,
 )
-from tests.allocations.build import card, instance
+from tests.allocations.build import card, decoder, instance
 from tests.allocations.mutated import Case, cases, near
 
 SCHEMES = [m.SCHEME for m in (nvidia, gke, kai, dra, amd, intel)]
@@ -206,7 +206,7 @@ def inputs(scheme: Scheme) -> st.SearchStrategy[Case]:
 @given(data=st.data())
 def test_any_input_gives_allocations_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
     described, node = data.draw(inputs(scheme))
-    decoded = scheme.decode(described, node)  # not the registry's: its guard would hide a raise
+    decoded = read_by(scheme, described, node)  # not the registry's: its guard would hide a raise
     names = {"", *(container.name for container in described.containers)}
     for allocation in decoded.allocations:
         assert allocation.pod_uid == described.uid
@@ -259,7 +259,7 @@ def test_ten_megabytes_of_anything_are_refused() -> None:
     )
     facts = NodeFacts(devices=ALL_DEVICES, labels={"a": "b"}, grants={"u": tuple(held)})
     for scheme in SCHEMES:
-        decoded = scheme.decode(hostile, facts)
+        decoded = read_by(scheme, hostile, facts)
         assert {a.device for a in decoded.allocations} <= {None}
         assert len(decoded.allocations) <= MAX_CARDS
         assert all(len(problem.detail) <= 200 for problem in decoded.problems)
@@ -276,6 +276,6 @@ def test_ten_megabytes_of_a_fraction_are_counted() -> None:
         labels={"runai-gpu-group": "g"},
     )
     reservation = Pod("r", "kai-resource-reservation", "r", labels={"runai-gpu-group": "g"})
-    decoded = kai.decode(hostile, NodeFacts(pods={"r": reservation}))
+    decoded = decoder(kai.SCHEME)(hostile, NodeFacts(pods={"r": reservation}))
     assert [(a.container, a.device, a.core) for a in decoded.allocations] == [("a", None, None)]
     assert {problem.reason for problem in decoded.problems} == {Reason.BAD_ANNOTATION}

@@ -4,9 +4,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes.intel import decode
+from exporter.allocations.schemes.intel import SCHEME
 from exporter.model import NodeFacts
-from tests.allocations.build import CARD_MEMORY, card, container, granted, node, pod
+from tests.allocations.build import CARD_MEMORY, card, container, decoder, granted, node, pod
+
+decode = decoder(SCHEME)
 
 I915, XE = "gpu.intel.com/i915", "gpu.intel.com/xe"
 CARDS = tuple(replace(card(index, vendor="intel"), minor=index + 1) for index in range(2))

@@ -6,9 +6,11 @@ import pytest
 from exporter.allocations import registry
 from exporter.allocations.rules import make
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes.kai import decode
+from exporter.allocations.schemes.kai import SCHEME
 from exporter.model import Allocation, Grant, NodeFacts, Pod
-from tests.allocations.build import FOUR_CARDS, GIB, MIB, container, node, pod, reasons
+from tests.allocations.build import FOUR_CARDS, GIB, MIB, container, decoder, node, pod, reasons
+
+decode = decoder(SCHEME)
 
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 COUNT, NAMED = "gpu-fraction-num-devices", "gpu-fraction-container-name"

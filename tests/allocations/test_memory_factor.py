@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.registered import VOLCANO_REGISTERS, memory_factor
-from exporter.allocations.registry import decode
+from exporter.allocations.registry import decode, read_by
 from exporter.allocations.rules import make
 from exporter.allocations.schemes import volcano_gpushare, volcano_vgpu
 from exporter.model import Device, NodeFacts
@@ -90,8 +90,9 @@ def test_setting_is_the_unit_of_limits_and_segments() -> None:
     assert told(decode(pod(asking), node(H100), schemes)) == [("a", None, None, 1000 * MIB)]
     older = pod(container("a", {"volcano.sh/gpu-memory": "100"}))
     assert told(decode(older, node(H100), schemes)) == [("a", None, None, 1000 * MIB)]
-    assert told(volcano_vgpu.decode(pod(asking), node(H100))) == [("a", None, None, 100 * MIB)]
-    assert told(volcano_gpushare.decode(older, node(H100))) == [("a", None, None, 100 * MIB)]
+    for scheme, described in ((volcano_vgpu.SCHEME, pod(asking)), (volcano_gpushare.SCHEME, older)):
+        found = read_by(scheme, described, node(H100))
+        assert told(found) == [("a", None, None, 100 * MIB)]
 
 
 def test_percentage_is_of_the_registered_units() -> None:

@@ -2,8 +2,19 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.scheme import Reason
-from exporter.allocations.schemes.nvfractions import decode
-from tests.allocations.build import FOUR_CARDS, GIB, container, instance, node, pod, reasons
+from exporter.allocations.schemes.nvfractions import SCHEME
+from tests.allocations.build import (
+    FOUR_CARDS,
+    GIB,
+    container,
+    decoder,
+    instance,
+    node,
+    pod,
+    reasons,
+)
+
+decode = decoder(SCHEME)
 
 KEY = "nvidia.com/container.a."
 ASKED = {f"{KEY}gpu-memory.limit": "4Gi"}

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes.nvidia import decode
+from exporter.allocations.schemes.nvidia import SCHEME
 from exporter.model import ClaimRef, NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,
@@ -11,11 +11,14 @@ from tests.allocations.build import (
     GIB,
     card,
     container,
+    decoder,
     granted,
     instance,
     node,
     pod,
 )
+
+decode = decoder(SCHEME)
 
 GPU = "nvidia.com/gpu"
 STRATEGY = "nvidia.com/gpu.sharing-strategy"

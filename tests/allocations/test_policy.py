@@ -8,22 +8,20 @@ import pytest
 from exporter.allocations.registry import SCHEMES
 from exporter.allocations.registry import decode as by_registry
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.allocations.schemes import (
-    aliyun_cgpu,
-    gke,
-    hami,
-    nvidia,
-    tke_qgpu,
-    vgpu_manager,
-    vke_mgpu,
-    volcano_vgpu,
-)
 from exporter.model import Allocation, NodeFacts, Pod
-from tests.allocations.build import FOUR_CARDS, container, granted, node, pod, reasons
+from tests.allocations.build import FOUR_CARDS, container, decoder, granted, node, pod, reasons
 
 FOUR = node(*FOUR_CARDS)
 NODE = replace(FOUR, labels={"kubernetes.io/os": "linux"})
 BY_NAME = {scheme.name: scheme for scheme in SCHEMES}
+ALIYUN_CGPU = decoder(BY_NAME["aliyun-ack"])
+GKE = decoder(BY_NAME["gke"])
+HAMI = decoder(BY_NAME["hami"])
+NVIDIA = decoder(BY_NAME["nvidia-device-plugin"])
+TKE_QGPU = decoder(BY_NAME["tke-qgpu"])
+VGPU_MANAGER = decoder(BY_NAME["vgpu-manager"])
+VKE_MGPU = decoder(BY_NAME["vke-mgpu"])
+VOLCANO_VGPU = decoder(BY_NAME["volcano-vgpu"])
 
 
 def part(**changes: object) -> Allocation:
@@ -104,16 +102,22 @@ Decode = Callable[[Pod, NodeFacts], Decoded]
 Row = tuple[Decode, Mapping[str, str], Mapping[str, str], NodeFacts, str]
 READ: list[Row] = [
     (
-        vke_mgpu.decode,
+        VKE_MGPU,
         VKE,
         {KEYS["vke"]: "native-burst-share"},
         labelled(vke="fixed-share"),
         "native-burst-share",
     ),
-    (vke_mgpu.decode, VKE, {}, labelled(vke="guaranteed-burst-share"), "guaranteed-burst-share"),
-    (vke_mgpu.decode, VKE, {}, NODE, ""),
+    (
+        VKE_MGPU,
+        VKE,
+        {},
+        labelled(vke="guaranteed-burst-share"),
+        "guaranteed-burst-share",
+    ),
+    (VKE_MGPU, VKE, {}, NODE, ""),
     *(
-        (tke_qgpu.decode, TKE_HALF, {}, labelled(tke=short), long)
+        (TKE_QGPU, TKE_HALF, {}, labelled(tke=short), long)
         for short, long in (
             ("be", "best-effort"),
             ("best-effort", "best-effort"),
@@ -123,19 +127,19 @@ READ: list[Row] = [
     ),
     # A card's own policy counts before the node's, if it is placed.
     (
-        tke_qgpu.decode,
+        TKE_QGPU,
         TKE,
         ON_CARDS,
         tke("best-effort\n", "bs", tke="fs"),
         "burst-share best-effort",
     ),
-    (tke_qgpu.decode, TKE, ON_CARDS, tke("be", tke="fs"), "fixed-share best-effort"),
-    (tke_qgpu.decode, TKE, ON_CARDS, tke("be", tke="fs", mixed="enable"), "mixed mixed"),
-    (tke_qgpu.decode, TKE, ON_CARDS, tke(mixed="disable"), " "),
-    (tke_qgpu.decode, TKE_HALF, {}, tke("be", tke="fs"), "fixed-share"),
+    (TKE_QGPU, TKE, ON_CARDS, tke("be", tke="fs"), "fixed-share best-effort"),
+    (TKE_QGPU, TKE, ON_CARDS, tke("be", tke="fs", mixed="enable"), "mixed mixed"),
+    (TKE_QGPU, TKE, ON_CARDS, tke(mixed="disable"), " "),
+    (TKE_QGPU, TKE_HALF, {}, tke("be", tke="fs"), "fixed-share"),
     # It is by the number that the placement means.
     (
-        tke_qgpu.decode,
+        TKE_QGPU,
         TKE,
         {"tke.cloud.tencent.com/qgpu-pgpu-a": "7,6"},
         replace(NODE, index_bases={"tke-qgpu": "minor"}, card_policies={7: "bs", 6: "be", 0: "fs"}),
@@ -145,49 +149,55 @@ READ: list[Row] = [
     (by_registry, ACK, {}, labelled(ack="core_mem", cgpu="true"), "core_mem"),
     (by_registry, ACK, {}, labelled(gpushare="true"), "unenforced"),
     (by_registry, ACK, {}, NODE, "unenforced"),
-    (aliyun_cgpu.decode, ACK_CORE, {}, labelled(cgpu="true"), "cgpu"),
-    (aliyun_cgpu.decode, ACK_CORE, {}, labelled(gpushare="true"), "share"),
-    (aliyun_cgpu.decode, ACK_CORE, {}, labelled(cgpu="false"), ""),
-    (volcano_vgpu.decode, VOLCANO, volcano("hami-core"), NODE, "hami-core"),
-    (volcano_vgpu.decode, VOLCANO, volcano(""), NODE, ""),
-    (volcano_vgpu.decode, VOLCANO, volcano("", "GPU-0[0-1],NVIDIA,1000,10:"), NODE, "mig"),
-    (hami.decode, GPU, of_hami("hami-core"), FOUR, "hami-core"),
-    (hami.decode, GPU, of_hami("mps"), FOUR, "mps"),
-    (hami.decode, GPU, of_hami(" mig "), FOUR, "mig"),
-    (hami.decode, GPU, of_hami("hami-core,mps"), FOUR, ""),
-    (hami.decode, GPU, of_hami(""), FOUR, ""),
-    (vgpu_manager.decode, VGPU, {}, NODE, "fixed"),
-    (vgpu_manager.decode, VGPU, {OF_VGPU: "Balance"}, NODE, "balance"),
-    (vgpu_manager.decode, VGPU, {}, of_vgpus_node("none"), "none"),
-    (vgpu_manager.decode, VGPU, {OF_VGPU: "fixed"}, of_vgpus_node("none"), "fixed"),
-    (gke.decode, GPU, {}, labelled(gke="t4"), ""),
+    (ALIYUN_CGPU, ACK_CORE, {}, labelled(cgpu="true"), "cgpu"),
+    (ALIYUN_CGPU, ACK_CORE, {}, labelled(gpushare="true"), "share"),
+    (ALIYUN_CGPU, ACK_CORE, {}, labelled(cgpu="false"), ""),
+    (VOLCANO_VGPU, VOLCANO, volcano("hami-core"), NODE, "hami-core"),
+    (VOLCANO_VGPU, VOLCANO, volcano(""), NODE, ""),
+    (VOLCANO_VGPU, VOLCANO, volcano("", "GPU-0[0-1],NVIDIA,1000,10:"), NODE, "mig"),
+    (HAMI, GPU, of_hami("hami-core"), FOUR, "hami-core"),
+    (HAMI, GPU, of_hami("mps"), FOUR, "mps"),
+    (HAMI, GPU, of_hami(" mig "), FOUR, "mig"),
+    (HAMI, GPU, of_hami("hami-core,mps"), FOUR, ""),
+    (HAMI, GPU, of_hami(""), FOUR, ""),
+    (VGPU_MANAGER, VGPU, {}, NODE, "fixed"),
+    (VGPU_MANAGER, VGPU, {OF_VGPU: "Balance"}, NODE, "balance"),
+    (VGPU_MANAGER, VGPU, {}, of_vgpus_node("none"), "none"),
+    (VGPU_MANAGER, VGPU, {OF_VGPU: "fixed"}, of_vgpus_node("none"), "fixed"),
+    (GKE, GPU, {}, labelled(gke="t4"), ""),
     (
-        gke.decode,
+        GKE,
         GPU,
         {},
         labelled(gke="t4", gke_strategy="time-sharing", gke_clients="8"),
         "time-sharing",
     ),
-    (gke.decode, GPU, {}, labelled(gke="t4", gke_strategy="mps", gke_clients="8"), "mps"),
+    (GKE, GPU, {}, labelled(gke="t4", gke_strategy="mps", gke_clients="8"), "mps"),
     (
-        gke.decode,
+        GKE,
         GPU,
         {},
         replace(FOUR, grants=granted({"nvidia.com/gpu": ["nvidia6/vgpu0"]})),
         "shared",
     ),
-    (nvidia.decode, GPU, {}, labelled(os="linux"), ""),
-    (nvidia.decode, GPU, {}, labelled(strategy="time-slicing", replicas="4"), "time-slicing"),
-    (nvidia.decode, GPU, {}, labelled(strategy="mps", replicas="4"), "mps"),
-    (nvidia.decode, GPU, {}, labelled(replicas="2"), "shared"),
+    (NVIDIA, GPU, {}, labelled(os="linux"), ""),
+    (
+        NVIDIA,
+        GPU,
+        {},
+        labelled(strategy="time-slicing", replicas="4"),
+        "time-slicing",
+    ),
+    (NVIDIA, GPU, {}, labelled(strategy="mps", replicas="4"), "mps"),
+    (NVIDIA, GPU, {}, labelled(replicas="2"), "shared"),
 ]
 UNKNOWN: list[Row] = [
-    (vke_mgpu.decode, VKE, {KEYS["vke"]: "anything"}, NODE, ""),
-    (tke_qgpu.decode, TKE, ON_CARDS, tke("?"), " "),
-    (tke_qgpu.decode, TKE_HALF, {"tke.cloud.tencent.com/app-class": "Online"}, NODE, ""),
-    (volcano_vgpu.decode, VOLCANO, volcano("turbo"), NODE, ""),
-    (hami.decode, GPU, of_hami("turbo"), FOUR, ""),
-    (vgpu_manager.decode, VGPU, {OF_VGPU: "x" * 999}, NODE, "fixed"),
+    (VKE_MGPU, VKE, {KEYS["vke"]: "anything"}, NODE, ""),
+    (TKE_QGPU, TKE, ON_CARDS, tke("?"), " "),
+    (TKE_QGPU, TKE_HALF, {"tke.cloud.tencent.com/app-class": "Online"}, NODE, ""),
+    (VOLCANO_VGPU, VOLCANO, volcano("turbo"), NODE, ""),
+    (HAMI, GPU, of_hami("turbo"), FOUR, ""),
+    (VGPU_MANAGER, VGPU, {OF_VGPU: "x" * 999}, NODE, "fixed"),
 ]
 
 

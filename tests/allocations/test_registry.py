@@ -3,18 +3,30 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES, decode
+from exporter.allocations.reader import PodReader
+from exporter.allocations.registry import (
+    ANNOTATION_PREFIXES,
+    LABEL_PREFIXES,
+    SCHEMES,
+    decode,
+    read_by,
+)
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
-from exporter.model import Grant, NodeFacts, Pod
+from exporter.model import Allocation, Grant, Pod
 from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
 
 GPU = {"nvidia.com/gpu": "1"}
 NODE = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
 
 
-def broken(_pod: Pod, _node: NodeFacts) -> Decoded:
+def broken(_: PodReader) -> list[Allocation]:
     msg = "defect " + "x" * 1000
     raise LookupError(msg)
+
+
+def reserving(reader: PodReader) -> list[Allocation]:
+    reader.holds_for_others()
+    return []
 
 
 BROKEN = Scheme("broken", ("example.com/gpu",), (), IndexBasis.UUID, broken)
@@ -76,7 +88,7 @@ def test_pod_that_has_ended_has_no_allocation(ended: Pod) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_pod_that_asks_for_nothing_and_holds_nothing_is_no_schemes(scheme: Scheme) -> None:
-    assert scheme.decode(pod(container()), NODE) == Decoded()
+    assert read_by(scheme, pod(container()), NODE) == Decoded()
 
 
 def test_devices_of_a_pod_that_asks_for_nothing_count_where_the_kubelet_tells_of_them() -> None:
@@ -112,9 +124,7 @@ def test_defect_of_a_decoder_does_not_pass_its_pod_to_the_next() -> None:
 
 
 def test_pod_that_holds_devices_for_others_is_no_later_schemes_either() -> None:
-    holding = Scheme(
-        "holding", tuple(GPU), (), IndexBasis.UUID, lambda _pod, _node: Decoded(consumer=False)
-    )
+    holding = Scheme("holding", tuple(GPU), (), IndexBasis.UUID, reserving)
     described = pod(container(limits=GPU))
     assert decode(described, NODE, schemes=(holding, *SCHEMES)) == Decoded()
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
+from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES, read_by
 from exporter.allocations.rules import Rules, RulesError, make
 from exporter.allocations.scheme import IndexBasis
 from exporter.model import Device, SchemeDescription
@@ -196,6 +196,6 @@ def test_every_scheme_that_numbers_its_cards_follows_the_basis(scheme: str, basi
         facts = replace(facts, grants=granted({asked: [held]}))
     described = pod(container("a", {asked: "1"} if asked else {}), annotations=annotations)
     [decoder] = [one for one in SCHEMES if one.name == scheme]
-    [found] = decoder.decode(described, facts).allocations
+    [found] = read_by(decoder, described, facts).allocations
     named = {"nvml_index": "GPU-1", "minor": "GPU-0", "pci": "GPU-2"}
     assert found.device == named[basis]

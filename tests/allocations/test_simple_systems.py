@@ -23,6 +23,7 @@ from tests.allocations.build import (
     Told,
     card,
     container,
+    decoder,
     node,
     pod,
     reasons,
@@ -50,11 +51,11 @@ class System(NamedTuple):
     label: str = ""
 
 
-ELASTIC = System(elastic_gpu.decode, BY_ADDRESS, "elasticgpu.io/container-a")
-HUAWEI = System(huawei_cce.decode, label="volcano.sh/gpu-num")
-BAIDU = System(baidu_cce.decode)
-MANAGER = System(gpu_manager.decode, annotation="tencent.com/predicate-gpu-idx-0")
-VOLCANO = System(volcano_gpushare.decode, annotation="volcano.sh/gpu-index")
+ELASTIC = System(decoder(elastic_gpu.SCHEME), BY_ADDRESS, "elasticgpu.io/container-a")
+HUAWEI = System(decoder(huawei_cce.SCHEME), label="volcano.sh/gpu-num")
+BAIDU = System(decoder(baidu_cce.SCHEME))
+MANAGER = System(decoder(gpu_manager.SCHEME), annotation="tencent.com/predicate-gpu-idx-0")
+VOLCANO = System(decoder(volcano_gpushare.SCHEME), annotation="volcano.sh/gpu-index")
 
 SYSTEMS = {
     "elastic-gpu": ELASTIC,
@@ -252,4 +253,4 @@ def test_position_counts_app_containers_alone() -> None:
             "tencent.com/predicate-gpu-idx-1": "7",
         },
     )
-    assert told(gpu_manager.decode(described, FOUR)) == [("a", "GPU-0", 0.5, None)]
+    assert told(decoder(gpu_manager.SCHEME)(described, FOUR)) == [("a", "GPU-0", 0.5, None)]

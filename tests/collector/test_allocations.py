@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from exporter.allocations.reader import PodReader
 from exporter.allocations.rules import Rules, make
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import IndexBasis, Scheme
 from exporter.attribution.ownership import Member
 from exporter.collector.allocations import Allocations
 from exporter.ledger import Allocated
 from exporter.model import (
+    Allocation,
     ClaimedDevice,
     ClaimRef,
     Container,
@@ -93,7 +95,7 @@ class Counting:
     def rules(self) -> Rules:
         """Rules that no others are equal to."""
         scheme = Scheme(
-            *("counting", (), (), IndexBasis.UUID, self._decode),
+            *("counting", (), (), IndexBasis.UUID, self._read),
             labels=("for",),
             affects_others=lambda pod: pod.name == "reserve",
         )
@@ -105,10 +107,10 @@ class Counting:
         self.allocations.of(indexed({pod.uid: pod for pod in pods}, version), node, dict)
         return self.asked
 
-    def _decode(self, pod: Pod, node: NodeFacts) -> Decoded:
-        assert {other.name for other in node.pods.values()} <= {"reserve"}
-        self.asked.append(pod.name)
-        return Decoded()
+    def _read(self, reader: PodReader) -> list[Allocation]:
+        assert {other.name for other in reader.node.pods.values()} <= {"reserve"}
+        self.asked.append(reader.pod.name)
+        return []
 
 
 ONE, RESERVE = (Pod(f"u-{name}", "n", name, labels={"for": "a"}) for name in ("one", "reserve"))

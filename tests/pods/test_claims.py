@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
-from exporter.allocations.schemes.dra import decode
+from exporter.allocations.schemes.dra import SCHEME
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
 from exporter.sources.pods.claims import MAX_CLAIMS, Claims, ClaimsError, decode_claim
 from exporter.sources.pods.table import indexed
 from exporter.sources.polled import Polled
+from tests.allocations.build import decoder
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.pods.apiserver import ApiServer
 from tests.pods.devices import DRIVER, claim_document, result, slice_document
 from tests.pods.watching import connector
+
+decode = decoder(SCHEME)
 
 GPU = ClaimedDevice("gpu", DRIVER, "node-1", "gpu-0")
 VERSIONS = ("v1", "v1beta2", "v1beta1")

@@ -9,26 +9,17 @@ Source: ACS's document on sharing GPUs of GPU-HPN nodes. Both resources are per 
 ``alibabacloud.com/gpu-core.percentage`` of its core, ``gpu-memory.percentage`` of its memory.
 """
 
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.allocations.reader import PodReader, Share, each_container
+from exporter.allocations.scheme import Scheme
+from exporter.model import Allocation, Container
 
 _NAME = "aliyun-acs"
 _CORE = "alibabacloud.com/gpu-core.percentage"
 _MEMORY = "alibabacloud.com/gpu-memory.percentage"
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the allocations of each container. The system does not name the cards."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for allocation in _allocations(reader, container)
-    )
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     if core is None and memory is None:
         return []
@@ -41,7 +32,7 @@ SCHEME = Scheme(
     resources=(_CORE, _MEMORY),
     annotations=(),
     index_basis=None,
-    decode=decode,
+    read=each_container(read),
     placement=(),
     enforcement="",
 )

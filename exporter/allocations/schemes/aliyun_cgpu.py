@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
@@ -39,20 +39,17 @@ Amounts = Mapping[int, int]  # by card number
 Table = Mapping[int, Amounts]  # by the container's position
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
-    reader = PodReader(_NAME, pod, node)
-    users = [each for each in lasting_containers(pod) if asks_for(each, (MEMORY, _CORE))]
-    if not _is_ours(pod, node, users):
-        return Decoded()
+    users = [each for each in lasting_containers(reader.pod) if asks_for(each, (MEMORY, _CORE))]
+    if not _is_ours(reader.pod, reader.node, users):
+        return []
     memory, core = _table(reader, _MEMORY_TABLE), _table(reader, _CORE_TABLE)
     policy = _policy(reader)
     listed = _by_tables(reader, memory, core, policy)
     named = {allocation.container for allocation in listed}
     rest = [user for user in users if user.name not in named]
-    return reader.decoded(
-        [*listed, *(found for user in rest for found in _by_limits(reader, user, policy))]
-    )
+    return [*listed, *(found for user in rest for found in _by_limits(reader, user, policy))]
 
 
 def _is_ours(pod: Pod, node: NodeFacts, users: list[Container]) -> bool:
@@ -144,6 +141,6 @@ SCHEME = Scheme(
     resources=(MEMORY, _CORE, COUNT),
     annotations=(_MEMORY_TABLE, _CORE_TABLE, INDEX, CARD_MEMORY),
     index_basis=IndexBasis.NVML_INDEX,
-    decode=decode,
+    read=read,
     labels=(COUNT,),
 )

@@ -14,9 +14,9 @@ NVML's.
 
 from exporter.allocations.devices import cards
 from exporter.allocations.quantities import GIB, MAX_MEMORY_BYTES, MIB, parse_quantity
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Reason, Scheme
-from exporter.model import NodeFacts, Pod
+from exporter.allocations.reader import PodReader, Share, each_container
+from exporter.allocations.scheme import UNENFORCED, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, NodeFacts
 
 MEMORY = "aliyun.com/gpu-mem"
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -27,21 +27,13 @@ _NAME = "aliyun-gpushare-v1"
 _AMBIGUITY = 32  # the units are 1024 apart: half way on a scale of factors
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the memory allocated to each container, on the pod's only card."""
-    reader = PodReader(_NAME, pod, node)
-    users = [container for container in lasting_containers(pod) if MEMORY in container.limits]
-    amounts = [(user, reader.quantity(user, MEMORY)) for user in users]
-    if not any(amount for _, amount in amounts):
-        return reader.decoded(())
-    found = reader.placement(INDEX, 1, IndexBasis.NVML_INDEX)
-    unit = unit_of(reader)
-    return reader.decoded(
-        allocation
-        for user, amount in amounts
-        if amount is not None
-        for allocation in reader.allocate(user, found, Share(None, reader.memory(amount, unit)))
-    )
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the memory allocated to a container, on the pod's only card."""
+    amount = reader.quantity(container, MEMORY)
+    if amount is None:
+        return []
+    share = Share(None, reader.memory(amount, unit_of(reader)))
+    return reader.allocate(container, reader.placement(INDEX, 1, IndexBasis.NVML_INDEX), share)
 
 
 def unit_of(reader: PodReader) -> int:
@@ -72,6 +64,6 @@ SCHEME = Scheme(
     resources=(MEMORY, COUNT),
     annotations=(INDEX, CARD_MEMORY),
     index_basis=IndexBasis.NVML_INDEX,
-    decode=decode,
+    read=each_container(read),
     enforcement=UNENFORCED,
 )

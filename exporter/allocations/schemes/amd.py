@@ -19,9 +19,14 @@ import re
 
 from exporter.allocations.devices import card_by_pci, cards, common_memory, instances
 from exporter.allocations.evidence import asks_for
-from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.reader import (
+    NOTHING,
+    PodReader,
+    Share,
+    each_container,
+)
+from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts
 
 _NAME = "amd-device-plugin"
 _VENDOR = "amd"
@@ -42,18 +47,10 @@ _DEVICE_ID = re.compile(
 )
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the cards or partitions allocated to each container."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        if not asks_for(container, _HAMI)
-        for allocation in _allocations(reader, container)
-    )
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the cards or partitions allocated to a container."""
+    if asks_for(container, _HAMI):
+        return []
     allocations: list[Allocation] = []
     seen: set[str] = set()
     named = container.limits.keys() | reader.granted_resources(container)
@@ -114,7 +111,7 @@ SCHEME = Scheme(
     resources=_RESOURCES,
     annotations=(),
     index_basis=IndexBasis.UUID,
-    decode=decode,
+    read=each_container(read),
     amounts=(Evidence.LIMITS, Evidence.GRANT),
     placement=(Evidence.GRANT,),
 )

@@ -11,10 +11,12 @@ with one container". Each amount is divided evenly over the cards counted. The c
 whole cards.
 """
 
+from itertools import chain
+
 from exporter.allocations.quantities import GIB
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.allocations.reader import PodReader, Share, each_container
+from exporter.allocations.scheme import Scheme
+from exporter.model import Allocation, Container
 
 _NAME = "baidu-cce"
 _DOMAIN = "baidu.com/"
@@ -22,15 +24,10 @@ _CARD = "_cgpu"
 _CORE, _MEMORY, _MEMORY_PERCENT = "_core", "_memory", "_memory_percent"
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the allocations of each container. The system does not name the cards."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for model in _models(container)
-        for allocation in _allocations(reader, container, model)
-    )
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the allocations of a container. The system does not name the cards."""
+    found = (_allocations(reader, container, model) for model in _models(container))
+    return list(chain.from_iterable(found))
 
 
 def _models(container: Container) -> list[str]:
@@ -64,6 +61,6 @@ SCHEME = Scheme(
     resources=(_DOMAIN,),
     annotations=(),
     index_basis=None,
-    decode=decode,
+    read=each_container(read),
     placement=(),
 )

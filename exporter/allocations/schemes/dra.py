@@ -56,11 +56,10 @@ from exporter.allocations.devices import (
     instances,
 )
 from exporter.allocations.quantities import parse_natural, parse_quantity
-from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.reader import PodReader, Share, each_container, lasting_containers
 from exporter.allocations.scheme import (
     ENFORCED,
     SHARED,
-    Decoded,
     Evidence,
     IndexBasis,
     Reason,
@@ -120,23 +119,13 @@ class _Part(NamedTuple):
     among: tuple[Device, ...] = ()
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the devices of each container's claims."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        if container.claims
-        for allocation in _allocations(reader, container)
-    )
-
-
 def has_claims(pod: Pod) -> bool:
     """Whether a pod may share a claim with other pods."""
     return any(container.claims for container in pod.containers)
 
 
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the devices of a container's claims."""
     results = _results(reader, container)
     if not reader.allows(container, len(results)):
         return []
@@ -398,7 +387,7 @@ SCHEME = Scheme(
     resources=(),  # a container's reader leaves out a resource that a claim stands for
     annotations=(),
     index_basis=IndexBasis.UUID,
-    decode=decode,
+    read=each_container(read),
     affects_others=has_claims,
     amounts=(Evidence.CLAIM,),
     placement=(Evidence.CLAIM,),

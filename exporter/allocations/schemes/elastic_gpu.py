@@ -13,9 +13,9 @@ which is in the order of PCI addresses.
 """
 
 from exporter.allocations.quantities import MIB
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.allocations.reader import PodReader, Share, each_container
+from exporter.allocations.scheme import UNENFORCED, IndexBasis, Scheme
+from exporter.model import Allocation, Container
 
 _NAME = "elastic-gpu"
 _DOMAINS = ("elasticgpu.io", "elasticgpu.com")
@@ -24,17 +24,8 @@ _MEMORY = "gpu-memory"
 _PLACEMENT = "elasticgpu.io/container-"
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for allocation in _allocations(reader, container)
-    )
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     core, memory = (_quantity(reader, container, name) for name in (_CORE, _MEMORY))
     if core is None and memory is None:
         return []
@@ -59,6 +50,6 @@ SCHEME = Scheme(
     resources=tuple(f"{domain}/{name}" for domain in _DOMAINS for name in (_CORE, _MEMORY)),
     annotations=(_PLACEMENT,),
     index_basis=IndexBasis.PCI,
-    decode=decode,
+    read=each_container(read),
     enforcement=UNENFORCED,
 )

@@ -18,12 +18,13 @@ NVIDIA's own plugin runs there.
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, instances
 from exporter.allocations.quantities import parse_natural
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts
 
 _NAME = "gke"
 _GPU = "nvidia.com/gpu"
@@ -38,20 +39,16 @@ _DEVICE_ID = re.compile(r"nvidia(\d{1,3})(?:/gi(\d{1,3}))?(/vgpu\d{1,4})?", re.A
 _Place = tuple[int, int | None]  # the card's number, and that of its GPU instance
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the devices, or clients of devices, allocated to each container."""
-    reader = PodReader(_NAME, pod, node)
-    grants = [(each, reader.granted(each, _GPU)) for each in lasting_containers(pod)]
+    grants = [(each, reader.granted(each, _GPU)) for each in lasting_containers(reader.pod)]
     ids = [device_id for _, held in grants for device_id in held]
     ours = all(map(_DEVICE_ID.fullmatch, ids))
     if not ids:
-        ours = _ACCELERATOR in node.labels and _DISCOVERY not in node.labels
-    return reader.decoded(
-        allocation
-        for container, held in grants
-        if ours
-        for allocation in _allocations(reader, container, held)
-    )
+        labels = reader.node.labels
+        ours = _ACCELERATOR in labels and _DISCOVERY not in labels
+    for container, held in grants if ours else ():
+        yield from _allocations(reader, container, held)
 
 
 def _allocations(
@@ -134,7 +131,7 @@ SCHEME = Scheme(
     resources=(_GPU,),
     annotations=(),
     index_basis=IndexBasis.MINOR,
-    decode=decode,
+    read=read,
     amounts=(Evidence.LIMITS, Evidence.GRANT),
     placement=(Evidence.GRANT,),
 )

@@ -12,10 +12,12 @@ Sources: ``pkg/types/types.go`` and ``README.md`` of tkestack/gpu-manager, and
 container at that position of ``spec.containers`` by the N of ``/dev/nvidiaN``.
 """
 
+from collections.abc import Iterator
+
 from exporter.allocations.quantities import MIB, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container
 
 _NAME = "tkestack-gpu-manager"
 _CORE = "tencent.com/vcuda-core"
@@ -25,14 +27,10 @@ _PLACEMENT = "tencent.com/predicate-gpu-idx-"
 _CORE_LIMIT = "tencent.com/vcuda-core-limit"
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the allocations of each container, one per card."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for position, app in enumerate(app_containers(pod))
-        for allocation in _allocations(reader, app, f"{_PLACEMENT}{position}")
-    )
+    for position, app in enumerate(app_containers(reader.pod)):
+        yield from _allocations(reader, app, f"{_PLACEMENT}{position}")
 
 
 def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation]:
@@ -66,6 +64,6 @@ SCHEME = Scheme(
     resources=(_CORE, _MEMORY),
     annotations=(_PLACEMENT, _CORE_LIMIT),
     index_basis=IndexBasis.MINOR,
-    decode=decode,
+    read=read,
     amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
 )

@@ -43,7 +43,7 @@ from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
 from exporter.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, is_registered
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
     ResourceNames,
@@ -103,9 +103,9 @@ _MODE = "nvidia.com/vgpu-mode"
 _COUNT_OF_AMD = "amd.com/gpu"  # AMD's own plugin has it too; a pod of HAMi's is not AMD's
 
 
-def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
+def read(reader: PodReader, names: ResourceNames = NAMES) -> list[Allocation]:
     """Return the allocations of each container, one per device."""
-    reader = PodReader(_NAME, pod, node)
+    pod, node = reader.pod, reader.node
     allocations = _of_nvidia(reader, names)
     lists = sorted(key for key in pod.annotations if _LIST.fullmatch(key) and key not in _ALLOCATED)
     for key in lists[:_MOST_LISTS]:
@@ -121,7 +121,7 @@ def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
             granted = map(_CARD_OF_ID.sub, repeat(""), reader.granted(container, names.count))
             cards = {d.uuid for each in granted if (d := device_by_uuid(node, each))}
             reader.suspect(container.name, named, cards)
-    return reader.decoded(found)
+    return found
 
 
 def _other_names(reader: PodReader, key: str) -> ResourceNames:
@@ -243,7 +243,7 @@ def scheme(names: ResourceNames = NAMES) -> Scheme:
         resources=(*names.all, _COUNT_OF_AMD),
         annotations=(*_ALLOCATED, *_OTHER_LISTS, *_MORE_LISTS, _INSTANCES, _MODE),
         index_basis=IndexBasis.UUID,
-        decode=partial(decode, names=names),
+        read=partial(read, names=names),
         amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
     )
 

@@ -15,9 +15,9 @@ Kubernetes' own API server refuses a fraction, so it occurs on CCE only.
 import re
 
 from exporter.allocations.quantities import MIB
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.allocations.reader import PodReader, Share, each_container
+from exporter.allocations.scheme import Scheme
+from exporter.model import Allocation, Container
 
 _NAME = "huawei-cce"
 _MEMORY = "volcano.sh/gpu-mem.128Mi"
@@ -28,17 +28,8 @@ _FRACTION = re.compile(r"(\d{1,3})m", re.ASCII)
 _CARD_COUNT = "volcano.sh/gpu-num"  # a pod label
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the allocations of each container. The system does not name the cards."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for allocation in _allocations(reader, container)
-    )
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     if fraction := _FRACTION.fullmatch(container.limits.get(_GPU, "")):
         return _fraction(reader, container, int(fraction[1]))
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
@@ -65,7 +56,7 @@ SCHEME = Scheme(
     resources=(_MEMORY, _CORE, _GPU),
     annotations=(),
     index_basis=None,
-    decode=decode,
+    read=each_container(read),
     labels=(_CARD_COUNT,),
     placement=(),
 )

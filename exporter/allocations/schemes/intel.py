@@ -16,9 +16,14 @@ from collections import Counter
 
 from exporter.allocations.devices import card_by_number, cards, common_memory
 from exporter.allocations.quantities import parse_quantity
-from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.reader import (
+    NOTHING,
+    PodReader,
+    Share,
+    each_container,
+)
+from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device
 
 _NAME = "intel-device-plugin"
 _VENDOR = "intel"
@@ -26,17 +31,8 @@ _RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
 _DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the cards, or the number of shares of cards, allocated to each container."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for allocation in _allocations(reader, container)
-    )
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     shares: Counter[int | None] = Counter()  # by card number
     for resource in _RESOURCES:
         ids = [_DEVICE_ID.fullmatch(each) for each in reader.granted(container, resource)]
@@ -92,7 +88,7 @@ SCHEME = Scheme(
     resources=_RESOURCES,
     annotations=(),
     index_basis=IndexBasis.MINOR,
-    decode=decode,
+    read=each_container(read),
     amounts=(Evidence.LIMITS, Evidence.GRANT),
     placement=(Evidence.GRANT,),
 )

@@ -41,14 +41,13 @@ from exporter.allocations.reader import PodReader, Share, app_containers
 from exporter.allocations.scheme import (
     ENFORCED,
     UNENFORCED,
-    Decoded,
     Evidence,
     IndexBasis,
     Reason,
     Scheme,
 )
 from exporter.allocations.schemes import nvfractions
-from exporter.model import Container, Device, NodeFacts, Pod
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "kai"
 _GPU = "nvidia.com/gpu"
@@ -66,32 +65,33 @@ _RESERVED = "run.ai/reserve_for_gpu_index"  # the value is a UUID
 Namespaces = frozenset[str]  # of reservations, by the settings; empty if they are to be found
 
 
-def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> Decoded:
+def read(reader: PodReader, namespaces: Namespaces = frozenset()) -> list[Allocation]:
     """Return a pod's allocations, one per device."""
+    pod, node = reader.pod, reader.node
     if is_reservation(pod, namespaces) and _reserves_for_others(pod, node, namespaces):
-        return Decoded(consumer=False)
+        reader.holds_for_others()
+        return []
     groups = _groups(pod)
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
-        return Decoded()
+        return []
     if nvfractions.serves(pod, node):
-        return Decoded()
-    reader = PodReader(_NAME, pod, node)
+        return []
     reserved = [found for each in groups if (found := _reserving(reader, each, namespaces))]
     if not reserved:
         known = ", ".join(sorted(namespaces or RESERVATION_NAMESPACES))
         reader.reject(Reason.UNPROVEN, f"no pod reserves a GPU for {groups[0]} (in {known})")
-        return reader.decoded(())
+        return []
     container = _container(reader)
     policy = ENFORCED if container.memory_hook else UNENFORCED
     fraction = reader.share(_FRACTION)
-    return reader.decoded(
+    return [
         replace(allocation, kept_bytes=_kept(reader, card, fraction))
         for card in _devices(reader, container, reserved)
         for allocation in reader.allocate(
             container, (card,), Share(fraction, _memory(reader, card, fraction, policy), policy)
         )
-    )
+    ]
 
 
 def _kept(reader: PodReader, card: Device | None, fraction: float | None) -> int | None:
@@ -258,7 +258,7 @@ def scheme(namespaces: Namespaces = frozenset()) -> Scheme:
         ),
         labels=(_GROUP, f"{_GROUP}/"),
         index_basis=IndexBasis.UUID,
-        decode=partial(decode, namespaces=namespaces),
+        read=partial(read, namespaces=namespaces),
         affects_others=partial(is_related, namespaces=namespaces),
         amounts=(Evidence.ANNOTATION,),
         placement=(Evidence.RESERVATION,),

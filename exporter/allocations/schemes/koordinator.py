@@ -29,8 +29,8 @@ from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.evidence import agreed, asks_for
 from exporter.allocations.quantities import natural_of
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.scheme import UNENFORCED, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device
 
 _NAME = "koordinator"
 _DOMAIN = "koordinator.sh/"
@@ -63,28 +63,28 @@ class _Entry(NamedTuple):
     memory: int | None
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of the pod, or of its only user of GPUs, one per device."""
-    reader = PodReader(_NAME, pod, node)
-    own = [c for c in lasting_containers(pod) if asks_for(c, _OWN_RESOURCES)]
-    users = own or [c for c in lasting_containers(pod) if asks_for(c, (_ALSO_SERVED,))]
+    containers, has_list = lasting_containers(reader.pod), _ALLOCATED in reader.pod.annotations
+    own = [c for c in containers if asks_for(c, _OWN_RESOURCES)]
+    users = own or [c for c in containers if asks_for(c, (_ALSO_SERVED,))]
     if not own and users and not _is_at_work(reader, users):
-        if _ALLOCATED in pod.annotations:
+        if has_list:
             reader.reject(Reason.UNPROVEN, f"{_ALLOCATED}, but Koordinator is not on this node")
-        return reader.decoded(())
+        return []
     document = reader.document(_ALLOCATED)
     devices = document.get("gpu") if isinstance(document, dict) else None
     if devices is None:
-        is_malformed = _ALLOCATED in pod.annotations and not isinstance(document, dict)
+        is_malformed = has_list and not isinstance(document, dict)
         asking = users if is_malformed else own
-        return reader.decoded(found for user in asking for found in _by_limits(reader, user))
+        return [found for user in asking for found in _by_limits(reader, user)]
     if not users:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_CORE}")
-        return reader.decoded(())
+        return []
     entries = _entries(reader, reader.owner(users), devices)
     if _fits(reader, users, entries):
-        return reader.decoded(_by_annotation(reader, users, entries))
-    return reader.decoded(found for user in users for found in _by_limits(reader, user))
+        return _by_annotation(reader, users, entries)
+    return [found for user in users for found in _by_limits(reader, user)]
 
 
 def _is_at_work(reader: PodReader, users: Sequence[Container]) -> bool:
@@ -237,6 +237,6 @@ SCHEME = Scheme(
     annotations=(_ALLOCATED,),
     labels=(_PROVIDER,),
     index_basis=IndexBasis.MINOR,
-    decode=decode,
+    read=read,
     enforcement=UNENFORCED,
 )

@@ -29,8 +29,8 @@ from dataclasses import replace
 
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.reader import PodReader, Share, each_container, lasting_containers
+from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.model import (
     MEMORY_LIMIT,
     MEMORY_REQUEST,
@@ -52,19 +52,14 @@ ENDS = frozenset({_REQUEST, _LIMIT, _DEVICES, _MODE, _PORTION})
 """What stands behind the container's name in a key."""
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the allocations of each container, one per device."""
-    reader = PodReader(_NAME, pod, node)
-    asking = [each for each in lasting_containers(pod) if states_amounts(pod, each)]
-    if asking and not _is_at_work(node):
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the allocations of a container, one per device."""
+    if not states_amounts(reader.pod, container) or asks_for(container, (_DOMAIN,)):
+        return []
+    if not _is_at_work(reader.node):
         reader.reject(Reason.UNPROVEN, f"{_PREFIX}, but fractiond has not labelled this node")
-        return reader.decoded(())
-    return reader.decoded(
-        allocation
-        for container in asking
-        if not asks_for(container, (_DOMAIN,))
-        for allocation in _allocations(reader, container)
-    )
+        return []
+    return _allocations(reader, container)
 
 
 def serves(pod: Pod, node: NodeFacts) -> bool:
@@ -153,7 +148,7 @@ SCHEME = Scheme(
     resources=(),
     annotations=(_PREFIX,),
     index_basis=IndexBasis.NVML_INDEX,
-    decode=decode,
+    read=each_container(read),
     amounts=(Evidence.ANNOTATION,),
     enforcement="",
 )

@@ -35,11 +35,16 @@ from dataclasses import replace
 
 from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
 from exporter.allocations.quantities import GIB, MIB, parse_natural, parse_quantity
-from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.reader import (
+    NOTHING,
+    PodReader,
+    Share,
+    each_container,
+)
+from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes import vgpu_manager
 from exporter.allocations.schemes.nvfractions import environment_limit
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.model import Allocation, Container, Device, NodeFacts
 
 _NAME = "nvidia-device-plugin"
 _DOMAIN = "nvidia.com/"
@@ -60,17 +65,8 @@ _DEVICE_ID = re.compile(  # the last is an instance's before driver 470
 )
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the devices, or replicas of devices, allocated to each container."""
-    reader = PodReader(_NAME, pod, node)
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for allocation in _allocations(reader, container)
-    )
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     allocations: list[Allocation] = []
     seen: set[str] = set()
     for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
@@ -256,7 +252,7 @@ SCHEME = Scheme(
     resources=(_GPU, _GPU + _RENAMED, _MIG, _DAS, f"{_GPU}-"),
     annotations=(),
     index_basis=IndexBasis.UUID,
-    decode=decode,
+    read=each_container(read),
     amounts=(Evidence.LIMITS, Evidence.GRANT),
     placement=(Evidence.GRANT,),
 )

@@ -17,9 +17,9 @@ Sources: the documents 457/65734 and 457/90912 (resources, policies, online and 
 
 from exporter.allocations.devices import numbered_cards
 from exporter.allocations.quantities import GIB
-from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.reader import PodReader, Share, each_container
+from exporter.allocations.scheme import IndexBasis, Scheme
+from exporter.model import Allocation, Container, Device
 
 _NAME = "tke-qgpu"
 _CORE = "tke.cloud.tencent.com/qgpu-core"
@@ -35,25 +35,8 @@ _POLICIES |= {name: name for name in tuple(_POLICIES.values())}
 _MIXED = "mixed-qgpu-enable"  # a node label
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the allocations of each container, one per card."""
-    users = [
-        container
-        for container in lasting_containers(pod)
-        if not container.limits.keys().isdisjoint(_RESOURCES)
-    ]
-    if not users:
-        return Decoded()
-    reader = PodReader(_NAME, pod, node)
-    priority = reader.one_of(_CLASSES, reader.annotation(_CLASS))
-    return reader.decoded(
-        allocation
-        for container in users
-        for allocation in _allocations(reader, container, priority)
-    )
-
-
-def _allocations(reader: PodReader, container: Container, priority: str) -> list[Allocation]:
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the allocations of a container, one per card."""
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     greedy = reader.quantity(container, _GREEDY_CORE)
     if core is None and greedy is None and memory is None:
@@ -65,7 +48,7 @@ def _allocations(reader: PodReader, container: Container, priority: str) -> list
     share = Share(
         reader.core(greedy if core is None else core // count),
         reader.memory(None if memory is None else memory // count, GIB),
-        priority=priority,
+        priority=reader.one_of(_CLASSES, reader.annotation(_CLASS)),
     )
     return [
         allocation
@@ -91,5 +74,5 @@ SCHEME = Scheme(
     resources=_RESOURCES,
     annotations=(_PLACEMENT, _CLASS),
     index_basis=IndexBasis.NVML_INDEX,
-    decode=decode,
+    read=each_container(read),
 )

@@ -27,8 +27,8 @@ from typing import NamedTuple
 from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container
 
 _NAME = "vgpu-manager"
 _NUMBER = "nvidia.com/vgpu-number"
@@ -52,24 +52,24 @@ class _Claim(NamedTuple):
     memory: int  # MiB
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
-    reader = PodReader(_NAME, pod, node)
-    users = [c for c in lasting_containers(pod) if asks_for(c, _RESOURCES)]
+    every = reader.pod.containers
+    users = [c for c in lasting_containers(reader.pod) if asks_for(c, _RESOURCES)]
     lists = _lists(reader)
-    if lists and not any(asks_for(c, _RESOURCES) for c in pod.containers):
+    if lists and not any(asks_for(c, _RESOURCES) for c in every):
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NUMBER}")
     if not users:
-        return reader.decoded(())
-    strangers = lists.keys() - {container.name for container in pod.containers}
+        return []
+    strangers = lists.keys() - {container.name for container in every}
     if strangers:
         reader.reject(Reason.CONTAINER_MISMATCH, ", ".join(sorted(strangers)))
     policy = _policy(reader)
-    return reader.decoded(
+    return [
         allocation
         for user in users
         for allocation in _allocations(reader, user, lists.get(user.name, ()), policy)
-    )
+    ]
 
 
 def _lists(reader: PodReader) -> dict[str, tuple[_Claim, ...]]:
@@ -163,6 +163,6 @@ SCHEME = Scheme(
     resources=_RESOURCES,
     annotations=(_PLANNED, _ALLOCATED, _POLICY),
     index_basis=IndexBasis.UUID,
-    decode=decode,
+    read=read,
     amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
 )

@@ -12,10 +12,12 @@ scheduling"), the scheduler plugin's ``type.go`` and validators, and product doc
 ``spec.containers``, the number of cards over which its request is divided evenly, 0 for none.
 """
 
+from collections.abc import Iterator
+
 from exporter.allocations.quantities import MIB, parse_quantity
 from exporter.allocations.reader import PodReader, Share, app_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, Pod
 
 _NAME = "vke-mgpu"
 _CORE = "vke.volcengine.com/mgpu-core"
@@ -26,20 +28,17 @@ _POLICY = "vke.volcengine.com/mgpu-compute-policy"
 _POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "native-burst-share")}
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the allocations of each container, one per card."""
-    apps = app_containers(pod)
+    apps = app_containers(reader.pod)
     if not any(_CORE in app.limits or _MEMORY in app.limits for app in apps):
-        return Decoded()
-    reader = PodReader(_NAME, pod, node)
-    policy = reader.one_of(_POLICIES, reader.annotation(_POLICY) or node.labels.get(_POLICY, ""))
+        return
+    stated = reader.annotation(_POLICY) or reader.node.labels.get(_POLICY, "")
+    policy = reader.one_of(_POLICIES, stated)
     counts = _card_counts(reader, apps)
-    keys = _placement_keys(pod, apps)
-    return reader.decoded(
-        allocation
-        for app, count, key in zip(apps, counts, keys, strict=True)
-        for allocation in _allocations(reader, app, count, key, policy)
-    )
+    keys = _placement_keys(reader.pod, apps)
+    for app, count, key in zip(apps, counts, keys, strict=True):
+        yield from _allocations(reader, app, count, key, policy)
 
 
 def _card_counts(reader: PodReader, apps: tuple[Container, ...]) -> tuple[int, ...]:
@@ -101,5 +100,5 @@ SCHEME = Scheme(
     resources=(_CORE, _MEMORY),
     annotations=(_PLACEMENT, _CARD_COUNTS, _POLICY),
     index_basis=IndexBasis.NVML_INDEX,
-    decode=decode,
+    read=read,
 )

@@ -14,13 +14,14 @@ container only if no other has any. A card's number is its NVML index (volcano-s
 many as the first.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.registered import memory_factor
-from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.allocations.scheme import UNENFORCED, IndexBasis, Scheme
+from exporter.model import Allocation, Container, Device
 
 _NAME = "volcano-gpushare"
 _MEMORY = "volcano.sh/gpu-memory"
@@ -28,23 +29,16 @@ _NUMBER = "volcano.sh/gpu-number"
 _PLACEMENT = "volcano.sh/gpu-index"
 
 
-def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
+def read(reader: PodReader, stated_factor: int = 0) -> Iterator[Allocation]:
     """Return the memory, or the whole cards, allocated to each container."""
-    reader = PodReader(_NAME, pod, node)
-    counts = {
-        container.name: reader.quantity(container, _NUMBER) or 0
-        for container in lasting_containers(pod)
-    }
-    alone = sum(count > 0 for count in counts.values()) <= 1
-    return reader.decoded(
-        allocation
-        for container in lasting_containers(pod)
-        for allocation in (
-            _whole_cards(reader, container, counts[container.name], alone=alone)
-            if counts[container.name]
-            else _part(reader, container, stated_factor)
-        )
-    )
+    users = lasting_containers(reader.pod)
+    counts = [reader.quantity(container, _NUMBER) or 0 for container in users]
+    alone = sum(count > 0 for count in counts) <= 1
+    for container, count in zip(users, counts, strict=True):
+        if count:
+            yield from _whole_cards(reader, container, count, alone=alone)
+        else:
+            yield from _part(reader, container, stated_factor)
 
 
 def _whole_cards(
@@ -75,7 +69,7 @@ def scheme(stated_factor: int = 0) -> Scheme:
         resources=(_MEMORY, _NUMBER),
         annotations=(_PLACEMENT,),
         index_basis=IndexBasis.NVML_INDEX,
-        decode=partial(decode, stated_factor=stated_factor),
+        read=partial(read, stated_factor=stated_factor),
         enforcement=UNENFORCED,
     )
 

@@ -25,7 +25,7 @@ from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, app_containers
 from exporter.allocations.registered import VOLCANO_REGISTERS, memory_factor
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
     ResourceNames,
@@ -34,7 +34,7 @@ from exporter.allocations.schemes.vgpu import (
     by_lists,
     read_mode,
 )
-from exporter.model import NodeFacts, Pod
+from exporter.model import Allocation
 
 _NAME = "volcano-vgpu"
 _NAMES = ResourceNames(
@@ -47,17 +47,16 @@ _ALLOCATED = "volcano.sh/vgpu-ids-new"
 _MODE = "volcano.sh/vgpu-mode"
 
 
-def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
+def read(reader: PodReader, stated_factor: int = 0) -> list[Allocation]:
     """Return the allocations of each container, one per device."""
-    reader = PodReader(_NAME, pod, node)
     asking = (_NAMES.count, _NAMES.memory)
-    users = [app for app in app_containers(pod) if asks_for(app, asking)]
+    users = [app for app in app_containers(reader.pod) if asks_for(app, asking)]
     encoded = reader.annotation(_ALLOCATED)
     if encoded and not users:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NAMES.count}")
     if not users:
-        return reader.decoded(())
-    factor = memory_factor(node, _NAMES.memory, VOLCANO_REGISTERS, stated_factor)
+        return []
+    factor = memory_factor(reader.node, _NAMES.memory, VOLCANO_REGISTERS, stated_factor)
     terms = Terms(
         replace(_NAMES, memory_factor=factor),
         _ALLOCATED,
@@ -73,8 +72,8 @@ def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
         reader.reject(Reason.CONTAINER_MISMATCH, f"{len(segments)} segments: {encoded}")
         users *= len(segments) if len(users) == 1 else 1
     if len(segments) != len(users):
-        return reader.decoded(found for user in users for found in by_limits(reader, user, terms))
-    return reader.decoded(by_lists(reader, users, segments, terms))
+        return [found for user in users for found in by_limits(reader, user, terms)]
+    return by_lists(reader, users, segments, terms)
 
 
 def scheme(stated_factor: int = 0) -> Scheme:
@@ -84,7 +83,7 @@ def scheme(stated_factor: int = 0) -> Scheme:
         resources=_NAMES.all,
         annotations=(_ALLOCATED, _MODE),
         index_basis=IndexBasis.UUID,
-        decode=partial(decode, stated_factor=stated_factor),
+        read=partial(read, stated_factor=stated_factor),
         amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
     )
 
