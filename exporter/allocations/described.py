@@ -173,7 +173,7 @@ def _cards(
         return (None,) * count
     if about.index_basis == IndexBasis.UUID:
         return _cards_by_uuid(reader, key, count)
-    return reader.placement(key, count, IndexBasis(about.index_basis))
+    return reader.placement(key, count)
 
 
 def _placement_key(pod: Pod, template: str, container: Container) -> str:

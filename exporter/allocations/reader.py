@@ -75,9 +75,17 @@ def _without(container: Container, others: Sequence[Container]) -> Container:
 
 
 class PodReader:
-    """One decoder's view of one pod. Lives for one call; nothing in it raises."""
+    """One decoder's view of one pod. Lives for one call; nothing in it raises.
 
-    def __init__(self, scheme: str, pod: Pod, node: NodeFacts) -> None:
+    ``basis`` is what the scheme's device numbers mean, by the user's setting, else as ``declared``.
+    """
+
+    def __init__(
+        self, scheme: str, pod: Pod, node: NodeFacts, declared: IndexBasis | None = None
+    ) -> None:
+        stated = node.index_bases.get(scheme, "")
+        known = declared or IndexBasis.UUID
+        self.basis = IndexBasis(stated) if stated in set(IndexBasis) else known
         self.scheme = scheme
         self.pod = pod
         self.node = node
@@ -199,32 +207,26 @@ class PodReader:
             self.reject(Reason.UNKNOWN_POLICY, value)
         return known.get(value, "")
 
-    def basis(self, declared: IndexBasis) -> IndexBasis:
-        """Return what the scheme's device numbers mean, by the user's setting, else as declared."""
-        stated = self.node.index_bases.get(self.scheme, declared)
-        return IndexBasis(stated) if stated in set(IndexBasis) else declared
-
-    def placement(self, key: str, count: int, basis: IndexBasis) -> tuple[Device | None, ...]:
+    def placement(self, key: str, count: int) -> tuple[Device | None, ...]:
         """Return the ``count`` cards that an annotation lists by number, in its order.
 
         A card is None if the placement is unknown or the node has no such card. A list of another
         length, or one that names a card twice, is rejected as a whole.
         """
-        basis = self.basis(basis)
         numbers = self.numbers(key)
         if numbers and (len(numbers) != count or len(set(numbers)) != count):
             self.reject(Reason.PLACEMENT_MISMATCH, f"{key}={numbers} for {count} cards")
             numbers = ()
-        return tuple(self.card(basis, number) for number in numbers) or (None,) * count
+        return tuple(self.card(number) for number in numbers) or (None,) * count
 
-    def card(self, basis: IndexBasis, number: int) -> Device | None:
-        """Return the card with this number, counted as ``basis`` returned; None if there is none.
+    def card(self, number: int) -> Device | None:
+        """Return the card with this number; None if there is none.
 
         That is a problem only if the node has other cards: before they are read nothing is wrong.
         """
-        card = card_by_number(self.node, basis, number)
+        card = card_by_number(self.node, self.basis, number)
         if card is None and cards(self.node):
-            self.reject(Reason.UNKNOWN_DEVICE, f"{basis} {number}")
+            self.reject(Reason.UNKNOWN_DEVICE, f"{self.basis} {number}")
         return card
 
     def owner(self, users: Sequence[Container]) -> Container:

@@ -133,7 +133,7 @@ def _may_know(scheme: Scheme, keys: set[str]) -> bool:
 
 def read_by(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
     """Return the allocations of a pod by one scheme alone."""
-    reader = PodReader(scheme.name, pod, node)
+    reader = PodReader(scheme.name, pod, node, scheme.index_basis)
     return reader.decoded(scheme.read(reader))
 
 

@@ -13,7 +13,6 @@ from exporter.allocations.reader import PodReader, Share, each_container
 from exporter.allocations.scheme import Scheme
 from exporter.model import Allocation, Container
 
-_NAME = "aliyun-acs"
 _CORE = "alibabacloud.com/gpu-core.percentage"
 _MEMORY = "alibabacloud.com/gpu-memory.percentage"
 
@@ -28,7 +27,7 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="aliyun-acs",
     resources=(_CORE, _MEMORY),
     annotations=(),
     index_basis=None,

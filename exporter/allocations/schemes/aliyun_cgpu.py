@@ -25,7 +25,6 @@ from exporter.allocations.scheme import IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
-_NAME = "aliyun-ack"
 _CORE = "aliyun.com/gpu-core.percentage"
 _MEMORY_TABLE = "scheduler.framework.gpushare.allocation"
 _CORE_TABLE = "gpushare.alibabacloud.com/core-percentage"
@@ -114,7 +113,7 @@ def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> li
         asked = Share((reader.quantity(user, _CORE) or 0) / 100, _memory_of(reader, user, unit))
         agreeing = agreed(reader, stated, asked, unit=unit)
         for number, share in zip(numbers, agreeing, strict=True):
-            card = reader.card(reader.basis(IndexBasis.NVML_INDEX), number)
+            card = reader.card(number)
             allocations += reader.allocate(user, (card,), share)
     return allocations
 
@@ -133,11 +132,11 @@ def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocati
         reader.memory(memory, unit_of(reader), count),
         policy,
     )
-    return reader.allocate(user, reader.placement(INDEX, count, IndexBasis.NVML_INDEX), share)
+    return reader.allocate(user, reader.placement(INDEX, count), share)
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="aliyun-ack",
     resources=(MEMORY, _CORE, COUNT),
     annotations=(_MEMORY_TABLE, _CORE_TABLE, INDEX, CARD_MEMORY),
     index_basis=IndexBasis.NVML_INDEX,

@@ -23,7 +23,6 @@ INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 CARD_MEMORY = "ALIYUN_COM_GPU_MEM_DEV"
 COUNT = "aliyun.com/gpu-count"  # of the node's cards; as a pod's label of those it is spread over
 
-_NAME = "aliyun-gpushare-v1"
 _AMBIGUITY = 32  # the units are 1024 apart: half way on a scale of factors
 
 
@@ -33,7 +32,7 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     if amount is None:
         return []
     share = Share(None, reader.memory(amount, unit_of(reader)))
-    return reader.allocate(container, reader.placement(INDEX, 1, IndexBasis.NVML_INDEX), share)
+    return reader.allocate(container, reader.placement(INDEX, 1), share)
 
 
 def unit_of(reader: PodReader) -> int:
@@ -60,7 +59,7 @@ def _of_annotation(reader: PodReader) -> int:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="aliyun-gpushare-v1",
     resources=(MEMORY, COUNT),
     annotations=(INDEX, CARD_MEMORY),
     index_basis=IndexBasis.NVML_INDEX,

@@ -28,7 +28,6 @@ from exporter.allocations.reader import (
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts
 
-_NAME = "amd-device-plugin"
 _VENDOR = "amd"
 _GPU = "amd.com/gpu"
 _SPX = "amd.com/spx_"
@@ -107,7 +106,7 @@ def _memory(node: NodeFacts, card: Device | None) -> int | None:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="amd-device-plugin",
     resources=_RESOURCES,
     annotations=(),
     index_basis=IndexBasis.UUID,

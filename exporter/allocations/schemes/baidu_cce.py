@@ -18,7 +18,6 @@ from exporter.allocations.reader import PodReader, Share, each_container
 from exporter.allocations.scheme import Scheme
 from exporter.model import Allocation, Container
 
-_NAME = "baidu-cce"
 _DOMAIN = "baidu.com/"
 _CARD = "_cgpu"
 _CORE, _MEMORY, _MEMORY_PERCENT = "_core", "_memory", "_memory_percent"
@@ -57,7 +56,7 @@ def _allocations(reader: PodReader, container: Container, model: str) -> list[Al
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="baidu-cce",
     resources=(_DOMAIN,),
     annotations=(),
     index_basis=None,

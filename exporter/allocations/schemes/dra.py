@@ -77,7 +77,6 @@ from exporter.model import (
     Pod,
 )
 
-_NAME = "dra"
 _HAMI, _VGPU_MANAGER = "hami-core-gpu.project-hami.io", "manager.nvidia.com"
 _AMD = "gpu.amd.com"
 _VENDORS = {
@@ -383,7 +382,7 @@ def _share(reader: PodReader, parts: list[_Part]) -> Share:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="dra",
     resources=(),  # a container's reader leaves out a resource that a claim stands for
     annotations=(),
     index_basis=IndexBasis.UUID,

@@ -17,7 +17,6 @@ from exporter.allocations.reader import PodReader, Share, each_container
 from exporter.allocations.scheme import UNENFORCED, IndexBasis, Scheme
 from exporter.model import Allocation, Container
 
-_NAME = "elastic-gpu"
 _DOMAINS = ("elasticgpu.io", "elasticgpu.com")
 _CORE = "gpu-core"
 _MEMORY = "gpu-memory"
@@ -33,7 +32,7 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     count = core // 100 if core is not None and whole else 1
     if not reader.allows(container, count):
         return []
-    cards = reader.placement(_PLACEMENT + container.name, count, IndexBasis.PCI)
+    cards = reader.placement(_PLACEMENT + container.name, count)
     if whole:
         return reader.allocate(container, cards, Share(1.0, None), whole=True)
     return reader.allocate(container, cards, Share(reader.core(core), reader.memory(memory, MIB)))
@@ -46,7 +45,7 @@ def _quantity(reader: PodReader, container: Container, name: str) -> int | None:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="elastic-gpu",
     resources=tuple(f"{domain}/{name}" for domain in _DOMAINS for name in (_CORE, _MEMORY)),
     annotations=(_PLACEMENT,),
     index_basis=IndexBasis.PCI,

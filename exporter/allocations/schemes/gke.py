@@ -26,7 +26,6 @@ from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts
 
-_NAME = "gke"
 _GPU = "nvidia.com/gpu"
 _ACCELERATOR = "cloud.google.com/gke-accelerator"
 _STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
@@ -73,7 +72,7 @@ def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -
 
 def _device(reader: PodReader, place: _Place) -> Device | None:
     number, gpu_instance = place
-    found = card_by_number(reader.node, reader.basis(IndexBasis.MINOR), number)
+    found = card_by_number(reader.node, reader.basis, number)
     if found is not None and gpu_instance is not None:
         parts = [i for i in instances(reader.node) if i.parent_uuid == found.uuid]
         found = next((part for part in parts if part.gpu_instance == gpu_instance), None)
@@ -127,7 +126,7 @@ def _part(
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="gke",
     resources=(_GPU,),
     annotations=(),
     index_basis=IndexBasis.MINOR,

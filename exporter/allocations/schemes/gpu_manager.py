@@ -19,7 +19,6 @@ from exporter.allocations.reader import PodReader, Share, app_containers
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container
 
-_NAME = "tkestack-gpu-manager"
 _CORE = "tencent.com/vcuda-core"
 _MEMORY = "tencent.com/vcuda-memory"
 _MEMORY_UNIT = 256 * MIB
@@ -41,7 +40,7 @@ def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation
     count = core // 100 if core is not None and whole else 1
     if not reader.allows(app, count):
         return []
-    cards = reader.placement(key, count, IndexBasis.MINOR)
+    cards = reader.placement(key, count)
     if whole:
         return reader.allocate(app, cards, Share(1.0, None), whole=True)
     share = Share(_core(reader, core), reader.memory(memory, _MEMORY_UNIT))
@@ -60,7 +59,7 @@ def _core(reader: PodReader, asked: int | None) -> float | None:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="tkestack-gpu-manager",
     resources=(_CORE, _MEMORY),
     annotations=(_PLACEMENT, _CORE_LIMIT),
     index_basis=IndexBasis.MINOR,

@@ -62,7 +62,6 @@ NAMES = ResourceNames(
     core="nvidia.com/gpucores",
     priority="nvidia.com/priority",
 )
-_NAME = "hami"
 _ALLOCATED = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new", "4pd.io/vgpu-ids")
 _AMD = ResourceNames("amd.com/gpu", "amd.com/gpumem", "", "amd.com/gpucores")
 _DCU = ResourceNames("hygon.com/", "hygon.com/dcumem", "", "hygon.com/dcucores")
@@ -239,7 +238,7 @@ def _once(reader: PodReader, allocations: list[Allocation]) -> list[Allocation]:
 def scheme(names: ResourceNames = NAMES) -> Scheme:
     """Return HAMi's scheme with these resource names."""
     return Scheme(
-        name=_NAME,
+        name="hami",
         resources=(*names.all, _COUNT_OF_AMD),
         annotations=(*_ALLOCATED, *_OTHER_LISTS, *_MORE_LISTS, _INSTANCES, _MODE),
         index_basis=IndexBasis.UUID,

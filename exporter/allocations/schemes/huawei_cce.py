@@ -19,7 +19,6 @@ from exporter.allocations.reader import PodReader, Share, each_container
 from exporter.allocations.scheme import Scheme
 from exporter.model import Allocation, Container
 
-_NAME = "huawei-cce"
 _MEMORY = "volcano.sh/gpu-mem.128Mi"
 _MEMORY_UNIT = 128 * MIB
 _CORE = "volcano.sh/gpu-core.percentage"
@@ -52,7 +51,7 @@ def _fraction(reader: PodReader, container: Container, thousandths: int) -> list
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="huawei-cce",
     resources=(_MEMORY, _CORE, _GPU),
     annotations=(),
     index_basis=None,

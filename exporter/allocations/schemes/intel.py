@@ -25,7 +25,6 @@ from exporter.allocations.reader import (
 from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device
 
-_NAME = "intel-device-plugin"
 _VENDOR = "intel"
 _RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
 _DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
@@ -71,8 +70,7 @@ def _is_whole(reader: PodReader) -> bool | None:
 def _placed(
     reader: PodReader, container: Container, number: int | None, shares: int, *, whole: bool | None
 ) -> list[Allocation]:
-    basis = reader.basis(IndexBasis.MINOR)
-    card = None if number is None else card_by_number(reader.node, basis, number, _VENDOR)
+    card = None if number is None else card_by_number(reader.node, reader.basis, number, _VENDOR)
     share = Share(1.0, _memory(cards(reader.node, _VENDOR), card)) if whole else NOTHING
     if whole is False:
         share = share._replace(policy=SHARED, replicas=shares)
@@ -84,7 +82,7 @@ def _memory(intel: tuple[Device, ...], card: Device | None) -> int | None:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="intel-device-plugin",
     resources=_RESOURCES,
     annotations=(),
     index_basis=IndexBasis.MINOR,

@@ -49,7 +49,6 @@ from exporter.allocations.scheme import (
 from exporter.allocations.schemes import nvfractions
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
-_NAME = "kai"
 _GPU = "nvidia.com/gpu"
 _FRACTION = "gpu-fraction"
 _MEMORY = "gpu-memory"
@@ -250,7 +249,7 @@ def _reserved(reader: PodReader, reserving: Sequence[Pod]) -> Device | None:
 def scheme(namespaces: Namespaces = frozenset()) -> Scheme:
     """Return the scheme, with reservations in these namespaces; empty if they are to be found."""
     return Scheme(
-        name=_NAME,
+        name="kai",
         resources=(_GPU,),
         annotations=(
             *(_FRACTION, _MEMORY, _FRACTION_LIMIT, _MEMORY_LIMIT),

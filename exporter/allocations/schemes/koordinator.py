@@ -32,7 +32,6 @@ from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import UNENFORCED, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device
 
-_NAME = "koordinator"
 _DOMAIN = "koordinator.sh/"
 _CORE = "koordinator.sh/gpu-core"
 _MEMORY = "koordinator.sh/gpu-memory"
@@ -121,7 +120,7 @@ def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entr
 def _card(reader: PodReader, minor: int, uuid: object) -> Device | None:
     """Return the card of an entry: by its UUID, which does not move as a minor does."""
     named = device_by_uuid(reader.node, uuid) if isinstance(uuid, str) else None
-    return named or reader.card(reader.basis(IndexBasis.MINOR), minor)
+    return named or reader.card(minor)
 
 
 def _entry(reader: PodReader, card: Device | None, resources: dict[str, object]) -> _Entry:
@@ -232,7 +231,7 @@ def _by_limits(reader: PodReader, user: Container) -> list[Allocation]:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="koordinator",
     resources=(*_OWN_RESOURCES, _ALSO_SERVED),
     annotations=(_ALLOCATED,),
     labels=(_PROVIDER,),

@@ -41,7 +41,6 @@ from exporter.model import (
     Pod,
 )
 
-_NAME = "nvfractions"
 _PREFIX = "nvidia.com/container."
 _REQUEST, _LIMIT, _DEVICES = "gpu-memory.request", "gpu-memory.limit", "gpus.devices"
 _MODE, _PORTION = "gpu-compute.mode", "gpu-compute.portion"
@@ -140,11 +139,11 @@ def _device(reader: PodReader, name: str) -> Device | None:
     number = parse_natural(name)
     if number is None:
         return reader.device(name)
-    return reader.card(reader.basis(IndexBasis.NVML_INDEX), number)
+    return reader.card(number)
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="nvfractions",
     resources=(),
     annotations=(_PREFIX,),
     index_basis=IndexBasis.NVML_INDEX,

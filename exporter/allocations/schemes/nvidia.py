@@ -46,7 +46,6 @@ from exporter.allocations.schemes import vgpu_manager
 from exporter.allocations.schemes.nvfractions import environment_limit
 from exporter.model import Allocation, Container, Device, NodeFacts
 
-_NAME = "nvidia-device-plugin"
 _DOMAIN = "nvidia.com/"
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
@@ -248,7 +247,7 @@ def _part(
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="nvidia-device-plugin",
     resources=(_GPU, _GPU + _RENAMED, _MIG, _DAS, f"{_GPU}-"),
     annotations=(),
     index_basis=IndexBasis.UUID,

@@ -21,7 +21,6 @@ from exporter.allocations.reader import PodReader, Share, each_container
 from exporter.allocations.scheme import IndexBasis, Scheme
 from exporter.model import Allocation, Container, Device
 
-_NAME = "tke-qgpu"
 _CORE = "tke.cloud.tencent.com/qgpu-core"
 _GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"
 _MEMORY = "tke.cloud.tencent.com/qgpu-memory"
@@ -52,7 +51,7 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     )
     return [
         allocation
-        for card in reader.placement(_PLACEMENT + container.name, count, IndexBasis.NVML_INDEX)
+        for card in reader.placement(_PLACEMENT + container.name, count)
         for allocation in reader.allocate(
             container, (card,), share._replace(policy=_policy(reader, card)), whole=whole
         )
@@ -63,14 +62,14 @@ def _policy(reader: PodReader, card: Device | None) -> str:
     node = reader.node
     if node.labels.get(_MIXED) == "enable":
         return "mixed"
-    numbered = numbered_cards(node, reader.basis(IndexBasis.NVML_INDEX))
+    numbered = numbered_cards(node, reader.basis)
     number = next((number for known, number in numbered if known == card), None)
     own = "" if number is None else node.card_policies.get(number, "").strip()
     return reader.one_of(_POLICIES, own or node.labels.get(_POLICY, ""))
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="tke-qgpu",
     resources=_RESOURCES,
     annotations=(_PLACEMENT, _CLASS),
     index_basis=IndexBasis.NVML_INDEX,

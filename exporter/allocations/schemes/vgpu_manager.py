@@ -30,7 +30,6 @@ from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container
 
-_NAME = "vgpu-manager"
 _NUMBER = "nvidia.com/vgpu-number"
 _CORES = "nvidia.com/vgpu-cores"
 _MEMORY = "nvidia.com/vgpu-memory"
@@ -159,7 +158,7 @@ def _factor(reader: PodReader) -> int:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="vgpu-manager",
     resources=_RESOURCES,
     annotations=(_PLANNED, _ALLOCATED, _POLICY),
     index_basis=IndexBasis.UUID,

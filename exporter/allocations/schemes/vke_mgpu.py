@@ -19,7 +19,6 @@ from exporter.allocations.reader import PodReader, Share, app_containers
 from exporter.allocations.scheme import IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, Pod
 
-_NAME = "vke-mgpu"
 _CORE = "vke.volcengine.com/mgpu-core"
 _MEMORY = "vke.volcengine.com/mgpu-memory"
 _PLACEMENT = "vke.volcengine.com/gpu-index-container-"
@@ -76,7 +75,7 @@ def _allocations(
     )
     return [
         allocation
-        for card in reader.placement(key, count, IndexBasis.NVML_INDEX)
+        for card in reader.placement(key, count)
         for allocation in reader.allocate(
             app,
             (card,),
@@ -96,7 +95,7 @@ def _card_memory(reader: PodReader, card: Device | None) -> int | None:
 
 
 SCHEME = Scheme(
-    name=_NAME,
+    name="vke-mgpu",
     resources=(_CORE, _MEMORY),
     annotations=(_PLACEMENT, _CARD_COUNTS, _POLICY),
     index_basis=IndexBasis.NVML_INDEX,

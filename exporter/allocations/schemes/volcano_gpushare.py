@@ -23,7 +23,6 @@ from exporter.allocations.registered import memory_factor
 from exporter.allocations.scheme import UNENFORCED, IndexBasis, Scheme
 from exporter.model import Allocation, Container, Device
 
-_NAME = "volcano-gpushare"
 _MEMORY = "volcano.sh/gpu-memory"
 _NUMBER = "volcano.sh/gpu-number"
 _PLACEMENT = "volcano.sh/gpu-index"
@@ -59,13 +58,13 @@ def _part(reader: PodReader, container: Container, stated_factor: int) -> list[A
 
 
 def _cards(reader: PodReader, count: int) -> tuple[Device | None, ...]:
-    return reader.placement(_PLACEMENT, count, IndexBasis.NVML_INDEX)
+    return reader.placement(_PLACEMENT, count)
 
 
 def scheme(stated_factor: int = 0) -> Scheme:
     """Return the scheme; ``stated_factor`` is the memory factor of the settings, 0 for none."""
     return Scheme(
-        name=_NAME,
+        name="volcano-gpushare",
         resources=(_MEMORY, _NUMBER),
         annotations=(_PLACEMENT,),
         index_basis=IndexBasis.NVML_INDEX,

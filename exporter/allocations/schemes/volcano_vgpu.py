@@ -36,7 +36,6 @@ from exporter.allocations.schemes.vgpu import (
 )
 from exporter.model import Allocation
 
-_NAME = "volcano-vgpu"
 _NAMES = ResourceNames(
     count="volcano.sh/vgpu-number",
     memory="volcano.sh/vgpu-memory",
@@ -79,7 +78,7 @@ def read(reader: PodReader, stated_factor: int = 0) -> list[Allocation]:
 def scheme(stated_factor: int = 0) -> Scheme:
     """Return the scheme; ``stated_factor`` is the memory factor of the settings, 0 for none."""
     return Scheme(
-        name=_NAME,
+        name="volcano-vgpu",
         resources=_NAMES.all,
         annotations=(_ALLOCATED, _MODE),
         index_basis=IndexBasis.UUID,
