@@ -67,15 +67,7 @@ SCHEMES: tuple[Scheme, ...] = (
     intel.SCHEME,
 )
 
-# Pod annotations that a decoder may read: keys, or beginnings of keys.
-ANNOTATION_PREFIXES: tuple[str, ...] = tuple(
-    sorted({prefix for scheme in SCHEMES for prefix in scheme.annotations})
-)
-LABEL_PREFIXES: tuple[str, ...] = tuple(  # pod labels in the same way
-    sorted({prefix for scheme in SCHEMES for prefix in scheme.labels})
-)
-
-# Node annotations in the same way: what the device plugins of some systems say of the node.
+# What the device plugins of some systems say of the node: its annotations, or beginnings of keys.
 NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
     *HAMI_REGISTERS,
     *AMD_REGISTERS,

@@ -11,11 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
-from exporter.allocations.registry import (
-    ANNOTATION_PREFIXES,
-    LABEL_PREFIXES,
-    NODE_ANNOTATION_PREFIXES,
-)
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
+from exporter.allocations.rules import Rules
 from exporter.allocations.schemes import nvfractions
 from exporter.allocations.schemes.kai import (
     RESERVATION_CONTAINER,
@@ -50,6 +47,7 @@ from exporter.recording.grants import (
     prefix_of,
 )
 
+ANNOTATIONS, LABELS = Rules().annotations, Rules().labels  # of pods, or beginnings of keys
 NODE_LABELS = re.compile(  # how the node's cards are shared, and their model
     rf"nvidia\.com/(gpu|gpu\.shared|mig-{PROFILE})"
     r"\.(count|memory|product|replicas|sharing-strategy)"
@@ -241,7 +239,7 @@ class Pseudonyms(Names):
         containers = {container.name for container in pod.containers}
         made = {}
         for key, value in pod.annotations.items():
-            prefix = prefix_of(key, ANNOTATION_PREFIXES)
+            prefix = prefix_of(key, ANNOTATIONS)
             if not prefix:
                 continue
             rest = key.removeprefix(prefix)
@@ -256,7 +254,7 @@ class Pseudonyms(Names):
     def _labels(self, pod: Pod) -> Iterator[tuple[str, str]]:
         """Labels that a sharing system reads, whose keys may end in a name, and public labels."""
         for key, value in pod.labels.items():
-            if prefix := prefix_of(key, LABEL_PREFIXES):
+            if prefix := prefix_of(key, LABELS):
                 rest = self.name(key.removeprefix(prefix))
                 yield prefix + rest, TOKEN.sub(lambda found: self._token(found[0]), value)
             elif PUBLIC_LABEL.fullmatch(key):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from exporter.allocations.registry import ANNOTATION_PREFIXES
+from exporter.allocations.rules import Rules
 from exporter.recording.names import PUBLIC_LABEL
 from exporter.settings import TABLE, Setting, Settings, load
 from exporter.settings.schemes import SCHEMES, text_of
@@ -44,7 +44,7 @@ def disguised(settings: Settings) -> Settings:
         pods_annotations=tuple(
             key
             for key in annotations
-            if any(known.startswith(key.removesuffix("*")) for known in ANNOTATION_PREFIXES)
+            if any(known.startswith(key.removesuffix("*")) for known in Rules().annotations)
         ),
     )
 

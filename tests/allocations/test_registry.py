@@ -4,13 +4,8 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.reader import PodReader
-from exporter.allocations.registry import (
-    ANNOTATION_PREFIXES,
-    LABEL_PREFIXES,
-    SCHEMES,
-    decode,
-    read_by,
-)
+from exporter.allocations.registry import SCHEMES, decode, read_by
+from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.model import Allocation, Grant, Pod
 from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
@@ -134,7 +129,7 @@ def test_pod_that_holds_devices_for_others_is_no_later_schemes_either() -> None:
     ["hami.io/vgpu-devices-to-allocate", "volcano.sh/vgpu-time", "app", "kubectl.kubernetes.io/x"],
 )
 def test_keys_that_no_decoder_reads_are_not_kept(key: str) -> None:
-    assert not key.startswith((*ANNOTATION_PREFIXES, *LABEL_PREFIXES))
+    assert not key.startswith((*Rules().annotations, *Rules().labels))
 
 
 def test_names_of_schemes_are_unique() -> None:

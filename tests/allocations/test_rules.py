@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES, read_by
+from exporter.allocations.registry import SCHEMES, read_by
 from exporter.allocations.rules import Rules, RulesError, make
 from exporter.allocations.scheme import IndexBasis
 from exporter.model import Device, SchemeDescription
@@ -27,7 +27,6 @@ def complaints(
 def test_nothing_said_is_the_shipped_schemes() -> None:
     assert make() == Rules()
     assert make().schemes == SCHEMES
-    assert make().annotations == ANNOTATION_PREFIXES
 
 
 def test_a_described_scheme_is_read_beside_the_shipped_ones() -> None:

@@ -106,11 +106,6 @@ def test_a_given_kubeconfig_comes_before_the_cluster_around(
     assert [pod.name for pod in source.table().pods.values()] == ["a"]
 
 
-def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="auto, api, kubelet, files, none"):
-        open_pod_source("kublet", "n")
-
-
 def test_the_node_name_is_the_given_one_then_the_environments_then_the_hosts() -> None:
     assert node_name("given", {"NODE_NAME": "env"}) == "given"
     assert node_name(None, {"NODE_NAME": "env"}) == "env"

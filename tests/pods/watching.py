@@ -11,11 +11,11 @@ from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.client import KubeClient, connect, from_kubeconfig
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.reader import Options, PodReader, ReaderTimings
+from exporter.sources.pods.reader import Options, PodThread, ReaderTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.scenario.clock import ManualClock
 
-R = TypeVar("R", bound=PodReader)
+R = TypeVar("R", bound=PodThread)
 
 PATIENCE_S = 60.0
 QUICK = ReaderTimings(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)

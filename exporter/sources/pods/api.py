@@ -25,7 +25,7 @@ KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILA
 
 
 class ApiPods(ServerPods):
-    """Implements ``PodSource``; see ``PodReader``. It is up while a watch is open."""
+    """Implements ``PodSource``; see ``PodThread``. It is up while a watch is open."""
 
     name = "pods_api"
     watches = True

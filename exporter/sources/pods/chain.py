@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from exporter.model import Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
 from exporter.sources.pods.decode import KeyPrefixes
-from exporter.sources.pods.reader import SECOND_NS, PodReader
+from exporter.sources.pods.reader import SECOND_NS, PodThread
 from exporter.sources.pods.table import VERSIONS, indexed
 
 logger = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ class ChainedPods:
 
     def __init__(
         self,
-        whole: Sequence[PodReader],
-        names: PodReader,
+        whole: Sequence[PodThread],
+        names: PodThread,
         *,
         node: Callable[[], NodeFacts] = NodeFacts,
         clock: Clock = time,
@@ -77,7 +77,7 @@ class ChainedPods:
         self.node = node
         self._best, self._whole, self._names, self._clock = whole[0], whole, names, clock
         self._all = (*whole, names)
-        self._base: PodReader | None = None  # whose pods are used
+        self._base: PodThread | None = None  # whose pods are used
         self._named: PodTable | None = None  # by log files, while no complete source is up
         self._made_of = 0, 0  # versions of the tables that were merged
         self._table = PodTable()

@@ -20,7 +20,7 @@ from typing import NamedTuple, Unpack
 
 from exporter.model import Container, Pod
 from exporter.sources.pods.decode import MAX_CONTAINERS
-from exporter.sources.pods.reader import SECOND_NS, Options, PodReader
+from exporter.sources.pods.reader import SECOND_NS, Options, PodThread
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
 
@@ -98,7 +98,7 @@ RELIST_NS = 15 * SECOND_NS  # for changes that do not show in the two directorie
 Stamp = tuple[int | None, int | None]
 
 
-class FilePods(PodReader):
+class FilePods(PodThread):
     """Implements ``PodSource``. Its own thread reads, because a disk may hang.
 
     ``alone``: there is no other pod source, so a failure is logged as a warning.

@@ -12,7 +12,7 @@ PODS = "/pods"
 
 
 class KubeletPods(ServerPods):
-    """Implements ``PodSource``; see ``PodReader``. Credentials are read again each time."""
+    """Implements ``PodSource``; see ``PodThread``. Credentials are read again each time."""
 
     name = "pods_kubelet"
     server = ServerKind.KUBELET

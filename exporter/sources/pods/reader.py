@@ -75,7 +75,7 @@ class Options(TypedDict, total=False):
     changed: Callable[[], None]
 
 
-class PodReader(ABC):
+class PodThread(ABC):
     """Implements most of ``PodSource``. Its own thread reads pods into a store.
 
     A subclass defines a step. ``watches``: changes come as they happen, so that the table is
@@ -224,7 +224,7 @@ class PodReader(ABC):
             logger.log(level, "pods cannot be read: %s; it is tried again", detail)
 
 
-class ServerPods(PodReader):
+class ServerPods(PodThread):
     """A reader of an HTTP server's lists of pods.
 
     ``connect`` makes a client from credentials; it is called again after each failure.
