@@ -142,6 +142,9 @@ def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
 
 
 def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
+    if reason is Unmeasured.PARTITIONED:
+        newer = "the use of a partition takes gpu_metrics 1.6 or newer, of Linux 6.14 on MI300"
+        return note, newer, ""
     if reason is not Unmeasured.NO_PERMISSION:
         return note, "nothing to do: this kind of GPU does not report it", ""
     refused = (

@@ -99,6 +99,7 @@ def test_partitions_whose_use_no_file_tells_are_not_called_measured(node: Node) 
 
     assert finding.verdict is CheckVerdict.NOTE
     assert finding.found.startswith("not measured on GPU 101/0, 101/1: partitioned")
+    assert "gpu_metrics 1.6" in finding.remedy
 
 
 def test_a_driver_that_hangs_is_not_one_to_be_loaded(node: Node) -> None:

@@ -61,6 +61,18 @@ def test_of_several_engines_the_sum_is_over_their_number_to_the_nanosecond(
     assert spent == total // capacity
 
 
+def test_the_time_of_copy_engines_is_that_of_all_of_them_together() -> None:
+    """As KFD's sdma is: what the family says of itself holds for each vendor."""
+    clients = ClientAccounts()
+    used(clients, client(copy=EngineUsage(0, capacity=4)), 0, None)
+
+    assert used(clients, client(copy=EngineUsage(3 * SECOND, capacity=4)), 1) == {
+        "copy": 3 * SECOND
+    }
+    fresh = client(2, copy=EngineUsage(9 * SECOND, capacity=4))
+    assert used(clients, fresh, 2, 1) == {"copy": 4 * SECOND}  # four were there for a second
+
+
 @pytest.mark.parametrize(
     ("driver", "quantities"),
     [

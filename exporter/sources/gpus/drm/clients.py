@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from exporter.model import Engines, ProcessActivity
-from exporter.sources.gpus.drm.discovery import role_of
+from exporter.sources.gpus.drm.discovery import COPY, role_of
 from exporter.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.sources.gpus.drm.holders import Handle, HandleScan
 from exporter.sources.gpus.sysfs import read
@@ -58,18 +58,24 @@ class _Used:
         self.credited_ns = 0
         self.since_ns = since_ns
 
-    def take(self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int) -> int:
-        """Nanoseconds since the last time, for one engine of the class; 0 after a step back."""
+    def take(
+        self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int, *, summed: bool
+    ) -> int:
+        """Nanoseconds since the last time; 0 after a step back.
+
+        ``summed``: of all engines of the class together, else for one of them.
+        """
         value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
         by = ClockRate(1, 1) if engine.busy_ns is not None else rate
         if value <= self.counted or by is None:
             return 0
         self.used_ns += (value - self.counted) * by.ns // by.cycles
         self.counted = value
-        spent = self.used_ns // engine.capacity - self.credited_ns
+        together = engine.capacity if summed else 1
+        spent = self.used_ns * together // engine.capacity - self.credited_ns
         self.credited_ns += spent
         if self.since_ns is not None:  # no client can have used more than the time it was there
-            spent, self.since_ns = min(spent, max(mono_ns - self.since_ns, 0)), None
+            spent, self.since_ns = min(spent, max(mono_ns - self.since_ns, 0) * together), None
         return spent
 
 
@@ -143,7 +149,8 @@ class ClientAccounts:
                 used = account.engines[name] = _Used(counted, begun_ns)
             clock = self._clocks.get(name)
             rate = clock.rate if clock else None
-            spent[role] = spent.get(role, 0) + used.take(engine, rate, mono_ns)
+            taken = used.take(engine, rate, mono_ns, summed=role == COPY)
+            spent[role] = spent.get(role, 0) + taken
         account.seen_ns = mono_ns
         return spent
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.model import Device, DeviceMemory, ProcessMemory
+from exporter.sources.gpus.drm.discovery import PCI_ADDRESS
 
 LONGEST = 64 * 1024  # of the text, in bytes
 MOST_LINES = 512
@@ -19,7 +20,6 @@ MOST_REGIONS = 32
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,32}", re.ASCII)
 _NUMBER = re.compile(r"([0-9]{1,20})(?:[ \t]+([A-Za-z]{1,3}))?", re.ASCII)
-_PDEV = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]", re.ASCII)
 _SIZES = {None: 1, "KiB": 1024, "MiB": 1024**2}
 # The longer prefixes come first: an engine's capacity is no engine of that name.
 _ENGINE_KEYS = (
@@ -69,11 +69,11 @@ def parse(content: bytes) -> DrmClient | None:
     client_id = _number(texts.get("drm-client-id", ""))
     if client_id is None or not _NAME.fullmatch(driver):
         return None
-    pdev = texts.get("drm-pdev", "")
+    pdev = texts.get("drm-pdev", "").lower()
     return DrmClient(
         driver,
         client_id,
-        pdev.lower() if _PDEV.fullmatch(pdev) else "",
+        pdev if PCI_ADDRESS.fullmatch(pdev) else "",
         _engines(texts),
         _regions(texts),
     )
