@@ -25,7 +25,7 @@ def kept(
     if device is None:
         return allocation.core
     whole = _whole(device, devices)
-    if allocation.replicas is not None:
+    if allocation.replicas is not None and allocation.kept_bytes is None:
         divided = max(replicas.get(device.uuid) or sharers, allocation.replicas, 1)
         return whole * allocation.replicas / divided
     if device.parent_uuid:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from exporter.allocations.claimed import ATTRIBUTES
 from exporter.allocations.registry import SCHEMES
-from exporter.allocations.schemes.dra import ATTRIBUTES, CAPACITIES, DRIVERS
+from exporter.allocations.schemes.dra import CAPACITIES, DRIVERS
 from exporter.allocations.schemes.hami import OTHER_RESOURCES
 from exporter.model import ClaimedDevice, ClaimRef, Grant, OfferedDevice
 

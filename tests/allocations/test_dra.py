@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
+from exporter.allocations.kept import kept
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.dra import SCHEME
 from exporter.model import (
@@ -545,3 +546,29 @@ def test_claim_for_a_gpus_resource_is_counted_if_its_device_is_unknown() -> None
     )
     decoded = registry.decode(pod(stands), facts(result(driver=OTHER)))
     assert [problem.reason for problem in decoded.problems] == [Reason.UNKNOWN_DRIVER]
+
+
+OFFERED = {"memory": "80Gi", "cores": "100", "shares": "10"}
+
+
+@pytest.mark.parametrize(
+    ("consumed", "users", "kept_each"),
+    [
+        ({"memory": "20Gi"}, 1, 0.25),
+        ({"memory": "20Gi"}, 2, 0.125),
+        ({"memory": "8Gi", "shares": "2"}, 1, 0.2),
+        ({"shares": "2"}, 1, 0.2),
+        ({"shares": "2"}, 4, 0.05),
+        ({"memory": "8Gi", "cores": "50"}, 2, 0.25),
+        ({"memory": "0"}, 2, 0.5),
+        ({"memory": "800Gi"}, 1, 1.0),
+    ],
+)
+def test_of_a_consumed_device_that_part_is_kept_and_not_the_whole(
+    consumed: dict[str, str], users: int, kept_each: float
+) -> None:
+    known = facts(result(share_id="s", consumed=consumed), attributes=CARD_1, capacity=OFFERED)
+    found = decode(pod(*(using(name) for name in "abcd"[:users])), known).allocations
+    devices = {device.uuid: device for device in known.devices}
+    parts = [kept(allocation, devices, {}, users) for allocation in found]
+    assert parts == pytest.approx([kept_each] * users)

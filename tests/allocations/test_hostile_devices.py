@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.allocations.claimed import ATTRIBUTES
 from exporter.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.allocations.reader import MAX_CARDS
 from exporter.allocations.registry import decode, read_by
@@ -97,7 +98,7 @@ OFFERED = st.dictionaries(
     st.builds(
         OfferedDevice,
         attributes=st.dictionaries(
-            st.sampled_from(sorted(dra.ATTRIBUTES)), st.one_of(DEVICE_IDS, NUMBERS)
+            st.sampled_from(sorted(ATTRIBUTES)), st.one_of(DEVICE_IDS, NUMBERS)
         ),
         capacity=CAPACITY,
     ),
