@@ -25,6 +25,7 @@ from exporter.model import (
     GroupKey,
     History,
     PodFacts,
+    PodName,
     Process,
     Snapshot,
     Unattributed,
@@ -103,7 +104,7 @@ class Context:
         self.stale = age_ns > of.stale_after_ns
         self.shown = Snapshot() if self.stale else of
         self.figures = Figures(about.families)
-        self.wanted: tuple[str, str] | None = None  # the one pod of a document, if it has one
+        self.wanted: PodName | None = None  # the one pod of a document, if it has one
         self.minutes = 0
 
     def sees(self, namespace: str) -> bool:
@@ -135,9 +136,9 @@ class Context:
     @cached_property
     def pods(self) -> Sequence[PodParts]:
         """The pods by name, or the one that is wanted."""
-        holdings: dict[tuple[str, str], list[ContainerHolding]] = defaultdict(list)
+        holdings: dict[PodName, list[ContainerHolding]] = defaultdict(list)
         for _, held in labelled(self.shown.facts, "container"):
-            holdings[held.owner.namespace, held.owner.pod].append(held)
+            holdings[held.owner.pod_name].append(held)
         facts = {(pod.namespace, pod.name): pod for pod in self.shown.facts.pods}
         names = sorted(name for name in facts.keys() | holdings.keys() if self.sees(name[0]))
         wanted = [name for name in names if self.wanted in {None, name}]

@@ -15,7 +15,7 @@ from exporter.api.objects import (
     POD,
     SNAPSHOT,
 )
-from exporter.model import Snapshot
+from exporter.model import PodName, Snapshot
 
 Document = dict[str, Any]
 HISTORY_MINUTES = 10
@@ -41,7 +41,7 @@ def pod(
     age_ns: int,
     namespaces: Namespaces = None,
     *,
-    name: tuple[str, str],
+    name: PodName,
 ) -> Document | None:
     """The answer to ``GET /api/v1/pods/{namespace}/{pod}``; None if there is no such pod."""
     context = Context(of, about, age_ns, namespaces)

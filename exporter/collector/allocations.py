@@ -20,6 +20,7 @@ from exporter.model import (
     Device,
     NodeFacts,
     Pod,
+    PodName,
     PodTable,
 )
 
@@ -40,7 +41,7 @@ OUTCOMES = {
 }
 
 
-def by_name(table: PodTable) -> Mapping[tuple[str, str], Pod]:
+def by_name(table: PodTable) -> Mapping[PodName, Pod]:
     """The pods of a table by namespace and name; of two with one name, the one that lives."""
     ended_first = sorted(table.pods.values(), key=lambda pod: not (pod.deleted or pod.terminal))
     return {(pod.namespace, pod.name): pod for pod in ended_first}
@@ -70,7 +71,7 @@ class Allocations:
         self.awaited: Collection[str] = ()
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
-        self.pods_by_name: Mapping[tuple[str, str], Pod] = {}
+        self.pods_by_name: Mapping[PodName, Pod] = {}
         self._decoded_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
         self._devices: dict[str, Device] = {}  # by UUID
         self._divided: Collection[str] = ()  # the boards of which only parts are allocated

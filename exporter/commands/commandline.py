@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 from argparse import Action, ArgumentParser, HelpFormatter, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +15,8 @@ USAGE_ERROR = 2
 INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
 _COMMON = dict.fromkeys(("--port", "--listen", "--listen-address"), "--web.listen-address")
 """Flags that other exporters have, and ours."""
+_ELSEWHERE, _HERE = {"--url", "--prometheus"}, {"serve", "check", "check-config", "record"}
+"""Flags that name another machine, and commands that look at their own."""
 
 _NO_CHOICE = re.compile(r"argument (?P<of>\S+): invalid choice: '(?P<given>.*?)' \(choose from ")
 
@@ -72,7 +74,7 @@ class Parser(ArgumentParser):
         arguments, left = self.parse_known_args(argv)
         command = arguments.command or "serve"
         more = [given for given in left if given.partition("=")[0] not in unknown]
-        refused += [Refusal(given, f"unexpected argument of {command}") for given in more]
+        refused += self._refused(more, command)
         if command != tolerant:
             self._refuse(refused)
         arguments.refused = refused
@@ -96,6 +98,23 @@ class Parser(ArgumentParser):
             for parser in (self, *self.commands.values())
         ]
         return any(flag in each and each[flag].nargs is None for each in options)
+
+    def _refused(self, left: Iterable[str], command: str) -> Iterator[Refusal]:
+        """What a command does not take. A flag of other commands stands for its value too."""
+        is_value = False
+        for given in left:
+            name, equals, _ = given.partition("=")
+            having = [other for other, parser in self.commands.items() if name in parser.flags]
+            if is_value and not having:
+                is_value = False
+            elif having:
+                is_value = not equals and self._takes_value(name)
+                advice = f"; it is one of {', '.join(having)}"
+                if name in _ELSEWHERE and command in _HERE:
+                    advice += f", and {command} looks at the machine that it runs on: run it there"
+                yield Refusal(name, f"no flag of {command}", advice)
+            else:
+                yield Refusal(given, f"unexpected argument of {command}")
 
     def _refuse(self, problems: Iterable[Refusal]) -> None:
         lines = [f"{self.program}: {problem}\n" for problem in problems]

@@ -11,8 +11,8 @@ from exporter.httpclient import NoAnswerError
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.access import far_feed
-from exporter.terminal.feeds import Feed
+from exporter.terminal.access import far_feed, far_namespace
+from exporter.terminal.feeds import Feed, NamespaceFeed
 from exporter.terminal.feeds.local import LocalFeed, ProcessCommands
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
@@ -55,11 +55,17 @@ def top(settings: Settings, arguments: Namespace) -> int:
     except (NoAnswerError, ScenarioError) as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
-    return show(feed, arguments, wait_ns=0 if far else USUAL_NS)
+    return show(feed, arguments, far_namespace(arguments), wait_ns=0 if far else USUAL_NS)
 
 
-def show(feed: Feed, arguments: Namespace, wait_ns: int = 0) -> int:
-    """Show a feed until the user quits; print a table once without a terminal, or with ``once``."""
+def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> int:
+    """Show a feed until the user quits; print a table once without a terminal, or with ``once``.
+
+    ``namespace``: only its pods; "" stands for all. A Prometheus is asked for those alone.
+    """
+    every_ns = arguments.every or _usual(feed)
+    if namespace and not isinstance(feed, PrometheusFeed):
+        feed = NamespaceFeed(feed, namespace)
     if not _is_live(arguments):
         return _once(feed, wait_ns)
     from exporter.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
@@ -67,7 +73,7 @@ def show(feed: Feed, arguments: Namespace, wait_ns: int = 0) -> int:
     # The log would overwrite the screen, which shows problems itself.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
     try:
-        Top(feed, (arguments.every or _usual(feed)) / SECOND_NS).run()
+        Top(feed, every_ns / SECOND_NS).run()
     finally:
         feed.close()
     return 0

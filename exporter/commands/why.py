@@ -14,7 +14,7 @@ from typing import Any
 from exporter.collector.wiring import open_sources
 from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.model import Snapshot
+from exporter.model import PodName, Snapshot
 from exporter.printable import clean
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.node_case import Moment, case_of, pods_of
@@ -101,10 +101,10 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
         raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
     far = far_feed(arguments)
     if isinstance(far, RemoteFeed):
-        return case_of_exporter(far, namespace, pod, arguments.over)
+        return case_of_exporter(far, namespace, pod, arguments.over, seen)
     http = far_client(arguments)
     if http is None:
-        return _near(settings, arguments, namespace, pod)
+        return _near(settings, arguments, (namespace, pod), seen)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
     asks = Prometheus(http, namespace=seen)
     reader = SeriesCase(asks, time.time(), over_s, seen, arguments.cluster)
@@ -120,9 +120,11 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
 
 
 def case_of_exporter(
-    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None
+    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None, seen: str = ""
 ) -> Case:
     """The case of a pod on the node of another exporter, which is looked at for some seconds.
+
+    ``seen`` is the viewer's namespace; "" stands for all.
 
     Raises:
         NoAnswerError: the exporter does not answer, or does not measure now.
@@ -134,13 +136,10 @@ def case_of_exporter(
     now = moment_of_document(document)
     if now.is_stale:
         raise NoAnswerError(f"{feed.name} has measured nothing for a while; its log says why")
-    case = case_of(before, now, namespace, pod, now.window_s)
-    if not case.parts:
-        raise _NoSuchPodError(_missing(namespace, pod, pods_of(now.facts), feed.name))
-    return case
+    return _of_moments(before, now, (namespace, pod), now.window_s, seen, feed.name)
 
 
-def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) -> Case:
+def _near(settings: Settings, arguments: Namespace, pod: PodName, seen: str) -> Case:
     logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
     feed = LocalFeed(settings, open_sources(settings))
     try:
@@ -154,9 +153,15 @@ def _near(settings: Settings, arguments: Namespace, namespace: str, pod: str) ->
     finally:
         feed.close()
     window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
-    case = case_of(before, now, namespace, pod, window_s)
+    return _of_moments(before, now, pod, window_s, seen, "this node")
+
+
+def _of_moments(
+    before: Moment, now: Moment, pod: PodName, window_s: float, seen: str, where: str
+) -> Case:
+    case = case_of(before, now, *pod, window_s, seen)
     if not case.parts:
-        raise _NoSuchPodError(_missing(namespace, pod, pods_of(now.facts), "this node"))
+        raise _NoSuchPodError(_missing(*pod, pods_of(now.facts, seen), where))
     return case
 
 

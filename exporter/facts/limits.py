@@ -5,7 +5,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from exporter.ledger import Allocated
-from exporter.model import NO_ALLOCATION, Allocation, AllocationFacts, ContainerKey, Granted
+from exporter.model import (
+    NO_ALLOCATION,
+    Allocation,
+    AllocationFacts,
+    ContainerKey,
+    Granted,
+    PodName,
+)
 
 T = TypeVar("T", int, float)
 
@@ -55,7 +62,7 @@ class Limits:
             uuid = allocation.device or ""
             by_container[key, uuid if uuid in devices else ""].append(allocation)
             by_device[uuid].append(allocation)
-            by_pod[key[:2]].append(one)
+            by_pod[key.pod_name].append(one)
         self._by_container = {place: _limit(many) for place, many in by_container.items()}
         self._by_device = {uuid: _limit(many) for uuid, many in by_device.items()}
         self._by_pod = {name: _pod_limit(many) for name, many in by_pod.items()}
@@ -69,7 +76,7 @@ class Limits:
         """The sum of all allocations of one device."""
         return self._by_device.get(uuid, NO_LIMIT)
 
-    def of_pod(self, name: tuple[str, str]) -> PodLimit:
+    def of_pod(self, name: PodName) -> PodLimit:
         """The limit of one pod, by namespace and name."""
         return self._by_pod.get(name, NO_POD_LIMIT)
 
@@ -79,7 +86,7 @@ class Limits:
         Its own allocations; without any, those of the pod as a whole. For the use of the pod as a
         whole: all of the pod's.
         """
-        of_pod = self.of_pod(key[:2]).allocated
+        of_pod = self.of_pod(key.pod_name).allocated
         own = [a for k, a in of_pod if k == key or not key.container]
         own = own or [a for k, a in of_pod if not k.container]
         return frozenset(a.device for a in own)

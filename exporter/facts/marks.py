@@ -188,7 +188,7 @@ def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]
 def _runners(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey | None, _Runner]:
     """All that may have run on a device. None: what the reader may not see, as one sum."""
     found: dict[ContainerKey | GroupKey | None, _Runner] = {
-        held.owner: _Runner("/".join(held.owner[:2]), held.average.core or 0.0)
+        held.owner: _Runner("/".join(held.owner.pod_name), held.average.core or 0.0)
         for held in _containers(device)
     }
     for group in device.groups:

@@ -17,6 +17,7 @@ from exporter.model import (
     Pod,
     PodFacts,
     PodInfo,
+    PodName,
     Used,
     of_limit,
 )
@@ -33,7 +34,7 @@ class Tenant(NamedTuple):
     ``alive`` are the containers that are there, ``using`` those of them whose use is known.
     """
 
-    name: tuple[str, str]
+    name: PodName
     closed: Account
     containers: Containers
     alive: Containers
@@ -43,9 +44,9 @@ class Tenant(NamedTuple):
 
 def pod_facts(view: View) -> Iterator[PodFacts]:
     """Each pod with any account here."""
-    containers: Mapping[tuple[str, str], list[OwnerView[ContainerKey]]] = defaultdict(list)
+    containers: Mapping[PodName, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in view.containers:
-        containers[container.key[:2]].append(container)
+        containers[container.key.pod_name].append(container)
     for name, closed in view.ledger.pods.items():
         mine = containers.get(name, [])
         alive = [container for container in mine if container.live]
@@ -167,7 +168,7 @@ def _is_on_stale(view: View, container: OwnerView[ContainerKey], limit: PodLimit
         return False
     if not limit.allocated or any(a.device in {None, seen.uuid} for _, a in limit.allocated):
         return True
-    tenure = view.ledger.tenures.get(key[:2])
+    tenure = view.ledger.tenures.get(key.pod_name)
     return tenure is not None and tenure.since_mono_ns <= seen.device_ledger.read_mono_ns
 
 

@@ -39,6 +39,7 @@ from exporter.model import (
     GroupHolding,
     Owner,
     PodFacts,
+    PodName,
     Process,
     Snapshot,
     Unattributed,
@@ -50,8 +51,6 @@ Processes = Mapping[tuple[Owner, str], Sequence[Process]]
 
 UnattributedCore = Mapping[str, Mapping[Unattributed, float]]
 """Shares of the core in use without an owner, by device and reason."""
-
-PodName = tuple[str, str]
 
 
 class Figures(NamedTuple):
@@ -233,7 +232,7 @@ class _Branches:
         self._devices: dict[PodName, set[str]] = defaultdict(set)
         self._borrowers: set[PodName] = set()
         for held in facts.containers:
-            name = held.owner[:2]
+            name = held.owner.pod_name
             if held.allocation.may_borrow:
                 self._borrowers.add(name)
             if not held.uuid:

@@ -21,6 +21,7 @@ from exporter.model import (
     GroupKey,
     HeldMemory,
     Pod,
+    PodName,
     Unmeasured,
     Used,
 )
@@ -39,7 +40,7 @@ class CycleFacts:
     readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
     allocated: Sequence[Allocated] = ()
     ended: Sequence[Allocated] = ()  # the last allocations of pods that have ended
-    pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
+    pods: Mapping[PodName, Pod] = field(default_factory=dict)  # by namespace, name
     replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
     shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
     groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
@@ -77,7 +78,9 @@ class DeviceView:
         self._uncertain = device_ledger.uncertain or None
         # The pods, by namespace and name, in whose accounts use stands under no container.
         self._whole_pods = {
-            k[:2] for k in device_ledger.owners if isinstance(k, ContainerKey) and not k.container
+            key.pod_name
+            for key in device_ledger.owners
+            if isinstance(key, ContainerKey) and not key.container
         }
 
     def live(self, account: Account) -> bool:
@@ -97,12 +100,12 @@ class DeviceView:
         """
         if not self._whole_pods or not isinstance(key, ContainerKey):
             return False
-        if not key.container or key[:2] not in self._whole_pods:
+        if not key.container or key.pod_name not in self._whole_pods:
             return False
         whole_pod = self.device_ledger.owners.get(key._replace(container=""))
         if whole_pod is None or not self.live(whole_pod):
             return False
-        pod = self._facts.pods.get(key[:2])
+        pod = self._facts.pods.get(key.pod_name)
         if pod is None:
             return False
         waiting = {c.name for c in pod.containers if not c.container_ids}

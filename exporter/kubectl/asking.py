@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,14 +17,14 @@ from typing import NamedTuple
 from exporter.commands import advise, bill, top, why
 from exporter.httpclient import NoAnswerError
 from exporter.kubectl import KUBECONFIG, USUAL
-from exporter.kubectl.cluster import Cluster
+from exporter.kubectl.cluster import Cluster, Exporter
 from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.forward import Forwarder
 from exporter.prometheus.why import Case
 from exporter.settings import Settings, load
 from exporter.sources.pods.answers import ApiError
 from exporter.sources.pods.client import KubeconfigError, door_of, from_kubeconfig, namespace_of
-from exporter.terminal.access import PROMETHEUS, secret_of
+from exporter.terminal.access import PROMETHEUS, URL, far_namespace, secret_of
 from exporter.terminal.feeds.http import RemoteFeed
 
 _NOTHING = 2
@@ -52,7 +53,7 @@ class _Command(NamedTuple):
 def _top(user: _User) -> int:
     given = user.arguments
     find = partial(user.cluster.exporters, given.selector)
-    return top.show(FleetFeed(find, user.cluster.http, user.namespace), given)
+    return top.show(FleetFeed(find, user.cluster.http), given, user.namespace)
 
 
 def _why(user: _User) -> int:
@@ -67,8 +68,16 @@ def _case(user: _User) -> Case:
         raise NoAnswerError("name the pod as NAMESPACE/POD, or give -n NAMESPACE")
     node = user.cluster.node_of(namespace, pod)
     exporters = user.cluster.exporters(given.selector, node)
-    feed = RemoteFeed(user.cluster.http(exporters[0]))
-    return why.case_of_exporter(feed, namespace, pod, given.over)
+    *others, last = exporters  # two releases may have one on this node
+    for exporter in others:
+        with suppress(NoAnswerError):
+            return _case_of(user, exporter, namespace, pod)
+    return _case_of(user, last, namespace, pod)
+
+
+def _case_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Case:
+    feed = RemoteFeed(user.cluster.http(exporter))
+    return why.case_of_exporter(feed, namespace, pod, user.arguments.over)
 
 
 _COMMANDS = {
@@ -83,9 +92,8 @@ def ask(arguments: Namespace) -> int:
     """Run the command that the arguments name; its exit status, 2 if nothing can be asked."""
     command = _COMMANDS[arguments.command]
     try:
-        if arguments.url or _prometheus(arguments):
-            if arguments.all_namespaces:
-                arguments.namespace = ""
+        if _has_address(command, arguments):
+            _look_at_own_namespace(arguments)
             return command.with_prometheus(load({}, {}), arguments)
         return _in_cluster(command, arguments)
     except (NoAnswerError, KubeconfigError, ApiError) as error:
@@ -93,13 +101,48 @@ def ask(arguments: Namespace) -> int:
         return _NOTHING
 
 
+def _has_address(command: _Command, arguments: Namespace) -> bool:
+    """Whether the user names whom to ask. The variable of an exporter is of what asks exporters."""
+    url = command.run is not None and os.environ.get(URL)
+    return bool(arguments.url or arguments.prometheus or os.environ.get(PROMETHEUS) or url)
+
+
+def _look_at_own_namespace(arguments: Namespace) -> None:
+    """Complete the namespace as in a cluster: it is that of the context, where none is named."""
+    if arguments.all_namespaces:
+        arguments.namespace = ""
+        return
+    if arguments.command == "bill" or far_namespace(arguments):  # a bill is of whole cards
+        return
+    namespace = _namespace_of_context(arguments)
+    if arguments.command != "why":
+        arguments.namespace = namespace
+    elif namespace and "/" not in arguments.pod:  # -n would also hide the names of all others
+        arguments.pod = f"{namespace}/{arguments.pod}"
+
+
+def _namespace_of_context(arguments: Namespace) -> str:
+    """The namespace of the user's context; "" if he has no kubeconfig, and names none."""
+    path = _kubeconfig(arguments)
+    files = (Path(each).expanduser() for each in path.split(os.pathsep) if each)
+    if not (arguments.kubeconfig or arguments.context or any(file.exists() for file in files)):
+        return ""
+    return namespace_of(path, arguments.context)
+
+
+def _kubeconfig(arguments: Namespace) -> str:
+    usual = str(Path(KUBECONFIG).expanduser())
+    return arguments.kubeconfig or os.environ.get("KUBECONFIG") or usual
+
+
 def _in_cluster(command: _Command, arguments: Namespace) -> int:
-    kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG") or str(_home())
+    kubeconfig = _kubeconfig(arguments)
     credentials = from_kubeconfig(kubeconfig, arguments.context)
     door = door_of(credentials)
     token = secret_of("token-file", arguments) or door.token
-    usual = "" if arguments.all_namespaces else namespace_of(kubeconfig, arguments.context)
-    namespace = "" if arguments.all_namespaces else arguments.namespace or usual
+    namespace = ""
+    if not arguments.all_namespaces:
+        namespace = far_namespace(arguments) or namespace_of(kubeconfig, arguments.context)
     with Forwarder(door) as forwarder:
         trusted = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
         cluster = Cluster(credentials, forwarder, token, trusted)
@@ -112,11 +155,3 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
         if status == _NOTHING and not token:
             print(_CERTIFICATE, file=sys.stderr)
         return status
-
-
-def _prometheus(arguments: Namespace) -> str:
-    return arguments.prometheus or os.environ.get(PROMETHEUS, "")
-
-
-def _home() -> Path:
-    return Path(KUBECONFIG).expanduser()

@@ -84,22 +84,25 @@ class Cluster:
         return node
 
     def exporters(self, selector: str, node: str = "") -> list[Exporter]:
-        """The exporters of the cluster, or of one node.
+        """The exporters of the cluster, or of one node. Each namespace may have a release.
 
         Raises:
-            NoAnswerError: there is none, or the user may not list them.
+            NoAnswerError: there is none, the user may list none, or a list does not come.
 
         """
         field = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
+        found: list[Json] = []
         refusals = []
         for namespace in self._namespaces:
             try:
-                pods = self._pods(namespace, "the exporters", labelSelector=selector, **field)
+                found += self._pods(namespace, "the exporters", labelSelector=selector, **field)
             except NoAnswerError as error:
+                if error.status not in _DENIED:  # who may list some of them shall not miss others
+                    raise
                 refusals.append(error)
-                continue
-            if there := [pod for pod in pods if _of(pod, "status").get("phase") not in _OVER]:
-                return _ready_ones([_exporter(pod) for pod in there])
+        there = [pod for pod in found if _of(pod, "status").get("phase") not in _OVER]
+        if there:
+            return _ready_ones([_exporter(pod) for pod in there])
         if len(refusals) == len(self._namespaces):
             raise NoAnswerError(f"{refusals[0]}; {_NAME_IT}")
         where = f"on {node}" if node else "in this cluster"
@@ -207,7 +210,7 @@ class Cluster:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             if error.status in _DENIED:
-                raise NoAnswerError(f"you may not see {what}: {error}") from None
+                raise NoAnswerError(f"you may not see {what}: {error}", error.status) from None
             raise NoAnswerError(f"the API server does not say {what}: {error}") from None
         except (ValueError, RecursionError):
             raise NoAnswerError(f"the API server answers {path} with something else") from None

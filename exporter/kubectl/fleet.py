@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
-from exporter.facts.pods import whole
-from exporter.facts.tree import Others, Tree, visible_to
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.kubectl.cluster import Exporter
 from exporter.model import Clock
@@ -26,14 +24,12 @@ class FleetFeed:
 
     ``find`` lists the exporters; one that does not answer may have been replaced, so that they are
     looked for again then. ``http`` makes a client of one.
-    ``namespace``: only its pods, and the GPUs that they are on; "" stands for all.
     """
 
     def __init__(
         self,
         find: Callable[[], Sequence[Exporter]],
         http: Callable[[Exporter], HttpClient],
-        namespace: str = "",
         clock: Clock = time,
     ) -> None:
         self._find = find
@@ -41,7 +37,6 @@ class FleetFeed:
         self._clock = clock
         self._found_ns = clock.monotonic_ns()
         self._http = http
-        self._namespace = namespace
         self._feeds: dict[Exporter, RemoteFeed] = {}
         self._is_whole = True
         self._pool = ThreadPoolExecutor(_AT_ONCE)
@@ -62,10 +57,7 @@ class FleetFeed:
         if not found:
             raise NoAnswerError("; ".join(dict.fromkeys(map(str, errors))))
         troubles = tuple(str(each) for each in errors if each.status != HTTPStatus.FORBIDDEN)
-        if self._namespace:
-            nodes = [_seen(node, self._namespace) for node in found]
-            found = [n for n in nodes if n.tree.devices or n.tree.nowhere or n.troubles]
-        return FeedResult(found, troubles, self._namespace)
+        return FeedResult(found, troubles)
 
     def close(self) -> None:
         """End the threads."""
@@ -89,6 +81,8 @@ class FleetFeed:
             result = feed.read()
         except NoAnswerError as error:
             return error
+        except Exception as error:  # noqa: BLE001 - what one of them answers costs only its node
+            return NoAnswerError(f"{exporter.name} answers with something unexpected: {error!r}")
         named = [replace(node, name=node.name or exporter.node) for node in result.nodes]
         return result._replace(nodes=named)
 
@@ -103,18 +97,3 @@ def _once(nodes: Iterable[NodeSight]) -> list[NodeSight]:
             found.append(node)
         known |= devices
     return found
-
-
-def _seen(node: NodeSight, namespace: str) -> NodeSight:
-    """A node as somebody sees it who looks at one namespace."""
-    hidden = {each.uuid: each.others for each in node.tree.devices}  # from this user's eyes too
-    tree = visible_to(node.tree, (namespace,))
-    devices = (replace(d, others=_both(hidden[d.uuid], d.others)) for d in tree.devices if d.pods)
-    return replace(node, tree=Tree(tuple(devices), tree.nowhere))
-
-
-def _both(some: Others | None, more: Others | None) -> Others | None:
-    if some is None or more is None:
-        return some or more
-    memory = whole([some.memory_bytes, more.memory_bytes])
-    return Others(whole([some.core, more.core]), None if memory is None else round(memory))

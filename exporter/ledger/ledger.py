@@ -22,11 +22,11 @@ from exporter.model import (
     GroupKey,
     MemoryHeld,
     Owner,
+    PodName,
     Unmeasured,
 )
 
 K = TypeVar("K")
-_PodName = tuple[str, str]  # the namespace and the pod, as in ContainerKey
 _ContainerPlace = tuple[ContainerKey, str]  # and the device
 _NamespacePlace = tuple[str, str]  # a namespace, and the device
 _SharesBy = dict[K, Shares]
@@ -83,11 +83,11 @@ class Ledger:
         self.window_ns = window_ns
         self.devices: dict[str, DeviceLedger] = {}
         self._departed: dict[str, DeviceLedger] = {}  # a device that comes back goes on counting
-        self.pods: dict[_PodName, Account] = {}
+        self.pods: dict[PodName, Account] = {}
         self.unplaced: dict[_ContainerPlace, Account] = {}
         self.namespaces: dict[_NamespacePlace, Account] = {}
-        self.limited_core_ns: dict[_PodName, int] = {}
-        self.tenures: Mapping[_PodName, Tenure] = {}
+        self.limited_core_ns: dict[PodName, int] = {}
+        self.tenures: Mapping[PodName, Tenure] = {}
         self.unidentified: Unmeasured | None = None
         self.group_kinds: Collection[str] = ()
         self._last_set: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] | None = None
@@ -120,7 +120,7 @@ class Ledger:
         if not is_owned:
             usage = usage._replace(unmeasured=None)
         for key in self.devices[usage.device.uuid].record(usage, now, is_owned=is_owned):
-            opened(self.pods, key[:2], now)
+            opened(self.pods, key.pod_name, now)
         self._core_ns += [
             (owner, spent.busy.core)
             for owner, spent in usage.shares.items()
@@ -145,7 +145,7 @@ class Ledger:
         self._last_set = tuple(allocated), tuple(self.devices.values())
         self.tenures = self._tenures_of(allocated, now)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
-        pods: _SharesBy[_PodName] = {}
+        pods: _SharesBy[PodName] = {}
         namespaces: _SharesBy[_NamespacePlace] = {}
         unplaced: _SharesBy[_ContainerPlace] = {}
         owners: dict[str, _SharesBy[OwnerKey]] = {uuid: {} for uuid in self.devices}
@@ -155,7 +155,7 @@ class Ledger:
                 uuid = ""
             for each in [uuid] if uuid else self.devices:
                 self.devices[each].open_sums(ContainerKey, key.namespace)
-            _add(pods, key[:2], allocation)
+            _add(pods, key.pod_name, allocation)
             _add(namespaces, (key.namespace, uuid), allocation)
             if uuid and key.container:
                 _add(owners[uuid], key, allocation)
@@ -172,13 +172,13 @@ class Ledger:
         """Enters the core time of containers that have a share now, or had one until now."""
         limited = frozenset(key for key, a in allocated if a.core is not None)
         either, self._limited = limited | self._limited, limited
-        pods = {key[:2] for key in either}
+        pods = {key.pod_name for key in either}
         for name in pods:
             self.limited_core_ns.setdefault(name, 0)
         for key, core_ns in self._core_ns:
             is_counted = key in either or key._replace(container="") in either
-            if is_counted or (not key.container and key[:2] in pods):
-                self.limited_core_ns[key[:2]] += core_ns
+            if is_counted or (not key.container and key.pod_name in pods):
+                self.limited_core_ns[key.pod_name] += core_ns
         self._core_ns = []
 
     def _allocated_gpus(self, allocated: Iterable[Allocated]) -> dict[str, float]:
@@ -194,13 +194,13 @@ class Ledger:
                 gpus[board] += allocation.gpus or 0.0
         return gpus
 
-    def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_PodName, Tenure]:
-        tenures: dict[_PodName, Tenure] = {}
+    def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[PodName, Tenure]:
+        tenures: dict[PodName, Tenure] = {}
         for key, allocation in allocated:
-            tenure = tenures.get(key[:2]) or self.tenures.get(key[:2])
+            tenure = tenures.get(key.pod_name) or self.tenures.get(key.pod_name)
             if tenure is None or tenure.pod_uid != allocation.pod_uid:
                 tenure = Tenure(allocation.pod_uid, now.mono_ns)
-            tenures[key[:2]] = tenure
+            tenures[key.pod_name] = tenure
         return tenures
 
     def settle(self, now: Moment) -> None:
@@ -247,7 +247,7 @@ class Ledger:
             self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
         for place in _gone(self.unplaced, oldest_ns, now):
             del self.unplaced[place]
-        have_containers = {key[:2] for key in self._owners() if isinstance(key, ContainerKey)}
+        have_containers = {key.pod_name for key in self._owners() if isinstance(key, ContainerKey)}
         without = {name: a for name, a in self.pods.items() if name not in have_containers}
         for name in _gone(without, oldest_ns, now):
             del self.pods[name], without[name]
@@ -260,9 +260,9 @@ class Ledger:
     def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey]) -> None:
         """Closes accounts of owners; the counters of containers stay with their pods."""
         for key in gone:
-            if isinstance(key, ContainerKey) and key[:2] in self.pods:
-                pod, account = self.pods[key[:2]], device_ledger.owners[key]
-                self.pods[key[:2]] = pod.merged(account, self._settled_mono_ns)
+            if isinstance(key, ContainerKey) and key.pod_name in self.pods:
+                pod, account = self.pods[key.pod_name], device_ledger.owners[key]
+                self.pods[key.pod_name] = pod.merged(account, self._settled_mono_ns)
         device_ledger.close(gone)
 
     def _owners(self) -> Iterator[OwnerKey]:

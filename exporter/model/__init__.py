@@ -106,6 +106,7 @@ from exporter.model.usage import (
     GroupKey,
     MemoryHeld,
     Owner,
+    PodName,
     SharedWindow,
     Spent,
 )

@@ -24,7 +24,7 @@ from exporter.model.devices import (
 from exporter.model.processes import GroupFacts
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 from exporter.model.sources import CallCount, SourceStatus
-from exporter.model.usage import ContainerKey, GroupKey, Owner
+from exporter.model.usage import ContainerKey, GroupKey, Owner, PodName
 
 Reasons = Mapping[str, Unmeasured]
 """Why quantities are not known now, by quantity."""
@@ -84,12 +84,12 @@ class Waiting(NamedTuple):
     by_owner: Mapping[Owner, int] = MappingProxyType({})
 
     @property
-    def by_pod(self) -> dict[tuple[str, str], int]:
+    def by_pod(self) -> dict[PodName, int]:
         """The waiting for each pod, by namespace and name; for a group "" and its kind and name."""
         found: dict[tuple[str, str], int] = {}
         for owner, waited_ns in self.by_owner.items():
             if isinstance(owner, ContainerKey):
-                found[owner[:2]] = found.get(owner[:2], 0) + waited_ns
+                found[owner.pod_name] = found.get(owner.pod_name, 0) + waited_ns
             elif isinstance(owner, GroupKey):
                 found["", "/".join(filter(None, owner))] = waited_ns
         return found

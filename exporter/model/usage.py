@@ -14,6 +14,9 @@ from exporter.model.devices import (
 )
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 
+PodName = tuple[str, str]
+"""A pod by its namespace and name."""
+
 
 class ContainerKey(NamedTuple):
     """Labels of a named pod's container. ``container`` is "" while only the pod is known."""
@@ -21,6 +24,11 @@ class ContainerKey(NamedTuple):
     namespace: str
     pod: str
     container: str
+
+    @property
+    def pod_name(self) -> PodName:
+        """The pod that it is of."""
+        return self.namespace, self.pod
 
 
 class GroupKey(NamedTuple):

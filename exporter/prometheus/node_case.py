@@ -1,11 +1,19 @@
 """A pod's case by the typed facts of one node, at two moments."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.model import OTHERS, ContainerHolding, DeviceFacts, Facts
-from exporter.model.usage import ContainerKey
+from exporter.model import (
+    NO_WAITING,
+    OTHERS,
+    ContainerHolding,
+    ContainerKey,
+    DeviceFacts,
+    Facts,
+    GroupKey,
+    PodName,
+)
 from exporter.prometheus.why import Card, Case, OnCard
 
 _NS = 10**9
@@ -27,30 +35,34 @@ class Moment:
     is_stale: bool = False
 
 
-def pods_of(facts: Facts) -> list[str]:
-    """The pods, as ``namespace/pod``."""
-    return sorted({f"{pod.namespace}/{pod.name}" for pod in facts.pods if not pod.ended})
+def pods_of(facts: Facts, seen: str = "") -> list[str]:
+    """The pods that are known to the viewer of a namespace ("": all), as ``namespace/pod``."""
+    there = (pod for pod in facts.pods if not pod.ended and seen in {"", pod.namespace})
+    return sorted({f"{pod.namespace}/{pod.name}" for pod in there})
 
 
-def case_of(before: Moment, now: Moment, namespace: str, pod: str, window_s: float) -> Case:
+def case_of(
+    before: Moment, now: Moment, namespace: str, pod: str, window_s: float, seen: str = ""
+) -> Case:
     """The case of a pod. Use and waiting are the averages over ``window_s``, as the page has them.
 
-    Who ran while it waited, and what held clocks down, was counted between the two moments.
+    Who ran while it waited, and what held clocks down, was counted between the two moments. With
+    ``seen``, the viewer's namespace, the pods of other namespaces are "others".
     """
     mine = sorted(
         (one for one in now.facts.containers if _is_of(one, namespace, pod)),
         key=lambda one: (one.owner.container, one.index or 0),
     )
     earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
-    cards = _Cards(before, now)
+    cards = _Cards(before, now, seen)
     parts = tuple(
         OnCard(
             container=one.owner.container,
-            card=cards.of(one, f"{namespace}/{pod}"),
+            card=cards.of(one, (namespace, pod)),
             core=one.average.core,
             share=one.allocation.core,
             waiting=one.average.waiting,
-            waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid))),
+            waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), seen),
             memory_bytes=one.memory.used_bytes,
             memory_limit_bytes=one.allocation.memory_bytes,
             last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / _NS,
@@ -69,7 +81,7 @@ def _is_of(one: ContainerHolding, namespace: str, pod: str) -> bool:
 
 
 def _waiting_on(
-    now: ContainerHolding, before: ContainerHolding | None
+    now: ContainerHolding, before: ContainerHolding | None, seen: str
 ) -> Mapping[str, float] | None:
     """Its waiting by who ran: the pressure, divided by what was counted between the moments.
 
@@ -77,13 +89,14 @@ def _waiting_on(
     """
     if now.waiting.waited_ns and not now.waiting.by_owner:
         return None
-    old = before.waiting if before is not None else None
-    old_by_pod = old.by_pod if old else {}
+    old, new = before.waiting if before is not None else NO_WAITING, now.waiting
+    if seen:
+        old, new = old.visible_to((seen,)), new.visible_to((seen,))
     grown: dict[str, int] = {}
-    for pod, ns in now.waiting.by_pod.items():
+    for pod, ns in new.by_pod.items():
         name = "/".join(pod) if pod[0] else pod[1].replace("/", " ", 1)
-        grown[name] = ns - old_by_pod.get(pod, 0)
-    waited = (now.waiting.waited_ns or 0) - ((old.waited_ns or 0) if old else 0)
+        grown[name] = ns - old.by_pod.get(pod, 0)
+    waited = (new.waited_ns or 0) - (old.waited_ns or 0)
     pressure = now.average.waiting or 0.0
     return {name: ns / waited * pressure for name, ns in grown.items() if waited > 0}
 
@@ -91,19 +104,20 @@ def _waiting_on(
 class _Cards:
     """The devices between two moments."""
 
-    def __init__(self, before: Moment, now: Moment) -> None:
+    def __init__(self, before: Moment, now: Moment, seen: str) -> None:
         self._length_ns = now.at_ns - before.at_ns
         self._now = {device.uuid: device for device in now.facts.devices}
         self._before = {device.uuid: device for device in before.facts.devices}
-        self._on: dict[str, set[str]] = defaultdict(set)
+        self._seen = seen
+        self._on: dict[str, set[ContainerKey | GroupKey]] = defaultdict(set)
         for held in now.facts.holdings:
             if not held.ended:
-                self._on[held.uuid].add(_name(held.owner))
+                self._on[held.uuid].add(held.owner)
         for uuid in now.hidden:
-            self._on[uuid].add(OTHERS.kind)
+            self._on[uuid].add(OTHERS)
 
-    def of(self, held: ContainerHolding, pod: str) -> Card:
-        """The card of a holding, with the others that are on it."""
+    def of(self, held: ContainerHolding, pod: PodName) -> Card:
+        """The card of a holding of a pod, with the others that are on it."""
         device = self._now.get(held.uuid)
         if device is None:
             return Card()
@@ -114,8 +128,20 @@ class _Cards:
             model=device.device.model,
             busy=device.average.core,
             throttled=self._throttled(device),
-            others=tuple(sorted(self._on[device.uuid] - {pod})),
+            others=tuple(sorted(set(map(self._name, self._others(device, pod))))),
         )
+
+    def _others(self, device: DeviceFacts, pod: PodName) -> Iterator[ContainerKey | GroupKey]:
+        return (
+            owner
+            for owner in self._on[device.uuid]
+            if not (isinstance(owner, ContainerKey) and owner.pod_name == pod)
+        )
+
+    def _name(self, owner: ContainerKey | GroupKey) -> str:
+        if isinstance(owner, ContainerKey):
+            return "/".join(owner.pod_name) if self._seen in {"", owner.namespace} else OTHERS.kind
+        return OTHERS.kind if self._seen else " ".join(filter(None, owner))
 
     def _throttled(self, device: DeviceFacts) -> Mapping[str, float]:
         before = self._before.get(device.uuid)
@@ -124,9 +150,3 @@ class _Cards:
         old = before.sensors.by_label("throttle_seconds_total")
         now = device.sensors.by_label("throttle_seconds_total")
         return {reason: (ns - old.get(reason, ns)) / self._length_ns for reason, ns in now.items()}
-
-
-def _name(owner: Sequence[str]) -> str:
-    if isinstance(owner, ContainerKey):
-        return f"{owner.namespace}/{owner.pod}"
-    return " ".join(owner)

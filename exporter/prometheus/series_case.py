@@ -23,6 +23,7 @@ from exporter.prometheus.why import Card, Case, OnCard
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
 _STATE = ("last_active_timestamp_seconds", "unmeasured", *_LIMITS, *_HELD)
+_GAUGES = tuple(f"{PREFIX}_container_{name}" for name in _STATE)
 _HOLDERS = tuple(f"{PREFIX}_{level}_{name}" for level in ("container", "group") for name in _HELD)
 _CONTAINER, _DEVICE = f"{PREFIX}_container_", f"{PREFIX}_device_"
 _POD_INFO = f"{PREFIX}_pod_info"
@@ -128,7 +129,7 @@ class SeriesCase:
                     namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
                 )
             state = self._state(namespace, pod, ended_s)
-        self._cluster = {"cluster": self._only_cluster(state, f"{namespace}/{pod}")}
+        self._cluster = {"cluster": self._only_cluster(namespace, pod)}
         chosen = self._chosen(self._prefix, namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
         core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
@@ -160,7 +161,7 @@ class SeriesCase:
         """
         for prefix in ("", "exported_"):
             chosen = self._chosen(prefix, namespace, pod)
-            gauges = (selector([f"{_CONTAINER}{name}"], **chosen) for name in _STATE)
+            gauges = (selector([name], **chosen) for name in _GAUGES)
             known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
             times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
             if found := self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
@@ -172,22 +173,25 @@ class SeriesCase:
         renamed = {} if prefix else {"exported_namespace": ""}
         return {f"{prefix}namespace": namespace, f"{prefix}pod": pod, **renamed, **self._cluster}
 
-    def _only_cluster(self, state: Mapping[_Key, Sequence[Series]], pod: str) -> str:
+    def _only_cluster(self, namespace: str, pod: str) -> str:
         """The cluster of a pod; figures of two pods that have one name are no figure."""
-        found = sorted({one.labels.get("cluster", "") for many in state.values() for one in many})
+        chosen = selector(_GAUGES, **self._chosen(self._prefix, namespace, pod))
+        lately = f"last_over_time({chosen}[{max(self._window_s, _STALE_S)}s])"
+        known = self._prometheus.at(f"count by (cluster) ({lately})", self._unix_s)
+        found = sorted(one.labels.get("cluster", "") for one in known)
         if len(found) > 1:
             named = " or ".join(f"--cluster={name}" for name in found)
             raise NoAnswerError(
-                f"several clusters of {self._prometheus.address} have a pod {pod}; add {named}"
+                f"several clusters of {self._prometheus.address} have, or had in this time, a pod "
+                f"{namespace}/{pod}; add {named}"
             )
         return "".join(found)
 
     def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
-        names = [f"{_CONTAINER}{name}" for name in _STATE]
         found: dict[_Key, list[Series]] = defaultdict(list)
         for prefix in ("", "exported_"):
             chosen = self._chosen(prefix, namespace, pod)
-            for one in self._prometheus.at(selector(names, **chosen), at_s):
+            for one in self._prometheus.at(selector(_GAUGES, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
                 self._prefix = prefix
@@ -239,7 +243,7 @@ class SeriesCase:
         rates = self._rates(f"{_DEVICE}throttle_seconds_total{{{of_these}}}", _uuid_and_reason)
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
-        on = self._holders(of_these)
+        on = self._holders(of_these, pod)
         return {
             key: Card(
                 uuid=key.uuid,
@@ -248,18 +252,21 @@ class SeriesCase:
                 model=label(infos.get(key.uuid, {}), "model"),
                 busy=busy.get(key.uuid),
                 throttled=throttled[key.uuid],
-                others=tuple(sorted(on[key.uuid] - {pod})),
+                others=tuple(sorted(on[key.uuid])),
                 is_part=bool(label(infos.get(key.uuid, {}), "parent_uuid")),
             )
             for key in known
         }
 
-    def _holders(self, of_these: str) -> dict[str, set[str]]:
+    def _holders(self, of_these: str, pod: str) -> dict[str, set[str]]:
+        """Who else is on each card."""
         found: dict[str, set[str]] = defaultdict(set)
         names = quoted("|".join(_HOLDERS))
         for one in self._at(f"{{__name__=~{names},{of_these}}}"):
             is_pod = one.labels["__name__"].startswith(_CONTAINER)  # a target has a namespace too
             name = _pod(one.labels) if is_pod else _group(one.labels)
+            if is_pod and name == pod:
+                continue
             if self._seen and not (is_pod and label(one.labels, "namespace") == self._seen):
                 name = _OTHERS
             found[label(one.labels, "uuid")].add(name)

@@ -359,4 +359,5 @@ def length(seconds: float) -> str:
         if seconds >= unit_s:
             count = round(seconds / unit_s)
             return unit if count == 1 else f"{count} {unit}s"
-    return f"{round(seconds)} seconds"
+    count = round(seconds)
+    return "second" if count == 1 else f"{count} seconds"

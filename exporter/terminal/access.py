@@ -31,7 +31,7 @@ PROMETHEUS_FLAGS = {
         PROMETHEUS,
         "a Prometheus that scrapes exporters, such as http://prometheus:9090",
     ),
-    "namespace": ("MGPU_REMOTE_NAMESPACE", "this namespace's pods only, of --prometheus"),
+    "namespace": ("MGPU_REMOTE_NAMESPACE", "this namespace's pods only"),
 }
 VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOKEN)
 """Every environment variable that is read here."""

@@ -68,6 +68,8 @@ def names_of(view: Overview) -> str:
 def sums(view: Overview) -> str:
     """The node's sums, or those of all nodes; of one namespace, those of its pods."""
     of = view.totals
+    if not (of.gpus or of.lost):
+        return f"{view.namespace}: on no GPU that is known" if view.namespace else "no GPU"
     memory = "" if of.memory_total is None else f" of {amount(of.memory_total)}"
     lost = f" ({of.lost} unknown)" if of.lost else ""
     core = "?" if of.core is None else f"{of.core:.2f}"

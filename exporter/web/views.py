@@ -8,7 +8,7 @@ and OpenShift on ``/``.
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import compress
@@ -48,7 +48,7 @@ NOTHING = View(frozenset())
 SCRAPE = Right("get", path="/metrics")
 PAGE = Right("get", path="/mgpu-exporter/page")
 RELOAD = Right("post", path="/mgpu-exporter/reload")
-MOST_NAMESPACES = 128  # of a node that a client's rights are asked in
+MOST_NAMESPACES = 512  # of a node that a client's rights are asked in: more than pods fit on it
 _AT_ONCE = 8
 _LONGEST_TOKEN = 6144
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
@@ -136,21 +136,26 @@ class Views:
         return found
 
     async def _here(self) -> tuple[str, ...]:
-        """The namespaces of the newest Snapshot, in order."""
+        """The namespaces of the newest Snapshot, those of pods that are there first."""
         snapshot = self._newest()
         stamp = (snapshot.version, snapshot.unix_ns)
         if self._namespaces[0] != stamp:
             found = await asyncio.to_thread(namespaces_of, snapshot)
-            self._namespaces = (stamp, tuple(sorted(found)))
+            self._namespaces = (stamp, tuple(found))
         return self._namespaces[1]
 
 
-def namespaces_of(snapshot: Snapshot) -> Collection[str]:
-    """The namespaces of all pods that a Snapshot shows."""
+def namespaces_of(snapshot: Snapshot) -> Sequence[str]:
+    """The namespaces that a Snapshot shows, by name; those of pods that are there stand first.
+
+    The others are of pods that have ended, since the exporter's start: there may be many.
+    """
     facts = snapshot.facts
-    owners = {holding.owner.namespace for holding in facts.containers}
-    pods = {pod.namespace for pod in facts.pods}
-    return owners | pods | {each.namespace for each in facts.namespaces}
+    there = {pod.namespace for pod in facts.pods if not pod.ended}
+    there |= {holding.owner.namespace for holding in facts.containers if not holding.ended}
+    gone = {each.namespace for each in (*facts.pods, *facts.namespaces)}
+    gone |= {holding.owner.namespace for holding in facts.containers}
+    return [*sorted(there), *sorted(gone - there)]
 
 
 def _pods_of(namespace: str) -> Right:

@@ -28,8 +28,9 @@ def pod(
 
 
 class Cluster:
-    """``with Cluster(pods, services) as cluster``. ``refused`` are beginnings of paths: 403.
+    """``with Cluster(pods, services) as cluster``.
 
+    ``refused`` are beginnings of paths, which are answered by ``refusal``.
     ``hangs``: a port-forward begins, and nothing comes back.
     """
 
@@ -39,13 +40,14 @@ class Cluster:
         services: list[dict[str, Any]] | None = None,
         refused: tuple[str, ...] = (),
         *,
+        refusal: int = 403,
         hangs: bool = False,
     ) -> None:
         self._hangs = hangs
         self._ends = asyncio.Event()
         self._pods = pods
         self._services = services or []
-        self._refused = refused
+        self._refused, self._refusal = refused, refusal
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._runner: web.AppRunner | None = None
@@ -87,6 +89,7 @@ class Cluster:
         asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
     async def _start(self) -> None:
         app = web.Application(middlewares=[self._checked])
@@ -104,7 +107,9 @@ class Cluster:
     @web.middleware
     async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
         if any(request.path.startswith(each) for each in self._refused):
-            return web.json_response({"message": f"{request.path} is forbidden"}, status=403)
+            return web.json_response(
+                {"message": f"{request.path} is forbidden"}, status=self._refusal
+            )
         answer: web.StreamResponse = await handler(request)
         return answer
 

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -19,12 +20,13 @@ from exporter.kubectl.fleet import FleetFeed
 from exporter.kubectl.forward import Forwarder
 from exporter.kubectl.plugin import main
 from exporter.sources.pods.client import door_of, from_kubeconfig
-from exporter.terminal.feeds import FeedResult, NodeSight, view_of
+from exporter.terminal.feeds import FeedResult, NamespaceFeed, NodeSight
 from exporter.terminal.feeds.http import RemoteFeed
 from tests.e2e.programs import Exporter
 from tests.kubectl.cluster import Cluster, pod
 from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
+from tests.terminal.test_http import Server
 
 LABELS = {"app.kubernetes.io/name": "mgpu-exporter"}
 PAGE = """\
@@ -143,10 +145,101 @@ def test_a_node_whose_pods_cannot_be_named_is_not_left_out() -> None:
     trouble = "source cgroups is down: it cannot be read"
     node = NodeSight(Tree((DeviceEntry("GPU-a"),)), "n1", troubles=(trouble,))
     exporter = Agent("mgpu-exporter", "mgpu-n1", "n1", 1, is_tls=False)
-    feed = FleetFeed(lambda: [exporter], lambda _: HttpClient("http://n1:10045"), MINE)
-    with patch.object(RemoteFeed, "read", lambda _: FeedResult([node])):
-        assert view_of(feed.read(), feed.name).troubles == (trouble,)
+    feed = FleetFeed(lambda: [exporter], lambda _: HttpClient("http://n1:10045"))
+    mine = NamespaceFeed(feed, MINE)
+    other = replace(node, name="n2", troubles=())
+    with patch.object(RemoteFeed, "read", lambda _: FeedResult([node, other])):
+        [shown] = mine.read().nodes
+    assert shown.troubles == (trouble,)
     feed.close()
+
+
+def test_what_one_exporter_answers_costs_only_its_node() -> None:
+    agents = [Agent("mgpu-exporter", f"mgpu-{n}", n, 1, is_tls=False) for n in ("n1", "n2")]
+
+    def http(exporter: Agent) -> HttpClient:
+        return HttpClient(f"http://{exporter.node}:10045")
+
+    def read(feed: RemoteFeed) -> FeedResult:
+        if "n1" in feed.name:
+            raise RecursionError("too deep")
+        return FeedResult([NodeSight(Tree(), "n2")])
+
+    feed = FleetFeed(lambda: agents, http)
+    with patch.object(RemoteFeed, "read", read):
+        result = feed.read()
+    feed.close()
+    assert [node.name for node in result.nodes] == ["n2"]
+    [trouble] = result.troubles
+    assert trouble.startswith("the exporter on n1 (mgpu-exporter/mgpu-n1) answers with something")
+
+
+def test_each_namespace_of_exporters_is_shown(
+    pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two releases, each on nodes of its own. A user may lack the right to see some of the five."""
+    first, second, *others = pods
+    elsewhere = {**second, "metadata": {**second["metadata"], "namespace": "monitoring"}}
+    refused = ("/api/v1/namespaces/gpu-operator/",)
+    for status, shown in ((403, 0), (500, 2)):
+        with Cluster([first, elsewhere, *others], refused=refused, refusal=status) as cluster:
+            here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
+            assert main(["top", "-A", here]) == shown
+    said = capsys.readouterr()
+    words = {tuple(line.split()[1:2]) for line in said.out.splitlines()}
+    assert {("n1",), ("n2",)} <= words
+    assert "the API server does not say the exporters" in said.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "variable", "seen"),
+    [
+        ([], "", MINE),
+        (["-n", "other"], "", "other"),
+        (["-A"], "other", ""),
+        ([], "other", "other"),
+        (["--kubeconfig=/nowhere"], "", None),
+    ],
+)
+def test_a_prometheus_that_is_named_is_asked_for_the_namespace_of_the_context(
+    flags: list[str],
+    variable: str,
+    seen: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MGPU_REMOTE_NAMESPACE", variable) if variable else None
+    server = Server()
+    server.answer = lambda *_: (200, {}, b'{"status": "success", "data": {"result": []}}')
+    try:
+        with Cluster([]) as cluster:
+            here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
+            main(["top", here, f"--prometheus={server.url}", *flags])
+            main(["why", "chat-0", here, f"--prometheus={server.url}", *flags])
+    finally:
+        server.stop()
+    said = capsys.readouterr()
+    if seen is None:
+        assert "kubeconfig /nowhere" in said.err
+    else:
+        assert f"namespace {seen}" in said.out or not seen
+        assert (f"{seen}/chat-0" if seen else "name the pod as NAMESPACE/POD") in said.err
+        assert all(f"namespace={seen}" in path for path, _ in server.asked if "why" in path)
+
+
+def test_an_exporter_that_is_named_is_shown_as_far_as_the_own_namespace(
+    exporters: dict[str, int], here: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{exporters['n1']}"
+    assert main(["top", *here, f"--url={url}"]) == 0
+    said = capsys.readouterr().out
+    assert NAME in said
+    assert "crawl" not in said
+    assert main(["top", *here, f"--url={url}", "-n", "nobody"]) == 1
+    said = capsys.readouterr().out
+    assert "nobody: on no GPU that is known" in said
+    assert "no pod of namespace nobody with a GPU is known" in said
 
 
 def test_a_port_behind_which_nobody_answers_is_not_waited_for(tmp_path: Path) -> None:

@@ -174,6 +174,20 @@ def test_what_names_no_pod_is_answered_with_how_one_is_named(
     assert f"{pod}: name the pod as NAMESPACE/POD" in capsys.readouterr().err
 
 
+def test_who_looks_at_one_namespace_of_a_node_is_told_no_names_of_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pod = "inference/rerank-58d4f8f7c4-9vkmt"
+    flags = ["--simulate=demo", "--over=1s", "--metrics.enable=contention"]
+    assert main(["why", pod, "-n", "research", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "with others and research/notebook-alice-0." in said
+    assert "inference/" not in said
+    assert "in the last second:" in said
+    assert main(["why", "research/nobody", "-n", "research", *flags]) == 1
+    assert "inference/" not in capsys.readouterr().err
+
+
 def test_an_unknown_pod_is_answered_with_names_like_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "infrence/rerank", "--simulate=demo", "--over=1s"]) == 1
     assert capsys.readouterr().err == (
@@ -311,6 +325,22 @@ def test_of_one_name_in_two_clusters_one_is_asked_for(
         flags = [f"--prometheus=http://{store.address}", "--cluster=north"]
         assert main(["why", "team/chat-0", *flags]) == 1
     assert "is not known" in capsys.readouterr().err
+
+
+def test_of_one_name_in_two_clusters_one_may_have_ended(tmp_path: Path) -> None:
+    """Either may be meant: it ended in the time that is asked about."""
+    with Store(tmp_path) as store:
+        for second in range(0, 901, 15):
+            for cluster, until in (("east", 900), ("west", 300)):
+                of = Target({"job": "mgpu", "instance": "a:1", "node": "n1", "cluster": cluster})
+                if second <= until + 15:
+                    store.scrape(of, _page(second) if second <= until else "", NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        with pytest.raises(NoAnswerError, match="--cluster=east or --cluster=west"):
+            SeriesCase(asks, NOW + 900, 700).read("team", "chat-0")
+        for cluster, over in ((None, 300), ("west", 700)):
+            case = SeriesCase(asks, NOW + 900, over, cluster=cluster).read("team", "chat-0")
+            assert (case.ended_unix_s is None) is (cluster is None)
 
 
 def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:

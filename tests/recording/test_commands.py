@@ -199,7 +199,7 @@ def test_a_recording_needs_a_file_unless_it_is_for_sharing(
         (["replay"], "the following arguments are required: FILE"),
         (["replay", "f", "--cycle=0"], "'0' is not a number from 1, last or each"),
         (["replay", "f", "--format=json"], "invalid choice: 'json'"),
-        (["replay", "f", "--output=x"], "unexpected argument of replay: --output=x"),
+        (["replay", "f", "--output=x"], "no flag of replay: --output; it is one of record, bill"),
     ],
 )
 def test_arguments_that_are_not_allowed_are_refused(

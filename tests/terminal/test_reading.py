@@ -102,5 +102,5 @@ def test_a_document_with_anything_in_it_is_shown(data: st.DataObject) -> None:
 def test_an_empty_document_is_shown() -> None:
     text = report(view_of(of_document(json.loads("{}")), "there"), 80, coloured=False)
 
-    assert text.startswith("there\ncore ? of 0 GPUs · memory ?")
+    assert text.startswith("there\nno GPU\n")
     assert "no GPU is known" in text

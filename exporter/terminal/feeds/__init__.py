@@ -3,6 +3,13 @@
 Each feed returns typed facts as a tree: ``NodeSight``.
 """
 
-from exporter.terminal.feeds.feed import Feed, FeedResult, NodeSight, Recollection, view_of
+from exporter.terminal.feeds.feed import (
+    Feed,
+    FeedResult,
+    NamespaceFeed,
+    NodeSight,
+    Recollection,
+    view_of,
+)
 
-__all__ = ["Feed", "FeedResult", "NodeSight", "Recollection", "view_of"]
+__all__ = ["Feed", "FeedResult", "NamespaceFeed", "NodeSight", "Recollection", "view_of"]

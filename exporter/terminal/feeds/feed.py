@@ -8,7 +8,7 @@ from exporter.api.kinds import is_without_pods
 from exporter.facts.limits import sum_of_known
 from exporter.facts.marks import Earlier
 from exporter.facts.pods import whole
-from exporter.facts.tree import DeviceEntry, Tree
+from exporter.facts.tree import DeviceEntry, Others, Tree, visible_to
 from exporter.model import SeriesKey
 from exporter.printable import clean
 from exporter.terminal.lines import NodeContext, lines_of
@@ -70,6 +70,49 @@ class Feed(Protocol):
     def close(self) -> None:
         """Releases everything. A read in progress ends soon."""
         ...
+
+
+class NamespaceFeed:
+    """Another feed as somebody sees it who looks at one namespace: its pods, and their GPUs.
+
+    Implements ``Feed``. What all others use of these GPUs is one sum. Of several nodes, those that
+    have nothing of it and no trouble are left out.
+    """
+
+    def __init__(self, feed: Feed, namespace: str) -> None:
+        self._feed = feed
+        self._namespace = namespace
+
+    @property
+    def name(self) -> str:
+        """That of the other feed."""
+        return self._feed.name
+
+    def read(self) -> FeedResult:
+        """What the other feed brings, of this namespace."""
+        result = self._feed.read()
+        nodes = [_seen(node, self._namespace) for node in result.nodes]
+        if len(nodes) > 1:
+            nodes = [n for n in nodes if n.tree.devices or n.tree.nowhere or n.troubles]
+        return FeedResult(nodes, result.troubles, self._namespace)
+
+    def close(self) -> None:
+        """Close the other feed."""
+        self._feed.close()
+
+
+def _seen(node: NodeSight, namespace: str) -> NodeSight:
+    hidden = {each.uuid: each.others for each in node.tree.devices}  # from this user's eyes too
+    tree = visible_to(node.tree, (namespace,))
+    devices = (replace(d, others=_both(hidden[d.uuid], d.others)) for d in tree.devices if d.pods)
+    return replace(node, tree=Tree(tuple(devices), tree.nowhere))
+
+
+def _both(some: Others | None, more: Others | None) -> Others | None:
+    if some is None or more is None:
+        return some or more
+    memory = whole([some.memory_bytes, more.memory_bytes])
+    return Others(whole([some.core, more.core]), None if memory is None else round(memory))
 
 
 LONG_AGO_NS = 15 * 10**9  # longer than from one read of a board's sensors to the next

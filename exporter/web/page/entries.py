@@ -22,6 +22,7 @@ from exporter.model import (
     GroupFacts,
     GroupHolding,
     GroupKey,
+    PodName,
     Process,
     Reasons,
     SeriesKey,
@@ -112,7 +113,7 @@ class TreeEntry:
 
 def entries(tree: Tree, *, off_kubernetes: bool) -> list[TreeEntry]:
     """The entries of a tree."""
-    pods: dict[tuple[str, str], list[_OnDevice]] = defaultdict(list)
+    pods: dict[PodName, list[_OnDevice]] = defaultdict(list)
     groups: dict[tuple[str, str], list[_GroupOnDevice]] = defaultdict(list)
     for device in tree.devices:
         for pod in device.pods:
@@ -160,7 +161,7 @@ def series_of(device: DeviceFacts) -> SeriesKey:
     return SeriesKey(None, device.uuid)
 
 
-def _pod(name: tuple[str, str], here: Sequence[_OnDevice]) -> TreeEntry:
+def _pod(name: PodName, here: Sequence[_OnDevice]) -> TreeEntry:
     space, pod = name
     facts = here[0][1].facts
     info = facts.info if facts is not None else None
