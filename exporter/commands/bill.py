@@ -1,5 +1,7 @@
 """The command ``bill``: what the GPUs of a Prometheus cost, and who pays for what."""
 
+import errno
+import os
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -95,11 +97,26 @@ def _at_odds(arguments: Namespace) -> str:
     for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
         if given:
             return f"{flag}: the bill is of whole cards, as a Prometheus has them"
+    if arguments.output and (why := _unwritable(Path(arguments.output))):
+        return why
     if _is_parquet(arguments) and arguments.format != "focus":
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:
         return "Parquet needs the package pyarrow: pip install pyarrow"
     return ""
+
+
+def _unwritable(path: Path) -> str:
+    """Why no file can be written there; empty if one can. What is there stays as it is."""
+    place = path if path.exists() else path.parent
+    number = 0
+    if path.is_dir():
+        number = errno.EISDIR
+    elif not place.exists():
+        number = errno.ENOENT
+    elif not os.access(place, os.W_OK):
+        number = errno.EACCES
+    return f"--output: {path}: {os.strerror(number)}" if number else ""
 
 
 def _made(

@@ -6,6 +6,9 @@ restarted in a step, or a series came or went, every scrape of that step is read
 
 An exporter's counters begin at 0 with it. So a series that is new counts in full, one that fell has
 begun again, and one that was away for a while goes on where it was.
+
+A series is known by the labels that the exporter gave it. Others come and go with a configuration,
+and two servers that scrape one exporter differ in them: a counter is one all the same.
 """
 
 import re
@@ -14,13 +17,30 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
-from exporter.prometheus.client import Grid, Labels, Prometheus, Series, quoted, selector
+from exporter.metrics.families import FAMILIES, LEVELS
+from exporter.prometheus.client import (
+    MOST_SAMPLES,
+    Grid,
+    Labels,
+    Prometheus,
+    Series,
+    label,
+    named,
+    quoted,
+    selector,
+)
 
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
 _TARGET = ("job", "instance", "cluster")
+_OWN = {
+    family.full_name: [n for n in (*LEVELS[family.level], *family.labels) if n != "gpu"]
+    for family in FAMILIES  # the driver may give a GPU another number; its UUID stays
+}
+_SCRAPE_S = 15  # the usual time between two scrapes
+_TARGETS = 50  # in one question
 _STALE_S = 300  # before a step, where the last scrape before a restart may be
 _AWAY_S = 86_400  # what was away when the range began, as a device that was not read, goes on
 
@@ -81,17 +101,19 @@ class Presence:
 
 @dataclass(slots=True)
 class _Counted:
-    """The samples of one series, by time."""
+    """The samples of one series, by time. ``was_away``: when the range began."""
 
     labels: Labels
     samples: dict[float, float] = field(default_factory=dict)
+    was_away: bool = False
 
 
-_Key = tuple[tuple[str, str], ...]
+_Key = tuple[str, ...]
 
 
 def _key(labels: Labels) -> _Key:
-    return tuple(sorted(labels.items()))
+    name = name_of(labels)
+    return (name, *(label(labels, own) for own in _OWN[name]))
 
 
 class Counters:
@@ -106,9 +128,13 @@ class Counters:
         self._read()
         self._restarts = self._steps_of(f"resets({CYCLES}[{span.step_s + _STALE_S}s]) > 0")
         self._there = _targets(prometheus.at(CYCLES, span.until_s))
+        unclear: dict[int, list[Target]] = defaultdict(list)
         for target in self._series:
-            for step in sorted(self._unclear(target)):
-                self._look_closer(target, step)
+            for step in self._unclear(target):
+                unclear[step].append(target)
+        for step in sorted(unclear):
+            for some in self._some_at_once(unclear[step], step):
+                self._look_closer(some, step)
 
     def _read(self) -> None:
         """The last scrape of each step, and the one before the range."""
@@ -126,14 +152,19 @@ class Counters:
             restarts = f"resets({CYCLES}[{_AWAY_S}s]) > 0"
             began_again = _targets(before) & _targets(self._prometheus.at(restarts, since_s))
             long_ago = self._prometheus.at(self._last_in(_AWAY_S), since_s)
-            self._take_before([one for one in long_ago if target_of(one.labels) not in began_again])
+            known = [one for one in long_ago if target_of(one.labels) not in began_again]
+            self._take_before(known, was_away=True)
 
-    def _take_before(self, found: Sequence[Series]) -> None:
+    def _take_before(self, found: Sequence[Series], *, was_away: bool = False) -> None:
         """Takes what series of the range had counted before it, where that is not known yet."""
+        largest: dict[tuple[Target, _Key], float] = {}
         for one in found:
-            known = self._series.get(target_of(one.labels), {}).get(_key(one.labels))
-            if known is not None:
-                known.samples.setdefault(self.span.since_s, one.samples[-1][1])
+            whose, value = (target_of(one.labels), _key(one.labels)), one.samples[-1][1]
+            largest[whose] = max(value, largest.get(whose, value))
+        for (target, key), value in largest.items():
+            known = self._series.get(target, {}).get(key)
+            if known is not None and self.span.since_s not in known.samples:
+                known.samples[self.span.since_s], known.was_away = value, was_away
 
     def _last_in(self, seconds: int) -> str:
         return f"last_over_time({self._whole}[{seconds}s])"
@@ -174,11 +205,15 @@ class Counters:
         return (one for series in self._series.values() for one in series.values())
 
     def _take(self, found: Sequence[Series], at_s: float | None = None) -> None:
+        """Takes the ends of steps; of two servers that scraped a series, the newer sample."""
         for one in found:
-            series = self._series[target_of(one.labels)]
-            counted = series.setdefault(_key(one.labels), _Counted(one.labels))
+            samples = self._series_of(one.labels).samples
             for at, value in one.samples:
-                counted.samples[at if at_s is None else at_s] = value
+                time = at if at_s is None else at_s
+                samples[time] = max(value, samples.get(time, value))
+
+    def _series_of(self, labels: Labels) -> _Counted:
+        return self._series[target_of(labels)].setdefault(_key(labels), _Counted(labels))
 
     def _steps_of(self, expression: str) -> dict[Target, set[int]]:
         """The steps in which an expression has a value, by target."""
@@ -193,6 +228,7 @@ class Counters:
         steps = set(self._restarts.get(target, ()))
         for one in self._series[target].values():
             steps |= {self.span.step_of(at) for at in _falls(one.samples)}
+            steps |= self._returns(one)
         seen = self._scraped(target)
         if seen[0] > self.span.since_s:
             steps.add(self.span.step_of(seen[0]))
@@ -200,13 +236,51 @@ class Counters:
             steps.add(self.span.step_of(seen[-1]))
         return steps
 
-    def _look_closer(self, target: Target, step: int) -> None:
-        """Reads every scrape of one step."""
+    def _returns(self, one: _Counted) -> set[int]:
+        """The steps in which a series that was away came back: another pod may have its name."""
+        times = sorted(one.samples)
+        steps = [self.span.step_of(at) for at in times]
+        found = {after for before, after in pairwise(steps) if after - before > 1}
+        if one.was_away:
+            found.add(steps[1])
+        return found
+
+    def _some_at_once(self, targets: Sequence[Target], step: int) -> Iterator[list[Target]]:
+        """The targets, as many together as one answer about a step has room for."""
+        scrapes = (self.span.ends[step] - self.span.begin(step)) / _SCRAPE_S
+        some: list[Target] = []
+        series = 0
+        for target in targets:
+            series += len(self._series[target])
+            if some and (series * scrapes > MOST_SAMPLES or len(some) == _TARGETS):
+                yield some
+                some, series = [], len(self._series[target])
+            some.append(target)
+        yield some
+
+    def _look_closer(self, targets: Sequence[Target], step: int) -> None:
+        """Reads every scrape of some targets in one step.
+
+        Of two servers that scraped a series, it takes one, and of the other what is before or after
+        that: what they scraped at nearly the same time may be in another order.
+        """
         begin, end = self.span.begin(step), self.span.ends[step]
-        for one in self._series[target].values():
-            one.samples.pop(end, None)
-        chosen = selector(self._names, **target._asdict())
-        self._take(self._prometheus.at(f"{chosen}[{end - begin}s]", end))
+        for target in targets:
+            for counted in self._series[target].values():
+                counted.samples.pop(end, None)
+        instances = quoted("|".join(sorted(re.escape(target.instance) for target in targets)))
+        chosen = f"{{{named(self._names)},instance=~{instances}}}"
+        found = self._prometheus.at(f"{chosen}[{end - begin}s]", end)
+        wanted = set(targets)
+        bounds: dict[tuple[Target, _Key], tuple[float, float]] = {}
+        for one in sorted(found, key=lambda one: (-len(one.samples), sorted(one.labels.items()))):
+            target, key = target_of(one.labels), _key(one.labels)
+            if target not in wanted:
+                continue
+            first, last = bounds.get((target, key), (inf, -inf))
+            new = {at: value for at, value in one.samples if at < first or at > last}
+            self._series_of(one.labels).samples.update(new)
+            bounds[target, key] = min([first, *new]), max([last, *new])
 
     def _scraped(self, target: Target) -> list[float]:
         """When the target was scraped, as far as it is read."""

@@ -33,6 +33,8 @@ _STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series a
 _SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
+_REPLICAS = {"replica", "prometheus_replica"}
+"""What replicas of a Prometheus differ by, as Thanos and the Prometheus Operator call it."""
 
 K = TypeVar("K")
 
@@ -278,12 +280,15 @@ class SeriesCase:
     def _once(self, expression: str, unix_s: float, key: Callable[[Labels], K]) -> dict[K, float]:
         """The sums of what the exporters of a job counted, one after another, by key.
 
-        Of several jobs that scrape the same exporters, the one that has most stands for all.
+        Of several jobs or servers that scrape the same exporters, the one that has most stands for
+        all.
         """
-        sums: dict[K, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        each: dict[K, dict[str, dict[object, float]]] = defaultdict(lambda: defaultdict(dict))
         for one in self._prometheus.at(expression, unix_s):
-            sums[key(one.labels)][one.labels.get("job", "")] += one.samples[-1][1]
-        return {of: max(by_job.values()) for of, by_job in sums.items()}
+            series = frozenset(item for item in one.labels.items() if item[0] not in _REPLICAS)
+            of_job, value = each[key(one.labels)][one.labels.get("job", "")], one.samples[-1][1]
+            of_job[series] = max(value, of_job.get(series, value))
+        return {of: max(sum(many.values()) for many in jobs.values()) for of, jobs in each.items()}
 
     def _at(self, expression: str) -> list[Series]:
         return self._prometheus.at(expression, self._until_s)

@@ -490,3 +490,104 @@ def test_a_bill_that_begins_late_and_a_label_that_no_pod_has_are_said(
     times = [f"--since={BEGIN_TEXT}", f"--until={DAYS_LATER}"]
     assert main([*where, *times, "--by=label:cost-center"]) == 2
     assert "no pod has label_cost_center in mgpu_pod_info" in capsys.readouterr().err
+
+
+def test_each_life_of_a_pods_name_is_billed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each begins at 0, and has passed the one before when its step ends: before and in a range."""
+    lives = [(-7200, -6600), (4800, 6960), (36_480, 43_200)]
+    one = Exporter("GPU-a")
+    with Store(tmp_path) as store:
+        for second in range(-2 * HOUR - EVERY_S, 2 * 86_400 + HOUR + 1, EVERY_S):
+            alive = any(begin < second <= end for begin, end in lives)
+            if not alive:
+                for gone in [name for name in one.counted if 'pod="web-0"' in name]:
+                    del one.counted[gone]
+            one.second({"team/web-0": (1.0, 1.0)} if alive else {"team": (1.0, 1.0)})
+            labels = {"job": "mgpu", "instance": "a", "node": "a"}
+            store.scrape(Target(labels), one.page(EVERY_S), BEGIN + second)
+        until = f"--until={written(BEGIN + 2 * 86_400 + HOUR)}"
+        document = bill(store, capsys, "--price=1", "--by=pod", until)
+    used = {row["pod"]: row["gpu_seconds"] for row in document["rows"] if row["part"] == "used"}
+    assert used["web-0"] == 2160 + 6720
+
+
+@pytest.mark.parametrize("by", ["namespace", "pod"])
+def test_two_servers_that_scrape_one_exporter_are_one(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replicas of a Prometheus behind a Thanos that does not know them as such; one is away."""
+    one = Exporter("GPU-a")
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 61):
+            if second == 1234:
+                one.counted.clear()
+            one.second({"early/a" if second < 1800 else "late/b": (0.5, 0.25)})
+            for replica in range(2):
+                away = replica == 0 and 2000 < second < 2500
+                if (second + 7 * replica) % 15 == 0 and not away:
+                    labels = {"job": "mgpu", "instance": "a", "node": "a", "replica": str(replica)}
+                    store.scrape(Target(labels), one.page(), BEGIN + second)
+        document = bill(store, capsys, "--price=1", f"--by={by}")
+    found = parts(document, "GPU-a")
+    assert found.pop(("", "unobserved")) < 15  # until the restart was seen
+    half = {"early": 450, "late": 450}
+    truth = {
+        (name, part): time for name, time in half.items() for part in ("used", "allocated_idle")
+    }
+    assert found == pytest.approx(truth | {("", "unallocated"): 1800}, abs=12)
+
+
+def test_a_label_that_a_configuration_gives_makes_no_new_counter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor another number that the driver gives a GPU."""
+    one = Exporter("GPU-a")
+    with Store(tmp_path) as store:
+        for second in range(-7200, HOUR + 61):
+            one.second({"early/x" if second < 0 else "team/web-0": (1.0, 1.0)})
+            if second % 60 == 0:
+                labels = {"job": "mgpu", "instance": "a", "node": "a"}
+                labels |= {"zone": "z"} if second > 1500 else {}
+                page = one.page().replace(',uuid="GPU-a"', f',gpu="{second // 2400}",uuid="GPU-a"')
+                store.scrape(Target(labels), page, BEGIN + second)
+        for by in ("namespace", "pod"):
+            found = parts(bill(store, capsys, "--price=1", f"--by={by}"), "GPU-a")
+            assert found == pytest.approx({("team", "used"): HOUR}, abs=1)
+
+
+def test_questions_about_a_restart_of_many_exporters_are_few(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cards = [Exporter(f"GPU-{number:02}") for number in range(30)]
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 1, 60):
+            for card in cards:
+                if second == 1800:
+                    card.counted.clear()
+                card.second({"team": (1.0, 1.0)})
+                labels = {"job": "mgpu", "instance": f"{card.uuid}:10045"}
+                store.scrape(Target(labels), card.page(60), BEGIN + second)
+        before = questions(store)
+        document = bill(store, capsys, "--price=1")
+        assert questions(store) - before < 30
+    assert len({row["uuid"] for row in document["rows"]}) == 30
+    assert document["totals"]["gpu_seconds"] == 30 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("nowhere/bill.csv", "No such file or directory"), (".", "Is a directory")],
+)
+def test_a_path_that_cannot_be_written_is_said_before_anything_is_asked(
+    path: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server()
+    flags = [f"--prometheus={server.url}", f"--output={tmp_path / path}", "--price=1"]
+    try:
+        assert main(["bill", *flags]) == 2
+    finally:
+        server.stop()
+    assert server.asked == []
+    assert f"--output: {tmp_path / path}: {why}" in capsys.readouterr().err

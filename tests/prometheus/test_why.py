@@ -273,10 +273,11 @@ def test_names_of_pods_are_those_of_the_viewers_namespace(
     "scraped",
     [
         [("mgpu", "a:10045", 0, 600), ("other", "b:10045", 0, 600)],
+        [("mgpu", "a:10045", 0, 600), ("mgpu", "a:10045 again", 0, 600)],
         [("mgpu", "a:10045", 0, 285), ("mgpu", "b:10045", 300, 600)],
         [("mgpu", "a:10045", 0, 600), ("other", "a:10045", 0, 285), ("other", "b:10045", 300, 600)],
     ],
-    ids=["two jobs", "replaced", "both"],
+    ids=["two jobs", "replicas", "replaced", "both"],
 )
 def test_what_several_series_say_of_one_time_counts_once(
     tmp_path: Path, scraped: list[tuple[str, str, int, int]]
@@ -284,8 +285,10 @@ def test_what_several_series_say_of_one_time_counts_once(
     """A pod that is seen for 10 of 30 minutes, on a card that works all the time."""
     with Store(tmp_path) as store:
         for second in range(0, 616, 15):
-            for job, instance, begin, end in scraped:
-                target = Target({"job": job, "instance": instance, "node": "n1"})
+            for job, address, begin, end in scraped:
+                instance, _, replica = address.partition(" ")
+                labels = {"job": job, "instance": instance, "node": "n1"}
+                target = Target(labels | ({"replica": replica} if replica else {}))
                 if begin <= second <= end:
                     store.scrape(target, _page(second - begin), NOW + second)
                 elif second == end + 15:
