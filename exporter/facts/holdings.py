@@ -56,7 +56,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         limit, account = NO_LIMIT, None
     allocation = limit.sum if key.container else without_amounts(limit.sum)
     there, shown = owner.there, owner.shown
-    is_held_against = "core" in owner.known and key.container
+    held_against = owner.account if key.container else account
     if shown and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
     memory = owner.memory if shown else NO_HELD_MEMORY
@@ -73,7 +73,10 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         unmeasured=_unmeasured(owner, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
         allocation=_enforced(allocation, memory),
         allocated=allocated_time(
-            view, account, limit.sum.core, owner.account.counters if is_held_against else None
+            view,
+            account,
+            limit.sum.core,
+            held_against.counters if held_against and "core" in owner.known else None,
         ),
         waiting=_waiting(owner),
         misplaced=misplaced(view, key, seen) if owner.live and not seen.withheld else None,
@@ -215,7 +218,9 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
             continue
         is_withheld = not uuid and unidentified is not None
         allocation = NO_ALLOCATION if is_withheld else without_amounts(limit.sum)
-        allocated = allocated_time(view, None if is_withheld else account, limit.sum.core)
+        is_known = seen is not None and "core" in seen.attributable
+        counters = account.counters if is_known else None
+        allocated = allocated_time(view, None if is_withheld else account, limit.sum.core, counters)
         reasons: dict[str, Unmeasured] = {}
         if not uuid and key.container and limit.allocations:
             reasons |= _unplaced(view, limit)

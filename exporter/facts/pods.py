@@ -30,7 +30,8 @@ NOTHING_KNOWN: frozenset[str] = frozenset()
 class Tenant(NamedTuple):
     """A pod with its containers, each on a device.
 
-    ``closed`` is the pod's own account, with the counters of closed accounts of containers.
+    ``closed`` is the pod's own account, with the counters of closed accounts of containers;
+    ``whole`` are the accounts of what it was allocated as a whole.
     ``alive`` are the containers that are there, ``using`` those of them whose use is known.
     """
 
@@ -40,6 +41,7 @@ class Tenant(NamedTuple):
     alive: Containers
     using: Containers
     limit: PodLimit
+    whole: Sequence[Account]
 
 
 def pod_facts(view: View) -> Iterator[PodFacts]:
@@ -47,11 +49,15 @@ def pod_facts(view: View) -> Iterator[PodFacts]:
     containers: Mapping[PodName, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in view.containers:
         containers[container.key.pod_name].append(container)
+    whole_pods: Mapping[PodName, list[Account]] = defaultdict(list)
+    for (key, _), account in view.ledger.unplaced.items():
+        whole_pods[key.pod_name].append(account)
     for name, closed in view.ledger.pods.items():
         mine = containers.get(name, [])
         alive = [container for container in mine if container.live]
         using = [container for container in alive if not container.pending]
-        yield _pod(view, Tenant(name, closed, mine, alive, using, view.limits.of_pod(name)))
+        limit, whole = view.limits.of_pod(name), whole_pods.get(name, ())
+        yield _pod(view, Tenant(name, closed, mine, alive, using, limit, whole))
 
 
 def _pod(view: View, tenant: Tenant) -> PodFacts:
@@ -63,7 +69,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     shown = measured and live
     using, limit = (tenant.using, tenant.limit) if shown else ((), NO_POD_LIMIT)
     accounts = [tenant.closed, *[container.account for container in tenant.containers]]
-    counters = sum_counters(*[account.counters for account in accounts])
+    counters = sum_counters(*[account.counters for account in (*accounts, *tenant.whole)])
     active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
     limited = _held_against(using, limit.core_containers)
     core_known = "core" in known
@@ -130,12 +136,11 @@ def _held_against(containers: Containers, limited: Collection[str]) -> Container
 
 
 def _is_held_against_all(view: View, limit: PodLimit) -> bool:
-    """Whether each share of the core is a container's on a known device.
+    """Whether each share of the core is on a known device.
 
     Windows are compared with those only: of the others it is not known what was left idle.
     """
-    shares = [(key.container, a.device) for key, a in limit.allocated if a.core is not None]
-    return all(container and device in view.devices for container, device in shares)
+    return all(a.device in view.devices for _, a in limit.allocated if a.core is not None)
 
 
 def whole(parts: Sequence[T | None]) -> T | None:
@@ -178,12 +183,15 @@ def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
     The core allocated to it is under the device "" while its device is unknown.
     """
     accounts = view.ledger.namespaces
+    whole_pods: Mapping[tuple[str, str], list[Counters]] = defaultdict(list)
+    for (key, uuid), account in view.ledger.unplaced.items():
+        whole_pods[key.namespace, uuid].append(account.counters)
     for seen in view.devices.values():
         if not seen.withheld:
             for name, counters in seen.device_ledger.sums(ContainerKey).items():
-                known = _attributable_in(seen, ContainerKey, name)
-                account = accounts.get((name, seen.uuid))
-                yield _namespace(view, (name, seen.uuid), account, counters, known)
+                known, place = _attributable_in(seen, ContainerKey, name), (name, seen.uuid)
+                of_all = sum_counters(counters, *whole_pods.get(place, ()))
+                yield _namespace(view, place, accounts.get(place), of_all, known)
     if not view.ledger.unidentified:
         for place, account in accounts.items():
             if not place[1]:
@@ -201,8 +209,6 @@ def _namespace(
         return NamespaceFacts(*place, used(counters, known))
     core = 0.0 if any(account.cores.shares) else None
     allocated = allocated_time(view, account, core, counters if "core" in known else None)
-    if place in view.whole_pods:  # their use is not held against their share
-        allocated = allocated._replace(idle_ns=None)
     gpus = sum(account.gpus.shares) if any(account.gpus.shares) else None
     return NamespaceFacts(*place, used(counters, known), allocated, gpus)
 

@@ -232,15 +232,6 @@ class View:
         return self.facts.limits or Limits(self.facts.allocated, self.ledger.devices)
 
     @cached_property
-    def whole_pods(self) -> frozenset[tuple[str, str | None]]:
-        """The namespaces, each with a device, where a pod as a whole has a share of the core."""
-        return frozenset(
-            (key.namespace, allocation.device)
-            for key, allocation in self.facts.allocated
-            if not key.container and allocation.core is not None
-        )
-
-    @cached_property
     def ended(self) -> Limits:
         """The last allocations of pods that have ended."""
         return Limits(self.facts.ended, ())

@@ -183,7 +183,7 @@ class DeviceLedger(DeviceStatus):
 
         Time whose use is not known is none of these.
         """
-        if "core" not in self.measured or "core" in self.unattributable:
+        if not self.divides_core:
             return
         used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
         known = usage.unmeasured if usage.unmeasured is not None else self.owners
@@ -198,6 +198,11 @@ class DeviceLedger(DeviceStatus):
             before.setdefault(owner, self.owners[owner])
             self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
             self.waited = {**self.waited, owner: _summed(self.waited.get(owner, {}), by_owner)}
+
+    @property
+    def divides_core(self) -> bool:
+        """Whether the core time of its newest window is known by owner, but for uncertain ones."""
+        return "core" in self.measured and "core" not in self.unattributable
 
     def _active(self, now: Moment) -> list[OwnerKey]:
         """The owners that hold a context, and ran in this window or lately."""
@@ -301,10 +306,7 @@ class DeviceLedger(DeviceStatus):
     def close(self, gone: Collection[OwnerKey]) -> None:
         """Closes these accounts; their counters stay in the sums of their namespaces and kinds."""
         for key in gone:
-            account, closed = self.owners.pop(key), self.closed[type(key)]
-            if key[0] in closed:
-                left = sum_counters(closed[key[0]], account.counters)
-                self.closed = {**self.closed, type(key): {**closed, key[0]: left}}
+            self.keep(type(key), key[0], self.owners.pop(key).counters)
         if gone:
             self.waited = {
                 owner: {other: ns for other, ns in by_owner.items() if other not in gone}
@@ -314,6 +316,13 @@ class DeviceLedger(DeviceStatus):
             self._used.difference_update(gone)
             self.pasts = tuple(past.without(gone) for past in self.pasts)
             self._has_newcomers = True  # an owner that still holds memory is opened again
+
+    def keep(self, of: type[OwnerKey], name: str, counters: Counters) -> None:
+        """Keeps the counters of an account that is closed in the sum of its namespace or kind."""
+        closed = self.closed[of]
+        if name in closed:
+            left = sum_counters(closed[name], counters)
+            self.closed = {**self.closed, of: {**closed, name: left}}
 
     def sums(self, of: type[OwnerKey]) -> dict[str, Counters]:
         """The counters of all containers by namespace, or of all groups by kind."""

@@ -69,7 +69,8 @@ class Ledger:
 
     ``pods`` hold their allocations, and the counters of their containers' closed accounts; the rest
     is in the open ones. ``unplaced`` are allocations that do not belong to one container on a known
-    device, by container ("": the pod as a whole) and device ("": unknown). No use is entered there.
+    device, by container ("": the pod as a whole) and device ("": unknown). Use is not entered
+    there; what is idle or borrowed of a pod's share as a whole is.
     ``namespaces`` hold what is allocated to all pods of a namespace on a device ("": unknown). They
     stay as long as the device, so that they lose nothing of pods that live for a moment.
     ``limited_core_ns`` is the core time of those of a pod's containers that have a share of the
@@ -121,11 +122,35 @@ class Ledger:
             usage = usage._replace(unmeasured=None)
         for key in self.devices[usage.device.uuid].record(usage, now, is_owned=is_owned):
             opened(self.pods, key.pod_name, now)
+        self._hold_pods_against(usage, now)
         self._core_ns += [
             (owner, spent.busy.core)
             for owner, spent in usage.shares.items()
             if isinstance(owner, ContainerKey) and spent.busy.core
         ]
+
+    def _hold_pods_against(self, usage: DeviceUsage, now: Moment) -> None:
+        """Enters what pods left idle or borrowed of the shares that they have as a whole.
+
+        Such a share is for the containers without one of their own.
+        """
+        device_ledger = self.devices[usage.device.uuid]
+        if not device_ledger.divides_core or usage.unmeasured is None:
+            return
+        unknown = {one.pod_name for one in usage.unmeasured if isinstance(one, ContainerKey)}
+        for (key, uuid), account in list(self.unplaced.items()):
+            share = sum(account.cores.shares)
+            if uuid != usage.device.uuid or not share or key.pod_name in unknown:
+                continue
+            used_ns = sum(
+                spent.busy.core or 0
+                for owner, spent in usage.shares.items()
+                if isinstance(owner, ContainerKey)
+                and owner.pod_name == key.pod_name
+                and not any(device_ledger.owners[owner].cores.shares)
+            )
+            allocated_ns = int(share * usage.observed_ns)
+            self.unplaced[key, uuid] = account.with_share(allocated_ns, used_ns, now)
 
     def set_memory(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Sets the owners that hold memory on a device now; all others hold 0."""
@@ -245,8 +270,14 @@ class Ledger:
         """Closes the accounts that had their last sign of life before the given moment."""
         for device_ledger in self.devices.values():
             self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
-        for place in _gone(self.unplaced, oldest_ns, now):
-            del self.unplaced[place]
+        for key, uuid in _gone(self.unplaced, oldest_ns, now):
+            account = self.unplaced.pop((key, uuid))
+            if key.pod_name in self.pods:
+                pod = self.pods[key.pod_name]
+                self.pods[key.pod_name] = pod.merged(account, self._settled_mono_ns)
+            device_ledger = self.devices.get(uuid) or self._departed.get(uuid)
+            if device_ledger is not None:
+                device_ledger.keep(ContainerKey, key.namespace, account.counters)
         have_containers = {key.pod_name for key in self._owners() if isinstance(key, ContainerKey)}
         without = {name: a for name, a in self.pods.items() if name not in have_containers}
         for name in _gone(without, oldest_ns, now):

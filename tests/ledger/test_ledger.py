@@ -527,6 +527,8 @@ def test_an_allocation_to_no_container_in_particular_is_the_pods() -> None:
         "unmeasured": {},
         "allocation_info": {("test", "", ""): 1},
         "allocated_core_seconds_total": SECOND // 2,
+        "allocated_idle_core_seconds_total": SECOND // 4,
+        "borrowed_core_seconds_total": 0,
     }
     container = rows["container"][ROW_A].values
     assert "core_limit_ratio" not in container

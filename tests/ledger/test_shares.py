@@ -241,3 +241,55 @@ def test_the_bound_of_series_holds_where_each_of_many_waits_for_each_other() -> 
     node.owners = dict(enumerate(keys, 1))
     node.cycle(0, {"GPU-0": window(dict.fromkeys(node.owners, SECOND // 20))})
     assert sum(len(others) for others in card(node).waited.values()) == 20 * 19
+
+
+POD, SIDE = A._replace(container=""), A._replace(container="side")
+
+
+@given(st.lists(st.tuples(USE, USE, USE, st.booleans()), min_size=1, max_size=5), SHARES)
+def test_the_books_of_a_pod_that_has_a_share_as_a_whole_close(
+    seconds: list[tuple[int, int, int, bool]], share: float | None
+) -> None:
+    """Its containers use it together, but for one that has a share of its own; also when it ends.
+
+    Of the pod, and of its namespace on the device: used + idle - borrowed = allocated.
+    """
+    node = Node()
+    node.owners = {1: A, 2: SIDE, 5: A._replace(container="own")}
+    own = A._replace(container="own")
+    grants = (allocated(POD, share, share or 0.3), allocated(own, 0.25, 0.25))
+    node.cycle(0, {"GPU-0": window({})}, allocated=grants)
+    promised = used = 0
+    for number, (first, side, third, is_told) in enumerate(seconds, 1):
+        use = {1: first // 3, 2: side // 3, 5: third // 3}
+        node.untold = {} if is_told else {SIDE: Unmeasured.NOT_NAMED}
+        node.cycle(number, {"GPU-0": window(use)}, allocated=grants)
+        if share and is_told:
+            promised += int(share * SECOND)
+            used += use[1] + use[2]
+        promised += SECOND // 4
+        used += use[5]
+    node.untold = {}
+    node.cycle(30, {"GPU-0": window({})}, allocated=())
+    accounts = [node.ledger.pods["n", "a"], *card(node).owners.values()]
+    accounts += node.ledger.unplaced.values()
+    idle, borrowed = (sum(getattr(a.counters, n) for a in accounts) for n in NAMES)
+    first_promised = int((share or 0) * SECOND) + SECOND // 4  # of the last window
+    assert used + idle - borrowed == promised + first_promised
+    node.cycle(400, {"GPU-0": window({})})  # all have ended
+    [of_namespace] = [one for one in node.facts.namespaces if one.uuid]
+    assert (of_namespace.allocated.idle_ns, of_namespace.allocated.borrowed_ns) == (idle, borrowed)
+
+
+NAMES = ("allocated_idle", "borrowed")
+
+
+def test_a_pod_with_a_share_as_a_whole_has_idle_time() -> None:
+    node = Node()
+    half = (allocated(POD, 0.5, 0.5),)
+    node.cycle(0, {"GPU-0": window({})}, allocated=half)
+    node.cycle(1, {"GPU-0": window({1: SECOND // 4})}, allocated=half)
+    [pod], [of_namespace] = node.facts.pods, node.facts.namespaces
+    for one in (pod, of_namespace):
+        assert (one.allocated.core_ns, one.allocated.idle_ns) == (SECOND // 2, SECOND // 4)
+        assert one.allocated.borrowed_ns == 0
