@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeVar
@@ -40,10 +40,9 @@ K = TypeVar("K")
 
 
 class _Key(NamedTuple):
-    """A container on a device of a node."""
+    """A container on a device of a node. A device's number is left out: it may change."""
 
     container: str
-    gpu: str
     uuid: str
     node: str
 
@@ -140,7 +139,8 @@ class SeriesCase:
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
         others = self._others(chosen, core)
-        cards = self._cards(state, f"{namespace}/{pod}")
+        numbers = {key: label(many[0].labels, "gpu") for key, many in state.items()}
+        cards = self._cards(numbers, f"{namespace}/{pod}")
         parts = tuple(
             _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
             for key in sorted(state)
@@ -229,11 +229,10 @@ class SeriesCase:
                 found[key][name] = seconds / core[key].observed_s
         return found
 
-    def _cards(self, keys: Iterable[_Key], pod: str) -> dict[_Key, Card]:
-        known = list(keys)
-        uuids = sorted({key.uuid for key in known if key.uuid})
+    def _cards(self, numbers: Mapping[_Key, str], pod: str) -> dict[_Key, Card]:
+        uuids = sorted({key.uuid for key in numbers if key.uuid})
         if not uuids:
-            return {key: Card() for key in known}
+            return {key: Card() for key in numbers}
         of_these = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
         of_these += "".join(f",{name}={quoted(value)}" for name, value in self._cluster.items())
         infos = {
@@ -249,7 +248,7 @@ class SeriesCase:
         return {
             key: Card(
                 uuid=key.uuid,
-                gpu=_number(key.gpu, infos.get(key.uuid, {})),
+                gpu=_number(number, infos.get(key.uuid, {})),
                 node=key.node,
                 model=label(infos.get(key.uuid, {}), "model"),
                 busy=busy.get(key.uuid),
@@ -257,7 +256,7 @@ class SeriesCase:
                 others=tuple(sorted(on[key.uuid])),
                 is_part=bool(label(infos.get(key.uuid, {}), "parent_uuid")),
             )
-            for key in known
+            for key, number in numbers.items()
         }
 
     def _holders(self, of_these: str, pod: str) -> dict[str, set[str]]:
@@ -340,8 +339,7 @@ def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
 
 
 def _key(labels: Labels) -> _Key:
-    container, gpu, uuid = (label(labels, name) for name in ("container", "gpu", "uuid"))
-    return _Key(container, gpu, uuid, place_of(labels))
+    return _Key(label(labels, "container"), label(labels, "uuid"), place_of(labels))
 
 
 def _number(gpu: str, info: Labels) -> str:

@@ -415,6 +415,19 @@ def test_time_that_nobody_observed_is_no_idle_time(
     assert ("It was on GPU 1-2" in found[Topic.CARDS]) is bool(ended)
 
 
+def test_a_gpu_whose_number_changed_is_one(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for second in range(0, 601, 15):
+            page = _young(second).replace('gpu="1"', f'gpu="{second // 400}"')
+            store.scrape(target, page, NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 600, 600).read("team", "tune-0")
+    [part] = case.parts
+    assert case.observed_s is None
+    assert (part.core, part.card.gpu) == (pytest.approx(0.94), "1-2")
+
+
 def test_a_pod_that_has_ended_is_known_while_its_counters_last(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
