@@ -35,6 +35,7 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
     now_s = int(time.time())
     try:
         since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
+        until_s = min(until_s, now_s)  # nothing is known of the future
         if until_s - since_s < _SHORTEST_S:
             return _refused("--since has to be at least an hour before --until")
         if arguments.url:

@@ -124,7 +124,7 @@ def _made(
 ) -> Bill:
     by, _, key = arguments.by.partition(":")
     books = Books(prometheus, span_of(since_s, until_s), by, sanitized(key)).read()
-    first_s = min(book.begin_s for book in books)
+    first_s = min((book.begin_s for book in books), default=since_s)
     if first_s - since_s > _SHORTEST_S:
         _warn(
             f"the first data is of {written(int(first_s))}, and the bill begins there: "

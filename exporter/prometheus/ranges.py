@@ -11,9 +11,20 @@ def moment(text: str, now_s: int) -> int:
     """A time in Unix seconds: ``now``, ``7d`` (ago), a date, or a date with a time, in UTC.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is none of these, or before 1970.
 
     """
+    unix_s = _read(text, now_s)
+    if unix_s < 0:
+        raise ValueError(
+            f"{text[:40]!r} is no time: give now, 7d (7 days ago), 2026-11-01 or "
+            "2026-11-01T12:00:00Z"
+        )
+    return unix_s
+
+
+def _read(text: str, now_s: int) -> int:
+    """The time; one below 0 if it is none."""
     if text == "now":
         return now_s
     if ago := _AGO.match(text):
@@ -22,10 +33,7 @@ def moment(text: str, now_s: int) -> int:
         found = datetime.fromisoformat(text)
         return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError):
-        raise ValueError(
-            f"{text[:40]!r} is no time: give now, 7d (7 days ago), 2026-11-01 or "
-            "2026-11-01T12:00:00Z"
-        ) from None
+        return -1
 
 
 def written(unix_s: int) -> str:

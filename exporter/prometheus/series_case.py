@@ -220,7 +220,8 @@ class SeriesCase:
             namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
             if self._seen and namespace != self._seen:
                 return _key(labels), _OTHERS
-            return _key(labels), f"{namespace}/{pod}" if namespace else pod
+            name = f"{namespace}/{pod}" if namespace else pod.replace("/", " ", 1)
+            return _key(labels), name
 
         found: dict[_Key, dict[str, float]] = defaultdict(dict)
         grown = f"increase({selector([_CONTENTION], **chosen)}[{self._window_s}s])"

@@ -1,10 +1,15 @@
 """What a workload writes into its pod to have the advised amount."""
 
+import time
+from urllib.parse import parse_qs
+
 import pytest
 
 from exporter.allocations.registry import SCHEMES
+from exporter.cli import main
 from exporter.prometheus.advice import Resource
 from exporter.prometheus.advice_report import ASKED, Asked, asked
+from tests.terminal.test_http import Server
 
 GIB = 1 << 30
 OF_SCHEME = {scheme.name: scheme for scheme in SCHEMES}
@@ -33,3 +38,16 @@ def test_the_amount_in_the_systems_own_unit(
 def test_each_name_is_one_that_the_systems_decoder_reads(scheme: str, resource: Resource) -> None:
     of = OF_SCHEME[scheme]
     assert ASKED[scheme, resource][0] in {*of.resources, *of.annotations}
+
+
+def test_advice_is_of_no_time_to_come(capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server()
+    server.answer = lambda *_: (200, {}, b'{"status": "success", "data": {"result": []}}')
+    try:
+        assert main(["advise", f"--prometheus={server.url}", "--until=2999-01-01"]) == 2
+    finally:
+        server.stop()
+    assert "knows no container" in capsys.readouterr().err
+    times = [float(parse_qs(path.partition("?")[2])["time"][0]) for path, _ in server.asked]
+    assert times
+    assert max(times) <= time.time()

@@ -415,6 +415,20 @@ def test_time_that_nobody_observed_is_no_idle_time(
     assert ("It was on GPU 1-2" in found[Topic.CARDS]) is bool(ended)
 
 
+def test_a_group_that_ran_instead_is_named_as_elsewhere(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for second in range(0, 601, 15):
+            page = _page(second).replace(
+                'by_namespace="batch",by_pod="crawl-0"', 'by_namespace="",by_pod="slurm/7"'
+            )
+            store.scrape(target, page, NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        [part] = SeriesCase(asks, NOW + 600, 300).read("team", "chat-0").parts
+    assert list(part.waiting_on or ()) == ["slurm 7"]
+    assert "slurm 7" in (part.card.others or ())
+
+
 def test_a_gpu_whose_number_changed_is_one(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})

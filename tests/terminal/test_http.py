@@ -269,6 +269,15 @@ def test_an_exporter_of_another_version_is_refused(server: Server) -> None:
         RemoteFeed(HttpClient(server.url)).read()
 
 
+def test_an_exporter_is_shown_without_the_last_minutes_where_these_do_not_come(
+    server: Server,
+) -> None:
+    body = json.dumps({"api_version": "v1", "node": "n1"}).encode()
+    server.answer = lambda path, _: (500, {}, b"") if "history" in path else (200, {}, body)
+
+    assert [node.name for node in RemoteFeed(HttpClient(server.url)).read().nodes] == ["n1"]
+
+
 def test_without_flags_and_variables_it_is_this_node() -> None:
     assert far_feed(arguments(prometheus=True), {}) is None
 

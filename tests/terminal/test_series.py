@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from exporter.httpclient import HttpClient
+from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.metrics.text import Format, Renderer
 from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
 from exporter.terminal.feeds import FeedResult, view_of
@@ -200,4 +200,31 @@ def test_a_charge_that_two_jobs_tell_differently_is_that_of_the_figure() -> None
 def test_a_namespace_without_a_pod_on_a_gpu_is_told_so() -> None:
     said = report(view_of(FeedResult([], namespace="mine"), "4 nodes"), 100, coloured=False)
     assert "no pod of namespace mine with a GPU is known" in said
-    assert "no GPU" not in said
+    assert "mine: on no GPU that is known\n" in said
+    assert "no GPU is known" not in said
+
+
+def test_nodes_and_gpus_without_a_pod_of_the_namespace_are_left_out() -> None:
+    """Each exporter has series of its own, with which Prometheus answers who looks at any."""
+    own = list(series_of(demo()))
+    names = {"research": "other", "GPU-": "GPX-"}
+    others = []
+    for one in own:
+        labels = {**one.labels, "node": "m"}
+        for before, after in names.items():
+            labels = {name: value.replace(before, after) for name, value in labels.items()}
+        others.append(one._replace(labels=labels))
+    shown = [PrometheusFeed(SetPrometheus(each), "research").read() for each in (own, own + others)]
+    assert [node.name for node in shown[1].nodes] == ["n"]
+    trees = [[device.uuid for node in one.nodes for device in node.tree.devices] for one in shown]
+    assert trees[0] == trees[1]
+
+
+def test_the_figures_are_shown_without_the_last_minutes_where_these_do_not_come() -> None:
+    class WithoutPast(SetPrometheus):
+        def json(self, path: str, query: Any = None) -> dict[str, Any]:
+            if "range" in path:
+                raise NoAnswerError("no whole answer within 10 s")
+            return super().json(path, query)
+
+    assert PrometheusFeed(WithoutPast(list(series_of(demo())))).read().nodes

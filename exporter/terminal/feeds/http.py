@@ -1,6 +1,7 @@
 """The feed from an exporter on another machine, by its JSON (docs/api.md)."""
 
 import time
+from contextlib import suppress
 
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.model import Clock
@@ -34,7 +35,8 @@ class RemoteFeed:
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
-            self._history = self._http.json(HISTORY)
+            with suppress(NoAnswerError):  # the figures go on without it
+                self._history = self._http.json(HISTORY)
         return FeedResult((node_of_document(document, self._history),))
 
     @property

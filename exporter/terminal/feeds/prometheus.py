@@ -7,11 +7,12 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Others, UnattributedCore, tree_of
-from exporter.httpclient import HttpClient
+from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
 from exporter.prometheus.client import Grid, Prometheus, label, named, place_of, quoted
@@ -98,12 +99,15 @@ class PrometheusFeed:
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
-            self._history = self._past()
+            with suppress(NoAnswerError):  # the longest question; the figures go on without it
+                self._history = self._past()
         nobody = {} if self._namespace else by_node(self._ask(_NOBODY))
         nodes = [
             self._node(name, some, nobody.get(name, ()))
             for name, some in sorted(by_node(once(found)).items())
         ]
+        if self._namespace:  # each exporter has series of its own
+            nodes = [node for node in nodes if node.tree.devices or node.tree.nowhere]
         return FeedResult(nodes, namespace=self._namespace)
 
     def close(self) -> None:
@@ -150,13 +154,16 @@ class PrometheusFeed:
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
-        known = sorted(set(filter(None, uuids)))
+        known = set(filter(None, uuids))
         names = named(f"mgpu_device_{name}" for name in _DEVICE)
-        some = "|".join(map(re.escape, known))
+        some = "|".join(map(re.escape, sorted(known)))
         is_some = self._namespace and len(known) <= MOST_UUIDS
         chosen = f",uuid=~{quoted(some)}" if is_some else ""
         own = named(_EXPORTER)
-        return self._ask(f"{{{names}{chosen}}}") + self._ask(f"{{{own}}}") if known else []
+        found = self._ask(f"{{{names}{chosen}}}") if known else []
+        if self._namespace:
+            found = [one for one in found if label(one.labels, "uuid") in known]
+        return found + self._ask(f"{{{own}}}") if known else []
 
     def _ask(self, expression: str) -> list[Series]:
         return [
