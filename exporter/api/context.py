@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from exporter.api.fields import Json
 from exporter.api.figures import Figures
 from exporter.facts.history import Past
-from exporter.facts.processes import processes_of, unattributed_core
+from exporter.facts.processes import Processes, by_owner, processes_of, unattributed_core
+from exporter.facts.tree import UnattributedEntry, unattributed_entries
 from exporter.metrics.families import FAMILIES, Family
 from exporter.metrics.reading import labelled
 from exporter.model import (
@@ -26,7 +27,6 @@ from exporter.model import (
     History,
     PodFacts,
     PodName,
-    Process,
     Snapshot,
     Unattributed,
 )
@@ -68,15 +68,6 @@ class PodParts(NamedTuple):
         for held in self.holdings:
             found[held.owner.container].append(held)
         return found.items()
-
-
-class Unnamed(NamedTuple):
-    """A device's unattributed use, for one reason."""
-
-    reason: Unattributed
-    core: float | None
-    memory: int | None
-    processes: Sequence[Process] | None
 
 
 class Points(NamedTuple):
@@ -121,12 +112,9 @@ class Context:
         return [*named, others] if hidden else named
 
     @cached_property
-    def processes(self) -> Mapping[tuple[object, str], Sequence[Process]]:
+    def processes(self) -> Processes:
         """The processes by owner, or by why they have none, and device."""
-        found: dict[tuple[object, str], list[Process]] = defaultdict(list)
-        for process in processes_of(self.shown):
-            found[process.owner, process.device_uuid].append(process)
-        return found
+        return by_owner(processes_of(self.shown))
 
     @property
     def devices(self) -> Sequence[DeviceFacts]:
@@ -191,17 +179,9 @@ class Context:
     def _nobody(self) -> Mapping[str, Mapping[Unattributed, float]]:
         return {each.device_uuid: unattributed_core(each) for each in self.shown.tenants}
 
-    def unattributed(self, device: DeviceFacts) -> Sequence[Unnamed]:
+    def unattributed(self, device: DeviceFacts) -> Sequence[UnattributedEntry]:
         """A device's unattributed use by reason, with the processes behind it."""
-        core, memory = self._nobody.get(device.uuid, {}), device.memory.unattributed_bytes
-        is_known = device.average.core is not None
-        made = []
-        for reason in Unattributed:
-            used = core.get(reason, 0.0) if is_known else None
-            listed = self.processes.get((reason, device.uuid))
-            if listed or (is_known and reason in core) or memory.get(reason):
-                made.append(Unnamed(reason, used, memory.get(reason), listed))
-        return made
+        return unattributed_entries(device, self.processes, self._nobody.get(device.uuid, {}))
 
 
 def restricted_past(past: History, namespaces: Collection[str]) -> History:

@@ -66,8 +66,8 @@ _UNATTRIBUTED = Object(
     (
         Field("reason", _enum(Unattributed), lambda part, _: str(part.reason)),
         maybe("core_utilization_ratio", NUMBER, "core"),
-        maybe("memory_used_bytes", NUMBER, "memory"),
-        maybe("process_list", Many(_PROCESS), "processes"),
+        maybe("memory_used_bytes", NUMBER, "memory_bytes"),
+        maybe("process_list", Many(_PROCESS), lambda part, _: part.processes or None),
     ),
     "Unattributed use, by reason; see docs/troubleshooting.md.",
     open=("reason", "core_utilization_ratio", "memory_used_bytes"),

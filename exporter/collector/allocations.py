@@ -26,6 +26,9 @@ from exporter.model import (
 
 logger = logging.getLogger(__name__)
 
+SeenOn = Callable[[], Mapping[Member, Sequence[str]]]
+"""The devices on which each container of a pod has a process now, by UUID."""
+
 LONGEST_SEARCH_NS = 60 * 10**9
 
 # What follows from an annotation that is not accepted, and what to do.
@@ -83,13 +86,10 @@ class Allocations:
         self._logged: set[tuple[str, str, str]] = set()
         self._logged_node_unknown = False
 
-    def of(
-        self, table: PodTable, node: NodeFacts, seen: Callable[[], Mapping[Member, Sequence[str]]]
-    ) -> list[Allocated]:
+    def of(self, table: PodTable, node: NodeFacts, seen: SeenOn) -> list[Allocated]:
         """Every allocation on this node, under its container's labels.
 
-        ``seen`` returns the devices on which a container has a process now, by UUID. It is called
-        only while an allocation has no device.
+        ``seen`` is called only while an allocation has no device.
         """
         of = table.version, node, self.rules
         if of != self._decoded_of:

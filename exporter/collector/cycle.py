@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.attribution.tenancy import MPS, account_for, without_tenants_servers
-from exporter.collector.allocations import Allocations, Search
+from exporter.collector.allocations import Allocations, Search, SeenOn
 from exporter.collector.group_names import GroupNames
 from exporter.collector.owners import ProcessOwners, Residency, owners_of, pids_of
 from exporter.collector.plausible import Plausible
@@ -28,7 +28,9 @@ from exporter.model import (
     DeviceState,
     ExporterFacts,
     LastReload,
+    NodeFacts,
     Owner,
+    PodTable,
     Reading,
     Snapshot,
     SourceStatus,
@@ -140,11 +142,7 @@ class Collector:
         devices = self._with_known_servers(devices, owners)
         self._enter(devices, found, now)
         seen = partial(found.seen_on, devices.values())
-        node = self._poller.node_facts(table, readings)
-        self._allocated = self._allocations.of(table, node, seen)
-        if self._search.is_on(self._allocations.awaited, now.mono_ns):
-            self._poller.look_soon()
-        self._ledger.set_allocations(self._allocated, now)
+        self._allocate(table, self._poller.node_facts(table, readings), seen, now)
         self._ledger.settle(now)
         groups = self._group_names.of(owners, identities, self._ledger.groups, self._poller.groups)
         facts = CycleFacts(
@@ -161,6 +159,13 @@ class Collector:
         self.snapshot = self._published(facts, owners, readings, processes)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
         return self.snapshot
+
+    def _allocate(self, table: PodTable, node: NodeFacts, seen: SeenOn, now: Moment) -> None:
+        """Sets the allocations. A device that one names, and nobody knows, is looked for soon."""
+        self._allocated = self._allocations.of(table, node, seen)
+        if self._search.is_on(self._allocations.awaited, now.mono_ns):
+            self._poller.look_soon()
+        self._ledger.set_allocations(self._allocated, now)
 
     def _summed(self) -> Limits:
         """The allocations summed up, again when they or the devices changed."""

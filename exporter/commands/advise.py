@@ -12,8 +12,8 @@ from exporter.prometheus.advice import advised
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.ranges import moment
 from exporter.settings import Settings
-from exporter.terminal.access import PROMETHEUS, far_client, far_namespace
 from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.access import far_client, far_namespace
 
 _OK, _NOTHING = 0, 2
 _SHORTEST_S = 3600
@@ -41,11 +41,6 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
         if arguments.url:
             return _refused("--url: advice is of days, which a Prometheus has (--prometheus)")
         http = far_client(arguments)
-        if http is None:
-            return _refused(
-                "name a Prometheus that scrapes the exporters: "
-                f"--prometheus http://prometheus:9090, or {PROMETHEUS}"
-            )
         seen = far_namespace(arguments)
         with progress() as shown:
             shown.say("reading what was used ...")

@@ -22,8 +22,8 @@ from exporter.prometheus.parts import METHODS
 from exporter.prometheus.pricefile import PriceError, currency, prices_of
 from exporter.prometheus.ranges import moment, written
 from exporter.settings import Settings, yamldocument
-from exporter.terminal.access import PROMETHEUS, far_client
 from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.access import far_client
 
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
@@ -79,11 +79,6 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
         if why := _at_odds(arguments):
             return _refused(why)
         http = far_client(arguments, timeout_s=_LONGEST_S)
-        if http is None:
-            return _refused(
-                "name a Prometheus that scrapes the exporters: "
-                f"--prometheus http://prometheus:9090, or {PROMETHEUS}"
-            )
         with progress() as shown:
             prometheus = Prometheus(http, _say(shown), whole=True)
             made = _made(arguments, prometheus, prices, since_s, until_s)

@@ -102,9 +102,9 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     far = far_feed(arguments)
     if isinstance(far, RemoteFeed):
         return case_of_exporter(far, namespace, pod, arguments.over, seen)
-    http = far_client(arguments)
-    if http is None:
+    if far is None:
         return _near(settings, arguments, (namespace, pod), seen)
+    http = far_client(arguments)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
     asks = Prometheus(http, namespace=seen)
     reader = SeriesCase(asks, time.time(), over_s, seen, arguments.cluster)

@@ -5,7 +5,7 @@ reports for all of the container's processes. So the processes of a container ad
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from exporter.model import (
     NO_AVERAGES,
@@ -23,6 +23,9 @@ from exporter.model import (
     Tenants,
     Unattributed,
 )
+
+Processes = Mapping[tuple[Owner, str], Sequence[Process]]
+"""Processes by owner, or by why they have none, and device."""
 
 _SERVER = "mps_server"  # works for all its clients: what it is credited with is not its own
 
@@ -65,6 +68,14 @@ def processes_of(snapshot: Snapshot) -> Iterator[Process]:
                     name=info.name,
                     start_unix_ns=info.start_unix_ns,
                 )
+
+
+def by_owner(processes: Iterable[Process]) -> Processes:
+    """The processes of each owner on each device."""
+    found: dict[tuple[Owner, str], list[Process]] = defaultdict(list)
+    for process in processes:
+        found[process.owner, process.device_uuid].append(process)
+    return found
 
 
 def _ratios(

@@ -30,14 +30,13 @@ from typing import NamedTuple
 
 from exporter.facts.limits import sum_of_known
 from exporter.facts.pods import whole
-from exporter.facts.processes import processes_of, unattributed_core
+from exporter.facts.processes import Processes, by_owner, processes_of, unattributed_core
 from exporter.model import (
     NO_HELD_MEMORY,
     ContainerHolding,
     DeviceFacts,
     Facts,
     GroupHolding,
-    Owner,
     PodFacts,
     PodName,
     Process,
@@ -45,9 +44,6 @@ from exporter.model import (
     Unattributed,
     of_limit,
 )
-
-Processes = Mapping[tuple[Owner, str], Sequence[Process]]
-"""Processes by owner and device."""
 
 UnattributedCore = Mapping[str, Mapping[Unattributed, float]]
 """Shares of the core in use without an owner, by device and reason."""
@@ -138,6 +134,12 @@ class GroupEntry:
     holding: GroupHolding
     processes: tuple[Process, ...] = ()
 
+    @property
+    def figures(self) -> Figures:
+        """Its use. Nothing is allocated to it."""
+        held = self.holding
+        return Figures(core=held.average.core, memory_bytes=held.memory.used_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class UnattributedEntry:
@@ -196,9 +198,7 @@ def tree_of(
     others: Mapping[str, Others] | None = None,
 ) -> Tree:
     """The tree of these facts. ``others`` is by device."""
-    listed: dict[tuple[Owner, str], list[Process]] = defaultdict(list)
-    for process in processes:
-        listed[process.owner, process.device_uuid].append(process)
+    listed = by_owner(processes)
     branches = _Branches(facts, listed)
     devices = [
         DeviceEntry(
@@ -206,7 +206,7 @@ def tree_of(
             device,
             branches.pods(device.uuid),
             branches.groups(device.uuid),
-            _unattributed(
+            unattributed_entries(
                 device, listed, None if unattributed is None else unattributed.get(device.uuid, {})
             ),
             (others or {}).get(device.uuid),
@@ -299,7 +299,7 @@ def _is_unused(held: ContainerHolding | GroupHolding) -> bool:
     )
 
 
-def _unattributed(
+def unattributed_entries(
     device: DeviceFacts, processes: Processes, core: Mapping[Unattributed, float] | None
 ) -> tuple[UnattributedEntry, ...]:
     """The reasons for which anything is in use, or a process is there. None: core is not known."""

@@ -275,9 +275,9 @@ class Ledger:
             if key.pod_name in self.pods:
                 pod = self.pods[key.pod_name]
                 self.pods[key.pod_name] = pod.merged(account, self._settled_mono_ns)
-            device_ledger = self.devices.get(uuid) or self._departed.get(uuid)
-            if device_ledger is not None:
-                device_ledger.keep(ContainerKey, key.namespace, account.counters)
+            card = self.devices.get(uuid) or self._departed.get(uuid)
+            if card is not None:
+                card.keep(ContainerKey, key.namespace, account.counters)
         have_containers = {key.pod_name for key in self._owners() if isinstance(key, ContainerKey)}
         without = {name: a for name, a in self.pods.items() if name not in have_containers}
         for name in _gone(without, oldest_ns, now):

@@ -16,6 +16,7 @@ from typing import Any
 
 from exporter.prometheus.bill import Bill, BillRow
 from exporter.prometheus.money import largest_remainder
+from exporter.prometheus.ranges import written
 
 VERSION = "1.3"
 METHOD_IDS = {"allocation": "mgpu-exporter/allocation/1", "use": "mgpu-exporter/use/1"}
@@ -60,8 +61,8 @@ def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
         "BillingCurrency": bill.currency,
         "BillingPeriodEnd": end,
         "BillingPeriodStart": begin,
-        "ChargePeriodEnd": instant(bill.until_s),
-        "ChargePeriodStart": instant(bill.since_s),
+        "ChargePeriodEnd": written(bill.until_s),
+        "ChargePeriodStart": written(bill.since_s),
         **dict.fromkeys(_ISSUER, issuer),
     }
     for row, ratio in zip(bill.rows, _ratios(bill), strict=True):
@@ -120,11 +121,6 @@ def month(since_s: int, until_s: int) -> tuple[str, str]:
     after = last.replace(day=1) + timedelta(days=31)
     begin, end = (f"{day:%Y-%m}-01T00:00:00Z" for day in (first, after))
     return begin, end
-
-
-def instant(unix_s: int) -> str:
-    """A time as FOCUS writes it."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def as_csv(bill: Bill, issuer: str, account: str) -> str:

@@ -61,16 +61,19 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
 
 def far_client(
     arguments: Namespace, environ: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
-) -> HttpClient | None:
-    """The client of the Prometheus that flags or variables name; None: none is named.
+) -> HttpClient:
+    """The client of the Prometheus that flags or variables name.
 
     Raises:
-        NoAnswerError: it is no address, or a file cannot be read.
+        NoAnswerError: none is named, it is no address, or a file cannot be read.
 
     """
     prometheus = _given("prometheus", arguments, environ)
     if not prometheus:
-        return None
+        raise NoAnswerError(
+            "name a Prometheus that scrapes the exporters: --prometheus http://prometheus:9090, "
+            f"or {PROMETHEUS}"
+        )
     found = getattr(arguments, "prometheus_name", "")
     if found:  # a credential is for the address that its owner named
         return HttpClient(prometheus, name=found, timeout_s=timeout_s)
@@ -93,21 +96,19 @@ def _addresses(arguments: Namespace, environ: Mapping[str, str]) -> tuple[str, s
 
 
 def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
-    given = getattr(arguments, name.replace("-", "_"), None)
-    return str(given) if given is not None else _variable(name, arguments, environ)
-
-
-def _variable(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
-    """A variable counts only for a command that has its flag."""
-    known = FLAGS | PROMETHEUS_FLAGS
-    return environ.get(known[name][0], "") if hasattr(arguments, name.replace("-", "_")) else ""
+    """What a flag says, or else its variable, which counts only for a command with that flag."""
+    flag = name.replace("-", "_")
+    given = getattr(arguments, flag, None)
+    if given is not None or not hasattr(arguments, flag):
+        return str(given or "")
+    return environ.get((FLAGS | PROMETHEUS_FLAGS)[name][0], "")
 
 
 def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credentials:
     return Credentials(
         user=_given("user", arguments, environ),
-        password=_secret("password-file", PASSWORD, arguments, environ),
-        token=_secret("token-file", TOKEN, arguments, environ),
+        password=secret_of("password-file", arguments, environ),
+        token=secret_of("token-file", arguments, environ),
         ca_file=_given("ca-file", arguments, environ),
         cert_file=_given("cert-file", arguments, environ),
         key_file=_given("key-file", arguments, environ),
@@ -116,13 +117,9 @@ def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credential
 
 def secret_of(name: str, arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
     """The token or password that a flag or a variable names; "" if there is none."""
-    return _secret(name, TOKEN if name == "token-file" else PASSWORD, arguments, environ)
-
-
-def _secret(name: str, variable: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
     path = _given(name, arguments, environ)
     if not path:
-        return environ.get(variable, "")
+        return environ.get(TOKEN if name == "token-file" else PASSWORD, "")
     try:
         with Path(path).open(encoding="utf-8") as file:
             return file.read(LONGEST_SECRET).strip()

@@ -41,13 +41,12 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:.1f}%" if small else f"{100 * ratio:.0f}%"
 
 
-def moment(unix_s: float) -> str:
-    """A time of the day in UTC; far ones with the date."""
+def moment(unix_s: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """A time in UTC; "?" if it is none."""
     try:
-        when = datetime.fromtimestamp(unix_s, UTC)
+        return datetime.fromtimestamp(unix_s, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return "?"
-    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def of_device(device: DeviceFacts) -> Details:

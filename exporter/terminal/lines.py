@@ -25,10 +25,8 @@ from exporter.facts.tree import (
 )
 from exporter.model import (
     Averages,
-    ContainerHolding,
     ContainerKey,
     DeviceFacts,
-    GroupHolding,
     GroupKey,
     Process,
     Reasons,
@@ -82,34 +80,33 @@ def _device(entry: DeviceEntry, node: NodeContext) -> Line:
         unknown = Figure(why=NOT_REPORTED)
         name = f"{node.name} GPU {clean(entry.uuid)}".lstrip()
         return Line(key, LineKind.DEVICE, name, unknown, unknown, children=children)
-    marks = device_marks(device, node.unix_ns, node.earlier.get(entry.uuid))
-    down = "" if device.is_up else str(device.state)
+    core, memory = _device_figures(device)
     return Line(
         key=key,
         kind=LineKind.DEVICE,
         name=f"{node.name} {_name(device)}".lstrip(),
-        core=_figure(
-            device.average.core,
-            device.allocated.core,
-            of_limit(device.average.core, device.allocated.core),
-            down or _reason(device.unmeasured, "core"),
-        ),
-        memory=_figure(
-            device.memory.used_bytes,
-            device.memory.total_bytes,
-            of_limit(device.memory.used_bytes, device.memory.total_bytes),
-            down or _reason(device.unmeasured, "device_memory", "memory"),
-        ),
+        core=core,
+        memory=memory,
         engines=_engines(device.average),
         past=node.past.get(SeriesKey(None, device.uuid), ()),
         watts=device.sensors.number("power_watts"),
         celsius=details.warmth(device.sensors),
-        details=(
-            *details.of_device(device),
-            *details.unmeasured(device.unmeasured),
-        ),
+        details=(*details.of_device(device), *details.unmeasured(device.unmeasured)),
         children=children,
-        marks=marks,
+        marks=device_marks(device, node.unix_ns, node.earlier.get(entry.uuid)),
+    )
+
+
+def _device_figures(device: DeviceFacts) -> tuple[Figure, Figure]:
+    """The core and the memory of a device; while it is down, its state is the reason."""
+    down = "" if device.is_up else str(device.state)
+    core, allocated = device.average.core, device.allocated.core
+    used, total = device.memory.used_bytes, device.memory.total_bytes
+    core_why = down or _reason(device.unmeasured, "core")
+    memory_why = down or _reason(device.unmeasured, "device_memory", "memory")
+    return (
+        _figure(core, allocated, of_limit(core, allocated), core_why),
+        _figure(used, total, of_limit(used, total), memory_why),
     )
 
 
@@ -171,13 +168,12 @@ def _summed(line: Line, entry: PodEntry) -> Line:
     engines = zip(*(child.engines for child in there), strict=True) if there else ()
     sums = [None if None in each else sum(v or 0.0 for v in each) for each in engines]
     holdings = [held for held in entry.holdings if not held.ended]
-    core, memory = _figures(
-        entry.figures, {k: v for h in holdings for k, v in h.unmeasured.items()}
-    )
+    reasons = {quantity: why for held in holdings for quantity, why in held.unmeasured.items()}
+    core, memory = _figures(entry.figures, reasons, ended=line.ended)
     return replace(
         line,
-        core=core if not line.ended else Figure(),
-        memory=memory if not line.ended else Figure(),
+        core=core,
+        memory=memory,
         engines=(sums[0], sums[1], sums[2]) if sums else (None, None, None),
         past=_past_sum([child.past for child in there if child.past]),
         details=(
@@ -188,51 +184,40 @@ def _summed(line: Line, entry: PodEntry) -> Line:
 
 
 def _container(entry: ContainerEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
-    held = entry.holding
-    name = clean(held.owner.container) or "(all containers)"
-    line = _held(held, LineKind.CONTAINER, name, (*above, *held.owner), node)
-    core, memory = _figures(entry.figures, held.unmeasured)
-    return replace(
-        line,
-        core=core if not held.ended else Figure(),
-        memory=memory if not held.ended else Figure(),
-        children=_processes(entry.processes, line.key, core.why, node),
-        marks=(*holding_marks(held), *_waiting(waiting, held)),
-    )
-
-
-def _waiting(waiting: WaitingMarks, held: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
-    mark = waiting.get(held.owner)
-    return (mark,) if mark is not None else ()
+    name = clean(entry.holding.owner.container) or "(all containers)"
+    return _owner(entry, LineKind.CONTAINER, name, waiting, above, node)
 
 
 def _group(entry: GroupEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
     held = entry.holding
     called = (held.info.name if held.info else "") or held.owner.group
     name = clean(f"{held.owner.kind} {called}")
-    line = _held(held, LineKind.GROUP, name, (*above, *held.owner), node)
-    core, memory = _figures(
-        Figures(core=held.average.core, memory_bytes=held.memory.used_bytes), held.unmeasured
-    )
-    return replace(
-        line,
-        core=core if not held.ended else Figure(),
-        memory=memory if not held.ended else Figure(),
-        children=_processes(entry.processes, line.key, core.why, node),
-        marks=_waiting(waiting, held),
-    )
+    return _owner(entry, LineKind.GROUP, name, waiting, above, node)
 
 
-def _held(
-    held: ContainerHolding | GroupHolding, kind: LineKind, name: str, key: Key, node: NodeContext
+def _owner(
+    entry: ContainerEntry | GroupEntry,
+    kind: LineKind,
+    name: str,
+    waiting: WaitingMarks,
+    above: Key,
+    node: NodeContext,
 ) -> Line:
+    held = entry.holding
+    key = (*above, *held.owner)
+    core, memory = _figures(entry.figures, held.unmeasured, ended=held.ended)
+    mark = waiting.get(held.owner)
     return Line(
         key=key,
         kind=kind,
         name=name,
+        core=core,
+        memory=memory,
         engines=_engines(held.average),
         past=node.past.get(SeriesKey(held.owner, held.uuid), ()),
         details=(*details.unmeasured(held.unmeasured), *details.of_holding(held)),
+        children=_processes(entry.processes, key, core.why, node),
+        marks=(*holding_marks(held), *([mark] if mark is not None else ())),
         ended=held.ended,
     )
 
@@ -294,8 +279,10 @@ def _past_sum(pasts: list[Past]) -> Past:
     return tuple(None if None in point else sum(v or 0.0 for v in point) for point in points)
 
 
-def _figures(of: Figures, reasons: Reasons) -> tuple[Figure, Figure]:
-    """The core and the memory of an owner."""
+def _figures(of: Figures, reasons: Reasons, *, ended: bool) -> tuple[Figure, Figure]:
+    """The core and the memory of an owner; of one that has ended there are none."""
+    if ended:
+        return Figure(), Figure()
     core = _figure(of.core, of.core_limit, of.core_of_limit, _reason(reasons, "core"))
     return (
         core._replace(may_borrow=of.may_borrow),

@@ -1,10 +1,9 @@
 """An overview as a table that is printed once. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 
 from exporter.terminal import table
-from exporter.terminal.details import amount
+from exporter.terminal.details import amount, moment
 from exporter.terminal.table import Piece, Tone
 from exporter.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
 
@@ -45,7 +44,13 @@ def title(view: Overview, *state: str, short: bool = False) -> str:
     counts = [_counted(view.pods, "pod")] if view.pods else []
     counts += [_counted(number, noun) for noun, number in view.groups.items()]
     owners = ", ".join(counts)
-    parts = (view.source, view.simulated and simulated, *state, _clock(view.unix_s), owners)
+    parts = (
+        view.source,
+        view.simulated and simulated,
+        *state,
+        view.unix_s and moment(view.unix_s, "%H:%M:%S UTC"),
+        owners,
+    )
     return " · ".join(part for part in parts if part)
 
 
@@ -82,13 +87,6 @@ def sums(view: Overview) -> str:
         "" if of.unattributed is None else f"unattributed {of.unattributed:.2f}",
     )
     return " · ".join(part for part in parts if part)
-
-
-def _clock(unix_s: float) -> str:
-    try:
-        return datetime.fromtimestamp(unix_s, UTC).strftime("%H:%M:%S UTC") if unix_s else ""
-    except (ValueError, OverflowError, OSError):  # not a valid time
-        return ""
 
 
 def _counted(count: int, what: str) -> str:

@@ -125,25 +125,17 @@ class Overview:
     @property
     def groups(self) -> dict[str, int]:
         """The number of groups on the devices, by what they are called."""
-        keys = {
-            line.key[-2:]
-            for one in self.lines
-            for line in one.children
-            if line.kind is LineKind.GROUP
-        }
-        return counted(kind for kind, _ in sorted(keys))
+        return counted(kind for kind, _ in sorted(self._owners(LineKind.GROUP)))
 
     @property
     def pods(self) -> int:
         """The number of pods on the devices."""
-        return len(
-            {
-                line.key[-2:]
-                for one in self.lines
-                for line in one.children
-                if line.kind is LineKind.POD
-            }
-        )
+        return len(self._owners(LineKind.POD))
+
+    def _owners(self, kind: LineKind) -> set[Key]:
+        """The names of owners on the devices: the end of their keys."""
+        lines = (line for one in self.lines for line in one.children)
+        return {line.key[-2:] for line in lines if line.kind is kind}
 
 
 class SortKey(StrEnum):

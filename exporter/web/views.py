@@ -153,7 +153,7 @@ def namespaces_of(snapshot: Snapshot) -> Sequence[str]:
     facts = snapshot.facts
     there = {pod.namespace for pod in facts.pods if not pod.ended}
     there |= {holding.owner.namespace for holding in facts.containers if not holding.ended}
-    gone = {each.namespace for each in (*facts.pods, *facts.namespaces)}
+    gone = {pod.namespace for pod in facts.pods} | {each.namespace for each in facts.namespaces}
     gone |= {holding.owner.namespace for holding in facts.containers}
     return [*sorted(there), *sorted(gone - there)]
 

@@ -341,9 +341,9 @@ def test_of_one_name_in_two_clusters_one_may_have_ended(tmp_path: Path) -> None:
         asks = Prometheus(HttpClient(f"http://{store.address}"))
         with pytest.raises(NoAnswerError, match="--cluster=east or --cluster=west"):
             SeriesCase(asks, NOW + 900, 700).read("team", "chat-0")
-        for cluster, over in ((None, 300), ("west", 700)):
-            case = SeriesCase(asks, NOW + 900, over, cluster=cluster).read("team", "chat-0")
-            assert (case.ended_unix_s is None) is (cluster is None)
+        for chosen, over in ((None, 300), ("west", 700)):
+            case = SeriesCase(asks, NOW + 900, over, cluster=chosen).read("team", "chat-0")
+            assert (case.ended_unix_s is None) is (chosen is None)
 
 
 def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -439,7 +439,8 @@ def test_a_gpu_whose_number_changed_is_one(tmp_path: Path) -> None:
         case = SeriesCase(asks, NOW + 600, 600).read("team", "tune-0")
     [part] = case.parts
     assert case.observed_s is None
-    assert (part.core, part.card.gpu) == (pytest.approx(0.94), "1-2")
+    assert part.core == pytest.approx(0.94)
+    assert part.card.gpu == "1-2"
 
 
 def test_a_pod_that_has_ended_is_known_while_its_counters_last(tmp_path: Path) -> None:
