@@ -140,7 +140,7 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
     pod = find(changed({"core_utilization_ratio": None, "unmeasured": reasons}), CHAT)
 
     assert (pod.core.value, pod.core.why) == (None, "mps")
-    assert any("mps: A client of MPS" in words for _, words in pod.details)
+    assert any("mps: Clients of several owners share" in words for _, words in pod.details)
     assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_reported"
 
 
