@@ -133,7 +133,7 @@ def test_an_anchor_used_a_few_times_is_as_good_as_the_text_written_out(tmp_path:
         "  - *card\n"
         "  - {<<: *card, model: NVIDIA A10}\n"
     )
-    assert [card.model for card in load_scenario(str(path)).devices] == [
+    assert [card.shown.model for card in load_scenario(str(path)).devices] == [
         *("NVIDIA T4", "NVIDIA T4", "NVIDIA A10")
     ]
 

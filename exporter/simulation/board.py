@@ -89,8 +89,9 @@ class BoardMeter:
 
     def _busy_ns(self, begin_ns: int, end_ns: int) -> int:
         """The board's busy time; each part counts with its share of the core."""
+        bursts = self._population.bursts
         return sum(
-            int(busy_ns(self._population.bursts(part.number, begin_ns, end_ns)) * part.core_share)
+            int(busy_ns(bursts(part.number, begin_ns, end_ns)) * part.shown.core_share)
             for part in self._parts
         )
 
@@ -108,9 +109,9 @@ def sensors(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sens
     Power and clocks follow the busy time of the last second, temperatures that of the last twelve.
     """
     reported = _of_nvidia(device, load, now_us, counts)
-    if device.vendor == "amd":
+    if device.shown.vendor == "amd":
         return _of_amd(reported)
-    return _of_intel(reported) if device.vendor == "intel" else reported
+    return _of_intel(reported) if device.shown.vendor == "intel" else reported
 
 
 def _of_amd(nvidia: Sensors) -> Sensors:
@@ -165,8 +166,8 @@ def _of_nvidia(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> S
         pcie_link_width=PCIE_LANES,
         pcie_link_max_width=PCIE_LANES,
         pcie_replays_total=0,
-        bar1_used_bytes=min(BAR1_USED_BYTES, device.memory_bytes),
-        bar1_total_bytes=device.memory_bytes,
+        bar1_used_bytes=min(BAR1_USED_BYTES, device.shown.memory_bytes or 0),
+        bar1_total_bytes=device.shown.memory_bytes,
         recovery_action=0,
         vgpu_licensed=0,
         **_gpm(device, load, now_us),
@@ -176,7 +177,7 @@ def _of_nvidia(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> S
 
 def _transfers(device: DeviceSpec, busy_ns: int) -> dict[str, dict[str, int]]:
     """What the board sent and received over PCIe, and over NVLink if its model has that."""
-    has_nvlink = WITH_NVLINK in device.model
+    has_nvlink = WITH_NVLINK in device.shown.model
     directions = ("transmit", "receive") if has_nvlink else ()
     errors = ("crc_flit", "crc_data", "replay", "recovery") if has_nvlink else ()
     return {
@@ -191,7 +192,7 @@ def _transfers(device: DeviceSpec, busy_ns: int) -> dict[str, dict[str, int]]:
 
 def has_gpm(device: DeviceSpec) -> bool:
     """Whether a board has GPM, its hardware counters of activity."""
-    return any(name in device.model for name in WITH_GPM)
+    return any(name in device.shown.model for name in WITH_GPM)
 
 
 def _gpm(device: DeviceSpec, load: Load, now_us: int) -> dict[str, float]:

@@ -31,52 +31,20 @@ SAMPLE_PERIOD_NS = 166_666_667  # of most boards seen so far; Turing has 0.5 s
 class DeviceSpec:
     """A GPU, or a part of one: a MIG instance, an AMD partition. Bytes, watts, hertz.
 
-    ``number`` is its place among all devices, ``index`` what the source numbers it by; a part has
-    its card's index, minor and address, and in ``parent`` its card's number. A card with parts is
-    ``divided``. ``instance_id`` is the driver's for a part. ``memory_bytes`` 0: nothing reports it.
-    ``policy`` is the one in the node's ``/proc/qgpu/N/policy``.
+    ``number`` is its place among all devices, and ``parent`` that of a part's card. ``shown`` is
+    the device as its source shows it. A card with parts is ``divided``. ``policy`` is the one in
+    the node's ``/proc/qgpu/N/policy``.
     """
 
     number: int
-    index: int
-    minor: int
-    uuid: str
-    model: str
-    memory_bytes: int
+    shown: Device
     reserved_bytes: int
     idle_watts: float
     max_watts: float
     clock_hertz: int
-    pci_bus_id: str
-    driver_version: str
-    sharing: str = ""
-    vendor: str = "nvidia"
     policy: str = ""
     parent: int | None = None
-    parent_uuid: str = ""
-    profile: str = ""
-    instance_id: int | None = None
-    core_share: float = 1.0
     divided: bool = False
-
-    def device(self) -> Device:
-        """The device as its source shows it."""
-        is_partition = self.parent is not None and self.vendor == "amd"
-        return Device(
-            uuid=self.uuid,
-            index=self.index,
-            vendor=self.vendor,
-            model=self.model,
-            minor=None if is_partition else self.minor,
-            pci_bus_id=self.pci_bus_id,
-            parent_uuid=self.parent_uuid,
-            profile=self.profile,
-            sharing=self.sharing,
-            driver_version=self.driver_version,
-            memory_bytes=self.memory_bytes or None,
-            core_share=self.core_share,
-            gpu_instance=self.instance_id,
-        )
 
 
 @dataclass(frozen=True, slots=True)

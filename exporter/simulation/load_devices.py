@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exporter.model import FIRST_INDEX, PARTITIONED
+from exporter.model import FIRST_INDEX, MIG, PARTITIONED, Device
 from exporter.simulation import identity, keys
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.keys import Section
@@ -34,20 +34,21 @@ def read_devices(top: Section, of: tuple[int, str]) -> tuple[DeviceSpec, ...]:
             continue
         if parent >= len(devices) or devices[parent].parent is not None:
             raise section.wrong(keys.PARENT, "the number of a card that stands before it")
-        if devices[parent].vendor != "nvidia":
+        if devices[parent].shown.vendor != "nvidia":
             raise section.wrong(keys.PARENT, "a card of NVIDIA's; AMD's have the key partition")
-        devices[parent] = replace(devices[parent], divided=True, sharing="mig")
+        card = devices[parent]
+        devices[parent] = replace(card, divided=True, shown=replace(card.shown, sharing=MIG))
         devices.append(_instance(section, devices, devices[parent], of))
     if len(devices) > keys.MOST_DEVICES:
         raise top.wrong(keys.DEVICES, f"a list of at most {keys.MOST_DEVICES} devices")
-    if len({device.uuid for device in devices}) < len(devices):
+    if len({device.shown.uuid for device in devices}) < len(devices):
         raise top.refused(keys.DEVICES, "two devices have the same uuid; write each once")
     return tuple(devices)
 
 
 def _card(section: Section, before: Sequence[DeviceSpec], of: tuple[int, str]) -> DeviceSpec:
     vendor = section.get(keys.VENDOR)
-    place = sum(device.vendor == vendor and device.parent is None for device in before)
+    place = sum(each.shown.vendor == vendor and each.parent is None for each in before)
     minor = section.get(keys.MINOR)
     if minor is None:
         minor = FIRST_MINOR[vendor] + place
@@ -57,21 +58,24 @@ def _card(section: Section, before: Sequence[DeviceSpec], of: tuple[int, str]) -
         raise section.wrong(keys.DEVICE_PROFILE, "it for a MIG instance, which has a parent")
     if not section.get(keys.MODEL):
         raise section.wrong(keys.MODEL, "the name of a card")
+    shown = Device(
+        uuid=section.get(keys.UUID) or _uuid(vendor, pci_bus_id, of, len(before)),
+        index=FIRST_INDEX[vendor] + (minor if vendor == "intel" else place),
+        vendor=vendor,
+        model=section.get(keys.MODEL),
+        minor=minor,
+        pci_bus_id=pci_bus_id,
+        sharing=section.get(keys.SHARING),
+        driver_version=DRIVER[vendor] if driver is None else driver,
+        memory_bytes=_memory(section, vendor) or None,
+    )
     device = DeviceSpec(
         number=len(before),
-        index=FIRST_INDEX[vendor] + (minor if vendor == "intel" else place),
-        minor=minor,
-        uuid=section.get(keys.UUID) or _uuid(vendor, pci_bus_id, of, len(before)),
-        model=section.get(keys.MODEL),
-        memory_bytes=_memory(section, vendor),
+        shown=shown,
         reserved_bytes=section.get(keys.RESERVED),
         idle_watts=section.get(keys.IDLE_POWER),
         max_watts=section.get(keys.MAX_POWER),
         clock_hertz=section.get(keys.CLOCK_MHZ) * 10**6,
-        pci_bus_id=pci_bus_id,
-        driver_version=DRIVER[vendor] if driver is None else driver,
-        sharing=section.get(keys.SHARING),
-        vendor=vendor,
         policy=section.get(keys.CARD_POLICY),
     )
     if device.max_watts < device.idle_watts:
@@ -100,22 +104,24 @@ def _parted(section: Section, board: DeviceSpec) -> list[DeviceSpec]:
     mode = section.get(keys.PARTITION)
     if not mode:
         return [board]
-    if board.vendor != "amd":
+    whole = board.shown
+    if whole.vendor != "amd":
         raise section.wrong(keys.PARTITION, "it for a board of AMD's")
     count = keys.PARTITIONS[mode]
     part = replace(
-        board,
-        memory_bytes=board.memory_bytes // count,
-        parent=board.number,
-        parent_uuid=board.uuid,
+        whole,
+        minor=None,
+        memory_bytes=(whole.memory_bytes or 0) // count,
+        parent_uuid=whole.uuid,
         profile=f"{mode}_nps1",
         core_share=1 / count,
     )
+    parts = [replace(part, uuid=f"{whole.uuid}-{n}", gpu_instance=n) for n in range(count)]
     return [
-        replace(board, divided=True, sharing=PARTITIONED),
+        replace(board, divided=True, shown=replace(whole, sharing=PARTITIONED)),
         *(
-            replace(part, number=board.number + 1 + n, uuid=f"{board.uuid}-{n}", instance_id=n)
-            for n in range(count)
+            replace(board, number=board.number + 1 + n, parent=board.number, shown=shown)
+            for n, shown in enumerate(parts)
         ),
     ]
 
@@ -127,16 +133,14 @@ def _instance(
     slices, mig, _ = profile.partition("g.")
     if not mig:
         raise section.wrong(keys.DEVICE_PROFILE, "a MIG profile such as 1g.10gb")
-    return replace(
-        card,
-        number=number,
+    shown = replace(
+        card.shown,
         uuid=section.get(keys.UUID) or f"MIG-{identity.uuid(*of, 'device', number)}",
-        memory_bytes=_memory(section, card.vendor),
+        memory_bytes=_memory(section, card.shown.vendor),
         sharing=section.get(keys.SHARING),
-        parent=card.number,
-        parent_uuid=card.uuid,
+        parent_uuid=card.shown.uuid,
         profile=profile,
-        instance_id=1 + sum(device.parent == card.number for device in before),
+        gpu_instance=1 + sum(device.parent == card.number for device in before),
         core_share=int(slices) / SLICES,
-        divided=False,
     )
+    return replace(card, number=number, shown=shown, parent=card.number, divided=False)

@@ -54,13 +54,13 @@ class Node:
         return [d for d in self.scenario.devices if d.parent == board.number] or [board]
 
     def _ring(self, device: DeviceSpec) -> Ring:
-        key = identity.number(self.scenario.seed, "ring", device.uuid)
+        key = identity.number(self.scenario.seed, "ring", device.shown.uuid)
         rule, period_ns = self.scenario.sample_rule, self.scenario.sample_period_ns
         return Ring(self.population, device.number, key, rule, period_ns)
 
     def devices(self) -> tuple[Device, ...]:
         """The devices, in the order of their numbers in the scenario."""
-        return tuple(spec.device() for spec in self.scenario.devices)
+        return tuple(spec.shown for spec in self.scenario.devices)
 
     def facts(self) -> NodeFacts:
         """What the node's API object, its kubelet and its own files say now, with the devices."""
@@ -71,7 +71,7 @@ class Node:
             annotations=scenario.node_annotations,
             allocatable=scenario.allocatable,
             grants=self.lifecycle.cluster(self._now_ns()).grants,
-            card_policies={d.index: d.policy for d in scenario.devices if d.policy},
+            card_policies={d.shown.index: d.policy for d in scenario.devices if d.policy},
         )
 
     def state(self, device: int) -> DeviceState:
@@ -118,8 +118,9 @@ class Node:
             for life in lives
         )
         used = sum(process.used_bytes or 0 for process in processes)
-        most = max(spec.memory_bytes - spec.reserved_bytes, 0)
-        return DeviceMemory(spec.memory_bytes, min(used, most), spec.reserved_bytes, processes)
+        total = spec.shown.memory_bytes or 0
+        most = max(total - spec.reserved_bytes, 0)
+        return DeviceMemory(total, min(used, most), spec.reserved_bytes, processes)
 
     def has_gpm(self, device: int) -> bool:
         """Whether a device's board has hardware counters of activity (GPM)."""
@@ -170,7 +171,7 @@ class Node:
     def _load(self, device: int, now_us: int, span_us: int) -> float:
         """How busy a board was; each of its parts counts with its share of the core."""
         return sum(
-            part.core_share * self._rings[part.number].busy_ratio(now_us, span_us)
+            part.shown.core_share * self._rings[part.number].busy_ratio(now_us, span_us)
             for part in self._parts(self.scenario.devices[device])
         )
 

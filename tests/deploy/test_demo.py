@@ -26,7 +26,7 @@ RULE = "sum(namespace:mgpu_core_seconds:sum_rate5m) > 1"
 
 
 def test_each_node_can_be_simulated_and_has_devices_of_its_own() -> None:
-    devices = [device.uuid for what, _, _ in NODES.values() for device in load(what).devices]
+    devices = [device.shown.uuid for what, _, _ in NODES.values() for device in load(what).devices]
     assert len(NODES) == 3
     assert len(set(devices)) == len(devices)
     assert any(uuid.startswith("MIG-") for uuid in devices)

@@ -19,7 +19,7 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
     file.write_text("devices: [{model: NVIDIA T4, memory: 16GiB}]\nsample_rule: longest\n")
     scenario = load(str(file))
-    assert scenario.devices[0].memory_bytes == 16 << 30
+    assert scenario.devices[0].shown.memory_bytes == 16 << 30
     assert scenario.sample_rule is SampleRule.LONGEST
 
 
@@ -61,8 +61,10 @@ def test_a_pod_stands_as_its_sharing_system_and_the_kubelet_write_it() -> None:
 def test_an_instance_is_its_card_s_part() -> None:
     h100 = {"model": "NVIDIA H100", "memory": "80GiB", "minor": 3}
     part = {"parent": 1, "profile": "3g.40gb", "memory": "40GiB"}
-    _, card, instance = describe({"devices": [A10, h100, part]}, "f").devices
-    assert (card.index, card.minor, card.divided, card.sharing) == (1, 3, True, "mig")
+    devices = describe({"devices": [A10, h100, part]}, "f").devices
+    _, card, instance = (device.shown for device in devices)
+    assert [device.divided for device in devices] == [False, True, False]
+    assert (card.index, card.minor, card.sharing) == (1, 3, "mig")
     assert (instance.index, instance.minor, instance.parent_uuid) == (1, 3, card.uuid)
     assert instance.uuid.startswith("MIG-")
     assert instance.core_share == 3 / 7
@@ -71,26 +73,28 @@ def test_an_instance_is_its_card_s_part() -> None:
 def test_cards_of_each_vendor_are_numbered_on_their_own() -> None:
     amd = {"model": "MI300X", "memory": "192GiB", "vendor": "amd"}
     devices = describe({"devices": [A10, amd, A10, amd]}, "f").devices
-    assert [device.index for device in devices] == [0, 100, 1, 101]
+    assert [device.shown.index for device in devices] == [0, 100, 1, 101]
     assert [device.number for device in devices] == [0, 1, 2, 3]
-    assert devices[3].pci_bus_id == "0000:91:00.0"
+    assert devices[3].shown.pci_bus_id == "0000:91:00.0"
 
 
 def test_a_partitioned_board_is_followed_by_its_partitions() -> None:
     board = {"model": "MI300X", "memory": "192GiB", "vendor": "amd", "partition": "cpx"}
     devices = describe({"devices": [A10, board, A10]}, "f").devices
-    _, whole, *parts, last = devices
     assert [device.number for device in devices] == list(range(11))
-    assert (whole.divided, whole.sharing, last.vendor) == (True, "partitioned", "nvidia")
+    assert [device.divided for device in devices] == [False, True, *[False] * 9]
+    assert [device.parent for device in devices] == [None, None, *[1] * 8, None]
+    _, whole, *parts, last = (device.shown for device in devices)
+    assert (whole.sharing, last.vendor) == ("partitioned", "nvidia")
     assert [part.uuid for part in parts] == [f"{whole.uuid}-{n}" for n in range(8)]
-    assert {(p.parent, p.profile, p.core_share) for p in parts} == {(1, "cpx_nps1", 1 / 8)}
-    assert sum(part.memory_bytes for part in parts) == whole.memory_bytes
+    assert {(p.profile, p.core_share) for p in parts} == {("cpx_nps1", 1 / 8)}
+    assert sum(part.memory_bytes or 0 for part in parts) == whole.memory_bytes
 
 
 def test_what_a_vendor_s_source_does_not_tell_of_a_device_is_not_there() -> None:
     xe = {"model": "8086:e20b", "vendor": "intel", "minor": 3}
     amd = {"model": "MI300X", "memory": "192GiB", "vendor": "amd", "partition": "dpx"}
-    intel, _, part, _ = (each.device() for each in describe({"devices": [xe, amd]}, "f").devices)
+    intel, _, part, _ = (each.shown for each in describe({"devices": [xe, amd]}, "f").devices)
     assert (intel.index, intel.minor, intel.memory_bytes) == (203, 3, None)
     assert (intel.uuid, intel.driver_version) == ("DRM-0000:50:00.0", "xe 6.12.0")
     assert (part.index, part.minor, part.driver_version) == (100, None, "")

@@ -77,7 +77,7 @@ def test_the_decoders_read_every_pod_without_a_problem(name: str) -> None:
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits_on_the_page_are_what_each_system_s_own_text_says(name: str) -> None:
     node = Watched(load(name), 5)
-    numbers = {device.uuid: device.number for device in node.node.scenario.devices}
+    numbers = {each.shown.uuid: each.number for each in node.node.scenario.devices}
     for place, family in enumerate(("core_limit_ratio", "memory_limit_bytes")):
         found = node.read(f"mgpu_container_{family}", ("pod", "container", "uuid"))
         limits = {(pod, own, numbers[uuid]): limit for (pod, own, uuid), limit in found.items()}

@@ -67,20 +67,20 @@ def truth_between(
     begin_ns = max(begin_ns, 0)
     length = max(end_ns - begin_ns, 0)
     core = {
-        (owner, device.uuid): int(ns * device.core_share)
+        (owner, device.shown.uuid): int(ns * device.shown.core_share)
         for device in devices
         for owner, ns in _core_ns(population, device.number, begin_ns, end_ns).items()
     }
     in_namespace: Counter[tuple[str, str]] = Counter()
-    on_device: Counter[str] = Counter({device.uuid: 0 for device in devices})
+    on_device: Counter[str] = Counter({device.shown.uuid: 0 for device in devices})
     for (owner, uuid), ns in core.items():
         on_device[uuid] += ns
         if isinstance(owner, ContainerKey):
             in_namespace[owner.namespace, uuid] += ns
-    boards = {device.uuid: device for device in devices if device.parent is None}
+    boards = {each.shown.uuid: each for each in devices if each.parent is None}
     on_board = on_device + Counter()
     for device in devices:
-        on_board[device.parent_uuid] += on_device[device.uuid]
+        on_board[device.shown.parent_uuid] += on_device[device.shown.uuid]
     energy = {uuid: idle_and_active_uj(boards[uuid], length, on_board[uuid]) for uuid in boards}
     return Truth(
         length_ns=length,
@@ -105,7 +105,7 @@ def _held(
     for device in devices:
         for life in population.lives(at_ns, at_ns + 1, device.number):
             size = int(life.resident.process.memory.at(at_ns - life.start_ns))
-            held[owner_of(population, life), device.uuid] += size
+            held[owner_of(population, life), device.shown.uuid] += size
     return held
 
 
