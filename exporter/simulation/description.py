@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from exporter.model import Device, DeviceState
 from exporter.simulation.work import Curve, Span, Work
@@ -113,14 +112,6 @@ class Fault:
     to_ns: int
 
 
-class Resident(NamedTuple):
-    """A process of the scenario with its place: pod and container are None for a host process."""
-
-    process: ProcessSpec
-    pod: PodSpec | None
-    container: ContainerSpec | None
-
-
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A node and what happens on it.
@@ -142,11 +133,13 @@ class Scenario:
     status_delay_ns: int = 0
     seed: int = 0
 
-    def residents(self) -> Iterator[Resident]:
+    def residents(
+        self,
+    ) -> Iterator[tuple[ProcessSpec, PodSpec | None, ContainerSpec | None]]:
         """All processes in the file's order: those of pods first, then the host's."""
         for pod in self.pods:
             for container in pod.containers:
                 for process in container.processes:
-                    yield Resident(process, pod, container)
+                    yield process, pod, container
         for process in self.processes:
-            yield Resident(process, None, None)
+            yield process, None, None

@@ -77,7 +77,7 @@ class Lifecycle:
 
     def cgroup_path(self, life: Life) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
-        _, pod, container = life.resident.resident
+        pod, container = life.resident.pod, life.resident.container
         if pod is None or container is None:
             return self._population.cgroup(life)
         seed, number = self._scenario.seed, life.number

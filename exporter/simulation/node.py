@@ -217,7 +217,7 @@ class Node:
         return self._clock.time_ns() - self.start_unix_ns
 
     def _process_name(self, life: Life) -> str:
-        process, _, container = life.resident.resident
+        process, container = life.resident.process, life.resident.container
         if container is not None:
             return container.name[:COMM_LENGTH]
         unit = self.population.cgroup(life).rpartition("/")[2].removesuffix(".service")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.simulation import identity
-from exporter.simulation.description import ContainerSpec, PodSpec, ProcessSpec, Resident, Scenario
+from exporter.simulation.description import ContainerSpec, PodSpec, ProcessSpec, Scenario
 from exporter.simulation.identity import mix
 
 FIRST_PID = 2001
@@ -55,6 +55,25 @@ def pod_key(seed: int, pod: PodSpec) -> int:
     return identity.number(seed, "span", pod.namespace, pod.name)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Resident:
+    """A process of the file, with the keys that its chances are drawn from.
+
+    ``pod`` and ``container`` are None for a host process.
+    """
+
+    order: int
+    key: int
+    pod_key: int
+    process: ProcessSpec
+    pod: PodSpec | None
+    container: ContainerSpec | None
+
+    def ratio(self, engine: str) -> float:
+        """How long it keeps an engine busy for each unit of core time."""
+        return 1.0 if engine == "core" else float(getattr(self.process, engine))
+
+
 class Life(NamedTuple):
     """A process from its start to its end (exclusive), in ns since the scenario's start.
 
@@ -64,32 +83,13 @@ class Life(NamedTuple):
     pid: int
     start_ns: int
     end_ns: int
-    resident: "Inhabitant"
+    resident: Resident
     number: int
 
     @property
     def in_pod(self) -> bool:
         """Whether it is a pod's."""
-        return self.resident.resident.pod is not None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Inhabitant:
-    """A process of the file, with the keys that its chances are drawn from."""
-
-    order: int
-    key: int
-    pod_key: int
-    resident: Resident
-
-    @property
-    def process(self) -> ProcessSpec:
-        """What it does."""
-        return self.resident.process
-
-    def ratio(self, engine: str) -> float:
-        """How long it keeps an engine busy for each unit of core time."""
-        return 1.0 if engine == "core" else float(getattr(self.process, engine))
+        return self.resident.pod is not None
 
 
 class Burst(NamedTuple):
@@ -106,13 +106,13 @@ class Population:
     def __init__(self, scenario: Scenario) -> None:
         self.seed = scenario.seed
         self._all = tuple(
-            Inhabitant(
+            Resident(
                 order,
                 identity.number(scenario.seed, "process", order),
-                pod_key(scenario.seed, resident.pod) if resident.pod else 0,
-                resident,
+                pod_key(scenario.seed, pod) if pod else 0,
+                *(process, pod, container),
             )
-            for order, resident in enumerate(scenario.residents())
+            for order, (process, pod, container) in enumerate(scenario.residents())
         )
         self._on = tuple(
             tuple(i for i in self._all if device.number in i.process.devices)
@@ -121,8 +121,8 @@ class Population:
 
     def lives(self, begin_ns: int, end_ns: int, device: int | None = None) -> Iterator[Life]:
         """Processes that live at some time in [begin, end), on one device or anywhere."""
-        for inhabitant in self._all if device is None else self._on[device]:
-            yield from self._lives_of(inhabitant, begin_ns, end_ns)
+        for resident in self._all if device is None else self._on[device]:
+            yield from self._lives_of(resident, begin_ns, end_ns)
 
     def bursts(self, device: int, begin_ns: int, end_ns: int) -> list[Burst]:
         """When processes want a device in [begin, end), in no order."""
@@ -146,26 +146,26 @@ class Population:
 
     def first_lives(self) -> list[Life]:
         """One life of each process of the file, for what all its lives have alike."""
-        return [Life(0, 0, 0, inhabitant, 0) for inhabitant in self._all]
+        return [Life(0, 0, 0, resident, 0) for resident in self._all]
 
-    def _lives_of(self, inhabitant: Inhabitant, begin_ns: int, end_ns: int) -> Iterator[Life]:
-        process, pod, _ = inhabitant.resident
+    def _lives_of(self, resident: Resident, begin_ns: int, end_ns: int) -> Iterator[Life]:
+        process, pod = resident.process, resident.pod
         if pod is None:
-            for number, start, end in process.span.occurrences(inhabitant.key, begin_ns, end_ns):
-                yield Life(self._pid(inhabitant, number), start, end, inhabitant, number)
+            for number, start, end in process.span.occurrences(resident.key, begin_ns, end_ns):
+                yield Life(self._pid(resident, number), start, end, resident, number)
             return
-        for home in pod.span.occurrences(inhabitant.pod_key, begin_ns, end_ns):
+        for home in pod.span.occurrences(resident.pod_key, begin_ns, end_ns):
             since = home.start_ns
             for number, start, end in process.span.occurrences(
-                inhabitant.key, begin_ns - since, min(end_ns, home.end_ns) - since
+                resident.key, begin_ns - since, min(end_ns, home.end_ns) - since
             ):
-                pid = self._pid(inhabitant, home.number or number)
+                pid = self._pid(resident, home.number or number)
                 stop = min(since + end, home.end_ns)
-                yield Life(pid, since + start, stop, inhabitant, home.number)
+                yield Life(pid, since + start, stop, resident, home.number)
 
-    def _pid(self, inhabitant: Inhabitant, number: int) -> int:
+    def _pid(self, resident: Resident, number: int) -> int:
         """Unique among all that live within minutes; used again after millions."""
-        return FIRST_PID + (inhabitant.order + len(self._all) * number) % PIDS
+        return FIRST_PID + (resident.order + len(self._all) * number) % PIDS
 
 
 SLICE_NS = 2_000_000

@@ -45,7 +45,7 @@ class Truth:
 
 def owner_of(population: Population, life: Life) -> Owner:
     """Who a process belongs to, as the exporter is to find out."""
-    _, pod, container = life.resident.resident
+    pod, container = life.resident.pod, life.resident.container
     if pod is None or container is None:
         path = population.cgroup(life)
         named = (GroupKey(kind, m[1]) for kind, shape in GROUPS if (m := shape.search(path)))
