@@ -153,7 +153,7 @@ UNATTRIBUTED: Mapping[Unattributed, str] = {
     Unattributed.EXITED: "Processes that had ended before their container could be found.",
     Unattributed.NO_PID: "Use for which the driver names no process.",
     Unattributed.IDLE: "Energy that the board would have used without work.",
-    Unattributed.UNOBSERVED: "The driver had dropped the samples before they were read.",
+    Unattributed.UNOBSERVED: "Energy of time in which the device was not watched.",
     Unattributed.OVERLAP: "Memory that processes share and the driver counts for each of them.",
     Unattributed.MIG: "An instance that several containers share.",
     Unattributed.PARTITIONED: "The energy of all partitions of a board together.",
