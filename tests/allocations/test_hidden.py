@@ -66,7 +66,9 @@ def test_whole_card_stays_whatever_its_owner_writes(
 
 
 @pytest.mark.parametrize(
-    ("resource", "facts"), [("nvidia.com/gpu", NVIDIA), ("amd.com/gpu", AMD)], ids=["NVIDIA", "AMD"]
+    ("resource", "facts"),
+    [("nvidia.com/gpu", NVIDIA), ("amd.com/gpu", AMD), ("baidu.com/a10_24g_cgpu", NVIDIA)],
+    ids=["NVIDIA", "AMD", "Baidu"],
 )
 def test_whole_card_stays_beside_a_limit_of_0_of_any_other_resource(
     resource: str, facts: NodeFacts
@@ -74,6 +76,7 @@ def test_whole_card_stays_beside_a_limit_of_0_of_any_other_resource(
     """The API server accepts it, and such a pod runs on every node."""
     others = {name for scheme in SCHEMES for name in scheme.resources}
     others |= {"amd.com/gpumem", "amd.com/gpucores"}
+    others |= {f"baidu.com/a10_24g_cgpu_{end}" for end in ("core", "memory", "memory_percent")}
     whole = [("a", None, 1.0, CARD_MEMORY)]
     asking = {name: container(limits={name: "0", resource: "1"}) for name in others}
     changed = {name for name, one in asking.items() if told(decode(pod(one), facts)) != whole}

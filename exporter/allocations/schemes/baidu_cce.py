@@ -13,6 +13,7 @@ whole cards.
 
 from itertools import chain
 
+from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import GIB
 from exporter.allocations.reader import PodReader, Share, each_container
 from exporter.allocations.scheme import Scheme
@@ -41,7 +42,7 @@ def _allocations(reader: PodReader, container: Container, model: str) -> list[Al
     count = reader.quantity(container, model) or 1
     parts = (_CORE, _MEMORY, _MEMORY_PERCENT)
     core, memory, percent = (reader.quantity(container, model + part) for part in parts)
-    whole = not any(model + part in container.limits for part in parts)
+    whole = not asks_for(container, [model + part for part in parts])
     if not reader.allows(container, count) or (whole and not reader.quantity(container, model)):
         return []
     if whole:
