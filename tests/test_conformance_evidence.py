@@ -9,7 +9,7 @@ import pytest
 from exporter.collector.wiring import make_collector, open_sources
 from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import ManualClock
 from tools import conformance
 
 

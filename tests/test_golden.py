@@ -10,7 +10,7 @@ from exporter.collector.wiring import make_collector, open_sources
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.settings import load
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import SECOND, START, ManualClock
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = {Format.TEXT: "single.prom", Format.OPENMETRICS: "single.openmetrics"}
@@ -20,7 +20,7 @@ VOLATILE = re.compile(r'(?<=build_info\{)version="[^"]*",python="[^"]*"')
 @pytest.fixture(scope="module")
 def snapshot() -> Snapshot:
     """A minute of the scenario ``single``, one cycle a second, by a clock that the test moves."""
-    clock = ManualClock()
+    clock = ManualClock(START + SECOND)
     settings = load({"simulate": ["single"]}, {})
     collector = make_collector(settings, open_sources(settings, clock), clock)
     for _ in range(60):

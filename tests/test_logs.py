@@ -79,7 +79,7 @@ class Log:
     """A logger's lines through ``Collapsing``."""
 
     def __init__(self) -> None:
-        self.clock, self._stream = ManualClock(0), io.StringIO()
+        self.clock, self._stream = ManualClock(0, 0), io.StringIO()
         inner = logging.StreamHandler(self._stream)
         inner.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         self.handler = Collapsing(inner, self.clock)
@@ -145,7 +145,7 @@ def test_a_repeated_failure_keeps_its_traceback_out_of_the_count() -> None:
     stream = io.StringIO()
     inner = logging.StreamHandler(stream)
     inner.setFormatter(LineFormatter("logfmt"))
-    handler = Collapsing(inner, ManualClock(0))
+    handler = Collapsing(inner, ManualClock(0, 0))
     for _ in range(3):
         handler.handle(record("failed", error=ValueError("bad")))
     handler.close()

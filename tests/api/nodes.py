@@ -29,7 +29,7 @@ from exporter.sources.cgroups.source import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.source import SimulatedPods
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import ManualClock
 from tests.scenario.pods import shared
 
 HOSTILE = (

@@ -7,10 +7,10 @@ from typing import Any
 
 from exporter.sources.gpus.amd.kfd import read_topology
 from exporter.sources.gpus.amd.source import AmdSource
-from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import DEMAND
 from tests.gpus.amd.trees import put
 from tests.gpus.drm.machine import Machine
+from tests.scenario.clock import ManualClock
 
 MI350X: Mapping[str, Any] = json.loads((Path(__file__).parent / "amd/mi350x-vf.json").read_text())
 PCI = "0000:83:00.0"

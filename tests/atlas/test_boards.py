@@ -18,10 +18,11 @@ from exporter.model import (
 )
 from exporter.sources.gpus.source import Demand
 from tests.atlas.boards import MIB, START, USUAL_S, Board, boards, device, garbage, scenario
-from tests.collector.sources import ManualClock, SetPods, SetProcesses
+from tests.collector.sources import SetPods, SetProcesses
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
 from tests.gpus.nvml.node import Node
 from tests.rows import Row, rows_of
+from tests.scenario.clock import ManualClock
 
 SECOND = 10**9
 BOARDS = boards()

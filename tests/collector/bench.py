@@ -16,8 +16,9 @@ from exporter.model import (
     Window,
 )
 from exporter.sources.node.source import NodeSource
-from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
+from tests.collector.sources import SetGpus, SetPods, SetProcesses
 from tests.rows import Row, rows_of
+from tests.scenario.clock import ManualClock
 
 SECOND = 1_000_000_000
 CID = "a" * 64

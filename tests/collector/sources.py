@@ -16,25 +16,6 @@ from exporter.sources.gpus.source import Demand
 from exporter.sources.pods.decode import KeyPrefixes
 
 
-class ManualClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now_ns = 1_000_000_000
-
-    def monotonic_ns(self) -> int:
-        """Nanoseconds since a start of its own."""
-        return self.now_ns
-
-    def time_ns(self) -> int:
-        """The same moment as wall-clock time."""
-        return 1_700_000_000_000_000_000 + self.now_ns
-
-    def move(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now_ns += int(seconds * 1e9)
-
-
 class SetGpus:
     """A GPU source that answers what it is told, or raises."""
 

@@ -4,7 +4,8 @@ import pytest
 
 from exporter.collector.polling import Guard
 from exporter.model import Device, DeviceReading, DeviceState, SourceStatus
-from tests.collector.sources import ManualClock, SetGpus
+from tests.collector.sources import SetGpus
+from tests.scenario.clock import ManualClock
 
 
 def test_a_detail_of_which_only_the_numbers_change_is_told_once(

@@ -13,7 +13,7 @@ from exporter.metrics.compat.dcgm_renamed import RENAMED
 from exporter.metrics.compat.page import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 
 LIST = yaml.safe_load((Path(__file__).parents[2] / "docs/pages/dcgm.yaml").read_text())

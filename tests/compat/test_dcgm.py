@@ -11,7 +11,7 @@ from exporter.metrics.compat.page import CompatPage, Rates
 from exporter.metrics.text import Format
 from exporter.model import Device, DeviceFacts, Sensors, Snapshot
 from exporter.settings import load
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import ManualClock
 from tests.snapshots import snapshot_of
 
 SECOND = 10**9

@@ -10,7 +10,7 @@ from exporter.metrics.compat.page import CompatPage
 from exporter.metrics.text import Format
 from exporter.model import Snapshot
 from exporter.settings import load
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 
 # opencost/opencost, pkg/costmodel/allocation.go; newer ones group by uid as well

@@ -416,7 +416,7 @@ def test_promtool_reads_the_page() -> None:
 
 
 def test_a_scrape_selects_a_programs_families_and_a_stale_page_has_none() -> None:
-    clock = ManualClock(0)
+    clock = ManualClock(0, 0)
     compat = CompatPage(["dcgm", "hami"], "node-1")
     compat.render(BEFORE, Format.TEXT)
     pages = Pages(lambda: NODE, clock, compat=compat)

@@ -22,7 +22,7 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.settings import load
-from tests.collector.sources import ManualClock
+from tests.scenario.clock import ManualClock
 from tests.snapshots import container
 
 GRANTED = (Granted("koordinator"),)

@@ -4,8 +4,8 @@ import pytest
 
 from exporter.sources.gpus.amd.source import AmdSource
 from exporter.sources.gpus.factory import nvidia_missed
-from tests.collector.sources import ManualClock
 from tests.gpus.amd.trees import MI210, Tree, put
+from tests.scenario.clock import ManualClock
 
 
 def test_a_source_that_nobody_misses_is_absent_while_it_is_down_without_a_device(

@@ -2,8 +2,8 @@ from dataclasses import fields
 
 from exporter.model import ClaimedDevice, Device, Grant, NodeFacts, OfferedDevice, Pod
 from exporter.sources.node.source import CONTRIBUTED, StaticNodeSource, merged
-from tests.collector.sources import ManualClock
 from tests.node.pods import table
+from tests.scenario.clock import ManualClock
 
 FULL = NodeFacts(
     labels={"a": "1"},

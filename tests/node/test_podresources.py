@@ -10,12 +10,12 @@ import pytest
 from exporter.model import ClaimedDevice, ClaimRef, Grant, NodeFacts, Pod, PodTable
 from exporter.sources.node.kubelet import MAX_ANSWER, Kubelet, KubeletError
 from exporter.sources.node.podresources import PodResources, open_pod_resources
-from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.node.kubeletserver import KubeletServer
 from tests.node.messages import claim, container, devices, field, holding, recorded
 from tests.node.messages import pod as entry
 from tests.node.pods import pod, table, unknown_to_kubelet
+from tests.scenario.clock import ManualClock
 
 TIMEOUT_S = 0.3
 ONE, TWO = (Grant("main", "nvidia.com/gpu", (gpu,)) for gpu in ("GPU-1", "GPU-2"))

@@ -13,11 +13,11 @@ from exporter.sources.pods.claims import MAX_CLAIMS, Claims, ClaimsError, decode
 from exporter.sources.pods.table import indexed
 from exporter.sources.polled import Polled
 from tests.allocations.build import decoder
-from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.pods.apiserver import ApiServer
 from tests.pods.devices import DRIVER, claim_document, result, slice_document
 from tests.pods.watching import connector
+from tests.scenario.clock import ManualClock
 
 decode = decoder(SCHEME)
 

@@ -25,10 +25,10 @@ from exporter.metrics.text import Format, Renderer
 from exporter.prometheus.parts import METHODS, Part
 from exporter.settings import load
 from rules.generate import FOLDER as RULES
-from tests.collector.sources import ManualClock
 from tests.dashboards.grafana import FOLDER as BOARDS
 from tests.dashboards.grafana import fill, queries, resolve
 from tests.dashboards.grafana import load as board
+from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 
 POD = """
@@ -165,7 +165,6 @@ class SimulatedExporter:
     def __init__(self, name: str, folder: Path) -> None:
         self._name = name
         self._clock = ManualClock()
-        self._clock.now_ns = 0
         scenario = folder / f"{name}.yaml"
         scenario.write_text(NODES[name])
         self._flags = {

@@ -51,8 +51,9 @@ from exporter.sources.gpus.source import RestartRequiredError
 from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.source import SimulatedPods
 from tests.collector.bench import CID, PLACED, POD, Bench
-from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
+from tests.collector.sources import SetGpus, SetPods, SetProcesses
 from tests.rows import rows_of
+from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import A10, SCENARIOS
 
 SECOND = 10**9

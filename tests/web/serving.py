@@ -71,7 +71,7 @@ class Site:
 
     def show(self, snapshot: Snapshot) -> None:
         """Let another snapshot be the newest, and fresh."""
-        self.collector.snapshot = replace(snapshot, mono_ns=self.clock.now_ns)
+        self.collector.snapshot = replace(snapshot, mono_ns=self.clock.monotonic_ns())
 
     def raw(self, source: str = "", buffer: int = 0) -> socket.socket:
         """A connection to send anything on. ``buffer``: of what is received, in bytes."""
@@ -122,7 +122,7 @@ def serving(  # noqa: PLR0913 - a site and what it serves
     """Serve; the snapshot, if given, is stamped as fresh. ``config`` is a web configuration."""
     collector, clock = FakeCollector(), ManualClock()
     if snapshot is not None:
-        collector.snapshot = replace(snapshot, mono_ns=clock.now_ns)
+        collector.snapshot = replace(snapshot, mono_ns=clock.monotonic_ns())
     pages = Pages(lambda: collector.snapshot, clock, renderer)
     web_config = WebConfig(str(config or ""), tokens=verdicts is not None)
     app = make_app(

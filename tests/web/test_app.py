@@ -151,7 +151,7 @@ def test_alive_while_the_cycles_clock_moves(
 ) -> None:
     collector = FakeCollector(pulse=Pulse(0, 5, interval_s * SECOND))
 
-    verdict = alive(collector, ManualClock(still_s * SECOND))
+    verdict = alive(collector, ManualClock(still_s * SECOND, 0))
 
     assert verdict.good is good
     assert (f"{still_s} s" in verdict.words) is not good
@@ -159,9 +159,9 @@ def test_alive_while_the_cycles_clock_moves(
 
 def test_alive_and_ready_are_said_by_the_status() -> None:
     with serving() as site:
-        site.collector.pulse = Pulse(START, 0)
+        site.collector.pulse = Pulse(SECOND, 0)
         before = site.ask("/-/ready").status
-        site.collector.pulse = Pulse(START, 1)
+        site.collector.pulse = Pulse(SECOND, 1)
         after = [site.ask(path).status for path in ("/-/ready", "/-/healthy")]
         site.clock.now_ns += 16 * SECOND
         dead = site.ask("/-/healthy")

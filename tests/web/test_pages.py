@@ -38,7 +38,7 @@ class CountingRenderer(Renderer):
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock(0)
+    return ManualClock(0, 0)
 
 
 @pytest.fixture

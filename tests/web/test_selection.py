@@ -19,7 +19,7 @@ DEVICE_UP = "mgpu_device_up"
 
 def every_family(renderer: CountingRenderer | None = None) -> Pages:
     snapshot = with_every_family()
-    return Pages(lambda: snapshot, ManualClock(0), renderer)
+    return Pages(lambda: snapshot, ManualClock(0, 0), renderer)
 
 
 def selection(**query: list[str]) -> Selection | None:
@@ -74,7 +74,7 @@ def test_a_hostile_label_is_no_family() -> None:
     hostile = "x\n# HELP mgpu_device_up \n# EOF\n"
     held = container(ContainerKey(hostile, "p", "c"), memory=HeldMemory(processes=1))
     snapshot = snapshot_of(containers=[held])
-    pages = Pages(lambda: snapshot, ManualClock(0))
+    pages = Pages(lambda: snapshot, ManualClock(0, 0))
 
     body = pages.page(Format.OPENMETRICS, selection(collect=["device"]), zipped=False)
 

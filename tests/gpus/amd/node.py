@@ -5,9 +5,9 @@ from pathlib import Path
 from exporter.model import DeviceReading, Reading, Window
 from exporter.sources.gpus.amd.source import AmdSource
 from exporter.sources.gpus.source import Demand
-from tests.collector.sources import ManualClock
 from tests.gpus.amd.trees import Board, Tree
 from tests.gpus.drm.machine import Machine
+from tests.scenario.clock import ManualClock
 
 DEMAND = Demand(deadline_s=10.0)
 

@@ -10,7 +10,6 @@ from pyfakefs.helpers import reset_ids, set_uid
 from exporter.model import DeviceState, Reading, Unmeasured
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import BoardNames, discover
-from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import (
     GIB,
@@ -25,6 +24,7 @@ from tests.gpus.amd.trees import (
     remove,
 )
 from tests.gpus.known import known
+from tests.scenario.clock import ManualClock
 
 
 @pytest.mark.parametrize(

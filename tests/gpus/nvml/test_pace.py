@@ -16,9 +16,9 @@ from exporter.sources.gpus.nvml.cadence import (
     ReadPhases,
 )
 from exporter.sources.gpus.source import Demand
-from tests.collector.sources import ManualClock
 from tests.fakenvml.scenario import Gpu, Process
 from tests.gpus.nvml.node import Node, calls
+from tests.scenario.clock import ManualClock
 
 MS = 1_000_000
 FIVE_NS = 5 * SECOND
