@@ -36,13 +36,13 @@ def exported(text: str) -> str:
 
 def alerts_page(page: str, rules: str) -> str:
     """The page with its table replaced by the alerts of these rules."""
-    rows = {  # by the row itself: several rules may have one name
+    rows = [
         f"| [{rule['alert']}](runbooks/{rule['alert']}.md) | {rule['labels']['severity']}, "
         f"{rule.get('for', 'at once')} | {rule['annotations']['summary'].strip()}"
-        f"{_values(rule['alert'])} |\n": None
+        f"{_values(rule['alert'])} |\n"
         for group in yaml.safe_load(rules)["groups"]
         for rule in group["rules"]
-    }
+    ]
     table = "| alert | severity, for | what it says, and the values to set |\n|---|---|---|\n"
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)

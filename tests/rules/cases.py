@@ -144,6 +144,7 @@ BUILD = f'mgpu_exporter_build_info{{{NODE},version="1"}}'
 UP = f"up{{{NODE}}}"
 SNAPSHOT = f"mgpu_exporter_snapshot_timestamp_seconds{{{NODE}}}"
 CGROUPS = f'mgpu_exporter_source_up{{{NODE},source="cgroups"}}'
+NVML = CGROUPS.replace("cgroups", "nvml")
 PODS = f'mgpu_exporter_source_up{{{NODE},source="pods_api"}}'
 OVERRUNS = f"mgpu_exporter_cycle_overruns_total{{{NODE}}}"
 CYCLES = f"mgpu_exporter_cycles_total{{{NODE}}}"
@@ -238,12 +239,18 @@ CASES: dict[str, Example] = {
         {"it is on another card": {BUSY: None}},
     ),
     "MgpuAllocatedGpuIdle": Example(
-        {POD_CORE: f"9{HOURS}", _allocated(MAIN): f"1{HOURS}"},
+        {POD_CORE: f"9{HOURS}", _allocated(MAIN): f"1{HOURS}", UP: f"1{HOURS}"},
         {
             "it worked an hour ago": {POD_CORE: "0x200 0+1x400"},
             "it has come lately": {POD_CORE: "_x200 0x200", _allocated(MAIN): "_x200 1x200"},
             "it has no allocation": {_allocated(MAIN): None},
             "its use is not measured": {POD_CORE: None},
+            "its use is no longer measured": {POD_CORE: "9x200 stale"},
+            "its use was not measured until lately": {POD_CORE: "9x10 stale _x200 9x200"},
+            "its exporter was down meanwhile": {
+                POD_CORE: "9x60 stale _x100 0x400",
+                UP: "1x60 0x100 1x400",
+            },
         },
         minute=260,
     ),
@@ -454,6 +461,16 @@ CASES: dict[str, Example] = {
                 **dict.fromkeys(INSTANCES, "1x10 stale"),
             },
             "nothing is known of the node": {CARD: "1x30 stale"},
+        },
+    ),
+    "MgpuGpuMissing of all": Example(
+        {CARD: "1x30 stale", NVML: f"1{HOURS}", SNAPSHOT: f"0+60{HOURS}"},
+        {
+            "it came back": {CARD: "1x30 stale _x5 1x400"},
+            "there never was one": {CARD: None},
+            "the driver does not answer": {NVML: f"0{HOURS}"},
+            "nothing is measured at all": {SNAPSHOT: "0+60x30 1800x400"},
+            "the exporter is gone": {NVML: "1x30 stale", SNAPSHOT: "0+60x30 stale"},
         },
     ),
     "MgpuGpuMissing after two days": Example(

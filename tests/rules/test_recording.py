@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -86,21 +87,75 @@ def test_every_recording_rule_has_its_series_here() -> None:
 @pytest.mark.program("promtool")
 @pytest.mark.parametrize("record", EXPECTED)
 def test_a_rule_records_what_it_says(record: str, tmp_path: Path) -> None:
+    series = {name: f"0+{rate * 60}{HOURS}" for name, rate in EXPECTED[record].items()}
+    expect(f"sum({record})", VALUES[record], series, tmp_path)
+
+
+SCRAPED_BY = [NODE, NODE.replace("mgpu-exporter", "x"), 'job="x",instance="10.0.0.1:10045"']
+OF_TWO_PODS = {
+    f'{family}{{{node},namespace="n",pod="{pod}"{more}}}': f"1{HOURS}"
+    for node in SCRAPED_BY
+    for pod in ("p-1", "p-2")
+    for family, more in (
+        ("mgpu_pod_info", ',owner_kind="Deployment",owner_name="p"'),
+        ("mgpu_container_allocation_info", ',container="c",uuid="GPU-a",scheme="hami"'),
+        ("mgpu_container_allocation_info", ',container="c",uuid="GPU-b",scheme="hami"'),
+    )
+}
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize(("record", "count"), [("allocations", 4), ("lasting_pods", 2)])
+def test_pods_count_once_whatever_job_or_instance_scrapes_them(
+    record: str, count: int, tmp_path: Path
+) -> None:
+    name = f"namespace_workload_container:mgpu_{record}:count"
+    expect(name.join(("max(", ")")), count, OF_TWO_PODS, tmp_path)
+
+
+HOURLY = "sum_over_time(namespace_card:mgpu_billed_gpus:rate5m{method='use',part='used'}[59m]) / 60"
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_card_is_billed_in_each_minute_of_an_hour_at_each_scrape_interval(
+    every: int, tmp_path: Path
+) -> None:
+    """In half minutes; the rules are evaluated between two scrapes."""
+
+    def scraped(rate: float, begin: int = 0) -> str:
+        values = (f"{begin + rate * 30 * at}" if at % every == 1 else "_" for at in range(240))
+        return " ".join(values)
+
+    series = {
+        f'mgpu_device_info{{{GPU},model="NVIDIA A10"}}': scraped(0, 1),
+        f"mgpu_namespace_core_seconds_total{{{NAMESPACE}}}": scraped(0.5),
+        f"mgpu_device_unallocated_gpu_seconds_total{{{GPU}}}": scraped(1),
+    }
+    expect(f"sum({HOURLY})", 0.5, series, tmp_path, 90, "30s")
+
+
+def expect(
+    expression: str,
+    value: float,
+    series: Mapping[str, str],
+    folder: Path,
+    minute: int = MINUTE,
+    interval: str = "1m",
+) -> None:
+    """Fails if an expression is not this number after the recording rules have seen the series."""
     test = {
-        "interval": "1m",
-        "input_series": [
-            {"series": name, "values": f"0+{rate * 60}{HOURS}"}
-            for name, rate in EXPECTED[record].items()
-        ],
+        "interval": interval,
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
             {
-                "expr": f"round(sum({record}), 0.0001)",
-                "eval_time": f"{MINUTE}m",
-                "exp_samples": [{"labels": "{}", "value": VALUES[record]}],
+                "expr": f"round({expression}, 0.0001)",
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": "{}", "value": value}],
             }
         ],
     }
-    file = tmp_path / "test.yaml"
+    file = folder / "test.yaml"
     file.write_text(json.dumps({"rule_files": [str(RECORDING)], "tests": [test]}))
     done = subprocess.run(
         ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
