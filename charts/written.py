@@ -71,6 +71,7 @@ def schema_json() -> str:
     rule = properties[RULES.partition(".")[0]]["properties"]
     name = RULES.rpartition(".")[2]
     rule[name] = {**alerts.schema(), "description": rule[name]["description"]}
+    rule["disabled"]["items"] = {"enum": alerts.names()}
     # A chart that has this one as a part hands both down.
     properties["enabled"] = {"type": "boolean"}
     properties["global"]["additionalProperties"] = True
@@ -86,6 +87,7 @@ def _schema_of(tree: Tree) -> dict[str, object]:
     return {
         "type": "object",
         "additionalProperties": False,
+        "required": [name for name, node in tree.items() if _is_needed(node)],
         "properties": {
             name: {**node.schema, "description": node.about}
             if isinstance(node, Value)
@@ -93,6 +95,13 @@ def _schema_of(tree: Tree) -> dict[str, object]:
             for name, node in tree.items()
         },
     }
+
+
+def _is_needed(node: "Tree | Value") -> bool:
+    """Whether null, by which Helm takes a default away, leaves nothing that a template can use."""
+    return not isinstance(node, Value) or (
+        isinstance(node.default, int | str) and node.default != ""
+    )
 
 
 def table() -> str:

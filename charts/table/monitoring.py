@@ -2,6 +2,7 @@
 
 from charts.table.value import (
     DURATION,
+    MORE_LABELS,
     NUMBER,
     OBJECT,
     OBJECTS,
@@ -32,7 +33,7 @@ def _monitor(kind: str, enabled: str) -> tuple[Value, ...]:
     return (
         Value(f"{kind}.enabled", False, SWITCH, enabled),
         Value(f"{kind}.namespace", "", TEXT, "Its namespace, if another."),
-        Value(f"{kind}.labels", {}, PAIRS, "Labels by which Prometheus selects it."),
+        Value(f"{kind}.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."),
         Value(f"{kind}.interval", "", DURATION, "Scrape interval; Prometheus' own if not set."),
         Value(f"{kind}.scrapeTimeout", "", DURATION, "Scrape timeout; likewise."),
         Value(
@@ -77,7 +78,9 @@ MONITORING = (
                 "A PrometheusRule with the repository's recording rules and alerts.",
             ),
             Value("prometheusRule.namespace", "", TEXT, "Its namespace, if another."),
-            Value("prometheusRule.labels", {}, PAIRS, "Labels by which Prometheus selects it."),
+            Value(
+                "prometheusRule.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."
+            ),
             Value(
                 "prometheusRule.alerts", True, SWITCH, "Alerts; the recording rules are always in."
             ),
@@ -132,7 +135,7 @@ MONITORING = (
             Value(
                 "dashboards.labels",
                 {"grafana_dashboard": "1"},
-                PAIRS,
+                MORE_LABELS,
                 "Labels by which the sidecar selects them.",
             ),
             Value(

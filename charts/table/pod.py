@@ -2,6 +2,7 @@
 
 from charts.table.labels import LABELS
 from charts.table.value import (
+    MORE_LABELS,
     NUMBER,
     OBJECT,
     OBJECTS,
@@ -120,7 +121,7 @@ POD = (
     Section(
         "The pod",
         (
-            Value("podLabels", {}, PAIRS, "Labels of the pods."),
+            Value("podLabels", {}, MORE_LABELS, "Labels of the pods."),
             Value("podAnnotations", {}, PAIRS, "Annotations of the pods."),
             Value("annotations", {}, PAIRS, "Annotations of the DaemonSet."),
             Value("extraVolumes", [], OBJECTS, "Further volumes."),

@@ -1,6 +1,6 @@
 """Names, image, and what stands outside the DaemonSet."""
 
-from charts.table.value import OBJECTS, PAIRS, SWITCH, TEXT, Section, Value, choice
+from charts.table.value import MORE_LABELS, OBJECTS, PAIRS, SWITCH, TEXT, Section, Value, choice
 
 RELEASE = (
     Section(
@@ -27,7 +27,7 @@ RELEASE = (
             Value("nameOverride", "", TEXT, "In place of the chart's name, and Prometheus' `job`."),
             Value("fullnameOverride", "", TEXT, "In place of the name of all objects."),
             Value("namespaceOverride", "", TEXT, "In place of the release's namespace."),
-            Value("commonLabels", {}, PAIRS, "Labels of all objects."),
+            Value("commonLabels", {}, MORE_LABELS, "Labels of all objects."),
             Value("commonAnnotations", {}, PAIRS, "Annotations of all objects."),
         ),
     ),

@@ -12,12 +12,17 @@ OBJECT: Schema = {"type": "object"}  # of Kubernetes' own: the API server checks
 OBJECTS: Schema = {"type": "array", "items": OBJECT}
 TEXTS: Schema = {"type": "array", "items": TEXT}
 PAIRS: Schema = {"type": "object", "additionalProperties": TEXT}
+_SELECTED = ("name", "instance", "component")  # by them Services and monitors find the pods
+MORE_LABELS: Schema = {
+    **PAIRS,
+    "properties": {f"app.kubernetes.io/{name}": False for name in _SELECTED},
+}
 PATH: Schema = {"type": "string", "pattern": "^/"}
 OPTIONAL_PATH: Schema = {"type": "string", "pattern": "^(/|$)"}
 DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d|w|y))*$"}
 PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
 NUMBER: Schema = {"type": "integer", "minimum": 0}
-SHARE: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]+%?$"}
+SHARE: Schema = {"type": ["integer", "string"], "minimum": 1, "pattern": "^0*[1-9][0-9]*%?$"}
 
 
 def choice(*words: str) -> Schema:

@@ -1,6 +1,7 @@
 """Settings, and how the exporter is reached."""
 
 from charts.table.value import (
+    MORE_LABELS,
     NUMBER,
     OBJECT,
     OBJECTS,
@@ -90,7 +91,7 @@ WEB = (
                 "docs/dcgm.md.",
             ),
             Value("service.enabled", True, SWITCH, "A headless Service."),
-            Value("service.labels", {}, PAIRS, "Its labels."),
+            Value("service.labels", {}, MORE_LABELS, "Its labels."),
             Value("service.annotations", {}, PAIRS, "Its annotations."),
             Value("hostNetwork", False, SWITCH, "Listen on the node's own addresses."),
         ),

@@ -150,6 +150,13 @@ def test_an_xid_is_of_the_alert_whose_list_has_it(tmp_path: Path) -> None:
     assert firing("MgpuXidHardware", why, tmp_path, xids={**nowhere, "ignored": [94]}) == []
 
 
+def test_a_list_of_xids_may_be_what_another_list_was() -> None:
+    """The lists are put into the expressions as text."""
+    ignored = codes(alerts.LISTS["ignored"])
+    found = rendered(xids={"critical": ignored, "ignored": []})
+    assert f'xid=~"{"|".join(map(str, ignored))}"' in named(found, "MgpuXidHardware")[0]["expr"]
+
+
 def test_the_rules_have_the_lists_of_the_catalogue() -> None:
     for source in SOURCES:
         rules = rules_of(source)

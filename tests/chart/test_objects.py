@@ -208,6 +208,15 @@ def test_a_network_policy_that_lets_everybody_in_is_refused(more: dict[str, Any]
     assert "0.0.0.0/0" in str(refused.value)  # how to say that everybody is meant
 
 
+def test_no_label_stands_twice() -> None:
+    own = {"app.kubernetes.io/part-of": "platform", "team": "gpu"}
+    rendered = render({**EVERYTHING, "commonLabels": own, "podLabels": {"team": "one"}})
+    assert rendered.text.count("app.kubernetes.io/part-of: mgpu-exporter") == 0
+    template = rendered.one("DaemonSet")["spec"]["template"]["metadata"]
+    assert template["labels"].items() >= {**own, "team": "one"}.items()
+    assert "team: gpu" not in rendered.text.partition("template:")[2].partition("spec:")[0]
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 

@@ -256,6 +256,17 @@ def test_two_releases_of_a_name_in_two_namespaces_have_roles_of_their_own() -> N
     assert role(render(namespaceOverride="a")) != role(render(namespaceOverride="b"))
 
 
+def test_who_wants_root_need_not_say_it_twice() -> None:
+    assert (
+        render(securityContext={"runAsUser": 0}).container["securityContext"]["runAsNonRoot"]
+        is False
+    )
+    assert (
+        render(securityContext={"runAsUser": 7}).container["securityContext"]["runAsNonRoot"]
+        is True
+    )
+
+
 def test_the_profile_gives_way_key_by_key() -> None:
     context = render(securityContext={"seLinuxOptions": {"type": "spc_t"}}).container[
         "securityContext"

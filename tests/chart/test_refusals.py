@@ -196,6 +196,62 @@ def test_helm_refuses_values_with_which_serve_would_not_start(
         render({"settings": {"web": {"open-page": True}}, **values})
 
 
+AUTH = {"username": {"name": "s", "key": "u"}, "password": {"name": "s", "key": "p"}}
+TOKEN = {"credentials": {"name": "s", "key": "t"}}
+POLICY = {"enabled": True, "from": [{"podSelector": {}}]}
+NAME = "app.kubernetes.io/name"
+
+
+@pytest.mark.program("helm")
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        # Prometheus' Operator leaves out a monitor that shows two
+        (
+            {"serviceMonitor": {"enabled": True, "basicAuth": AUTH, "authorization": TOKEN}},
+            r"serviceMonitor\.basicAuth beside a token",
+        ),
+        (
+            {
+                "accessControl": {"enabled": True},
+                "serviceMonitor": {"enabled": True, "basicAuth": AUTH},
+            },
+            r"serviceMonitor\.basicAuth beside a token",
+        ),
+        ({"kubeRBACProxy": {"enabled": True, "port": 10045}}, r"kubeRBACProxy\.port and web\.port"),
+        ({"hostNetwork": True, "networkPolicy": POLICY}, "no NetworkPolicy holds"),
+        ({"serviceAccount": {"create": False}}, r"needs serviceAccount\.name"),
+        (
+            {
+                "serviceAccount": {"create": False},
+                "rbac": {"create": False},
+                "openshift": {"securityContextConstraints": True},
+            },
+            r"needs serviceAccount\.name",
+        ),
+        ({"commonLabels": {NAME: "x"}}, "/commonLabels/app"),
+        ({"podLabels": {NAME: "x"}}, "/podLabels/app"),
+        ({"service": {"labels": {NAME: "x"}}}, "/service/labels/app"),
+        ({"updateStrategy": {"maxUnavailable": "0%"}}, "/updateStrategy/maxUnavailable"),
+        ({"updateStrategy": {"maxUnavailable": 0}}, "/updateStrategy/maxUnavailable"),
+        ({"prometheusRule": {"disabled": ["MgpuGpuLots"]}}, "/prometheusRule/disabled"),
+    ],
+    ids=str,
+)
+def test_helm_refuses_what_would_render_and_not_do_what_it_says(
+    values: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(Refused, match=named):
+        render(values)
+
+
+@pytest.mark.program("helm")
+def test_without_an_account_of_its_own_nothing_is_granted() -> None:
+    rendered = render(serviceAccount={"create": False}, rbac={"create": False})
+    assert not rendered.of("ClusterRoleBinding")
+    assert render(serviceAccount={"create": False}, pods={"source": "none"}).objects
+
+
 def _patterns() -> list[tuple[str, str]]:
     forms = ((name, setting.kind.form.get("pattern")) for name, setting in FREE.items())
     return [(name, str(pattern)) for name, pattern in forms if pattern]

@@ -1,4 +1,4 @@
-"""What is written from the table of values; needs no Helm."""
+"""What is written from the table of values."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ import yaml
 from charts import settings
 from charts.table import SECTIONS
 from exporter.settings import TABLE
-from tests.chart.rendering import CHART
+from tests.chart.rendering import CHART, render
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -40,7 +40,7 @@ def folders(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tupl
     if schema.get("additionalProperties") is False:
         yield path
     for name, inner in schema.get("properties", {}).items():
-        yield from folders(inner, (*path, name))
+        yield from folders(inner or {}, (*path, name))
 
 
 @pytest.mark.parametrize("path", list(folders(SCHEMA)), ids=".".join)
@@ -51,6 +51,65 @@ def test_an_unknown_value_is_refused_with_its_name(path: tuple[str, ...]) -> Non
         node = node.setdefault(part, {})
     node["misspelt"] = True
     assert any("misspelt" in message for message in errors(values))
+
+
+def without(values: dict[str, Any], path: str) -> dict[str, Any]:
+    """The values without one, as Helm takes it away where somebody gives null."""
+    changed = copy.deepcopy(values)
+    *folders, leaf = path.split(".")
+    node = changed
+    for part in folders:
+        node = node[part]
+    del node[leaf]
+    return changed
+
+
+NEEDED = [v.path for v in VALUES if isinstance(v.default, int | str) and v.default != ""]
+
+
+@pytest.mark.parametrize("path", ["podMonitor", "pods", *NEEDED])
+def test_null_for_what_is_needed_is_refused_with_its_name(path: str) -> None:
+    assert any(path.rpartition(".")[2] in message for message in errors(without(DEFAULTS, path)))
+
+
+EVERY_PART: dict[str, Any] = {
+    **{name: {"enabled": True} for name in ("serviceMonitor", "prometheusRule")},
+    "dashboards": {"enabled": True, "operator": {"enabled": True}},
+    "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
+    "openshift": {"securityContextConstraints": True},
+    "verticalPodAutoscaler": {"enabled": True},
+}
+
+
+@pytest.mark.program("helm")
+@pytest.mark.parametrize("more", [{}, {"compat": {"dropIn": "dcgm"}}], ids=["own", "drop-in"])
+def test_null_for_what_is_empty_is_the_same(more: dict[str, Any]) -> None:
+    """As of a key in a values file with nothing below it."""
+    given = copy.deepcopy({**EVERY_PART, **more})
+    for value in VALUES:
+        *folders, leaf = value.path.split(".")
+        node = given
+        for part in folders:
+            node = node.setdefault(part, {})
+        if not isinstance(value.default, int) and not value.default:
+            node.setdefault(leaf, None)
+    assert render(given).objects == render({**EVERY_PART, **more}).objects
+
+
+@pytest.mark.program("helm")
+def test_null_for_a_list_or_a_table_is_none_of_it() -> None:
+    given: dict[str, Any] = {
+        **EVERY_PART,
+        **dict.fromkeys(("gpuNodeLabels", "nodeSelector", "tolerations", "resources")),
+        **dict.fromkeys(("livenessProbe", "readinessProbe")),
+        "prometheusRule": {
+            "enabled": True,
+            "xids": dict.fromkeys(("critical", "warning", "ignored")),
+        },
+    }
+    text = render(given).text
+    assert "nil" not in text
+    assert "%!" not in text
 
 
 def test_a_parent_chart_may_hand_down_its_own_globals_and_condition() -> None:

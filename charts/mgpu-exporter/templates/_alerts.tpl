@@ -2,19 +2,19 @@
 
 {{- define "mgpu.raises" -}}
 {{- $rule := .root.Values.prometheusRule }}
-{{- $own := default dict (index $rule.rules .rule.alert) }}
-{{- if and $rule.alerts (dig "enabled" true $own) (not (has .rule.alert $rule.disabled)) }}true{{ end }}
+{{- $own := dig .rule.alert dict (default dict $rule.rules) | default dict }}
+{{- if and $rule.alerts (dig "enabled" true $own) (not (has .rule.alert (default list $rule.disabled))) }}true{{ end }}
 {{- end }}
 
 {{/* As JSON: expression, time, labels and link. What is not set is as in the file. */}}
 {{- define "mgpu.alert" -}}
 {{- $given := .root.Values.prometheusRule }}
-{{- $own := default dict (index $given.rules .rule.alert) }}
+{{- $own := dig .rule.alert dict (default dict $given.rules) | default dict }}
 {{- $rule := deepCopy .rule }}
 {{- $_ := set $rule "expr" (include "mgpu.expression" .) }}
 {{- $labels := default dict $rule.labels }}
 {{- with $own.severity }}{{ $_ := set $labels "severity" . }}{{ end }}
-{{- $_ := set $rule "labels" (mergeOverwrite $labels $given.alertLabels) }}
+{{- $_ := set $rule "labels" (mergeOverwrite $labels (default dict $given.alertLabels)) }}
 {{- with $own.for }}{{ $_ := set $rule "for" . }}{{ end }}
 {{- if dig "annotations" "runbook_url" "" $rule }}
 {{- $_ := unset $rule.annotations "runbook_url" }}
@@ -29,11 +29,14 @@
 {{- $places := .root.Files.Get "files/alerts.json" | fromJson }}
 {{- $given := .root.Values.prometheusRule }}
 {{- $expr := .rule.expr }}
+{{- range $name, $codes := $places.xids }}
+{{- $expr = replace $codes (printf "<%s>" $name) $expr }}
+{{- end }}
 {{- range $name, $codes := $given.xids }}
-{{- $expr = replace (index $places.xids $name) (join "|" $codes) $expr }}
+{{- $expr = replace (printf "<%s>" $name) (join "|" (default list $codes)) $expr }}
 {{- end }}
 {{- $parameters := default dict (index $places.parameters .rule.alert) }}
-{{- $own := omit (default dict (index $given.rules .rule.alert)) "enabled" "for" "severity" }}
+{{- $own := omit (dig .rule.alert dict (default dict $given.rules) | default dict) "enabled" "for" "severity" }}
 {{- if and (include "mgpu.isDcgm" .root) (hasKey $parameters "jobs") (not (hasKey $own "jobs")) }}
 {{- $own = merge (dict "jobs" ".*(mgpu|dcgm)-exporter.*") $own }}
 {{- end }}

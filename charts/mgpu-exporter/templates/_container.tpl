@@ -80,6 +80,7 @@ All capabilities are dropped. NVIDIA's runtime refuses MIG's monitor capability 
 whose bounding set lacks SYS_ADMIN; a process that is not root does not get it from there.
 */}}
 {{- define "mgpu.securityContext" -}}
+{{- $given := default dict .Values.securityContext }}
 {{- $traces := include "mgpu.looksIntoProcesses" . }}
 {{- $user := include "mgpu.user" . | int }}
 {{- $root := or (include "mgpu.readsPodResources" .) $traces }}
@@ -94,11 +95,11 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
   "allowPrivilegeEscalation" false
   "capabilities" $capabilities
   "readOnlyRootFilesystem" true
-  "runAsNonRoot" (not $root)
+  "runAsNonRoot" (and (not $root) (ne (int (dig "runAsUser" 1 $given)) 0))
   "runAsUser" (ternary 0 $user (not (empty $root)))
   "runAsGroup" (ternary 0 $user (not (empty $root)))
 }}
-{{- toYaml (mergeOverwrite $profile .Values.securityContext) }}
+{{- toYaml (mergeOverwrite $profile $given) }}
 {{- end }}
 
 {{- define "mgpu.mounts" -}}
@@ -203,7 +204,7 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
 {{- if eq (include "mgpu.probe" .root) "tcp" }}
 {{- $own = dict "tcpSocket" (dict "port" $port) }}
 {{- end }}
-{{- toYaml (merge $own .times) }}
+{{- toYaml (merge $own (default dict .times)) }}
 {{- end }}
 
 {{- define "mgpu.proxy" -}}

@@ -40,9 +40,6 @@ app.kubernetes.io/component: {{ include "mgpu.component" . }}
 app.kubernetes.io/part-of: mgpu-exporter
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{/* Without the chart's version: a new chart alone replaces no pod. */}}
@@ -53,9 +50,6 @@ app.kubernetes.io/component: {{ include "mgpu.component" . }}
 app: nvidia-dcgm-exporter
 {{- end }}
 app.kubernetes.io/part-of: mgpu-exporter
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{/* Metadata of an object. Takes a dict: root, and perhaps name, namespace, labels, annotations. */}}
@@ -65,11 +59,8 @@ name: {{ default (include "mgpu.fullname" .root) .name }}
 namespace: {{ default (include "mgpu.namespace" .root) .namespace }}
 {{- end }}
 labels:
-  {{- include "mgpu.labels" .root | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- with merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations }}
+  {{- toYaml (merge (dict) (default dict .labels) (default dict .root.Values.commonLabels) (include "mgpu.labels" .root | fromYaml)) | nindent 2 }}
+{{- with merge (dict) (default dict .annotations) (default dict .root.Values.commonAnnotations) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -90,6 +81,16 @@ annotations:
 {{- else }}
 {{- default "default" .Values.serviceAccount.name }}
 {{- end }}
+{{- end }}
+
+{{/* Who is given rights. All pods of a namespace that name no account have "default". */}}
+{{- define "mgpu.subjects" -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create: false needs serviceAccount.name: else every pod of the namespace would get the exporter's rights; or grant them yourself (rbac.create: false)" }}
+{{- end -}}
+- kind: ServiceAccount
+  name: {{ include "mgpu.serviceAccount" . }}
+  namespace: {{ include "mgpu.namespace" . }}
 {{- end }}
 
 {{- define "mgpu.image" -}}

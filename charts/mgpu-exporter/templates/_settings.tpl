@@ -3,8 +3,9 @@ Settings that contradict each other or the chart's own values, and with which th
 start. What is wrong with a single one is refused by values.schema.json.
 */}}
 {{- define "mgpu.refuseSettings" -}}
-{{- $collection := default dict .Values.settings.collection }}
-{{- $web := default dict .Values.settings.web }}
+{{- $settings := default dict .Values.settings }}
+{{- $collection := default dict $settings.collection }}
+{{- $web := default dict $settings.web }}
 {{- $interval := include "mgpu.milliseconds" (default "1s" $collection.interval) | float64 }}
 {{- $window := include "mgpu.milliseconds" (default "15s" $collection.window) | float64 }}
 {{- if lt $window $interval }}
@@ -15,7 +16,7 @@ start. What is wrong with a single one is refused by values.schema.json.
 {{- fail (printf "settings.web.open-page contradicts %s; give one of the two" $name) }}
 {{- end }}
 {{- end }}
-{{- $gpus := default dict .Values.settings.gpus }}
+{{- $gpus := default dict $settings.gpus }}
 {{- range $source := kindIs "slice" $gpus.source | ternary $gpus.source (list $gpus.source) | compact }}
 {{- if and $.Values.simulate (not (has $source (list "auto" "simulated"))) }}
 {{- fail "simulate simulates the whole node; leave out settings.gpus.source" }}
