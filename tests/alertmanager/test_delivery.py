@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -133,6 +134,33 @@ def _answers(told: Told) -> bool:
         return told.alerts() == []
     except OSError:
         return False
+
+
+def test_what_the_runbook_tells_to_type_silences_and_ends_it(told: Told) -> None:
+    labels = {"instance": "gpu-node-1", "uuid": "GPU-a", "namespace": "n"}
+    values = {f"${'NODE' if k == 'instance' else k.upper()}": v for k, v in labels.items()}
+    values |= {"$ALERT": "MgpuGpuLost", "http://localhost:9093": f"http://{told.address}"}
+    text = (ROOT / "docs" / "runbooks" / "silence.md").read_text()
+    commands = re.findall(r"-- (amtool silence .*)", text)
+    adds = [command for command in commands if " add " in command]
+    (query,) = (command for command in commands if " query " in command)
+    (expire,) = (command for command in commands if " expire " in command)
+
+    def typed(command: str, **more: str) -> str:
+        for name, value in {**values, **more}.items():
+            command = command.replace(name, value)
+        done = subprocess.run(shlex.split(command), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    told.send("MgpuGpuLost", **labels)
+    assert len(adds) == 3
+    for add in adds:
+        made = typed(add).strip()
+        eventually(lambda: told.state("MgpuGpuLost") == "suppressed", f"{add}: it is silenced")
+        assert made in typed(f"{query} -o extended")
+        typed(expire, **{"$ID": made})
+        eventually(lambda: told.state("MgpuGpuLost") == "active", f"{add}: it is heard again")
 
 
 def test_amtool_has_nothing_against_the_example() -> None:

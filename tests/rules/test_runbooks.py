@@ -10,10 +10,11 @@ import pytest
 
 from exporter.cli import _parser
 from exporter.settings import TABLE
+from tests.rules.run import DOCS
 from tests.rules.test_alerts import NAMES, ROOT, RUNBOOKS
 
 PATHS = sorted(RUNBOOKS.glob("*.md"))
-SHARED = {"on-the-node", "reset", "xids"}  # what several of them need
+SHARED = {"on-the-node", "reset", "silence", "xids"}  # what several of them need
 VARIABLES = {"NODE", "INSTANCE", "UUID", "GPU", "NAMESPACE", "POD"}
 OF_ALERTS = [path for path in PATHS if path.stem not in SHARED]
 ON_THE_NODE = {"nvidia-smi", "dmesg", "ps", "systemctl", "fuser"}
@@ -82,6 +83,12 @@ def test_a_runbook_leads_to_a_shell_and_to_what_goes_before_a_reset(path: Path) 
     programs = {shlex.split(line)[0] for line in blocks(path, "sh")}
     assert ("(on-the-node.md)" in typed) == bool(programs & ON_THE_NODE)
     assert not RESET.search(typed) or "(reset.md)" in typed
+
+
+@pytest.mark.parametrize("path", [*OF_ALERTS, DOCS / "alerts.md"], ids=lambda path: path.stem)
+def test_who_is_to_silence_an_alert_is_led_to_the_command(path: Path) -> None:
+    for words in re.findall(r"(?i).{9}\bsilence[^d].{30}", path.read_text()):
+        assert re.search(r"\[.ilence [a-z ]+\]\((runbooks/)?silence\.md\)", words), words
 
 
 def test_before_a_reset_all_that_holds_the_device_is_stopped_this_exporter_too() -> None:
