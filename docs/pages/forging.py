@@ -22,23 +22,23 @@ def security(page: str) -> str:
     if not end:
         message = "security.md has lost the marks around its table of sharing systems"
         raise ValueError(message)
-    heads = ("scheme", "amounts", "device", "who may patch a pod can change")
+    heads = ("a tenant can change", "amounts come from", "the device comes from", "systems")
     return f"{before}{BEGIN}\n{table(heads, _rows())}\n{END}{after}"
 
 
 def _rows() -> list[tuple[str, ...]]:
-    """One row for all schemes of which the same can be said."""
+    """One row for all schemes of which the same can be said, those that leave least open first."""
     names: dict[tuple[str, ...], list[str]] = {}
-    for scheme in SCHEMES:
+    for scheme in sorted(SCHEMES, key=lambda scheme: len(_forgeable(scheme))):
         names.setdefault(_cells(scheme), []).append(f"[`{scheme.name}`](sharing.md#{scheme.name})")
-    return [(", ".join(these), *cells) for cells, these in names.items()]
+    return [(*cells, ", ".join(these)) for cells, these in names.items()]
 
 
 def _cells(scheme: Scheme) -> tuple[str, ...]:
     return (
-        ", else ".join(scheme.amounts),
-        ", else ".join(scheme.placement) or "not named",
         " and ".join(_forgeable(scheme)) or "nothing",
+        ", else ".join(scheme.amounts),
+        ", else ".join(scheme.placement) or "it is not named",
     )
 
 
