@@ -57,7 +57,7 @@ def health() -> list[Panel]:
         timeline(
             "Can be read",
             "Whether the driver answers for a card and for all of its partitions.",
-            {LINE: f"min by (instance, gpu) ({of('up')})"},
+            {LINE: f"min by (cluster, instance, gpu) ({of('up')})"},
             READ,
             known=of("up"),
             width=8,
@@ -81,8 +81,8 @@ def health() -> list[Panel]:
             "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for "
             "each reason.",
             {
-                f"{LINE} {{{{quantity}}}}: {{{{reason}}}}": "max by (instance, gpu, quantity, "
-                f"reason) ({of('unmeasured')})"
+                f"{LINE} {{{{quantity}}}}: {{{{reason}}}}": "max by (cluster, instance, gpu, "
+                f"quantity, reason) ({of('unmeasured')})"
             },
             UNMEASURED,
             known=of("up"),
@@ -92,7 +92,7 @@ def health() -> list[Panel]:
             "XIDs over time",
             "When the driver reported an error, by its number.",
             {
-                f"{LINE} XID {{{{xid}}}}": "sum by (instance, gpu, xid) "
+                f"{LINE} XID {{{{xid}}}}": "sum by (cluster, instance, gpu, xid) "
                 f"(increase({of('xid_errors_total')}[$__rate_interval])) > 0"
             },
             ((0, "reported", BAD),),
@@ -104,7 +104,7 @@ def health() -> list[Panel]:
 
 def alerts(width: int = 24) -> Panel:
     """The alerts of rules/ that fire."""
-    by = "severity, alertname, instance, gpu, $namespace_label, $pod_label"
+    by = "severity, alertname, cluster, instance, gpu, $namespace_label, $pod_label"
     since = f"time() - {FIRING_SINCE} and ignoring (alertstate) {ALERTS}"
     return table(
         "Alerts that fire",
@@ -178,7 +178,7 @@ def engines() -> list[Panel]:
 
 def _counted(label: str, expr: str) -> str:
     """A count by GPU and a label."""
-    return f"sum by (instance, gpu, {label}) ({expr})"
+    return f"sum by (cluster, instance, gpu, {label}) ({expr})"
 
 
 def errors() -> list[Panel]:

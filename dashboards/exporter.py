@@ -123,6 +123,7 @@ def _states() -> list[Panel]:
 def _seen() -> list[Panel]:
     core = f"mgpu_device_unattributed_core_seconds_total{{{NODE}}}"
     busy = f"mgpu_device_busy_seconds_total{{{NODE}}}"
+    of_node = f"on (cluster, instance) group_left () sum by (cluster, instance) ({_rate(busy)})"
     return [
         table(
             "Sources",
@@ -155,7 +156,7 @@ def _seen() -> list[Panel]:
             [
                 Column(
                     "Exporters",
-                    "sum by (instance, version, python, energy_idle) ("
+                    "sum by (cluster, instance, version, python, energy_idle) ("
                     f"{_of('build_info')} * on (job, cluster, instance) "
                     f"group_left (energy_idle) {_of('config_info')})",
                     "short",
@@ -168,8 +169,8 @@ def _seen() -> list[Panel]:
             "Part of the busy time of a node's GPUs that no container or group is charged with, by "
             "reason.",
             {
-                "{{instance}} {{reason}}": f"sum by (instance, reason) ({_rate(core)})"
-                f" / on (instance) group_left () sum by (instance) ({_rate(busy)})"
+                "{{instance}} {{reason}}": f"sum by (cluster, instance, reason) ({_rate(core)})"
+                f" / {of_node}"
             },
             "percentunit",
             width=8,
@@ -232,7 +233,7 @@ def _pace() -> list[Panel]:
             [
                 Column(
                     "Time",
-                    f"topk(10, sum by (instance, gpu, part) ({parts}))",
+                    f"topk(10, sum by (cluster, instance, gpu, part) ({parts}))",
                     "percentunit",
                     bar(top=None),
                 )

@@ -230,7 +230,7 @@ def events(workload: str = "", *, starts: bool = True) -> Sequence[Mapping[str, 
     ]
     if workload:
         since = f"mgpu_container_observed_since_timestamp_seconds{{{workload}}}"
-        pods = f"min by (instance, $namespace_label, $pod_label) ({since})"
+        pods = f"min by (cluster, instance, $namespace_label, $pod_label) ({since})"
         found.append(
             _event(
                 "Pod starts",

@@ -67,7 +67,7 @@ def _lines(figure: str, by: str, others: str, named: str = "") -> dict[str, str]
 
 
 def _totals() -> list[Panel]:
-    there = f"count by (instance, kind, group) (mgpu_group_processes{{{GROUP}}} > 0)"
+    there = f"count by (cluster, instance, kind, group) (mgpu_group_processes{{{GROUP}}} > 0)"
     return [
         stat("Groups on GPUs", "That have a process on a GPU now.", f"count({there})", "short"),
         stat("GPUs in use", "GPUs' worth of core, by groups.", f"sum({CORE})", "short"),
@@ -79,11 +79,10 @@ def _totals() -> list[Panel]:
 
 
 def _who() -> Panel:
-    by = ", ".join(PEOPLE)
-    total = f"sum by (instance) ({usable_memory(NODE)})"
-    of_node = f"on (instance) group_left () {total}"
-    cards = f"count by (instance) (count by (instance, gpu) (mgpu_device_up{{{NODE}}}))"
-    of_cards = f"on (instance) group_left () {cards}"
+    by, node = ", ".join(("cluster", *PEOPLE)), "cluster, instance"
+    of_node = f"on ({node}) group_left () sum by ({node}) ({usable_memory(NODE)})"
+    cards = f"count by ({node}) (count by ({node}, gpu) (mgpu_device_up{{{NODE}}}))"
+    of_cards = f"on ({node}) group_left () {cards}"
     return table(
         "Groups",
         "A container is called as its engine calls it, or by its short id where that is not known.",

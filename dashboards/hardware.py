@@ -18,7 +18,7 @@ from dashboards.panels import (
 )
 from dashboards.tables import Column, colored, table
 
-BY = "instance, gpu"
+BY = "cluster, instance, gpu"
 # What the driver asks for (NVML field 230), by its number; see mgpu_device_recovery_action.
 NEEDS: Words = {
     "0": ("nothing", GOOD),

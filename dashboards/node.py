@@ -163,7 +163,7 @@ def _devices() -> Panel:
 
 
 def _holders() -> Panel:
-    by = "instance, gpu, $namespace_label, $pod_label, $container_label"
+    by = "cluster, instance, gpu, $namespace_label, $pod_label, $container_label"
 
     def own(family: str) -> str:
         return f"mgpu_container_{family}{{{DEVICE}}}"

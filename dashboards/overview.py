@@ -233,7 +233,7 @@ def _used() -> Panel:
 
 
 def _groups() -> Panel:
-    by = "instance, kind, name, user"
+    by = f"{BY_NODE}, kind, name, user"
     same = "job, cluster, instance, uuid, kind, group"
 
     def named(family: str) -> str:
@@ -241,7 +241,7 @@ def _groups() -> Panel:
         return f"sum by ({by}) (mgpu_group_{family}{{{NODE}}} * {joined})"
 
     used = named("core_utilization_ratio")
-    cards = f"count by (instance) (count by ({BY_CARD}) ({_of('up')}))"
+    cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"
     return table(
         "Outside of pods now",
         "Slurm jobs, units, users and containers that are no pod's. The board Groups has more of "
@@ -250,7 +250,10 @@ def _groups() -> Panel:
         [
             Column("GPUs", used, "short"),
             Column(
-                "Of the node", f"{used} / on (instance) group_left () {cards}", "percentunit", USE
+                "Of the node",
+                f"{used} / on ({BY_NODE}) group_left () {cards}",
+                "percentunit",
+                USE,
             ),
             Column("Memory", named("memory_used_bytes"), "bytes"),
         ],
@@ -312,8 +315,7 @@ def _wrong_cards() -> str:
 
 
 def _idle_pods() -> Panel:
-    by = "instance, $namespace_label, $pod_label"
-    idle = f"topk(20, sum by ({by}) (clamp_min({HOURS} - {USED_HOURS}, 0)))"
+    idle = f"topk(20, sum by ({BY_POD}) (clamp_min({HOURS} - {USED_HOURS}, 0)))"
     return table(
         "Pods that idle most",
         "The twenty pods with the most unused allocated GPU-hours in the time range.",
@@ -325,7 +327,7 @@ def _idle_pods() -> Panel:
                 "short",
                 IDLE_BAR,
             ),
-            Column("Given GPU-h", f"sum by ({by}) ({HOURS}) and {idle}", "short"),
+            Column("Given GPU-h", f"sum by ({BY_POD}) ({HOURS}) and {idle}", "short"),
         ],
         links=LINKS,
         nothing=NO_SHARE,

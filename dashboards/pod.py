@@ -154,7 +154,6 @@ def _memory() -> Panel:
 
 
 def _containers() -> Panel:
-    by = BY_CONTAINER.removeprefix("cluster, ")
     core, share = _rate(_own("core_seconds_total")), _own("core_limit_ratio")
     held, limit = _own("memory_used_bytes"), _own("memory_limit_bytes")
     elsewhere = {"0": ("as allocated", GOOD), "1": ("elsewhere", IDLE)}
@@ -163,13 +162,13 @@ def _containers() -> Panel:
         "Each container on each device: what it uses, against what it was allocated there.",
         {"container": "Container", "gpu": "GPU", "pod": "Pod", "instance": "Node", "uuid": "UUID"},
         [
-            Column(name, f"sum by ({by}) ({expr})", unit, cell)
+            Column(name, f"sum by ({BY_CONTAINER}) ({expr})", unit, cell)
             for name, expr, unit, cell in (
                 ("Core", core, "percentunit", USE),
                 ("Share", share, "percentunit", None),
                 (
                     "Use of share",
-                    f"sum by ({by}) ({core}) / sum by ({by}) ({share} > 0)",
+                    f"sum by ({BY_CONTAINER}) ({core}) / sum by ({BY_CONTAINER}) ({share} > 0)",
                     "percentunit",
                     SHARE_USE,
                 ),
@@ -177,7 +176,7 @@ def _containers() -> Panel:
                 ("Allocated", limit, "bytes", None),
                 (
                     "Memory full",
-                    f"sum by ({by}) ({held}) / sum by ({by}) ({limit} > 0)",
+                    f"sum by ({BY_CONTAINER}) ({held}) / sum by ({BY_CONTAINER}) ({limit} > 0)",
                     "percentunit",
                     FILLED,
                 ),

@@ -174,6 +174,14 @@ def test_target_job_rule_and_its_like_for_cluster_and_node(dashboard: Dashboard)
 
 
 @EVERY
+def test_nodes_of_two_clusters_that_have_one_name_stay_apart(dashboard: Dashboard) -> None:
+    for query in queries(dashboard):
+        for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", query.expr):
+            named = {label.strip() for label in labels.split(",")}
+            assert "instance" not in named or "cluster" in named, query
+
+
+@EVERY
 def test_counters_are_only_asked_for_their_increase(dashboard: Dashboard) -> None:
     for query in queries(dashboard):
         for name, _ in SELECTOR.findall(query.expr):
