@@ -200,6 +200,18 @@ def test_a_namespace_on_two_nodes_is_missing_while_one_of_their_exporters_is_dow
             assert asked.external("inference", minute) is None
 
 
+def test_cards_of_one_name_in_two_nodes_are_two(told: list[Scraped], tmp_path: Path) -> None:
+    """A card without a number of its own has the name of its place, the same in equal nodes."""
+    with Store(tmp_path) as store:
+        for scraped in told:
+            if scraped.at <= at(9):
+                for node in ("gpu-node-1", "gpu-node-2"):
+                    store.scrape(Target({**NODE, "instance": node}), scraped.page, scraped.at)
+        asked = Asked(store, rules("prometheus-adapter.yaml"))
+
+        assert asked.external("inference", 9) == pytest.approx(0.6, abs=0.05)
+
+
 def test_a_page_scraped_by_two_jobs_counts_once(told: list[Scraped], tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         for scraped in told:
