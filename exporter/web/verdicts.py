@@ -11,9 +11,8 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -33,7 +32,6 @@ _LANES = 4
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"  # an extra, new in each token
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 _BUSY = "too many clients wait for the API server; try again"
-_LATE = "the API server takes too long to say what you may see; try again"
 _FAILED = "the API server cannot be asked for your rights; the exporter's log says why"
 
 
@@ -105,9 +103,6 @@ class _Cache(Generic[T]):
         self._clock = clock
         self._held: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._held)
-
     def get(self, key: Hashable) -> T | None:
         expires_ns, value = self._held.get(key, (0, None))
         if value is None:
@@ -167,17 +162,17 @@ class Verdicts:
     def __init__(
         self, reviewer: Reviewer, clock: Clock, limits: ReviewLimits | None = None
     ) -> None:
+        self.limits = limits or ReviewLimits()
         self._reviewer = reviewer
-        self._limits = limits or ReviewLimits()
         self._key = secrets.token_bytes(32)
-        most = self._limits.cached
+        most = self.limits.cached
         self._clients: _Cache[Subject] = _Cache(most, clock)
         self._strangers: _Cache[bool] = _Cache(most, clock)
         self._granted: _Cache[bool] = _Cache(most, clock)
         self._refused: _Cache[bool] = _Cache(most, clock)
         self._known: _Cache[str] = _Cache(most, clock)  # the party
-        self._first = {kind: _Lane(kind, self._limits) for kind in KINDS}
-        self._renewals = {kind: _Lane(kind, self._limits) for kind in KINDS}
+        self._first = {kind: _Lane(kind, self.limits) for kind in KINDS}
+        self._renewals = {kind: _Lane(kind, self.limits) for kind in KINDS}
         self._asked: dict[Hashable, asyncio.Task[Any]] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._problem = ""
@@ -205,10 +200,10 @@ class Verdicts:
             lane = (self._first if party is None else self._renewals)[IDENTITY]
             subject = await self._once(key, lane, party or peer, ask)
             if subject is None:
-                self._strangers.put(key, True, self._limits.unknown_s)
+                self._strangers.put(key, True, self.limits.unknown_s)
                 return None
-            self._clients.put(key, subject, self._limits.allowed_s)
-            self._known.put(key, Client(subject).party, self._limits.known_s)
+            self._clients.put(key, subject, self.limits.allowed_s)
+            self._known.put(key, Client(subject).party, self.limits.known_s)
         return Client(subject)
 
     async def permits(self, client: Client, right: Right) -> bool:
@@ -226,25 +221,11 @@ class Verdicts:
         lane = (self._renewals if known else self._first)[PERMISSION]
         permits = await self._once(key, lane, client.party, ask)
         if permits:
-            self._granted.put(key, True, self._limits.allowed_s)
-            self._known.put(client.key, client.party, self._limits.known_s)
+            self._granted.put(key, True, self.limits.allowed_s)
+            self._known.put(client.key, client.party, self.limits.known_s)
         else:
-            self._refused.put(key, True, self._limits.denied_s)
+            self._refused.put(key, True, self.limits.denied_s)
         return permits
-
-    @asynccontextmanager
-    async def deadline(self) -> AsyncIterator[None]:
-        """Bounds all reviews of a request together; those that run on serve the next one.
-
-        Raises:
-            Unavailable: they took too long.
-
-        """
-        try:
-            async with asyncio.timeout(self._limits.request_s):
-                yield
-        except TimeoutError:
-            raise Unavailable(_LATE) from None
 
     def close(self) -> None:
         """Stops without waiting for reviews."""
@@ -294,5 +275,5 @@ class Verdicts:
 
     async def _in_thread(self, ask: Callable[[], T]) -> T:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(_LANES * self._limits.at_once, "reviews")
+            self._threads = ThreadPoolExecutor(_LANES * self.limits.at_once, "reviews")
         return await asyncio.get_running_loop().run_in_executor(self._threads, ask)

@@ -52,6 +52,7 @@ MOST_NAMESPACES = 512  # of a node that a client's rights are asked in: more tha
 _AT_ONCE = 8
 _LONGEST_TOKEN = 6144
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
+_LATE = "the API server takes too long to say what you may see; try again"
 _NEEDED = "A token of Kubernetes is needed: as a bearer token, or as the password of any user.\n"
 
 
@@ -83,13 +84,16 @@ class Views:
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[None]:
-        """Bounds the time of all decisions on a request; refuses it if they cannot be made."""
+        """Bounds the time of all decisions on a request; refuses it if they cannot be made.
+
+        Reviews that run on serve the next request.
+        """
         try:
-            async with self._verdicts.deadline():
+            async with asyncio.timeout(self._verdicts.limits.request_s):
                 yield
-        except Unavailable as error:
+        except (Unavailable, TimeoutError) as error:
             raise web.HTTPServiceUnavailable(
-                text=f"{error}\n", headers={"Retry-After": "1"}
+                text=f"{str(error) or _LATE}\n", headers={"Retry-After": "1"}
             ) from None
 
     async def client(self, request: web.Request) -> Client:
