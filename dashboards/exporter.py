@@ -157,8 +157,8 @@ def _seen() -> list[Panel]:
                 Column(
                     "Exporters",
                     "sum by (cluster, instance, version, python, energy_idle) ("
-                    f"{_of('build_info')} * on (job, cluster, instance) "
-                    f"group_left (energy_idle) {_of('config_info')})",
+                    f"{_of('build_info')} * on (job, cluster, instance) group_left (energy_idle) "
+                    f"max by (job, cluster, instance, energy_idle) ({_of('config_info')}))",
                     "short",
                 )
             ],

@@ -36,9 +36,12 @@ def most_of_groups(by: str, selector: str, named: str = "") -> str:
 
 
 def group_figure(figure: str, by: str, info: str) -> str:
-    """A figure of each group with those labels of ``by`` that only its ``info`` has."""
-    own = ", ".join(label for label in by.split(", ") if label not in {"kind", "instance"})
-    return f"{figure} * on ({SAME_GROUP}) group_left ({own}) {info}"
+    """A figure of each group with those labels of ``by`` that only its ``info`` has.
+
+    While an exporter's pod is replaced, Prometheus may have the infos of both.
+    """
+    own = ", ".join(label for label in by.split(", ") if label not in SAME_GROUP.split(", "))
+    return f"{figure} * on ({SAME_GROUP}) group_left ({own}) max by ({SAME_GROUP}, {own}) ({info})"
 
 
 def _most(by: str, *figures: str) -> str:

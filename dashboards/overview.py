@@ -4,6 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
 from dashboards.frame import NAMESPACE, NODE, board, events, to, usable_memory
+from dashboards.lines import group_figure
 from dashboards.panels import (
     ALLOCATED,
     ANY,
@@ -234,11 +235,10 @@ def _used() -> Panel:
 
 def _groups() -> Panel:
     by = f"{BY_NODE}, kind, name, user"
-    same = "job, cluster, instance, uuid, kind, group"
 
     def named(family: str) -> str:
-        joined = f"on ({same}) group_left (name, user) mgpu_group_info{{{NODE}}}"
-        return f"sum by ({by}) (mgpu_group_{family}{{{NODE}}} * {joined})"
+        figure, info = f"mgpu_group_{family}{{{NODE}}}", f"mgpu_group_info{{{NODE}}}"
+        return f"sum by ({by}) ({group_figure(figure, by, info)})"
 
     used = named("core_utilization_ratio")
     cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"

@@ -6,6 +6,7 @@ their names (docs/rules of its repository), with the exclusions of dashboards/.l
 
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.dashboards.grafana import (
     FOLDER,
     PATHS,
     Dashboard,
+    fill,
     folded,
     links,
     load,
@@ -179,6 +181,22 @@ def test_nodes_of_two_clusters_that_have_one_name_stay_apart(dashboard: Dashboar
         for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", query.expr):
             named = {label.strip() for label in labels.split(",")}
             assert "instance" not in named or "cluster" in named, query
+
+
+@pytest.mark.program("promtool")
+def test_every_query_is_promql(tmp_path: Path) -> None:
+    names = {name for dashboard in DASHBOARDS.values() for name in variables(dashboard)}
+    values = {name: name.removesuffix("_label") for name in names}
+    values |= {"__rate_interval": "1m", "__range": "1h", "__range_s": "3600"}
+    values |= {name: "1" for name in names if name.startswith("price")}
+    asked = (query for dashboard in DASHBOARDS.values() for query in queries(dashboard))
+    exprs = {fill(query.expr, values) for query in asked}
+    rules = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(exprs)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    command = ["promtool", "check", "rules", "--lint=none", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @EVERY

@@ -2,6 +2,8 @@
 
 The two nodes of a cluster have the same pods, as Prometheus has them for some minutes after a pod
 came back on another node under its name. The clusters have the same nodes and even the same GPUs.
+In the east two jobs scrape each node, and in the west the exporters' pods were replaced: for some
+scrapes Prometheus has both.
 """
 
 import re
@@ -26,6 +28,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 MINUTES = 7
 JOB = "mgpu-exporter"
+TWICE = {
+    "east": [{"job": JOB}, {"job": "second"}],
+    "west": [{"job": JOB}, {"pod": "mgpu-exporter-new"}],
+}
 END = START // SECOND + MINUTES * 60
 EXPORTER = {"namespace": "monitoring", "pod": "mgpu-exporter-x7k2p", "container": "exporter"}
 FIXED = {"datasource": "", "__rate_interval": "1m", "__range": "5m", "__range_s": "300"}
@@ -47,11 +53,13 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
     with honored, renamed:
         for scenario, nodes in (("demo", ("a", "b")), ("hpc", ("c", "d"))):
             for at, page in pages(scenario, MINUTES, cycle_s=3):
-                for cluster, node in product(("east", "west"), nodes):  # each with its own cards
+                for cluster, node in product(TWICE, nodes):  # each with its own cards
                     named = page.replace('uuid="GPU-', f'uuid="GPU-{node}-')
-                    own = {"job": JOB, "cluster": cluster, "instance": node}
-                    honored.scrape(Target(own), named, at)
-                    renamed.scrape(Target({**own, **EXPORTER}, honors=False), named, at)
+                    for more in TWICE[cluster]:
+                        own = {"job": JOB, "cluster": cluster, "instance": node, **more}
+                        if "pod" not in own:  # with honor_labels a scrape has no pod
+                            honored.scrape(Target(own), named, at)
+                        renamed.scrape(Target({**EXPORTER, **own}, honors=False), named, at)
         honored.record(RECORDING, END, END, "1m")
         renamed.record(FOLDER / "exported" / RECORDING.name, END, END, "1m")
         yield Worlds(honored, renamed)
