@@ -31,6 +31,7 @@ from exporter.model import (
 from exporter.settings import Address
 from exporter.web.page import choice_of, node_of, page
 from exporter.web.page.cards import Gpu, card_of
+from exporter.web.page.cells import core_against, memory_against
 from exporter.web.page.choice import SORTS
 from exporter.web.page.entries import colours, entries
 from exporter.web.page.glossary import meanings
@@ -451,6 +452,14 @@ def test_a_gpu_shows_its_last_hour_on_request() -> None:
     parts = [float(part) for part in re.findall(r" ([\d.]+) %", said[2])]
     assert sum(parts) == pytest.approx(float(said[1]), abs=3)  # as they are rounded
     assert len(re.findall(r'<path class="area c\d" d="M', markup)) >= 2 * len(parts)
+
+
+def test_use_beyond_its_limit_is_more_than_the_limit_as_it_is_written() -> None:
+    assert core_against(0.1006, 0.1, over=True).text.split() == ["10.06", "%"]
+    assert core_against(0.1006, 0.1).text.split() == ["10", "%"]  # who may borrow
+    assert core_against(0.12, 0.1, over=True).text.split() == ["12", "%"]
+    assert memory_against(8.04 * 2**30, 8 * 2**30, over=True).text == "8.04"
+    assert memory_against(9 * 2**30, 8 * 2**30, over=True).text == "9.0"
 
 
 def test_a_pod_shows_the_last_hour_of_each_container() -> None:

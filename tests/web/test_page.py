@@ -303,6 +303,22 @@ def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watche
     watched(replace(made, measured=lambda: facts), look)
 
 
+def test_where_a_link_leads_is_not_under_the_head_that_stays(watched: Watched) -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        for width in (375, 1280):
+            await tab.size(width, 300)
+            await tab.value("document.querySelector('.banner a[href^=\"#gpu-\"]').click()")
+            card = await tab.value(
+                "document.querySelector('.gpu.down').getBoundingClientRect().top"
+            )
+            assert 0 <= card < 300
+            at = f"document.elementFromPoint(30, {card + 1})"
+            assert await tab.value(f"!!{at}.closest('.gpu.down')"), width
+
+    watched(failing(), look)
+
+
 def test_it_says_when_the_exporter_does_not_answer(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)

@@ -54,7 +54,12 @@ def core_against(
 ) -> Cell:
     """Core in use against a limit, or the reasons why it is not known."""
     of = "" if limit is None else f"of{NBSP}{percent(limit)}"
-    return _unknown(reasons, of) if used is None else Cell(percent(used), of, "over" * over)
+    if used is None:
+        return _unknown(reasons, of)
+    text = percent(used)
+    if over and of.endswith(text):  # of a limit of 10 %, 10.06 % would be 10 %
+        text = f"{used * 100:.2f}{NBSP}%"
+    return Cell(text, of, "over" * over)
 
 
 def memory_against(
@@ -64,6 +69,8 @@ def memory_against(
     if used is None:
         return _unknown(reasons, "" if limit is None else f"of{NBSP}{gibibytes(limit)}")
     figure, _, of = held_of(used, limit).partition(" ")
+    if over and of == f"of{NBSP}{figure}{NBSP}GiB":
+        figure = f"{used / 2**30:.2f}"
     return Cell(figure, of, "over" * over)
 
 
