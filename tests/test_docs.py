@@ -53,7 +53,7 @@ def test_the_pages_name_flags_that_exist() -> None:
         for page in PAGES
         if page.name != "CHANGELOG.md"  # which names those that are gone
         for flag in re.findall(r"(?<![\w-])--([a-z]+\.[a-z.-]*[a-z])", page.read_text())
-        if not flag.startswith("storage.tsdb.")  # Prometheus'
+        if not flag.startswith(("storage.tsdb.", "alertmanager."))  # Prometheus', amtool's
     }
 
     known = {setting.name for setting in TABLE.values()}
