@@ -23,7 +23,12 @@ from exporter.simulation.work import FOREVER, Span, Work
 
 START = ("start", DURATION, "0s", "After the start of the scenario or, in a pod, of the pod.")
 FOR = ("for", LENGTHS, "for ever", "How long it lives.")
-EVERY = ("every", DURATION, "once", "From one start to the next; each has a new name and ids.")
+EVERY = (
+    "every",
+    DURATION,
+    "once",
+    "From one start to the next, 1ms or more; each has a new name and ids.",
+)
 
 POD_NAME = must(P, "name", NAME, "Name, or its first part if the pod comes again.")
 NAMESPACE = must(P, "namespace", NAME, "Namespace.")
@@ -203,8 +208,9 @@ def _span(
 ) -> Span:
     shortest, longest = section.get(length)
     every = section.get(again)
-    if every is not None and not longest <= MOST_AT_ONCE * every:
-        raise section.wrong(again, f"a time, and 'for' of at most {MOST_AT_ONCE} times of it")
+    if every is not None and not (every >= MILLISECOND and longest <= MOST_AT_ONCE * every):
+        allowed = f"a time of 1ms or more, and 'for' of at most {MOST_AT_ONCE} times of it"
+        raise section.wrong(again, allowed)
     return Span(section.get(start), shortest, longest, every)
 
 

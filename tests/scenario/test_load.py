@@ -133,6 +133,7 @@ BAD: list[tuple[object, str, str]] = [
     (_with(pods=[pod(static="yes")]), "f.pods[0].static", "true or false"),
     (_with(pods=[pod(every="1s")]), "f.pods[0].every", "'for'"),
     (_with(pods=[pod(**{"for": "0s", "every": "1s"})]), "f.pods[0].for", "above zero"),
+    (_with(pods=[pod(**{"for": "1e-9", "every": "1e-9"})]), "f.pods[0].every", "1ms or more"),
     (
         _with(pods=[pod("p", process(every=2, **{"for": 1}), every=9, **{"for": 5})]),
         "f.pods[0].containers[0].processes[0].every",
