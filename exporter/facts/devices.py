@@ -15,10 +15,12 @@ from exporter.model import (
     DeviceFacts,
     DeviceMemory,
     DeviceMemoryFacts,
+    DeviceReading,
     DeviceState,
     MemoryHeld,
     Owner,
     Pod,
+    Sensors,
     Unattributed,
     Unmeasured,
     Used,
@@ -36,6 +38,7 @@ ENERGY_ONLY = (Unattributed.IDLE, Unattributed.UNOBSERVED)
 SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
 PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allocated, not the board
 BUSY = frozenset({*QUANTITIES, *COUNTED})
+_NO_MEMORY, _NO_SENSORS = DeviceMemoryFacts(), Sensors()
 
 
 def device_facts(view: View) -> Iterator[DeviceFacts]:
@@ -44,18 +47,18 @@ def device_facts(view: View) -> Iterator[DeviceFacts]:
     for seen in view.devices.values():
         device_ledger = seen.device_ledger
         device = device_ledger.device
+        reading = view.facts.readings.get(seen.uuid, DeviceReading(device))
+        is_up = device_ledger.state is DeviceState.UP
         made = DeviceFacts(
             device=device,
             state=device_ledger.state,
             unmeasured=_unmeasured(device_ledger),
+            memory=_memory(reading.memory, device_ledger.held, device) if is_up else _NO_MEMORY,
+            sensors=reading.sensors if is_up else _NO_SENSORS,
+            xids=reading.xids,
+            costs=reading.costs,
             is_unhealthy=not unhealthy.isdisjoint({device.uuid.lower(), device.pci_bus_id.lower()}),
         )
-        reading = view.facts.readings.get(seen.uuid)
-        if reading is not None:
-            made = replace(made, xids=reading.xids, costs=reading.costs)
-            if made.is_up:
-                memory = _memory(reading.memory, device_ledger.held, reading.device)
-                made = replace(made, sensors=reading.sensors, memory=memory)
         yield made if seen.stale else _with_accounts(made, view, seen)
 
 

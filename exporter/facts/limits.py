@@ -1,7 +1,8 @@
 """The limits that readers see: sums of allocations, of containers, devices and pods."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from exporter.ledger import Allocated
@@ -35,12 +36,16 @@ class MemoryLimit(NamedTuple):
 class PodLimit(NamedTuple):
     """The allocations of one pod, and their sums; None where none of them states an amount.
 
-    ``core_containers`` are those with a share of the core ("": the pod).
+    ``devices`` are those of each container's allocations ("": the pod's; None: not known).
+    ``core_containers`` are those with a share of the core ("": the pod). ``compared``: each such
+    share is on a known device. Windows are compared with those only.
     """
 
     allocated: Sequence[Allocated] = ()
+    devices: Mapping[str, Collection[str | None]] = MappingProxyType({})
     core: float | None = None
     core_containers: Collection[str] = frozenset()
+    compared: bool = True
     memory_bytes: float | None = None
     memory_by_device: Sequence[MemoryLimit] = ()
     gpus: float | None = None
@@ -65,7 +70,7 @@ class Limits:
             by_pod[key.pod_name].append(one)
         self._by_container = {place: _limit(many) for place, many in by_container.items()}
         self._by_device = {uuid: _limit(many) for uuid, many in by_device.items()}
-        self._by_pod = {name: _pod_limit(many) for name, many in by_pod.items()}
+        self._by_pod = {name: _pod_limit(many, devices) for name, many in by_pod.items()}
         self.has_unplaced = any(not uuid for _, uuid in by_container)
 
     def of_container(self, key: ContainerKey, uuid: str) -> Limit:
@@ -80,16 +85,16 @@ class Limits:
         """The limit of one pod, by namespace and name."""
         return self._by_pod.get(name, NO_POD_LIMIT)
 
-    def allocated_devices(self, key: ContainerKey) -> frozenset[str | None]:
+    def allocated_devices(self, key: ContainerKey) -> Collection[str | None]:
         """The devices of the allocations that a container's use is compared with; None: unknown.
 
         Its own allocations; without any, those of the pod as a whole. For the use of the pod as a
         whole: all of the pod's.
         """
-        of_pod = self.of_pod(key.pod_name).allocated
-        own = [a for k, a in of_pod if k == key or not key.container]
-        own = own or [a for k, a in of_pod if not k.container]
-        return frozenset(a.device for a in own)
+        of_pod = self.of_pod(key.pod_name).devices
+        if not key.container:
+            return frozenset().union(*of_pod.values())
+        return of_pod.get(key.container) or of_pod.get("", ())
 
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
@@ -105,15 +110,18 @@ def _limit(allocations: Sequence[Allocation]) -> Limit:
     return Limit(allocations, summed)
 
 
-def _pod_limit(allocated: Sequence[Allocated]) -> PodLimit:
-    by_device = defaultdict(list)
+def _pod_limit(allocated: Sequence[Allocated], known: Collection[str]) -> PodLimit:
+    by_device, devices = defaultdict(list), defaultdict[str, set[str | None]](set)
     for one in allocated:
+        devices[one.key.container].add(one.allocation.device)
         if one.allocation.device and one.allocation.memory_bytes is not None:
             by_device[one.allocation.device].append(one)
     return PodLimit(
         allocated,
+        devices,
         sum_of_known([a.core for _, a in allocated]),
         frozenset(key.container for key, a in allocated if a.core is not None),
+        all(a.device in known for _, a in allocated if a.core is not None),
         sum_of_known([a.memory_bytes for _, a in allocated]),
         [
             MemoryLimit(

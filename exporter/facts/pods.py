@@ -98,7 +98,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
             view,
             tenant.closed if measured else None,
             tenant.limit.core,
-            counters if core_known and _is_held_against_all(view, tenant.limit) else None,
+            counters if core_known and tenant.limit.compared else None,
         ),
         unhealthy_devices=pod.unhealthy_devices if pod else None,
     )
@@ -133,14 +133,6 @@ def _held_against(containers: Containers, limited: Collection[str]) -> Container
     if "" in limited or not all(container.key.container for container in containers):
         return containers
     return [container for container in containers if container.key.container in limited]
-
-
-def _is_held_against_all(view: View, limit: PodLimit) -> bool:
-    """Whether each share of the core is on a known device.
-
-    Windows are compared with those only: of the others it is not known what was left idle.
-    """
-    return all(a.device in view.devices for _, a in limit.allocated if a.core is not None)
 
 
 def whole(parts: Sequence[T | None]) -> T | None:

@@ -49,7 +49,6 @@ class CycleFacts:
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 
-OF_USE = (*QUANTITIES, ENERGY, *COUNTED)  # as in Counters and in Used
 BY_CLIENT = (*QUANTITIES, *COUNTED, ENERGY)  # measured for each client of an owner
 
 
@@ -157,10 +156,13 @@ class DeviceView:
 def used(counters: Counters, known: frozenset[str]) -> Used:
     """The counters of these quantities; None of the others."""
     return Used(
-        *[
-            amount if quantity in known else None
-            for quantity, amount in zip(OF_USE, counters[: len(OF_USE)], strict=True)
-        ]
+        counters.core if "core" in known else None,
+        counters.memory_active if "memory_active" in known else None,
+        counters.encoder if "encoder" in known else None,
+        counters.decoder if "decoder" in known else None,
+        counters.energy if ENERGY in known else None,
+        counters.copy if "copy" in known else None,
+        counters.evicted if "evicted" in known else None,
     )
 
 

@@ -1,6 +1,7 @@
 """The account of one owner, pod or device: its counters, and since when its owner is there."""
 
 from collections.abc import Mapping
+from operator import add
 from typing import Final, NamedTuple, Self, TypeVar
 
 from exporter.model import MemoryHeld, Spent
@@ -191,9 +192,11 @@ class Account(NamedTuple):
         return mono_ns if self.lasts else max(self.live_mono_ns, self.used_mono_ns)
 
 
-def sum_counters(*counters: Counters) -> Counters:
+def sum_counters(counters: Counters, *others: Counters) -> Counters:
     """The sums of the counters of some accounts."""
-    return Counters(*map(sum, zip(*counters, strict=True)))
+    for other in others:
+        counters = Counters(*map(add, counters, other))
+    return counters
 
 
 def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:

@@ -86,10 +86,10 @@ def _series_of(family: Family, facts: Iterable[tuple[str, Any]]) -> Iterator[Ser
         if each is None:
             yield from ((text, number, fact) for _, number in family.samples(fact))
             continue
+        begin = f"{text[:-1]}," if text else "{"
+        more = further(fact) if further is not None else {}
+        own_pattern = f"{pattern},{_pattern(more)}" if more else pattern
         for own, number in each(fact):
-            more = further(fact) if further is not None else {}
-            own_pattern = f"{pattern},{_pattern(more)}" if more else pattern
-            begin = f"{text[:-1]}," if text else "{"
             yield f"{begin}{_filled(own_pattern, (*own, *more.values()))}}}", number, fact
 
 

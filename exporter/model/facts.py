@@ -327,8 +327,7 @@ class PodInfo(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodFacts:
+class PodFacts(NamedTuple):
     """A pod over all its containers and devices. ``core`` and ``core_limit`` are in whole GPUs.
 
     ``core_of_limit`` is the use by the containers that have a share, over these shares;
@@ -355,8 +354,7 @@ class PodFacts:
     unhealthy_devices: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceFacts:
+class NamespaceFacts(NamedTuple):
     """The use and allocation of one device by all pods of a namespace, since the exporter's start.
 
     ``uuid`` is "" for what is allocated while its device is not known.
@@ -369,8 +367,7 @@ class NamespaceFacts:
     allocated_gpus: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKindFacts:
+class GroupKindFacts(NamedTuple):
     """The use of one device by all groups of a kind since the exporter's start."""
 
     kind: str
