@@ -1,7 +1,7 @@
 """Facts of devices: state, sensors, counters, and the use without an owner."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from functools import partial
 
 from exporter.facts.view import DeviceView, View, used
 from exporter.ledger.accounts import ENERGY, NOTHING
@@ -45,21 +45,41 @@ def device_facts(view: View) -> Iterator[DeviceFacts]:
     """Each device. Of one that cannot be read there are the reason, its faults and its costs."""
     unhealthy = _unhealthy(view.facts.pods.values())
     for seen in view.devices.values():
-        device_ledger = seen.device_ledger
-        device = device_ledger.device
-        reading = view.facts.readings.get(seen.uuid, DeviceReading(device))
-        is_up = device_ledger.state is DeviceState.UP
-        made = DeviceFacts(
-            device=device,
-            state=device_ledger.state,
-            unmeasured=_unmeasured(device_ledger),
-            memory=_memory(reading.memory, device_ledger.held, device) if is_up else _NO_MEMORY,
-            sensors=reading.sensors if is_up else _NO_SENSORS,
-            xids=reading.xids,
-            costs=reading.costs,
-            is_unhealthy=not unhealthy.isdisjoint({device.uuid.lower(), device.pci_bus_id.lower()}),
-        )
-        yield made if seen.stale else _with_accounts(made, view, seen)
+        device = seen.device_ledger.device
+        ids = {device.uuid.lower(), device.pci_bus_id.lower()}
+        yield _device(view, seen, is_unhealthy=not unhealthy.isdisjoint(ids))
+
+
+def _device(view: View, seen: DeviceView, *, is_unhealthy: bool) -> DeviceFacts:
+    device_ledger, known = seen.device_ledger, seen.known
+    device, measured = device_ledger.device, device_ledger.measured
+    reading = view.facts.readings.get(seen.uuid, DeviceReading(device))
+    found = partial(
+        DeviceFacts,
+        device=device,
+        state=device_ledger.state,
+        unmeasured=_unmeasured(device_ledger),
+        xids=reading.xids,
+        costs=reading.costs,
+        is_unhealthy=is_unhealthy,
+    )
+    if seen.stale:
+        return found()
+    is_up, core_known = device_ledger.state is DeviceState.UP, "core" in known
+    return found(
+        memory=_memory(reading.memory, device_ledger.held, device) if is_up else _NO_MEMORY,
+        sensors=reading.sensors if is_up else _NO_SENSORS,
+        used=used(device_ledger.whole.counters, known),
+        average=seen.average_of(None, device_ledger.whole, known),
+        idle_energy_uj=device_ledger.idle_energy_uj if IDLE_ENERGY in measured else None,
+        unobserved_ns=device_ledger.unobserved_ns if measured else None,
+        unattributed=_unattributed(seen),
+        unexplained_ns=device_ledger.unexplained if core_known else {},
+        normalization=device_ledger.normalization if core_known else None,
+        methods=device_ledger.methods if measured else None,
+        sampling=device_ledger.sampling,
+        allocated=_allocated(view, device_ledger),
+    )
 
 
 def _unhealthy(pods: Iterable[Pod]) -> frozenset[str]:
@@ -116,25 +136,6 @@ def _unattributed_memory(
     return {reason: bytes_ for reason, bytes_ in nobody.items() if bytes_ is not None}
 
 
-def _with_accounts(made: DeviceFacts, view: View, seen: DeviceView) -> DeviceFacts:
-    """The facts with what the accounts of the device say."""
-    device_ledger, known = seen.device_ledger, seen.known
-    measured, core_known = device_ledger.measured, "core" in known
-    return replace(
-        made,
-        used=used(device_ledger.whole.counters, known),
-        average=seen.average_of(None, device_ledger.whole, known),
-        idle_energy_uj=device_ledger.idle_energy_uj if IDLE_ENERGY in measured else None,
-        unobserved_ns=device_ledger.unobserved_ns if measured else None,
-        unattributed=_unattributed(seen),
-        unexplained_ns=device_ledger.unexplained if core_known else {},
-        normalization=device_ledger.normalization if core_known else None,
-        methods=device_ledger.methods if measured else None,
-        sampling=device_ledger.sampling,
-        allocated=_allocated(view, device_ledger),
-    )
-
-
 def _unattributed(seen: DeviceView) -> Mapping[Unattributed, Used]:
     """The time and energy without an owner, by each reason that can apply, from 0 on.
 
@@ -144,10 +145,11 @@ def _unattributed(seen: DeviceView) -> Mapping[Unattributed, Used]:
     instance = device.parent_uuid and device.vendor == "nvidia"
     sharing = "mig" if instance else device.sharing
     attributable = (r for r in SHARING_REASONS if r == sharing or r in nobody)
+    energy = seen.known - BUSY
     made = {}
     for reason in (*BUSY_REASONS, *ENERGY_ONLY, *attributable):
-        known = seen.known - BUSY if reason in ENERGY_ONLY else seen.known
         account = nobody.get(reason)
+        known = energy if reason in ENERGY_ONLY else seen.known
         made[reason] = used(account.counters if account else NOTHING, known)
     return made
 

@@ -54,6 +54,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
     account = owner.account if key.container else view.ledger.unplaced.get((key, seen.uuid))
     if seen.withheld or account is None:
         limit, account = NO_LIMIT, None
+    unlimited = NONE if limit.allocations else unplaced_reasons(view, key, seen.uuid)
     allocation = limit.sum if key.container else without_amounts(limit.sum)
     there, shown = owner.there, owner.shown
     held_against = owner.account if key.container else account
@@ -70,7 +71,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         memory=memory,
         last_active_unix_ns=owner.account.active_unix_ns if shown else None,
         since_unix_ns=owner.account.since_unix_ns if shown else None,
-        unmeasured=_unmeasured(owner, unplaced_reasons(view, key, seen.uuid)) if there else NONE,
+        unmeasured=_unmeasured(owner, unlimited) if there else NONE,
         allocation=_enforced(allocation, memory),
         allocated=allocated_time(
             view,
@@ -203,9 +204,9 @@ def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
 
 
 def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
-    """The limits of a container's pod that cannot be shown, where it has none of its own."""
-    if not key.container or view.limits.of_container(key, uuid).allocations:
-        return {}
+    """The limits of its pod that cannot be shown, of a container without one of its own."""
+    if not key.container:
+        return NONE
     return _unplaced(view, view.limits.of_container(key._replace(container=""), uuid))
 
 

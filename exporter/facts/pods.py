@@ -130,7 +130,7 @@ def _fullnesses(using: Containers, limit: PodLimit) -> Iterator[float]:
 
 def _held_against(containers: Containers, limited: Collection[str]) -> Containers:
     """The containers with a limit; all of them where a use or a limit is the whole pod's."""
-    if "" in limited or not all(container.key.container for container in containers):
+    if "" in limited or "" in [container.key.container for container in containers]:
         return containers
     return [container for container in containers if container.key.container in limited]
 

@@ -49,10 +49,10 @@ class Accrual(NamedTuple):
 
     def at(self, mono_ns: int) -> int:
         """The shares times their time until the given moment, in ns."""
-        if not self.shares:
-            return self.before_ns
-        elapsed_ns = mono_ns - self.since_mono_ns
-        return self.before_ns + sum([int(share * elapsed_ns) for share in self.shares])
+        total_ns, elapsed_ns = self.before_ns, mono_ns - self.since_mono_ns
+        for share in self.shares:
+            total_ns += int(share * elapsed_ns)
+        return total_ns
 
     def then(self, shares: tuple[float, ...], mono_ns: int) -> Self:
         """The accrual with other shares from the given moment on."""
