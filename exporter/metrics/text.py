@@ -88,9 +88,9 @@ def _series_of(family: Family, facts: Iterable[tuple[str, Any]]) -> Iterator[Ser
             continue
         begin = f"{text[:-1]}," if text else "{"
         more = further(fact) if further is not None else {}
-        own_pattern = f"{pattern},{_pattern(more)}" if more else pattern
+        end = f",{_filled(_pattern(more), tuple(more.values()))}}}" if more else "}"
         for own, number in each(fact):
-            yield f"{begin}{_filled(own_pattern, (*own, *more.values()))}}}", number, fact
+            yield f"{begin}{_filled(pattern, own)}{end}", number, fact
 
 
 class StartTimes:

@@ -28,6 +28,7 @@ OFF_BY_DEFAULT = frozenset({CONTENTION})
 
 NS = 1_000_000_000  # the ledger counts time in nanoseconds
 UJ = 1_000_000  # and energy in microjoules
+_DIVISORS = {"seconds": NS, "joules": UJ}
 
 Sample = tuple[tuple[str, ...], Number]
 """The values of a family's own labels, and the number."""
@@ -69,7 +70,7 @@ class FamilyOf(Generic[F]):
     def divisor(self) -> int:
         """What makes its numbers the unit of its name: facts have nanoseconds and microjoules."""
         unit = self.name.removesuffix("_total").rpartition("_")[2]
-        return {"seconds": NS, "joules": UJ}.get(unit, 1)
+        return _DIVISORS.get(unit, 1)
 
     def samples(self, fact: F) -> list[Sample]:
         """What it has of a fact; its own labels are empty where the family has none."""
