@@ -109,7 +109,7 @@ class Plausible:
                 device = self._with_energy(device, device.window, mono_ns)  # noqa: PLW2901 - same
             self.rejected.update(device.rejected)
             devices[uuid] = device
-        if len(self._boards) > len(devices):
+        if len(self._out_of_bounds) > len(devices):  # it has an entry of each that was there
             self._boards = {u: b for u, b in self._boards.items() if u in devices}
             self._memories = {u: m for u, m in self._memories.items() if u in devices}
             self._out_of_bounds = {u: o for u, o in self._out_of_bounds.items() if u in devices}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.collector.plausible import SENSORS, out_of_bounds
+from exporter.collector.plausible import SENSORS, Plausible, out_of_bounds
 from exporter.metrics.families import BOARD
 from exporter.model import (
     CgroupIdentity,
@@ -16,8 +16,10 @@ from exporter.model import (
     Engines,
     ProcessActivity,
     ProcessMemory,
+    Reading,
     Sensors,
     Snapshot,
+    SourceStatus,
     Window,
 )
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
@@ -274,3 +276,13 @@ def test_unlimited_containers_are_checked_too(bench: Bench) -> None:
     now = read(bench, reading(of_process=HUGE))
 
     assert "memory_used_peak_bytes" not in container(now)
+
+
+def test_instances_that_come_and_go_without_a_window_are_forgotten() -> None:
+    """As those of a board without GPM."""
+    checked = Plausible()
+    for number in range(5):
+        instance = replace(DEVICE, uuid=f"MIG-{number}")
+        device_reading = reading()._replace(device=instance, window=None)
+        checked.of([Reading(SourceStatus("nvml", up=True), (device_reading,))], SECOND)
+    assert set(checked._memories) == set(checked._out_of_bounds) == {"MIG-4"}
