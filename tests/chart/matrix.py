@@ -125,8 +125,9 @@ def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
+PAIRS = dict(_pairs())
 MATRIX: dict[str, dict[str, Any]] = {
-    **dict(_pairs()),
+    **PAIRS,
     **{f"preset-{preset.name}": dict(preset.values) for preset in PRESETS},
     "everything": EVERYTHING,
     "proxied": PROXIED,

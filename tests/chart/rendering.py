@@ -117,14 +117,10 @@ def render(values: Mapping[str, Any] | None = None, **others: object) -> Rendere
         Refused: the schema or a template did not take them.
 
     """
-    return Rendered(_template(json.dumps({**(values or {}), **others})))
+    return Rendered(template(CHART, json.dumps({**(values or {}), **others})))
 
 
 @cache
-def _template(values: str) -> str:
-    return template(CHART, values)
-
-
 def template(chart: Path, values: str, *arguments: str) -> str:
     """``helm template`` of a chart with values as JSON."""
     return helm(

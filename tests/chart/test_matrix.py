@@ -13,8 +13,9 @@ import yaml
 
 from exporter.cli import _parser
 from exporter.settings import TABLE, load
-from tests.chart.matrix import MATRIX
+from tests.chart.matrix import MATRIX, PAIRS
 from tests.chart.rendering import CHART, Object, Rendered, helm, render
+from tests.chart.test_privileges import harmless
 
 pytestmark = [pytest.mark.program("helm"), pytest.mark.slow]
 
@@ -32,6 +33,14 @@ def objects() -> list[Object]:
     """All different objects of the matrix."""
     texts = {json.dumps(o, sort_keys=True) for r in every() for o in r.objects}
     return [json.loads(text) for text in sorted(texts)]
+
+
+def test_no_profile_is_privileged_or_writes_or_escalates_with_any_way_to_the_driver() -> None:
+    assert [name for name, values in PAIRS.items() if not harmless(render(values))] == []
+    for name, values in PAIRS.items():
+        if values["profile"] in {"minimal", "podresources"}:
+            context = render(values).container["securityContext"]
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
 
 
 def test_helm_finds_nothing_to_blame() -> None:
