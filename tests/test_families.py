@@ -9,11 +9,9 @@ from exporter.metrics.families import (
     OFF_BY_DEFAULT,
     OPTIONAL_GROUPS,
     PREFIX,
-    Family,
     families_without,
 )
 
-EVERY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.full_name)
 UNITS = ("seconds", "bytes", "joules", "ratio", "watts", "celsius", "hertz", "gpus")
 WITHOUT_UNIT = re.compile(
     r".*_(info|up|unmeasured|processes|devices|simulated|replicas|mismatch|successful|rows|remapping)"
@@ -30,31 +28,32 @@ def test_names_are_unique_with_and_without_total() -> None:
     assert len(names) == len(set(names))
 
 
-@EVERY
-def test_the_name_is_of_its_level_and_in_snake_case(family: Family) -> None:
-    assert re.fullmatch(rf"{PREFIX}_{family.level}(_[a-z][a-z0-9]*)+", family.full_name)
-    assert family.level in LEVELS
+def test_the_name_is_of_its_level_and_in_snake_case() -> None:
+    for family in FAMILIES:
+        assert re.fullmatch(rf"{PREFIX}_{family.level}(_[a-z][a-z0-9]*)+", family.full_name)
+        assert family.level in LEVELS
 
 
-@EVERY
-def test_the_unit_is_a_base_unit(family: Family) -> None:
-    name = family.full_name
-    unit = name.removesuffix("_total").rpartition("_")[2]
-
-    assert unit in UNITS or WITHOUT_UNIT.fullmatch(name) or family.name.startswith("rejected_")
-
-
-@EVERY
-def test_no_label_is_the_targets_or_unbounded(family: Family) -> None:
-    labels = (*LEVELS[family.level], *family.labels)
-    assert not set(labels) & (TARGET_LABELS | UNBOUNDED_LABELS)
-    assert len(labels) == len(set(labels))
-    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in labels)
+def test_the_unit_is_a_base_unit() -> None:
+    for family in FAMILIES:
+        name = family.full_name
+        unit = name.removesuffix("_total").rpartition("_")[2]
+        assert (
+            unit in UNITS or WITHOUT_UNIT.fullmatch(name) or family.name.startswith("rejected_")
+        ), name
 
 
-@EVERY
-def test_help_is_a_sentence(family: Family) -> None:
-    assert re.fullmatch(r"[A-Z1].{8,}\.", family.help)
+def test_no_label_is_the_targets_or_unbounded() -> None:
+    for family in FAMILIES:
+        labels = (*LEVELS[family.level], *family.labels)
+        assert not set(labels) & (TARGET_LABELS | UNBOUNDED_LABELS)
+        assert len(labels) == len(set(labels))
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in labels)
+
+
+def test_help_is_a_sentence() -> None:
+    for family in FAMILIES:
+        assert re.fullmatch(r"[A-Z1].{8,}\.", family.help), family.full_name
 
 
 def test_only_what_devices_tell_of_themselves_can_be_left_out() -> None:
