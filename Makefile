@@ -4,7 +4,7 @@
 # make test-slow  run the tests marked slow, which start programs or simulate many minutes
 # make test-random  try the properties with new random cases; a failure says how to repeat it
 # make check   what a change must pass: lint, types, layers, generated docs, all tests
-#              (WORKERS=4: tests side by side, one for each core unless given; WORKERS=0: one by one;
+#              (WORKERS=4: tests side by side, as tests/conftest.py says unless given; WORKERS=0: one by one;
 #              PYTEST_ARGS: more arguments for pytest)
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five to ten minutes under a real Prometheus
@@ -32,11 +32,11 @@
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
-WORKERS ?= logical
+WORKERS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 # The tests of a file stay together: they share what the file starts.
-PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
+PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 # Tests start hundreds of processes: compiled anew by each, the exporter takes 1.7 s of CPU to start and not 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 

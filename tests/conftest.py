@@ -1,5 +1,6 @@
 """What all tests share: which of them this machine can run."""
 
+import gc
 import logging
 import os
 import shutil
@@ -47,6 +48,12 @@ def pytest_runtest_call() -> Generator[None, None, None]:
                 root.removeHandler(handler)
                 handler.close()
                 logging.captureWarnings(capture=False)
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collection pass by what lives as long as the run: ten thousand tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,8 +107,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--image", action="store_true", help="run what builds and runs the image")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One for each core, and for the slow tests one more: they wait for most of their time."""
+    return (os.cpu_count() or 1) + (config.getoption("markexpr") == "slow")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is asked for by a target of its own (make image-test, make e2e)."""
+    """Leave out what is asked for by a target of its own (make image-test, make e2e).
+
+    What waits longest comes first: begun last, all but one of the workers would wait for it.
+    """
+    items.sort(key=lambda item: not {"e2e", "deploy"} & set(item.path.parts))
     for asked in ("image", "long"):
         if not config.getoption(f"--{asked}"):
             left = [item for item in items if item.get_closest_marker(asked)]

@@ -33,7 +33,20 @@ def test_a_file_has_its_values(preset: Preset) -> None:
     assert yaml.safe_load(FILES[preset.name].read_text()) == preset.values
 
 
-@pytest.mark.parametrize("platform", [name for name in FILES if name not in {STACK, PAGE}])
+def leaves(values: Any, *path: str) -> set[tuple[str, ...]]:
+    """Where values stand that are no mappings."""
+    if not isinstance(values, dict):
+        return {path}
+    return {found for key, value in values.items() for found in leaves(value, *path, key)}
+
+
+def test_no_platform_sets_what_the_monitoring_stack_sets() -> None:
+    values = {preset.name: leaves(preset.values) for preset in PRESETS}
+    platforms = values.keys() - {STACK, PAGE}
+    assert {name: both for name in platforms if (both := values[name] & values[STACK])} == {}
+
+
+@pytest.mark.parametrize("platform", ["gpu-operator", "openshift"])
 def test_a_platform_and_the_monitoring_stack_go_together(platform: str) -> None:
     rendered = with_files(platform, STACK)
     assert rendered.one("DaemonSet") == with_files(platform).one("DaemonSet")

@@ -30,7 +30,7 @@ BOTH = [
     *({**one, "query": new} for one in QUERIES if (new := since_49(one["query"])) != one["query"]),
 ]
 """The list in both name sets; the exporter serves both at once, as the drop-in does."""
-SCRAPE_S, SCRAPES = 15, 24
+CYCLE_S, SCRAPE_S, SCRAPES = 5, 15, 24
 COMPARED = re.compile(r"(.*) > \d+$")
 
 # the labels of the target: with honorLabels the chart's monitors drop pod, container and namespace
@@ -66,8 +66,8 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     with Store(tmp_path_factory.mktemp("prometheus")) as store:
         at = 0.0
         for _ in range(SCRAPES):
-            for _ in range(SCRAPE_S):
-                clock.move(1)
+            for _ in range(0, SCRAPE_S, CYCLE_S):
+                clock.move(CYCLE_S)
                 collector.cycle()
             snapshot = collector.snapshot
             page = b"".join(one.render(snapshot, Format.TEXT) for one in (renderer, compat))

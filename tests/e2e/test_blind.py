@@ -27,6 +27,7 @@ RANGE = "5s"
 STEP_S = 0.5
 DUTY, PERIOD_S = 0.5, 0.53  # so that work and samples do not keep step
 STEADY, VICTIM = 0, 1  # GPUs; the namespace of the pod on each is gpu-0, gpu-1
+STRANGER = 79_999
 COUNTERS = [
     f"mgpu_{level}_{counter}"
     for level in ("container", "pod", "namespace")
@@ -81,6 +82,12 @@ class Town:
     def lose(self, index: int, *, lost: bool) -> None:
         """Let a GPU fall off the bus, or come back."""
         self.scenario.gpus[index] = replace(self.scenario.gpus[index], lost=lost)
+        self.scenario.write(self.folder / "gpus.txt")
+
+    def meet(self, pid: int) -> None:
+        """Let a process come to a GPU of which ``/proc`` names no cgroup: the tree is walked."""
+        FakeProc(self.folder / "proc").put(pid, "/")
+        self.scenario.processes.append(Process(VICTIM, pid, memory=GIB))
         self.scenario.write(self.folder / "gpus.txt")
 
 
@@ -188,7 +195,7 @@ def test_without_cgroups_no_owner_has_a_rate_and_the_devices_go_on(town: Town) -
     begin = time.time()
     cgroups, away = town.folder / "cgroup", town.folder / "away"
     cgroups.rename(away)
-    (away / "kubepods.slice" / "new").mkdir()  # which the exporter hears, and looks
+    town.meet(STRANGER)  # else the exporter looks at the tree once a minute
     town.wait_for_nothing()
 
     assert town.reasons() == dict.fromkeys(((name, "no_cgroups") for name in owners()), 1)

@@ -11,7 +11,7 @@ import yaml
 
 from rules.generate import FOLDER
 from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, OTHER, POD
-from tests.rules.run import Case, raised
+from tests.rules.run import Case, raised, raised_alone, written
 
 RECORDING = FOLDER / "mgpu-recording.yaml"
 RENAMED = [FOLDER / "exported" / "mgpu-recording.yaml", FOLDER / "exported" / "mgpu-alerts.yaml"]
@@ -155,8 +155,9 @@ def expect(
             }
         ],
     }
+    rules = written([{"record": "asked", "expr": record}], folder)
     file = folder / "test.yaml"
-    file.write_text(json.dumps({"rule_files": [str(RECORDING)], "tests": [test]}))
+    file.write_text(json.dumps({"rule_files": [str(rules)], "tests": [test]}))
     done = subprocess.run(
         ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
     )
@@ -176,7 +177,7 @@ def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -
     for title, example in CASES.items():
         firing = {_renamed(name): values for name, values in example.firing.items()}
         found[title] = Case(firing, [title.partition(" ")[0]], [example.minute])
-    alerts = raised(RENAMED, found, tmp_path, "1m")
+    alerts = raised_alone(RENAMED[1], RENAMED[0], found, tmp_path)
 
     assert sorted(alert.case for alert in alerts) == sorted(CASES)
     of_pods = [alert for alert in alerts if "exported_pod" in alert.labels]
