@@ -110,7 +110,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One for each core, and for the slow tests one more: they wait for most of their time."""
-    return (os.cpu_count() or 1) + (config.getoption("markexpr") == "slow")
+    cores = os.cpu_count() or 1
+    return cores + 1 if config.getoption("markexpr") == "slow" else cores
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
