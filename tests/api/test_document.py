@@ -48,12 +48,12 @@ def only(pods: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("made", [Snapshot, with_every_family, demo, crowded, hostile, failing])
-@pytest.mark.parametrize("age_ns", [0, 60 * SECOND], ids=["fresh", "stale"])
-def test_every_answer_is_as_the_schema_says(made: Callable[[], Snapshot], age_ns: int) -> None:
+def test_every_answer_is_as_the_schema_says(made: Callable[[], Snapshot]) -> None:
     snapshot = made()
-    validate("snapshot", whole(snapshot, age_ns))
-    for name in ("devices", "history"):
-        validate(name, json.loads(json.dumps(getattr(api, name)(snapshot, ABOUT, age_ns))))
+    for age_ns in (0, 60 * SECOND):
+        validate("snapshot", whole(snapshot, age_ns))
+        for name in ("devices", "history"):
+            validate(name, json.loads(json.dumps(getattr(api, name)(snapshot, ABOUT, age_ns))))
     for pod in snapshot.facts.pods[:12]:
         document = api.pod(snapshot, ABOUT, 0, name=(pod.namespace, pod.name))
         validate("pod", json.loads(json.dumps(document)))
