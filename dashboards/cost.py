@@ -19,11 +19,14 @@ NO_ENERGY = "No price, or no board measures energy"
 NO_RULES = "Nothing is recorded: load rules/mgpu-recording.yaml"
 NO_COST = "No price, or nothing is recorded (rules/mgpu-recording.yaml)"
 
-# GPUs in each minute, as rules/mgpu-recording.yaml divides them: the parts of `mgpu-exporter bill`.
+# GPUs, as rules/mgpu-recording.yaml divides them: the parts of `mgpu-exporter bill`.
+RECORDED_EACH = "2m"
 CHOSEN = f'{NAMESPACE},method=~"$method"'
 BILLED = "namespace:mgpu_billed_gpus:rate5m"
-OF_CARDS = f'namespace_card:mgpu_billed_gpus:rate5m{{{CHOSEN},part="allocated_idle"}}'
-BORROWED = f"namespace_card:mgpu_borrowed_gpus:rate5m{{{NAMESPACE}}}"
+IDLE_OF_CARDS = f'namespace_card:mgpu_unused_share_gpus:rate5m{{{NAMESPACE},part="allocated_idle"}}'
+LENT = f'namespace_card:mgpu_lent_gpus:rate5m{{{CHOSEN},part="allocated_idle"}}'
+BORROWED = f"mgpu_namespace_borrowed_core_seconds_total{{{NAMESPACE}}}"
+CARD_OF = f"uuid:mgpu_device:card{{{NODE}}}"
 PRICES = "max by (model) (model:mgpu_gpu_hour:price)"
 PAYER = "cluster, $namespace_label, kind"
 BY_NAMESPACE = "cluster, $namespace_label"
@@ -43,8 +46,8 @@ def _billed(part: str = "", more: str = "") -> str:
 
 
 def _hours(gpus: str) -> str:
-    """GPU-hours of the time range: a sample stands for a minute."""
-    return f"sum_over_time({gpus}[$__range]) / 60"
+    """GPU-hours of the time range: a sample stands for two minutes."""
+    return f"sum_over_time({gpus}[$__range]) / 30"
 
 
 def _cost(gpus: str) -> str:
@@ -211,15 +214,20 @@ def _owners() -> Panel:
 def _borrowers() -> Panel:
     card = "cluster, instance, card"
     with_namespace = f"{card}, $namespace_label"
-    lent = f"on ({card}) sum by ({card}) ({_hours(BORROWED)}) > 0"
+    device, on_card = "cluster, job, instance, uuid", f"on ({card})"
+    seconds = f"sum by ({device}, $namespace_label) (increase({BORROWED}[$__range]))"
+    cards = f"max by ({device}, card) (last_over_time({CARD_OF}[$__range]))"
+    borrowed = f"{seconds} / 3600 * on ({device}) group_left (card) {cards}"
+    lent = f"{on_card} sum by ({card}) ({borrowed}) > 0"
+    idle, taken = (_sum(with_namespace, _hours(one)) for one in (IDLE_OF_CARDS, LENT))
     return table(
         "Who borrows, by card",
         "GPU-hours beyond a share, and what each namespace left idle on the same card. Prometheus "
         "cannot say which owner's idle time a borrower used: any of the others may use it.",
         {"instance": "Node", "namespace": "Namespace", "card": "Card"},
         [
-            Column("Borrowed", f"{_sum(with_namespace, _hours(BORROWED))} and {lent}", "short"),
-            Column("Idle", f"{_sum(with_namespace, _hours(OF_CARDS))} and {lent}", "short"),
+            Column("Borrowed", f"{_sum(with_namespace, borrowed)} > 0", "short"),
+            Column("Idle", f"({idle} - {taken} or {idle}) > 1e-9 and {lent}", "short"),
         ],
         nothing="Nobody borrows, or nothing is recorded",
         width=9,
@@ -229,8 +237,8 @@ def _borrowers() -> Panel:
 def _trend() -> Panel:
     # Grafana gives colours by the order of the lines, which is that of the namespaces' names. A
     # namespace that pays nothing has its line, too, so that the others keep their colours.
-    of, used = ',$namespace_label!=""', "namespace_card:mgpu_used_gpus:rate5m"
-    without = f"0 * {_sum(PAYER, f'{used}{{{NAMESPACE}{of}}}')}"
+    of = ',$namespace_label!=""'
+    without = f"0 * {_sum(PAYER, f'mgpu_namespace_core_seconds_total{{{NAMESPACE}}}')}"
 
     def paid(of: str) -> str:
         return _sum(PAYER, _cost(f"avg_over_time({_billed(more=of)}[$__rate_interval])"))
@@ -243,7 +251,7 @@ def _trend() -> Panel:
         "short",
         stacked=True,
         nothing=NO_COST,
-    )
+    ).interval(RECORDED_EACH)
 
 
 def _trend_of_parts() -> Panel:
@@ -255,7 +263,7 @@ def _trend_of_parts() -> Panel:
         stacked=True,
         colors={"allocated_idle": IDLE, "^un": NOBODY},
         nothing=NO_RULES,
-    )
+    ).interval(RECORDED_EACH)
 
 
 def _power() -> Panel:

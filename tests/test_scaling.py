@@ -52,6 +52,19 @@ def test_the_measured_tables_are_there(name: str) -> None:
     assert len(table.strip().splitlines()) > 10
 
 
+def test_what_it_costs_is_in_the_page_as_the_run_that_was_measured_last() -> None:
+    """By the shards of 10,000 nodes, which both tables have."""
+    costs = PAGE.partition(begin("costs"))[2].partition("<!-- end -->")[0]
+    row = next(x for x in costs.splitlines() if x.startswith("| Prometheus of 32 GiB"))
+    paper = MEASURED.partition(begin("paper"))[2]
+    shards, cpus = (
+        next(x for x in paper.splitlines() if x.startswith(f"| {name} |")).split("|")
+        for name in ("shards of Prometheus", "CPUs of each")
+    )
+
+    assert row.split("|")[3].strip() == f"{shards[2].strip()}, {cpus[2].strip()} CPUs each"
+
+
 def test_how_many_more_series_nodes_have_than_when_they_were_measured_is_said() -> None:
     found = re.search(r"nodes had ([\d,]+) series.*?all of it is (\d+) % more", MEASURED, re.DOTALL)
     assert found is not None

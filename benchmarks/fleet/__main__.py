@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
     parser.add_argument("--nodes", type=int, default=100, help="how many are simulated")
     parser.add_argument("--interval", type=int, default=15, help="seconds between scrapes")
-    parser.add_argument("--seconds", type=int, default=180, help="how long is measured")
+    parser.add_argument("--seconds", type=int, default=240, help="how long is measured")
     parser.add_argument("--history", type=int, default=history.BLOCK_S, help="of a block, seconds")
     parser.add_argument("--series", action="store_true", help="count series only; no server")
     parser.add_argument("--write", action="store_true", help="write results.md and docs/scaling.md")
@@ -55,7 +55,11 @@ def measured(options: argparse.Namespace) -> dict[str, str]:
         run = live.measure(folders[1], options.nodes, every_s, options.seconds, shown)
         shown.say("the block of two hours is written")
         found = figures(run, block.result())
-    return {"run": report.run_table(run, found), "paper": report.paper_tables(found, Assumed())}
+    return {
+        "run": report.run_table(run, found),
+        "paper": report.paper_tables(found, Assumed()),
+        "costs": report.costs_table(found),
+    }
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ APPENDED = "prometheus_tsdb_head_samples_appended_total"
 HEAD = "prometheus_tsdb_head_series"
 AGENT_ADDED = "prometheus_agent_samples_appended_total"
 RULES_S = "prometheus_rule_group_duration_seconds_sum"
-EVALUATED, RULES = "prometheus_rule_evaluations_total", "prometheus_rule_group_rules"
 SENT, SENT_BYTES = (
     "prometheus_remote_storage_samples_total",
     "prometheus_remote_storage_bytes_total",
@@ -18,6 +17,7 @@ SENT, SENT_BYTES = (
 FAILED = "prometheus_remote_storage_samples_failed_total"
 ROWS = "vm_rows_inserted_total"
 MILLION = 1_000_000
+MINUTE_S = 60
 
 
 class Cost(NamedTuple):
@@ -42,7 +42,6 @@ class Figures(NamedTuple):
     scrape_p50: float
     scrape_p99: float
     failed_scrapes: float
-    rounds: float
     rules_s: float
     zone: Cost
     agent: Cost
@@ -58,13 +57,13 @@ class Figures(NamedTuple):
 
     @property
     def rules_cpu_s(self) -> float:
-        """CPU of one evaluation of all rules: what the zone's Prometheus needs beyond an agent.
+        """CPU of the rules in a minute: what the zone's Prometheus needs beyond an agent.
 
         It keeps the samples besides, so that this is too much rather than too little. Unlike the
-        time that an evaluation takes, it does not depend on what else runs on the machine.
+        time that an evaluation takes, it depends little on what else runs on the machine.
         """
         beyond = self.zone.cpu_s_per_million - self.agent.cpu_s_per_million
-        return beyond / MILLION * self.samples_per_s * self.seconds / self.rounds
+        return beyond / MILLION * self.samples_per_s * MINUTE_S
 
     @property
     def rules_s_per_million(self) -> float:
@@ -83,8 +82,6 @@ def figures(live: Live, kept: tuple[Kept, Kept]) -> Figures:
     sent_bytes = _rise(begin.agent.sum(SENT_BYTES), end.agent.sum(SENT_BYTES))
     recorded_bytes = _rise(begin.zone.sum(SENT_BYTES), end.zone.sum(SENT_BYTES))
     series = end.zone.sum(HEAD)
-    evaluated = _rise(begin.zone.sum(EVALUATED), end.zone.sum(EVALUATED))
-    rounds = evaluated / end.zone.sum(RULES)
     return Figures(
         nodes=live.nodes,
         every_s=live.every_s,
@@ -98,8 +95,7 @@ def figures(live: Live, kept: tuple[Kept, Kept]) -> Figures:
         scrape_p50=live.answers["scrape p50"],
         scrape_p99=live.answers["scrape p99"],
         failed_scrapes=live.answers["failed scrapes"],
-        rounds=rounds,
-        rules_s=_rise(begin.zone.sum(RULES_S), end.zone.sum(RULES_S)) / rounds,
+        rules_s=_rise(begin.zone.sum(RULES_S), end.zone.sum(RULES_S)) / seconds * MINUTE_S,
         zone=_cost(live, "zone", series, appended),
         agent=_cost(live, "agent", end.agent.sum("prometheus_agent_active_series"), sent),
         storage=_cost(

@@ -6,7 +6,7 @@ What no run can measure is assumed, and each assumption stands in ``Assumed`` wi
 from dataclasses import dataclass
 from math import ceil
 
-from benchmarks.fleet.figures import MILLION, Figures
+from benchmarks.fleet.figures import MILLION, MINUTE_S, Figures
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 DAY_S = 86_400
@@ -26,13 +26,12 @@ class Assumed:
     node_read_s: float = 60.0  # the node is read again: its annotations have units of allocations
     shard_bytes: int = 32 * GIB  # of memory that one Prometheus may have
     headroom: float = 2.0  # for queries, and for the replay of the WAL after a restart
-    evaluate_s: float = 60.0  # between evaluations of the rules, whose ranges are minutes
-    rules_s: float = 30.0  # of CPU for one evaluation of a shard's rules: half of a minute
+    rules_s: float = 30.0  # of CPU for a shard's rules in a minute: half of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """What scrapes and stores the fleet at one interval. Rates are a second's."""
+    """What scrapes and stores the fleet. Rates are a second's, and a minute's where rules are."""
 
     every_s: int
     series: float
@@ -63,7 +62,7 @@ def servers(found: Figures, assumed: Assumed, every_s: int, series_per_node: flo
     rules_s = found.rules_s_per_million * assumed.nodes * found.standard_samples / MILLION
     memory = series * found.zone.bytes_per_series * assumed.headroom
     shards = max(ceil(memory / assumed.shard_bytes), ceil(rules_s / assumed.rules_s))
-    recorded = assumed.nodes * found.recorded / assumed.evaluate_s
+    recorded = assumed.nodes * found.recorded / MINUTE_S
     scraping = samples / MILLION * found.agent.cpu_s_per_million
     zipped = found.standard_zipped * series_per_node / found.standard_samples
     return Servers(
@@ -72,7 +71,7 @@ def servers(found: Figures, assumed: Assumed, every_s: int, series_per_node: flo
         samples=samples,
         scrape_bytes=assumed.nodes * zipped / every_s,
         shards=shards,
-        shard_cpus=(scraping + rules_s / assumed.evaluate_s) / shards,
+        shard_cpus=(scraping + rules_s / MINUTE_S) / shards,
         rules_s=rules_s / shards,
         agent_cpus=scraping,
         agent_bytes=series * found.agent.bytes_per_series,

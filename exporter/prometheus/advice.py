@@ -18,7 +18,7 @@ from exporter.httpclient import NoAnswerError
 from exporter.prometheus.client import Labels, Prometheus, label, quoted
 
 _LEVEL = "namespace_workload_container:"
-_ALLOCATIONS = "mgpu_allocations:count"
+_ALLOCATIONS, _LASTING = "mgpu_allocations:count", "mgpu_lasting_pods:count"
 _DAY = 96  # steps: the rules record each 15 minutes
 _LATELY, _NOW = "1d", "1h"  # what is said of a workload at the end of a range
 
@@ -114,8 +114,8 @@ class Recorded:
         """The expression of each figure: amounts of one card, but ``freed`` of all that it has."""
         terms = self._core() if resource is Resource.CORE else self._memory()
         used, allocated, target, _ = terms
-        known = self._of(f"mgpu_{resource}_known:bool")
-        conditions = self._conditions(terms, known)
+        known, share = self._known(used)
+        conditions = self._conditions(terms)
         refused, bound = (
             " or ".join(text for one, text in conditions.items() if one.verdict == verdict)
             for verdict in ("refused", "at_least")
@@ -134,18 +134,25 @@ class Recorded:
                 f" and {lower} unless ({refused})"
             ),
             "outcome": self._lately(" or ".join(outcomes)),
-            "confidence": f"sum_over_time({known}) / {_DAY}",
-            "observed_ratio": f"avg_over_time({known})",
+            "confidence": f"{known} / {_DAY}",
+            "observed_ratio": share,
         }
 
-    def _conditions(self, terms: _Terms, known: str) -> Mapping[Outcome, str]:
+    def _known(self, used: str) -> tuple[str, str]:
+        """In how many steps the use was known, and their part of all steps."""
+        steps = f"count_over_time({self._of(_LASTING)})"
+        known = f"(count_over_time({used}) or 0 * {steps})"
+        return known, f"{known} / {steps}"
+
+    def _conditions(self, terms: _Terms) -> Mapping[Outcome, str]:
         """When each outcome holds, if none before it does."""
-        _, allocated, target, cases = terms
-        upper = f"{target} * (1 + {_DAY} / sum_over_time({known}))"
+        used, allocated, target, cases = terms
+        known, share = self._known(used)
+        upper = f"{target} * (1 + {_DAY} / {known})"
         found = {
-            Outcome.TOO_EARLY: f"count_over_time({known}) < {_DAY}",
-            Outcome.SHORT_LIVED: f"max_over_time({self._of('mgpu_lasting_pods:count')}) == 0",
-            Outcome.UNMEASURED: f"avg_over_time({known}) < 0.9",
+            Outcome.TOO_EARLY: f"count_over_time({self._of(_LASTING)}) < {_DAY}",
+            Outcome.SHORT_LIVED: f"max_over_time({self._of(_LASTING)}) == 0",
+            Outcome.UNMEASURED: f"{share} < 0.9",
             Outcome.LOWER: f"{allocated} > {upper}",
             Outcome.RAISE: f"{allocated} < {target}",
             Outcome.KEEP: allocated,
@@ -164,7 +171,10 @@ class Recorded:
             {
                 Outcome.NO_SHARE: f"{self._last(_ALLOCATIONS)} unless {allocated}",
                 Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
-                Outcome.FULL_CARD: f"avg_over_time({self._of('mgpu_on_full_card:max')}) > 0.05",
+                Outcome.FULL_CARD: (
+                    f"count_over_time({self._of('mgpu_on_full_card:max')})"
+                    f" / count_over_time({used}) > 0.05"
+                ),
             },
         )
 

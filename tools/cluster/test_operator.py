@@ -12,7 +12,7 @@ from tools.cluster.stage import Stage
 from tools.cluster.workloads import NAMESPACE, container, pod, with_mgpu
 
 SPACE = "operated-gpus"
-ALERT, RECORD = "MgpuAllocatedGpuIdle", "namespace_pod:mgpu_core_seconds:rate5m"
+ALERT, RECORD = "MgpuAllocatedGpuIdle", "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m"
 
 
 @pytest.fixture(scope="module")
