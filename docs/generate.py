@@ -12,6 +12,7 @@ from pages.architecture_picture import architecture
 from pages.atlas import ATLAS, boards
 from pages.compatibility import compatibility
 from pages.configuration import configuration
+from pages.costs import with_costs
 from pages.dcgm import dcgm
 from pages.drawing import SCHEMES
 from pages.forging import security
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("sharing.md", sharing()),
         (str(ATLAS / "README.md"), boards()),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
+        *costs(folder),
         (WORDS, glossary((FOLDER / "glossary.md").read_text(encoding="utf-8"))),
     ):
         path = folder / name
@@ -55,6 +57,15 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     if drifted:
         print(f"{', '.join(drifted)}: not as in the code; run python docs/generate.py")
     return 1 if drifted else 0
+
+
+def costs(folder: Path) -> list[tuple[str, str]]:
+    """Return the pages that name what the exporter costs."""
+    results = RESULTS.read_text(encoding="utf-8")
+    return [
+        (name, with_costs((folder / name).read_text(encoding="utf-8"), results))
+        for name in ("performance.md", "faq.md", "comparison.md")
+    ]
 
 
 def pictures() -> list[tuple[str, str]]:

@@ -94,9 +94,9 @@ POD = (
                     "limits": {"memory": "192Mi"},
                 },
                 OBJECT,
-                "The largest measured node, with the watch of pods and the page, took 5 ms of "
-                "CPU a second and 66 MiB at its peak (benchmarks/cost/results.md). A limit on CPU "
-                "would make cycles late; there is none.",
+                "The requests are the budget of a node with 8 GPUs (docs/decisions.md; measured: "
+                "benchmarks/cost/results.md). A limit on CPU would make cycles late; there is "
+                "none.",
             ),
             Value(
                 "livenessProbe",

@@ -2,10 +2,9 @@
 
 import re
 
+from pages.costs import AGENTS, FULL, cells
 from pages.drawing import SCHEMES, Colours, svg, text
 
-TABLE = "### 8 x 64 x 110"
-AGENTS = ("this exporter", "nvitop-exporter", "node_exporter")
 # A row of the table: what is written above its bars, and the unit.
 ROWS = {
     "CPU a cycle (of a second), ms": ("CPU in a second without a scrape", "ms"),
@@ -21,22 +20,16 @@ def figures(page: str) -> dict[str, dict[str, float]]:
     """Return, by row, the figure of each agent that has one.
 
     Raises:
-        ValueError: the page lacks the table or one of its rows.
+        ValueError: the page lacks the table.
+        KeyError: the table lacks one of its rows.
 
     """
-    _, found, rest = page.partition(f"{TABLE}\n")
-    lines = [line for line in rest.split("\n###")[0].splitlines() if line.startswith("|")]
-    if not found or not lines:
-        raise ValueError(f"{TABLE} is not on the page")
-    heads, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-    by_name = {row[0]: row for row in rows}
-    if missing := ROWS.keys() - by_name.keys():
-        raise ValueError(f"the table lacks {', '.join(sorted(missing))}")
+    rows = cells(page, FULL)
     return {
         name: {
             agent: float(cell.replace(",", ""))
             for agent in AGENTS
-            if re.fullmatch(r"[\d.,]+", cell := by_name[name][heads.index(agent)])
+            if re.fullmatch(r"[\d.,]+", cell := rows[name][agent])
         }
         for name in ROWS
     }
