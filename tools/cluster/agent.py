@@ -118,9 +118,11 @@ class Agent:
         assert pod is not None
         return f"http://{pod['status']['podIP']}:{PORT}/metrics"
 
-    def scrape(self, address: str | None = None) -> Page:
-        """Its page now."""
-        with urllib.request.urlopen(address or self.address(), timeout=30) as answer:  # noqa: S310 - http
+    def scrape(self, address: str | None = None, token: str = "") -> Page:
+        """Its page now. ``token`` is a bearer token, for an exporter that asks for one."""
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(address or self.address(), headers=shown)  # noqa: S310 - http
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - http
             return Page(answer.read().decode())
 
     def when(

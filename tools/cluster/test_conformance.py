@@ -33,9 +33,12 @@ def test_the_evidence_is_met_on_this_node(stage: Stage, tmp_path: Path) -> None:
     )
     for name in PODS:
         eventually(partial(_runs, stage, name), f"{name} runs")
-    for name in PODS:
-        stage.board.work(stage.running(name)["main"].pid, GPU, 0.4)
+    pids = [stage.running(name)["main"].pid for name in PODS]
+    for pid in pids:
+        stage.board.work(pid, GPU, 0.4)
     said, _ = collecting.communicate(timeout=300)
+    for pid in pids:
+        stage.board.end(pid)
     print(said)  # the evidence, shown with the case
     assert collecting.returncode == 0
     assert "not met" not in said
