@@ -1,11 +1,17 @@
 """An overview as a table that is printed once. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
+from exporter.api.figures import UNMEASURED
+from exporter.model import Unmeasured
 from exporter.terminal import table
 from exporter.terminal.details import amount, moment
 from exporter.terminal.table import Piece, Tone
 from exporter.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
+
+T = TypeVar("T")
 
 WIDE = 120  # used if the output is not a terminal
 NARROW = 40
@@ -32,9 +38,12 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     lines += [] if shown else [[Piece(nothing(view), Tone.UNKNOWN)]]
     if marked := list(_each(view, _marks)):
         lines += [[], *([Piece(f"! {words}", Tone.OVER)] for words in marked)]
-    if unknown := list(_each(view, _unknown)):
+    if unknown := _unknown_by_reason(view):
         lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
-        lines += [[Piece(f"  {words}", Tone.UNKNOWN)] for words in unknown]
+        for why, figures in unknown.items():
+            said = f"{why}: {UNMEASURED[Unmeasured(why)]}" if why in set(Unmeasured) else why
+            lines += [[Piece(f"  {said}", Tone.UNKNOWN)]]
+            lines += [[Piece(f"    {figure}", Tone.UNKNOWN)] for figure in figures]
     return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
 
 
@@ -93,10 +102,18 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _each(view: Overview, say: Callable[[Line, str], Iterable[str]]) -> Iterator[str]:
+def _unknown_by_reason(view: Overview) -> Mapping[str, Sequence[str]]:
+    """The unknown figures, by reason."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for why, figure in _each(view, _unknown):
+        found[why].append(figure)
+    return found
+
+
+def _each(view: Overview, say: Callable[[Line, str], Iterable[T]]) -> Iterator[T]:
     """What there is to say of each line; ``say`` gets it with the names of the lines above it."""
 
-    def look(line: Line, above: str) -> Iterator[str]:
+    def look(line: Line, above: str) -> Iterator[T]:
         name = f"{above} {line.name}".lstrip()
         yield from say(line, name)
         for child in line.children:
@@ -110,12 +127,12 @@ def _marks(line: Line, name: str) -> Iterator[str]:
     return (f"{name}: {mark.kind}: {mark.detail}" for mark in line.marks)
 
 
-def _unknown(line: Line, name: str) -> Iterator[str]:
-    """Each unknown figure with its reason. Of a pod, its containers say the same."""
+def _unknown(line: Line, name: str) -> Iterator[tuple[str, str]]:
+    """The reason and the name of each unknown figure. Of a pod, its containers say the same."""
     if line.kind is not LineKind.POD or not _has_containers(line):
         for quantity, figure in (("core", line.core), ("memory", line.memory)):
             if is_unknown(figure):
-                yield f"{quantity} of {name}: {figure.why}"
+                yield figure.why, f"{quantity} of {name}"
 
 
 def _has_containers(line: Line) -> bool:

@@ -154,7 +154,8 @@ def test_what_is_marked_or_unknown_says_so_before_its_name_and_below_the_table()
 
     assert "  ! 0 A100" in text
     assert "\n! 0 A100: lost: it has fallen off the bus\n" in text
-    assert "core of 0 A100: gpu_lost" in text
+    assert "\n  gpu_lost: The device has fallen off the bus" in text
+    assert "\n    core of 0 A100\n" in text
     assert "?" in text
     assert "0%" not in text
 
