@@ -22,9 +22,9 @@ def test_pod_decodes_to_what_its_system_promises(system: str, case: Json) -> Non
         assert {getattr(a, name) for a in decoded.allocations} == {case[name]}
 
 
-@pytest.mark.parametrize(("system", "case"), UPSTREAM, ids=case_id)
-def test_case_says_where_it_is_from(system: str, case: Json) -> None:
-    sourced = re.fullmatch(r"[\w.-]+/[\w.-]+", case.get("repository", "")) and re.fullmatch(
-        r"[0-9a-f]{7,40}", case.get("commit", "")
-    )
-    assert (sourced and case["file"]) or case["document"], system
+def test_a_case_says_where_it_is_from() -> None:
+    for system, case in UPSTREAM:
+        sourced = re.fullmatch(r"[\w.-]+/[\w.-]+", case.get("repository", "")) and re.fullmatch(
+            r"[0-9a-f]{7,40}", case.get("commit", "")
+        )
+        assert (sourced and case["file"]) or case["document"], (system, case["case"])

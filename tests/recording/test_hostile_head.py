@@ -62,11 +62,9 @@ def test_an_interval_of_0_is_named_with_its_bounds(tmp_path: Path, lines: list[b
 
 
 @pytest.mark.parametrize("field", Head.__dataclass_fields__)
-@pytest.mark.parametrize("value", STRANGE, ids=repr)
-def test_no_value_of_a_field_is_too_strange(
-    tmp_path: Path, lines: list[bytes], field: str, value: object
-) -> None:
-    outcome(tmp_path / "y.rec.gz", lines, {**json.loads(lines[0]), field: value})
+def test_no_value_of_a_field_is_too_strange(tmp_path: Path, lines: list[bytes], field: str) -> None:
+    for value in STRANGE:
+        outcome(tmp_path / "y.rec.gz", lines, {**json.loads(lines[0]), field: value})
 
 
 @pytest.mark.parametrize("value", [*STRANGE, "[{name: x}]", "[{}, 3]", "x=y"], ids=repr)
