@@ -66,11 +66,13 @@ def test_what_it_costs_is_in_the_page_as_the_run_that_was_measured_last() -> Non
 
 
 def test_how_many_more_series_nodes_have_than_when_they_were_measured_is_said() -> None:
-    found = re.search(r"nodes had ([\d,]+) series.*?all of it is (\d+) % more", MEASURED, re.DOTALL)
+    words = r"nodes had ([\d,]+) series.*?all of it is (\d+) % (more|less)"
+    found = re.search(words, MEASURED, re.DOTALL)
     assert found is not None
     measured = int(found[1].replace(",", ""))
+    part = round(100 * (series_without(()) / measured - 1))
 
-    assert int(found[2]) == round(100 * (series_without(()) / measured - 1))
+    assert (int(found[2]), found[3]) == (abs(part), "less" if part < 0 else "more")
 
 
 @pytest.mark.parametrize(
