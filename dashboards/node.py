@@ -30,7 +30,7 @@ GROUP = "{{kind}} {{name}}"
 HOT = ((None, GOOD), (85, LOOK), (95, BAD))
 MOST = most_of_containers(BY_HOLDER, DEVICE)
 BY_GROUP = "kind, name"
-MOST_GROUPS = most_of_groups(BY_GROUP, DEVICE)
+MAX_GROUPS = most_of_groups(BY_GROUP, DEVICE)
 COLORS = {"^nobody": NOBODY}
 
 
@@ -39,7 +39,7 @@ def _holders_of(containers: str, groups: str) -> dict[str, str]:
     named = group_figure(groups, BY_GROUP, f"mgpu_group_info{{{DEVICE}}}")
     return {
         **lines(containers, BY_HOLDER, MOST, HOLDER, "other containers"),
-        **lines(named, BY_GROUP, MOST_GROUPS, GROUP, "other groups"),
+        **lines(named, BY_GROUP, MAX_GROUPS, GROUP, "other groups"),
     }
 
 

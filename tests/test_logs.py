@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from exporter.commands.logs import MOST_REMEMBERED, Collapsing, LineFormatter
+from exporter.commands.logs import MAX_REMEMBERED, Collapsing, LineFormatter
 from tests.scenario.clock import ManualClock
 
 
@@ -134,11 +134,11 @@ def test_what_was_only_counted_is_written_at_the_end() -> None:
 def test_messages_that_all_differ_are_remembered_up_to_a_bound() -> None:
     log = Log()
 
-    for number in range(2 * MOST_REMEMBERED):
+    for number in range(2 * MAX_REMEMBERED):
         log.say(str(number), 0)
     log.say("0", 0)
 
-    assert len(log.lines) == 2 * MOST_REMEMBERED + 1
+    assert len(log.lines) == 2 * MAX_REMEMBERED + 1
 
 
 def test_a_repeated_failure_keeps_its_traceback_out_of_the_count() -> None:

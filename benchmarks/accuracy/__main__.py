@@ -32,7 +32,7 @@ The floor is the sampling noise of a container that is busy for a share p of T s
 FULL = (1, 5, 20)
 QUICK = (5,)
 QUICK_RULES = ("last", "random")
-MOST_SEEDS = 5
+MAX_SEEDS = 5
 
 Job = tuple[Case, str, int, tuple[int, ...]]
 
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--quick", action="store_true", help="one seed, five minutes, two rules")
     ways.add_argument("--write", action="store_true", help="write results.md and docs/accuracy.md")
-    parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="of each scenario, at most")
+    parser.add_argument("--seeds", type=int, default=MAX_SEEDS, help="of each scenario, at most")
     ways.add_argument("--draw", action="store_true", help="write the page from results.md again")
     options = parser.parse_args(arguments)
     if options.draw:

@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_PIDS = 1 << 15, MOST_FILES = 1 << 16 };
+enum { MAX_PIDS = 1 << 15, MAX_FILES = 1 << 16 };
 
 static char content[1 << 16];
-static char *files[MOST_FILES];
+static char *files[MAX_FILES];
 static int file_count;
 
 static int64_t cpu(void)
@@ -44,7 +44,7 @@ static void walk(int folder, const char *path, int keep)
 {
     char below[4096];
     read_at(folder, "cgroup.procs");
-    if (keep && file_count < MOST_FILES && asprintf(&files[file_count], "%s/cgroup.procs", path) > 0) file_count++;
+    if (keep && file_count < MAX_FILES && asprintf(&files[file_count], "%s/cgroup.procs", path) > 0) file_count++;
     DIR *listing = fdopendir(folder);
     if (!listing) return;
     for (struct dirent *entry; (entry = readdir(listing));) {
@@ -69,13 +69,13 @@ static void read_known(void)
 
 /* --- processes --- */
 
-static char *pids[MOST_PIDS];
+static char *pids[MAX_PIDS];
 static int pid_count;
 
 static void read_pids(void)
 {
     char line[64], path[128];
-    while (fgets(line, sizeof line, stdin) && pid_count < MOST_PIDS) {
+    while (fgets(line, sizeof line, stdin) && pid_count < MAX_PIDS) {
         line[strcspn(line, "\n")] = 0;
         snprintf(path, sizeof path, "/proc/%s/", line);
         pids[pid_count++] = strdup(path);

@@ -16,7 +16,7 @@ from benchmarks.cost.node import Node
 GZIP = {"Accept-Encoding": "gzip"}
 SCRAPE_EVERY_S = 1.05  # so that each finds a new page, and cycles wander through
 SETTLED_S = 7
-MOST_CREATED = 10
+MAX_CREATED = 10
 REQUESTS = 20_000  # more than the time allows
 CHURNED_PODS = 10_000
 CHURN_RATE = 500
@@ -74,7 +74,7 @@ def _cycles(found: Figures, running: Running, node: Node, seconds: float) -> Non
     if running.agent.watches:
         modify = partial(node.cluster.order, "change 1")
         found.set("change_ms", changing(running, modify, round(seconds)))
-        found.set("created_ms", changing(running, node.create_pod, MOST_CREATED))
+        found.set("created_ms", changing(running, node.create_pod, MAX_CREATED))
 
 
 def changing(running: Running, change: Callable[[], object], seconds: int) -> float:
@@ -143,7 +143,7 @@ def starts(agent: Agent, node: Node, found: Figures) -> None:
     """Pods that use a GPU start; to come last, for the node has more processes then."""
     with Running(agent, node) as running:
         settle(running)
-        found.set("started_ms", changing(running, node.start_on_gpu, MOST_CREATED))
+        found.set("started_ms", changing(running, node.start_on_gpu, MAX_CREATED))
 
 
 def churn(agent: Agent, node: Node, found: Figures) -> None:

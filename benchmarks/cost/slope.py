@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from benchmarks.cost.agents import OURS, Running
 from benchmarks.cost.figures import shown
-from benchmarks.cost.measure import MOST_CREATED, SETTLED_S, changing, settle
+from benchmarks.cost.measure import MAX_CREATED, SETTLED_S, changing, settle
 from benchmarks.cost.node import Node
 from benchmarks.cost.size import Size
 
@@ -43,7 +43,7 @@ def slope(seconds: float, say: Callable[[str], None]) -> list[Step]:
             cycle = running.meter.each_second(max(seconds, SETTLED_S))
             modify = partial(node.cluster.order, "change 1")
             change = changing(running, modify, round(seconds))
-            create = changing(running, node.create_pod, MOST_CREATED)
+            create = changing(running, node.create_pod, MAX_CREATED)
             steps.append(Step(size, processes, cycle, change, create, running.start_cpu_ms))
     return steps
 

@@ -26,7 +26,7 @@ BEGIN, END = "<!-- soak: made by python -m benchmarks.soak --write -->\n", "<!--
 SCRAPE_S = 5.0  # of the node
 LOOKS = 120
 LEAST_MINUTES = 20  # a third of them is longer than series of pods that ended are kept
-MOST_SAID = 20
+MAX_SAID = 20
 
 
 class Soak:
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
         soak.run(exporter)
     text = soak.report()
     print(text)
-    print("\n".join(soak.wrong[:MOST_SAID]))
+    print("\n".join(soak.wrong[:MAX_SAID]))
     if options.write:
         head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")

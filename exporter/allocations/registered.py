@@ -28,7 +28,7 @@ VOLCANO_REGISTERS = ("volcano.sh/node-vgpu-register",)
 _MAX_LENGTH = 64 * 1024
 _MEMORY_FIELD = 2
 _ROUND = 10**6 << 10  # a number is rounder, the more it has in common with this
-_MOST_FACTORS = 10_000
+_MAX_FACTORS = 10_000
 
 
 def is_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
@@ -66,7 +66,7 @@ def _factors(known: Iterable[tuple[int, int]]) -> range:
     least = max(size // (count + 1) + 1 for size, count in zip(sizes, units, strict=True))
     most = min(size // count for size, count in zip(sizes, units, strict=True))
     if least <= most:
-        return range(least, min(most, least + _MOST_FACTORS) + 1)
+        return range(least, min(most, least + _MAX_FACTORS) + 1)
     nearest = max(1, round(sum(sizes) / sum(units)))  # other figures of memory than the driver's
     return range(nearest, nearest + 1)
 

@@ -22,7 +22,7 @@ from exporter.model import (
     Unattributed,
 )
 
-MOST_WINDOWS = 60
+MAX_WINDOWS = 60
 _NONE: deque[SharedWindow] = deque(maxlen=0)
 
 
@@ -102,7 +102,7 @@ class Residency:
         """Keeps a window that ended now, for as long as averages go back."""
         windows = self._windows.get(usage.device.uuid)
         if windows is None:
-            windows = self._windows[usage.device.uuid] = deque(maxlen=MOST_WINDOWS)
+            windows = self._windows[usage.device.uuid] = deque(maxlen=MAX_WINDOWS)
         windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
 
     def tenants(self, devices: Iterable[DeviceReading], since_ns: int) -> tuple[Tenants, ...]:

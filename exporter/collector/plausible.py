@@ -24,7 +24,7 @@ from exporter.model import (
 
 logger = logging.getLogger(__name__)
 
-MOST_WATTS = 10_000.0  # of a board whose limit is unknown; none of 2026 takes a fifth of it
+MAX_WATTS = 10_000.0  # of a board whose limit is unknown; none of 2026 takes a fifth of it
 MARGIN = 2  # boards take more than their limit for some milliseconds
 LATE_NS = 10**9  # a counter that is updated late adds to one window what belongs to the one before
 
@@ -48,8 +48,8 @@ class Bounds(NamedTuple):
 
 _COUNT = Bounds(2.0**31)  # of errors, rows and pages
 SENSORS: Mapping[str, Bounds] = {
-    "power_watts": Bounds(MOST_WATTS, "power"),
-    "power_limit_watts": Bounds(MOST_WATTS, "power_limit"),
+    "power_watts": Bounds(MAX_WATTS, "power"),
+    "power_limit_watts": Bounds(MAX_WATTS, "power_limit"),
     "temperature_celsius": Bounds(250.0, "temperature", least=-60.0),
     "clock_hertz": Bounds(20e9, "clock"),
     "throttle_seconds_total": Bounds(2.0**63, "throttle"),
@@ -244,5 +244,5 @@ class _Board:
         since_ns, self._since_mono_ns = self._since_mono_ns, mono_ns
         length_ns = window.end_unix_ns - window.start_unix_ns
         elapsed_ns = length_ns if since_ns is None else mono_ns - since_ns
-        watts = min(self._watts or MOST_WATTS, MOST_WATTS)
+        watts = min(self._watts or MAX_WATTS, MAX_WATTS)
         return int(MARGIN * watts * (elapsed_ns + LATE_NS) / 1000)

@@ -14,7 +14,7 @@ from exporter.sources.gpus.source import Demand, demand_of
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
 
-MOST_SERIES = 10_000
+MAX_SERIES = 10_000
 PARTS = 1_000_000  # of idle energy: the whole device's
 
 
@@ -31,7 +31,7 @@ class CycleRules:
     interval_ns: int = 10**9
     window_ns: int = 15 * 10**9
     retention_ns: int = 300 * 10**9
-    most_series: int = MOST_SERIES
+    most_series: int = MAX_SERIES
     allocations: Rules = field(default_factory=Rules)
     allowed: LabelAllowList = ALLOW_NOTHING
     keep: KeyPrefixes = KEEP_NOTHING

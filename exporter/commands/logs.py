@@ -17,7 +17,7 @@ PLAIN = "plain"
 _FORMS = ("logfmt", "json", PLAIN)
 SECOND_NS = 10**9
 REPEATS_NS = 60 * SECOND_NS
-MOST_REMEMBERED = 256
+MAX_REMEMBERED = 256
 
 
 def configure(level: str, form: str, stream: TextIO | None = None) -> None:
@@ -41,7 +41,7 @@ class Collapsing(logging.Handler):
     """Writes a message at once, and its repetitions within a minute as one line with their count.
 
     The count is written with the first event of any kind after the minute, and at the end. At most
-    ``MOST_REMEMBERED`` messages are remembered; the oldest is forgotten first.
+    ``MAX_REMEMBERED`` messages are remembered; the oldest is forgotten first.
     """
 
     def __init__(self, inner: logging.Handler, clock: Clock = time) -> None:
@@ -59,7 +59,7 @@ class Collapsing(logging.Handler):
         if said is not None:
             said.again += 1
             return
-        if len(self._said) >= MOST_REMEMBERED:
+        if len(self._said) >= MAX_REMEMBERED:
             self._write_count(self._said.popitem(last=False)[1], now_ns)
         self._said[key] = _WrittenMessage(record, now_ns)
         self._inner.handle(record)

@@ -32,7 +32,7 @@ SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
 _OF_A_PROMETHEUS_NS = 300 * SECOND_NS
 _OF_AN_EXPORTER_NS = 5 * SECOND_NS  # its averages are there already
-_MOST_NEAR = 5
+_MAX_NEAR = 5
 
 
 class _NoSuchPodError(Exception):
@@ -176,11 +176,11 @@ def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
         return clean(f"{wanted} holds no GPU that is known to {where}")
     begins = [name for name in known if name.startswith(wanted) or name.endswith(f"/{pod}")]
     same = [name for name in known if name.rpartition("/")[2].startswith(pod)]
-    near = list(dict.fromkeys([*begins, *same, *get_close_matches(wanted, known, _MOST_NEAR)]))
+    near = list(dict.fromkeys([*begins, *same, *get_close_matches(wanted, known, _MAX_NEAR)]))
     if near:
-        advice = f"; did you mean {' or '.join(near[:_MOST_NEAR])}?"
+        advice = f"; did you mean {' or '.join(near[:_MAX_NEAR])}?"
     elif known:
-        advice = f"; pods with a GPU: {', '.join(known[:_MOST_NEAR])}"
+        advice = f"; pods with a GPU: {', '.join(known[:_MAX_NEAR])}"
     else:
         advice = "; no pod with a GPU is known there"
     return clean(f"{wanted} is not known to {where}{advice}")

@@ -28,7 +28,7 @@ from exporter.sources.pods.source import PodSource
 LIST_S = 10.0  # for the first list of pods: a busy node takes seconds to load the client
 READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 class ClockReading(NamedTuple):
@@ -154,8 +154,8 @@ def counted(number: int, noun: str) -> str:
 def listed(names: Iterable[str]) -> str:
     """The first names in their order, and how many more there are."""
     known = sorted(names)
-    more = len(known) - _MOST_NAMED
-    return ", ".join(known[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(known) - _MAX_NAMED
+    return ", ".join(known[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def ok(subject: str, found: str) -> CheckResult:

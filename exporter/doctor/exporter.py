@@ -47,7 +47,7 @@ def _pace(settings: Settings) -> CheckResult:
 
 
 RELEASED_UNIX_NS = 1_760_000_000 * SECOND_NS  # October 2025: nothing ran before it was written
-MOST_SKEW_S = 5
+MAX_SKEW_S = 5
 TIMEOUT_S = 5.0
 _SYNCHRONISE = "see that chrony, ntpd or systemd-timesyncd runs on this node"
 
@@ -78,7 +78,7 @@ def _driver(evidence: ProbeResults) -> Iterator[CheckResult]:
     if not ends:
         return
     age_s = (evidence.ended.unix_ns - max(ends)) / SECOND_NS
-    if -1 <= age_s <= MOST_SKEW_S:
+    if -1 <= age_s <= MAX_SKEW_S:
         yield ok("driver's time", f"its newest sample is {max(age_s, 0):.1f} s old")
     else:
         found = f"its newest sample is {age_s:+.1f} s old"
@@ -99,7 +99,7 @@ def _server(evidence: ProbeResults) -> Iterator[CheckResult]:
     except (ApiError, ValueError):  # reported elsewhere; or the answer has no time
         return
     skew_s = time_ns() / SECOND_NS - server.timestamp()
-    if abs(skew_s) > MOST_SKEW_S:
+    if abs(skew_s) > MAX_SKEW_S:
         yield problem("API server's time", f"differs by {skew_s:+.0f} s", _SYNCHRONISE)
     else:
         yield ok("API server's time", "is the same")

@@ -25,7 +25,7 @@ from exporter.model import (
     Sampling,
     Unmeasured,
 )
-from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
+from exporter.sources.gpus.nvml.cadence import MAX_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
 
@@ -110,7 +110,7 @@ def _slow(part: str, turns: Sequence[_Turn]) -> str:
     worst = max(slow, key=lambda turn: turn.cost_ns)
     return (
         f"{part}: {worst.cost_ns / _MS:.0f} ms of GPU {worst.gpu}, {len(slow)} of {len(turns)} "
-        f"devices use over {MOST_SHARE:.0%} of the time; meanwhile they are read every "
+        f"devices use over {MAX_SHARE:.0%} of the time; meanwhile they are read every "
         f"{worst.widened_ns / SECOND:g} s, not every {(worst.every_ns or 0) / SECOND:g} s"
     )
 

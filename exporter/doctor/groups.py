@@ -12,7 +12,7 @@ from exporter.sources.groups.containers import AUTO, NONE, OF_USERS, sockets_of
 from exporter.sources.groups.engine import is_socket
 
 _BY_ID = "containers are shown by their ids without it"
-_MOST_USERS = 100
+_MAX_USERS = 100
 
 
 def groups(evidence: ProbeResults, root: str = "") -> Iterator[CheckResult]:
@@ -53,7 +53,7 @@ def _of_users(root: str) -> Iterator[str]:
         users = sorted(path.name for path in Path(f"{root}{OF_USERS}").iterdir())
     except OSError:
         return
-    for user in [name for name in users if name.isdecimal()][:_MOST_USERS]:
+    for user in [name for name in users if name.isdecimal()][:_MAX_USERS]:
         for runtime in ("docker", "podman"):
             yield from sockets_of(runtime, int(user), root)
 

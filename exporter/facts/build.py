@@ -10,8 +10,8 @@ from exporter.facts.view import CycleFacts, View
 from exporter.ledger.ledger import Ledger
 from exporter.model import Facts
 
-MOST_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
-MOST_REASONS = 16  # series of one owner's ``unmeasured``
+MAX_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
+MAX_REASONS = 16  # series of one owner's ``unmeasured``
 
 
 def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
@@ -46,8 +46,8 @@ def at_most(ledger: Ledger, cycle: CycleFacts) -> int:
             so_far + len(of) for so_far, of in zip(sums, device_ledger.closed.values(), strict=True)
         ]
     return max(
-        MOST_OF_DEVICE * len(ledger.devices),
-        MOST_REASONS * owners + len(cycle.allocated),
+        MAX_OF_DEVICE * len(ledger.devices),
+        MAX_REASONS * owners + len(cycle.allocated),
         waited,
         len(ledger.pods),
         len(ledger.namespaces) + max(sums),

@@ -12,7 +12,7 @@ from exporter.ledger import Moment
 from exporter.model import Facts, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
-MOST_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
+MAX_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
 UNKNOWN = float("nan")
 _CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
 _NO_CORE = 0xFFFF
@@ -88,7 +88,7 @@ def _places(
             series[own] = -1  # keeps the order
             fresh.append(own)
     taken = {*series.values(), *(place for place, _ in ended.values())}
-    free = (place for place in range(MOST_SERIES) if place not in taken)
+    free = (place for place in range(MAX_SERIES) if place not in taken)
     for own in fresh:
         place = next(free, None)
         if place is None:

@@ -30,7 +30,7 @@ _TIMEOUT_S = 15.0
 _LARGEST = 64 << 20
 _MOST = 5000  # pods and services that are looked at
 _NAME_IT = "name the namespace (--exporter-namespace)"
-_MOST_NEAR = 5
+_MAX_NEAR = 5
 _OURS = "count(mgpu_exporter_build_info)"
 _OVER = {"Succeeded", "Failed"}  # phases of pods that run no more, such as evicted ones
 _DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
@@ -156,7 +156,7 @@ class Cluster:
                     refused.append(f"{name} has no series of the exporter")
                 except (NoAnswerError, ForwardError) as error:
                     refused.append(f"{name}: {error}")
-        reasons = list(dict.fromkeys(refused))[:_MOST_NEAR]
+        reasons = list(dict.fromkeys(refused))[:_MAX_NEAR]
         seen = f" ({'; '.join(reasons)})" if reasons else ""
         raise NoAnswerError(
             f"no Prometheus in {', '.join(self._namespaces)} has the exporter's series{seen}; "
@@ -193,8 +193,8 @@ class Cluster:
             return ""
         names = [str(_of(one, "metadata").get("name", "")) for one in pods]
         begins = [name for name in names if name.startswith(pod)]
-        near = list(dict.fromkeys([*begins, *get_close_matches(pod, names, _MOST_NEAR)]))
-        return f"; did you mean {' or '.join(near[:_MOST_NEAR])}?" if near else ""
+        near = list(dict.fromkeys([*begins, *get_close_matches(pod, names, _MAX_NEAR)]))
+        return f"; did you mean {' or '.join(near[:_MAX_NEAR])}?" if near else ""
 
     def _get(self, path: str, what: str, **query: str | int) -> Json | None:
         """What is there; None if there is nothing.

@@ -9,8 +9,8 @@ from exporter.httpclient import HttpClient, NoAnswerError
 Labels = Mapping[str, str]
 
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
-MOST_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
-MOST_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
+MAX_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
+MAX_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
 
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
@@ -93,7 +93,7 @@ class Prometheus:
             yield answer
             begin += len(part)
             self._asked(begin / len(times))
-            points = max(1, min(MOST_POINTS, MOST_SAMPLES // max(1, len(answer))))
+            points = max(1, min(MAX_POINTS, MAX_SAMPLES // max(1, len(answer))))
 
     def _series(self, path: str, query: Mapping[str, str]) -> list[Series]:
         answer = self._http.json(path, {**query, **self._always})

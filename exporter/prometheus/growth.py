@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.prometheus.client import (
-    MOST_SAMPLES,
+    MAX_SAMPLES,
     Grid,
     Labels,
     Prometheus,
@@ -252,7 +252,7 @@ class Counters:
         series = 0
         for target in targets:
             series += len(self._series[target])
-            if some and (series * scrapes > MOST_SAMPLES or len(some) == _TARGETS):
+            if some and (series * scrapes > MAX_SAMPLES or len(some) == _TARGETS):
                 yield some
                 some, series = [], len(self._series[target])
             some.append(target)

@@ -19,7 +19,7 @@ NOTEWORTHY = 0.01  # of the time
 HELD_DOWN = 0.1  # of the time, as a mark on the page
 PRESSED, FULL, BELOW = 0.5, 0.95, 0.9
 IDLE_S = 60
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 _GIB = 1 << 30
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
@@ -339,7 +339,7 @@ def _ago(seconds: float) -> str:
     return f"{article}{said} ago"
 
 
-def listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+def listed(names: Sequence[str], most: int = _MAX_NAMES) -> str:
     """Names in words: ``a, b and 2 others``."""
     shown = list(names[:most])
     if len(names) > most:

@@ -19,7 +19,7 @@ from exporter.recording.cycle import FORMAT, Cycle, Head
 T = TypeVar("T", Head, Cycle)
 
 LONGEST_LINE = 16 << 20
-MOST_BYTES = 4 << 30  # unpacked
+MAX_BYTES = 4 << 30  # unpacked
 GZIP = 31  # zlib's wbits: a gzip head and tail around it
 TAIL = 16  # bytes: the last, empty block and gzip's tail
 
@@ -121,7 +121,7 @@ class RecordingReader:
             said = "mgpu-exporter record writes recordings" if is_other else error
             raise self._wrong(f"not gzip, or damaged: {said}") from error
         self._bytes += len(line)
-        if len(line) > LONGEST_LINE or self._bytes > MOST_BYTES:
+        if len(line) > LONGEST_LINE or self._bytes > MAX_BYTES:
             raise self._wrong("too long to be a recording")
         if not line.endswith(b"\n"):
             self.broken_off = self.broken_off or bool(line)

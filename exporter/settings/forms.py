@@ -13,7 +13,7 @@ SWITCH: Form = {"type": "boolean"}
 SHORTER = {"s": 60, "m": 60}
 """Unit of a duration → how many of it are one of the next."""
 
-MOST_OF_A_UNIT = 9999  # beyond it one takes the next unit
+MAX_OF_A_UNIT = 9999  # beyond it one takes the next unit
 
 
 def matching(pattern: str) -> Form:
@@ -34,7 +34,7 @@ def count(low: int, high: int) -> Form:
 def size(low: int, high: int, powers: Mapping[str, int]) -> Form:
     """Bytes as a number, or as a text with a unit; ``powers``: bytes of each unit."""
     spelt = [
-        f"(?:{numbers(-(-low // power), min(high // power, MOST_OF_A_UNIT))})"
+        f"(?:{numbers(-(-low // power), min(high // power, MAX_OF_A_UNIT))})"
         f"{'?' * (unit != '' and low <= power)}{unit}"
         for unit, power in powers.items()
         if power <= high
@@ -84,13 +84,13 @@ def _durations(low: int, high: int, units: Mapping[str, int]) -> Iterator[str]:
     rest = ""  # what may follow: the shorter units but milliseconds
     for unit, length in units.items():
         first, last = -(-low // length), high // length
-        within = min(last - 1, MOST_OF_A_UNIT)  # a fraction or shorter units stay below the last
+        within = min(last - 1, MAX_OF_A_UNIT)  # a fraction or shorter units stay below the last
         if unit == "ms":
-            yield f"({numbers(first, min(last, MOST_OF_A_UNIT))})ms"
+            yield f"({numbers(first, min(last, MAX_OF_A_UNIT))})ms"
             continue
         if first <= within:
             yield rf"({numbers(first, within)})(\.[0-9]{{1,9}}{unit}|{unit}{rest})"
-        if first <= last <= MOST_OF_A_UNIT:
+        if first <= last <= MAX_OF_A_UNIT:
             yield f"{last}{unit}"
         if 0 < low * 10 <= length <= high:
             yield rf"0\.[1-9][0-9]{{0,8}}{unit}"

@@ -14,7 +14,7 @@ from exporter.simulation.population import Population, busy_ns
 from exporter.simulation.ring import SECOND_US
 
 STEP_NS = 10**9
-MOST_STEPS = 1024
+MAX_STEPS = 1024
 ENERGY_STEP_NS = 10**8  # the energy counter moves about ten times a second (ml.energy)
 ROOM_CELSIUS = 32.0
 RISE_CELSIUS = 45.0  # of a board that is always busy
@@ -83,7 +83,7 @@ class BoardMeter:
             busy += more
             capped += int(CAPPED_SHARE * STEP_NS) if more >= STEP_NS else 0
             self._steps[number + 1] = Counts(busy, capped)
-            if len(self._steps) > MOST_STEPS:
+            if len(self._steps) > MAX_STEPS:
                 del self._steps[min(self._steps)]
         return Counts(busy, capped)
 

@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 SECOND = 10**9
 GIB = 1 << 30
-MOST_DEVICES = 64
+MAX_DEVICES = 64
 PARTITIONS = {"dpx": 2, "qpx": 4, "cpx": 8}  # into how many, by AMD's name of the mode
 WORST_MINOR = 1023
 
@@ -137,7 +137,7 @@ RESERVED = may(D, "reserved", SIZE, "512MiB", "What the driver keeps for itself.
 PARENT = unset(
     D,
     "parent",
-    count(0, MOST_DEVICES),
+    count(0, MAX_DEVICES),
     "a card",
     "Number of the NVIDIA card that this is a MIG instance of. The card comes first.",
     default=None,
@@ -173,7 +173,7 @@ IDLE_POWER = may(D, "idle_power", WATTS, "50", "Of an idle board.")
 MAX_POWER = may(D, "max_power", WATTS, "300", "Of a busy board.")
 CLOCK_MHZ = may(D, "clock_mhz", count(1, 10_000), "1500", "Of a busy board.")
 
-FAULTY = must(X, "device", count(0, MOST_DEVICES), "Number of the device.")
+FAULTY = must(X, "device", count(0, MAX_DEVICES), "Number of the device.")
 STATE = must(
     X,
     "state",

@@ -39,8 +39,8 @@ def read_devices(top: Section, of: tuple[int, str]) -> tuple[DeviceSpec, ...]:
         card = devices[parent]
         devices[parent] = replace(card, divided=True, shown=replace(card.shown, sharing=MIG))
         devices.append(_instance(section, devices, devices[parent], of))
-    if len(devices) > keys.MOST_DEVICES:
-        raise top.wrong(keys.DEVICES, f"a list of at most {keys.MOST_DEVICES} devices")
+    if len(devices) > keys.MAX_DEVICES:
+        raise top.wrong(keys.DEVICES, f"a list of at most {keys.MAX_DEVICES} devices")
     if len({device.shown.uuid for device in devices}) < len(devices):
         raise top.refused(keys.DEVICES, "two devices have the same uuid; write each once")
     return tuple(devices)

@@ -113,7 +113,7 @@ PROCESS_EVERY = unset(R, *EVERY, default=None)
 
 
 MILLISECOND = 10**6
-MOST_AT_ONCE = 64  # occurrences of one recurring pod or process that may overlap
+MAX_AT_ONCE = 64  # occurrences of one recurring pod or process that may overlap
 
 
 def read_pods(top: Section, devices: Sequence[DeviceSpec]) -> tuple[PodSpec, ...]:
@@ -208,8 +208,8 @@ def _span(
 ) -> Span:
     shortest, longest = section.get(length)
     every = section.get(again)
-    if every is not None and not (every >= MILLISECOND and longest <= MOST_AT_ONCE * every):
-        allowed = f"a time of 1ms or more, and 'for' of at most {MOST_AT_ONCE} times of it"
+    if every is not None and not (every >= MILLISECOND and longest <= MAX_AT_ONCE * every):
+        allowed = f"a time of 1ms or more, and 'for' of at most {MAX_AT_ONCE} times of it"
         raise section.wrong(again, allowed)
     return Span(section.get(start), shortest, longest, every)
 

@@ -12,7 +12,7 @@ from exporter.simulation.work import Curve
 T = TypeVar("T")
 
 SECOND = 10**9
-MOST_BYTES = 1 << 50
+MAX_BYTES = 1 << 50
 LONGEST_TEXT = 253
 LONGEST_VALUE = 1 << 16  # characters of an annotation
 _SIZE = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,9})?)([KMGT]iB|)")
@@ -51,7 +51,7 @@ def _sample_period(text: str) -> int:
 def _size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     size = round(float(match[1]) * _BYTES[match[2]]) if match else -1
-    if not 0 <= size <= MOST_BYTES:
+    if not 0 <= size <= MAX_BYTES:
         raise ValueError(text)
     return size
 

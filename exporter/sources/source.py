@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 G_contra = TypeVar("G_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
-MOST_LINES = 256  # about rejected items, of one source
+MAX_LINES = 256  # about rejected items, of one source
 
 
 class Source(Protocol):
@@ -87,9 +87,9 @@ class Rejections:
             self._counts[reason] += count
 
     def once(self, level: int, line: str) -> None:
-        """Log a line unless it was logged before. At most ``MOST_LINES`` lines are logged."""
+        """Log a line unless it was logged before. At most ``MAX_LINES`` lines are logged."""
         with self._lock:
-            if line in self._logged or len(self._logged) >= MOST_LINES:
+            if line in self._logged or len(self._logged) >= MAX_LINES:
                 return
             self._logged.add(line)
         logger.log(level, "%s", line)

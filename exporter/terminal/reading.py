@@ -9,7 +9,7 @@ from exporter.printable import clean
 Json = Mapping[str, Any]
 
 LARGEST_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
-MOST_ITEMS = 100_000
+MAX_ITEMS = 100_000
 _NOTHING: Json = {}
 
 
@@ -45,7 +45,7 @@ def inner(of: Json, name: str) -> Json:
 def items(of: Json, name: str) -> Iterator[Json]:
     """The objects of a list; nothing for anything else."""
     value = of.get(name)
-    for item in value[:MOST_ITEMS] if isinstance(value, list) else ():
+    for item in value[:MAX_ITEMS] if isinstance(value, list) else ():
         if isinstance(item, Mapping):
             yield item
 

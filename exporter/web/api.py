@@ -17,7 +17,7 @@ JSON = "application/json"
 PREFIX = "/api/v1"
 _NO_POD = "no such pod uses or is allocated a GPU of this node"
 
-MOST_MINUTES = 60
+MAX_MINUTES = 60
 _WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
 
 
@@ -51,8 +51,8 @@ class Api:
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
-        if not (asked.isascii() and asked.isdecimal() and 0 < int(asked[:4]) <= MOST_MINUTES):
-            return _error(400, f"minutes is a number from 1 to {MOST_MINUTES}")
+        if not (asked.isascii() and asked.isdecimal() and 0 < int(asked[:4]) <= MAX_MINUTES):
+            return _error(400, f"minutes is a number from 1 to {MAX_MINUTES}")
         minutes = int(asked[:4])
         make = partial(api.history, minutes=minutes)
         return await self._answer(request, ("history", f"{minutes}"), make)

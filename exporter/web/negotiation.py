@@ -8,7 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 
 from exporter.metrics.text import Format
 
-_MOST_KNOWN = 16  # headers; a scraper sends the same each time
+_MAX_KNOWN = 16  # headers; a scraper sends the same each time
 _MAX_HEADER = 1024  # characters that are read of a header; Prometheus sends a third of it
 _OPENMETRICS = "application/openmetrics-text"
 
@@ -35,7 +35,7 @@ def _beginning(header: str) -> str:
     return header if len(header) <= _MAX_HEADER else header[:_MAX_HEADER].rpartition(",")[0]
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MAX_KNOWN)
 def _choose_format(accept: str) -> ResponseFormat:
     """Chooses as prometheus_client does, but applies q-values and never promises OpenMetrics 2.0.
 
@@ -56,7 +56,7 @@ def _choose_format(accept: str) -> ResponseFormat:
     )
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MAX_KNOWN)
 def _accepts_gzip(accept_encoding: str) -> bool:
     weights = {}
     for item in accept_encoding.lower().split(","):

@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Protocol, TypeVar
 
 UNIX = "unix"
-MOST_WAITING = 64  # of all peers together
+MAX_WAITING = 64  # of all peers together
 _IPV6_PREFIX = 64  # bits; all addresses below it usually belong to one machine
 
 
@@ -83,7 +83,7 @@ class FairQueue:
     async def _wait(self, peer: str) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(peer, deque()).append(turn)
-        if sum(map(len, self._waiting.values())) > MOST_WAITING:
+        if sum(map(len, self._waiting.values())) > MAX_WAITING:
             crowd = max(self._waiting, key=lambda each: len(self._waiting[each]))
             newest = self._waiting[crowd][-1]
             self._leave(crowd, newest)

@@ -48,7 +48,7 @@ NOTHING = View(frozenset())
 SCRAPE = Right("get", path="/metrics")
 PAGE = Right("get", path="/mgpu-exporter/page")
 RELOAD = Right("post", path="/mgpu-exporter/reload")
-MOST_NAMESPACES = 512  # of a node that a client's rights are asked in: more than pods fit on it
+MAX_NAMESPACES = 512  # of a node that a client's rights are asked in: more than pods fit on it
 _AT_ONCE = 8
 _LONGEST_TOKEN = 6144
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
@@ -120,7 +120,7 @@ class Views:
         here = await self._here()
         if here and await self._verdicts.permits(client, _pods_of("")):
             return View(frozenset(here))
-        seen = frozenset(await self._permitted(client, here[:MOST_NAMESPACES]))
+        seen = frozenset(await self._permitted(client, here[:MAX_NAMESPACES]))
         if not seen:
             raise web.HTTPForbidden(
                 text=f"You need the right to get the non-resource URL {PAGE.path}, or to get pods "

@@ -1,6 +1,6 @@
 import pytest
 
-from exporter.collector.owners import MOST_WINDOWS, Residency
+from exporter.collector.owners import MAX_WINDOWS, Residency
 from exporter.facts.history import Past
 from exporter.facts.processes import processes_of
 from exporter.model import (
@@ -76,11 +76,11 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
 
 def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
     residency = Residency()
-    for number in range(MOST_WINDOWS + 10):
+    for number in range(MAX_WINDOWS + 10):
         residency.enter(NOTHING, (), {}, number)
     [tenants] = residency.tenants(bench.gpus.devices, -1)
-    assert len(tenants.windows) == MOST_WINDOWS
-    assert tenants.windows[-1].ended_mono_ns == MOST_WINDOWS + 9
+    assert len(tenants.windows) == MAX_WINDOWS
+    assert tenants.windows[-1].ended_mono_ns == MAX_WINDOWS + 9
 
 
 def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:

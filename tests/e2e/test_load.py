@@ -27,7 +27,7 @@ HALF_OPEN = 60
 BAD = 1_000  # each round
 SCRAPES = 2  # of each scraper, each round
 BAD_AT_ONCE = 40
-MOST_RSS = 1.5  # of what it was before
+MAX_RSS = 1.5  # of what it was before
 LEAST_CYCLES = 6
 PODS = 120
 
@@ -197,5 +197,5 @@ def test_a_crowd_changes_neither_cadence_nor_memory(
     assert {400, 404, 405} <= crowd.statuses["bad"].keys() <= {200, 400, 403, 404, 405, 413}
     assert crowd.slow_bytes
     assert late <= done / 5
-    assert max(map(rss, (*pages, after))) <= MOST_RSS * rss(before)
+    assert max(map(rss, (*pages, after))) <= MAX_RSS * rss(before)
     assert errors == []

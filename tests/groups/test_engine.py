@@ -42,7 +42,7 @@ def test_many_ids_are_asked_about_in_several_questions(folder: Path) -> None:
     with serving(folder / "s") as docker:
         docker.containers = [{"Id": one, "Names": [f"/c{one[-2:]}"]} for one in ids]
         assert len(ContainerEngine().names(str(docker.path), ids)) == 70
-        assert max(map(len, docker.asked)) == engine_module.MOST_AT_ONCE
+        assert max(map(len, docker.asked)) == engine_module.MAX_AT_ONCE
         assert max(map(len, docker.requests)) < 8192
 
 

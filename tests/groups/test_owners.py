@@ -18,7 +18,7 @@ from exporter.sources.groups.owners import (
     AT_ONCE,
     LARGEST_FILE,
     LONGEST_ENVIRONMENT,
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     Accounts,
     GroupUsers,
     Users,
@@ -106,7 +106,7 @@ def test_users_whose_accounts_never_come_hold_up_no_other_user() -> None:
         return "physics"
 
     accounts = Accounts("/proc", read)
-    for uid, number in product(hostile, range(MOST_AT_ONCE)):
+    for uid, number in product(hostile, range(MAX_AT_ONCE)):
         assert accounts.of(GroupKey("slurm", f"{uid}-{number}"), uid, uid) == ""
 
     until(lambda: accounts.of(GroupKey("slurm", "x"), other, other) == "physics")
@@ -122,12 +122,12 @@ def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) 
         return "late"
 
     accounts = Accounts("/proc", read)
-    keys = [GroupKey("slurm", str(number)) for number in range(MOST_AT_ONCE + 2)]
+    keys = [GroupKey("slurm", str(number)) for number in range(MAX_AT_ONCE + 2)]
     for _ in range(3):
         accounts.keep(keys)
         assert {accounts.of(key, int(key.group), int(key.group)) for key in keys} == {""}
 
-    assert len(begun) <= MOST_AT_ONCE
+    assert len(begun) <= MAX_AT_ONCE
     assert caplog.text.count("slow to be read") == 1
     accounts.keep([])
     hung.set()

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.facts.history import MOST_SERIES, POINTS, Known, Past, extended
+from exporter.facts.history import MAX_SERIES, POINTS, Known, Past, extended
 from exporter.model import (
     Averages,
     ContainerHolding,
@@ -139,12 +139,12 @@ def test_a_newcomer_does_not_take_the_place_of_one_that_ended_lately() -> None:
 
 
 def test_the_number_of_series_is_bounded() -> None:
-    many = (f"GPU-{n}" for n in range(MOST_SERIES + 5))
+    many = (f"GPU-{n}" for n in range(MAX_SERIES + 5))
     history = extended(History(), other(*many), at(0))
-    more = (f"more-{n}" for n in range(MOST_SERIES))
+    more = (f"more-{n}" for n in range(MAX_SERIES))
     history = extended(history, other(*more), at(10))
-    assert len(history.series) + len(history.ended) <= MOST_SERIES
-    assert len(history.points[-1].cores) <= 2 * MOST_SERIES
+    assert len(history.series) + len(history.ended) <= MAX_SERIES
+    assert len(history.points[-1].cores) <= 2 * MAX_SERIES
 
 
 def test_devices_and_groups_have_a_history_of_their_own() -> None:

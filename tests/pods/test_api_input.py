@@ -65,7 +65,7 @@ def test_pods_that_have_ended_do_not_hide_those_that_run(
 ) -> None:
     """Neither a quota nor the kubelet bounds failed pods: a tenant may have thousands on a node."""
     monkeypatch.setattr("exporter.sources.pods.reader.MAX_PODS", 2)
-    monkeypatch.setattr("exporter.sources.pods.reader.MOST_ENDED", 1)
+    monkeypatch.setattr("exporter.sources.pods.reader.MAX_ENDED", 1)
     for name in "abc":
         server.add_pod(pod_document(name, namespace="aaa", phase="Failed"))
     server.add_pod(pod_document("first", namespace="zz"))

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.model import ReviewError, Right, Subject
 from exporter.sources.pods.client import connect, from_kubeconfig
-from exporter.sources.pods.reviews import MOST_IDLE, ApiReviewer
+from exporter.sources.pods.reviews import MAX_IDLE, ApiReviewer
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.apistate import Account
 
@@ -201,7 +201,7 @@ def test_few_connections_are_kept_after_a_crowd(server: ApiServer, kubeconfig: P
     server.release()
     for each in crowd:
         each.join()
-    server.wait_for(lambda: server.connections <= MOST_IDLE, "the others are closed")
+    server.wait_for(lambda: server.connections <= MAX_IDLE, "the others are closed")
     assert reviewer.identify("t1") is None
     reviewer.close()
 

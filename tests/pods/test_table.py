@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container, Pod
-from exporter.sources.pods.table import GRACE_NS, MOST_DELETED, MOST_ENDED, PodStore, indexed
+from exporter.sources.pods.table import GRACE_NS, MAX_DELETED, MAX_ENDED, PodStore, indexed
 
 
 def pod(
@@ -81,12 +81,12 @@ def test_the_living_pods_of_another_source_are_kept_as_deleted_for_their_grace()
 
 def test_of_many_deleted_pods_the_first_leave_before_their_time() -> None:
     store = PodStore()
-    for number in range(MOST_DELETED + 2):
+    for number in range(MAX_DELETED + 2):
         store.upsert(pod(f"pod-{number}"), 0)
         store.delete(pod(f"pod-{number}"), 0)
     store.upsert(pod("living"), 0)
 
-    assert len(store.table.pods) == MOST_DELETED + 1
+    assert len(store.table.pods) == MAX_DELETED + 1
     assert store.table.pods.keys() >= {"pod-2", "living"}
 
 
@@ -149,9 +149,9 @@ def test_after_any_history_the_indexes_agree_with_the_pods_and_the_dead_leave(
 def test_the_first_of_too_many_ended_pods_leave() -> None:
     store = PodStore()
     store.upsert(pod("living"), 0)
-    for number in range(MOST_ENDED + 2):
+    for number in range(MAX_ENDED + 2):
         store.upsert(replace(pod(f"p{number}"), phase="Failed"), 0)
-    assert len(store.table.pods) == MOST_ENDED + 1
+    assert len(store.table.pods) == MAX_ENDED + 1
     assert {"living", "p2"} <= store.table.pods.keys()
     store.delete(store.table.pods["p2"], 0)
     store.upsert(replace(pod("next"), phase="Succeeded"), 0)

@@ -123,7 +123,7 @@ REMAPPING_FAILED = REMAPPING.replace("pending", "failed")
 RETIRING = f"mgpu_device_retired_pages_pending{{{GPU}}}"
 RECOVERY = f"mgpu_device_recovery_action{{{GPU}}}"
 LANES = f"mgpu_device_pcie_link_width{{{GPU}}}"
-MOST_LANES = f"mgpu_device_pcie_link_max_width{{{GPU}}}"
+MAX_LANES = f"mgpu_device_pcie_link_max_width{{{GPU}}}"
 NVLINK = f'mgpu_device_nvlink_errors_total{{{GPU},kind="replay"}}'
 HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
 LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
@@ -416,10 +416,10 @@ CASES: dict[str, Example] = {
         {RECOVERY: f"1{HOURS}"}, {"it is healthy": {RECOVERY: f"0{HOURS}"}}
     ),
     "MgpuPcieLinkDegraded": Example(
-        {LANES: f"8{HOURS}", MOST_LANES: f"16{HOURS}"},
+        {LANES: f"8{HOURS}", MAX_LANES: f"16{HOURS}"},
         {
             "it has all its lanes": {LANES: f"16{HOURS}"},
-            "the most is not known": {MOST_LANES: None},
+            "the most is not known": {MAX_LANES: None},
         },
     ),
     "MgpuNvlinkErrors": Example(

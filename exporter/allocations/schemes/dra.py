@@ -81,7 +81,7 @@ _CORES, _SHARES = "cores", "shares"
 CAPACITIES = frozenset({MEMORY, _CORES, _SHARES})
 _MPS, _MPS_STRATEGY = "mps", "MPS"
 _OF_DEVICE = "memory/"  # begins the name of the limit of one device
-_MOST_SHARES = 10_000
+_MAX_SHARES = 10_000
 
 
 class _Part(NamedTuple):
@@ -201,7 +201,7 @@ def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
         memory,
         shared=consumable,
         core=_core(reader, result, offered),
-        replicas=min(shares or 1, _MOST_SHARES),
+        replicas=min(shares or 1, _MAX_SHARES),
         held=result.driver in _IN_PERCENT,
     )
 

@@ -96,7 +96,7 @@ _OTHER_LISTS = (
     "hami.io/kunlun-allocated",
 )
 _MORE_LISTS = tuple(f"hami.io/{begin}" for begin in ("Ascend", "MR-", "BI-"))  # newer models
-_MOST_LISTS = 32
+_MAX_LISTS = 32
 _INSTANCES = "hami.io/vgpu-mig-allocations"
 _MODE = "nvidia.com/vgpu-mode"
 _COUNT_OF_AMD = "amd.com/gpu"  # AMD's own plugin has it too; a pod of HAMi's is not AMD's
@@ -107,7 +107,7 @@ def read(reader: PodReader, names: ResourceNames = NAMES) -> list[Allocation]:
     pod, node = reader.pod, reader.node
     allocations = _of_nvidia(reader, names)
     lists = sorted(key for key in pod.annotations if _LIST.fullmatch(key) and key not in _ALLOCATED)
-    for key in lists[:_MOST_LISTS]:
+    for key in lists[:_MAX_LISTS]:
         own = _other_names(reader, key)
         if not _asks_for_others(reader, own):
             reader.reject(Reason.NOT_REQUESTED, f"{key} without a limit on {own.count}")

@@ -40,7 +40,7 @@ _NODE = "nvidia.com/node-config-info"
 NODE_ANNOTATIONS = (_NODE, _POLICY)
 _POLICIES = {name: name for name in ("fixed", "balance", "none")}
 _OWNER = re.compile(r"([^\[\];,]{1,253})\[([^\[\]]*)\]")
-_MOST_OWNERS = 512
+_MAX_OWNERS = 512
 _CLAIM_FIELDS = 4
 _WHOLE = 100
 
@@ -78,7 +78,7 @@ def _lists(reader: PodReader) -> dict[str, tuple[_Claim, ...]]:
 
 
 def _list(reader: PodReader, key: str) -> dict[str, tuple[_Claim, ...]]:
-    parts = reader.annotation(key).replace(" ", "").split(";", _MOST_OWNERS)
+    parts = reader.annotation(key).replace(" ", "").split(";", _MAX_OWNERS)
     found: dict[str, tuple[_Claim, ...]] = {}
     for part in filter(None, parts):
         owner = _OWNER.fullmatch(part)

@@ -38,7 +38,7 @@ from exporter.sources.cgroups.proc import (
 from exporter.sources.cgroups.tree import ContainerTree
 
 SECOND_NS = 10**9
-MOST_PROCESSES = 8192
+MAX_PROCESSES = 8192
 READ_AGAIN_NS = 60 * SECOND_NS
 YOUNG_NS = 30 * SECOND_NS  # a process this young may still be moved into its container's cgroup
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
@@ -78,7 +78,7 @@ class CgroupProcesses:
         proc_root: str = "/proc",
         clock: Clock = time,
         *,
-        most_processes: int = MOST_PROCESSES,
+        most_processes: int = MAX_PROCESSES,
     ) -> None:
         self._proc_root, self._clock, self._most = proc_root, clock, most_processes
         self._lock = threading.Lock()

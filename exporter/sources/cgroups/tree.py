@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _PREFERRED = ("pids", "memory", "cpuset", "systemd")
 _CONTROLLERS = frozenset({*_PREFERRED, "blkio", "cpu", "cpuacct", "devices", "freezer", "hugetlb"})
 _UNIFIED = "unified"
-_MOST_DIRECTORIES = 2000
+_MAX_DIRECTORIES = 2000
 _POD_CONTAINER, _SOMETHING, _NOTHING = 2, 1, 0
 
 BETWEEN_WALKS_NS = 10**9
@@ -111,10 +111,10 @@ def _fullest(mounts: list[str]) -> str:
 
 
 def _search(root: str) -> int:
-    """What the first directories contain: breadth first, at most ``_MOST_DIRECTORIES``."""
+    """What the first directories contain: breadth first, at most ``_MAX_DIRECTORIES``."""
     found = _NOTHING
     queue: deque[tuple[str, PathState]] = deque([(root, ROOT)])
-    for _ in range(_MOST_DIRECTORIES):
+    for _ in range(_MAX_DIRECTORIES):
         if not queue:
             break
         path, place = queue.popleft()

@@ -15,7 +15,7 @@ _CLOCKS = {"sclk": "sm", "mclk": "memory"}  # amdgpu's
 _ENERGY = ("energy1_input", "energy2_input")  # of the card, or else of its package (xe)
 _POWER = ("power1_average", "power1_input")
 _LIMIT = ("power1_cap", "power1_max", "power2_max")
-_MOST_FILES = 256
+_MAX_FILES = 256
 _LONGEST_LABEL = 32
 
 
@@ -80,7 +80,7 @@ class Hwmon:
     def _labelled(self, kind: str) -> Iterator[tuple[str, int]]:
         """The label and the value of each channel of a kind."""
         folder = self._found()
-        for name in names(folder)[:_MOST_FILES] if folder else ():
+        for name in names(folder)[:_MAX_FILES] if folder else ():
             if name.startswith(kind) and name.endswith("_input"):
                 value = number(f"{folder}/{name}")
                 if value is not None:

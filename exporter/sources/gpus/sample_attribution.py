@@ -72,7 +72,7 @@ class NamingEvidence:
         return Naming.ALWAYS if self._idle_ns[place] > busy_ns * FEW else Naming.UNKNOWN
 
 
-MOST_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
+MAX_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
 SAME_US = 1000  # a row and its sample have the same time, up to rounding
 ROW_TIME, PERCENT = itemgetter(1), itemgetter(1)  # of a row, of a span
 
@@ -221,7 +221,7 @@ def _adding_up(
         return ()
     sums: dict[float, tuple[SampleSpan, ...]] = {0.0: ()}
     for sample in sorted(fitting, key=PERCENT, reverse=True):
-        for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
+        for before, chosen in sorted(sums.items(), reverse=True)[:MAX_SUMS]:
             total = before + sample[1]
             if total <= most:
                 sums.setdefault(total, (*chosen, sample))

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-MOST_BYTES = 16_384  # sysfs shows a page, gpu_metrics not more than this either
+MAX_BYTES = 16_384  # sysfs shows a page, gpu_metrics not more than this either
 LONGEST_LABEL = 64
 _GONE = {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR}
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -18,7 +18,7 @@ class RefusedError(Exception):
     """The kernel refuses a file: by its mode, or by the device cgroup (KFD returns EPERM)."""
 
 
-def read(path: str | Path, most: int = MOST_BYTES) -> bytes:
+def read(path: str | Path, most: int = MAX_BYTES) -> bytes:
     """The beginning of a file, in one call: the kernel may change it between two.
 
     Raises:

@@ -25,7 +25,7 @@ ACTED_ON: Mapping[int, str] = {
 }
 """XIDs that need action. Their series begin at 0: one that begins at 1 shows no increase."""
 
-MOST_OTHERS = 20  # further numbers of one device; the rest are counted together
+MAX_OTHERS = 20  # further numbers of one device; the rest are counted together
 OTHER = "other"
 
 
@@ -39,7 +39,7 @@ class XidCounts:
     def add(self, xid: int) -> bool:
         """Counts one report, now; returns whether it is the first of its number."""
         label = str(xid)
-        if label not in self._counts and len(self._counts) >= len(ACTED_ON) + MOST_OTHERS:
+        if label not in self._counts and len(self._counts) >= len(ACTED_ON) + MAX_OTHERS:
             label = OTHER
         events = self._counts.get(label, XidCount()).events
         self._counts = {**self._counts, label: XidCount(events + 1, self._clock.time_ns())}

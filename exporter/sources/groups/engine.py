@@ -15,7 +15,7 @@ from exporter.sources.cgroups.layout import readable
 
 TIMEOUT_S = 5.0
 LARGEST_ANSWER = 1 << 20  # it may become thirty times as much when it is read
-MOST_AT_ONCE = 32  # ids in one question: its line stays below what servers take
+MAX_AT_ONCE = 32  # ids in one question: its line stays below what servers take
 
 
 class ContainerEngine:
@@ -35,8 +35,8 @@ class ContainerEngine:
         """
         found: dict[str, str] = {}
         wanted = sorted(ids)
-        for start in range(0, len(wanted), MOST_AT_ONCE):
-            some = wanted[start : start + MOST_AT_ONCE]
+        for start in range(0, len(wanted), MAX_AT_ONCE):
+            some = wanted[start : start + MAX_AT_ONCE]
             found |= _names(path, self._ask(path, some), frozenset(some))
         return found
 

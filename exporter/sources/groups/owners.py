@@ -21,8 +21,8 @@ from exporter.sources.source import AlwaysUp
 logger = logging.getLogger(__name__)
 
 LONGEST_ENVIRONMENT = 256 * 1024
-MOST_AT_ONCE = 32
-MOST_OF_USER = 2  # so that one whose memory never comes holds up nobody else's
+MAX_AT_ONCE = 32
+MAX_OF_USER = 2  # so that one whose memory never comes holds up nobody else's
 _ACCOUNT = b"SLURM_JOB_ACCOUNT="
 
 
@@ -65,8 +65,8 @@ class Accounts:
         Said once, and only if one of those is slow: else it is its turn in the next cycle.
         """
         users = [a.uid for a in self._asked.values() if a.is_being_read]
-        is_full = len(users) >= MOST_AT_ONCE
-        waits = is_full or users.count(asked.uid) >= MOST_OF_USER
+        is_full = len(users) >= MAX_AT_ONCE
+        waits = is_full or users.count(asked.uid) >= MAX_OF_USER
         if waits and not self._is_said:
             slow = {a.uid for a in self._slow if a.is_being_read}
             self._is_said = bool(slow) if is_full else asked.uid in slow

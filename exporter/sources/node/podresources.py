@@ -86,7 +86,7 @@ def _requested(
 
 
 LIST_EVERY_NS = 20 * 10**9
-MOST_GETS = 4  # new pods that are asked about one by one
+MAX_GETS = 4  # new pods that are asked about one by one
 
 AcceptedEntries = Mapping[str, PodEntry]  # by the uid of the pod
 Item = tuple[str, tuple[tuple[str, ...], ...]]  # a pod's uid and its containers' ids
@@ -148,7 +148,7 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
             self._listed_ns is not None
             and self._clock.monotonic_ns() - self._listed_ns < LIST_EVERY_NS
         )
-        return self._serves_get and listed_lately and 0 < len(new) <= MOST_GETS
+        return self._serves_get and listed_lately and 0 < len(new) <= MAX_GETS
 
     def _get(self, kubelet: Kubelet, new: Mapping[Key, Pod]) -> bool:
         """Ask about each of a few pods; False if the kubelet refuses the call."""

@@ -13,7 +13,7 @@ from exporter.model import Clock, Pod, PodTable, SourceStatus
 from exporter.sources.pods.answers import ApiError, ServerKind, explanation
 from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
-from exporter.sources.pods.table import MOST_ENDED, PodStore
+from exporter.sources.pods.table import MAX_ENDED, PodStore
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, list_parts
 from exporter.sources.source import Rejections
 
@@ -313,7 +313,7 @@ class ServerPods(PodThread):
 
         """
         pods: list[Pod] = []
-        left = {False: MAX_PODS, True: MOST_ENDED}  # of those that have ended or not
+        left = {False: MAX_PODS, True: MAX_ENDED}  # of those that have ended or not
         metadata: object = None
         try:
             with self._connected().get(path, query, self._timings.list_s) as stream:

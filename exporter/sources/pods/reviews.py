@@ -21,7 +21,7 @@ from exporter.sources.pods.wire import JsonError, decode
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 TIMEOUT_S = 4.0
-MOST_IDLE = 4  # connections that are kept; each costs the API server memory
+MAX_IDLE = 4  # connections that are kept; each costs the API server memory
 _FORBIDDEN = 403
 _MISSING = (
     "missing permission: give the exporter's ServiceAccount a ClusterRole with 'tokenreviews: "
@@ -138,7 +138,7 @@ class ApiReviewer:
             client.close()
             raise
         with self._lock:
-            kept = len(self._idle) < MOST_IDLE
+            kept = len(self._idle) < MAX_IDLE
             if kept:
                 self._idle.append(client)
         if not kept:

@@ -11,8 +11,8 @@ from itertools import count
 from exporter.model import Pod, PodTable
 
 GRACE_NS = 60 * 10**9
-MOST_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
-MOST_ENDED = 1_000  # that are not deleted; the kubelet bounds the pods that run, and not these
+MAX_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
+MAX_ENDED = 1_000  # that are not deleted; the kubelet bounds the pods that run, and not these
 VERSIONS = count(1)  # of tables, whatever their source
 
 
@@ -74,7 +74,7 @@ class PodStore:
         """Mark a pod as deleted; ``pod`` is its last state."""
         self._put(pod if pod.deleted else replace(pod, deleted=True))
         self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
-        if len(self._leaves_at) > MOST_DELETED:
+        if len(self._leaves_at) > MAX_DELETED:
             self._drop(next(iter(self._leaves_at)))
 
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
@@ -113,5 +113,5 @@ class PodStore:
             self._ended.pop(pod.uid, None)
         else:
             self._ended.setdefault(pod.uid)
-            if len(self._ended) > MOST_ENDED:
+            if len(self._ended) > MAX_ENDED:
                 self._drop(next(iter(self._ended)))

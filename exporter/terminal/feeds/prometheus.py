@@ -25,7 +25,7 @@ _OWN = dict.fromkeys(
 )
 HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
-MOST_UUIDS = 64  # in one selector; for more, all devices are queried
+MAX_UUIDS = 64  # in one selector; for more, all devices are queried
 
 _PORT = re.compile(r":\d+$")  # of an address
 _POD_LEVELS = ("container", "pod")
@@ -157,7 +157,7 @@ class PrometheusFeed:
         known = set(filter(None, uuids))
         names = named(f"mgpu_device_{name}" for name in _DEVICE)
         some = "|".join(map(re.escape, sorted(known)))
-        is_some = self._namespace and len(known) <= MOST_UUIDS
+        is_some = self._namespace and len(known) <= MAX_UUIDS
         chosen = f",uuid=~{quoted(some)}" if is_some else ""
         own = named(_EXPORTER)
         found = self._ask(f"{{{names}{chosen}}}") if known else []

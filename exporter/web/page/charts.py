@@ -19,7 +19,7 @@ MINUTES = 60
 STOP = 10  # minutes between two stops of the tab key
 TICKS = 5  # of the time axis
 HEIGHT = 100
-MOST_CHARTS = 8  # of one entry
+MAX_CHARTS = 8  # of one entry
 NAMED = 3  # owners in the text of a minute
 Values = Sequence[float | None]
 
@@ -99,10 +99,10 @@ def of_entry(entry: TreeEntry, history: History) -> Hour:
     past = Past(history, POINTS)
     known = [part for part in entry.parts if part.series in past]
     courses = _of_all(entry, [past[part.series] for part in known]) if len(known) > 1 else []
-    for part in known[: MOST_CHARTS // 2]:
+    for part in known[: MAX_CHARTS // 2]:
         whose = f" of {part.name or 'all containers'} on GPU {part.device}"
         courses += _of_part(part, past, "" if len(known) == 1 else whose)
-    more = len(known) - MOST_CHARTS // 2
+    more = len(known) - MAX_CHARTS // 2
     return _hour(courses, history, f"{more} more are not shown." if more > 0 else "")
 
 

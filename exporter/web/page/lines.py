@@ -27,7 +27,7 @@ from exporter.web.page.charts import Hour
 from exporter.web.page.entries import Colours, Part, Series, TreeEntry, key_of, unmeasured, why
 from exporter.web.page.text import gibibytes, held_of, percent, seconds
 
-MOST_SWATCHES = 4
+MAX_SWATCHES = 4
 LEAST = 0.0005  # of a core, that a percentage shows
 
 
@@ -96,7 +96,7 @@ def _colours(entry: TreeEntry, colours: Colours) -> list[int | None]:
     if entry.kind == "unattributed":
         return [None]
     keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
-    return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MOST_SWATCHES]
+    return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MAX_SWATCHES]
 
 
 def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:

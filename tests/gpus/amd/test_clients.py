@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
-from exporter.sources.gpus.drm.holders import MOST_OF_ONE
+from exporter.sources.gpus.drm.holders import MAX_OF_ONE
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, NOT_OF_A_RADEON, RADEON, RDNA_3, Board, Kind
 from tests.gpus.known import known
@@ -174,7 +174,7 @@ def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(
 
 
 def test_who_has_too_many_clients_is_not_told_and_the_others_are(node: Node, board: Board) -> None:
-    for number in range(MOST_OF_ONE + 1):
+    for number in range(MAX_OF_ONE + 1):
         node.client(MESA, board, number=number + 1)
     node.client(MESA + 1, board, number=9999)
     node.read()

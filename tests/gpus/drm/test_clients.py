@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.gpus.drm.clients import MOST_CLIENTS, ClientAccounts, by_process
+from exporter.sources.gpus.drm.clients import MAX_CLIENTS, ClientAccounts, by_process
 from exporter.sources.gpus.drm.fdinfo import DrmClient, EngineUsage
 
 SECOND = 10**9
@@ -138,7 +138,7 @@ def test_a_client_on_its_way_from_one_process_to_another_goes_on() -> None:
 
 
 def test_closed_clients_are_forgotten_where_they_are_too_many_and_open_ones_never() -> None:
-    clients, many = ClientAccounts(), range(2, MOST_CLIENTS + 50)
+    clients, many = ClientAccounts(), range(2, MAX_CLIENTS + 50)
     first = client(1, render=EngineUsage(5))
     clients.take([first, *(client(n, render=EngineUsage(7)) for n in many[:50])], BEGAN, None)
     clients.take([first, *(client(n) for n in many[50:])], BEGAN + SECOND, BEGAN)

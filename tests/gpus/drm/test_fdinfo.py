@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from exporter.sources.gpus.drm.fdinfo import (
     LONGEST,
-    MOST_ENGINES,
-    MOST_REGIONS,
+    MAX_ENGINES,
+    MAX_REGIONS,
     DrmClient,
     EngineUsage,
     parse,
@@ -31,8 +31,8 @@ CLIENTS = st.builds(
     driver=NAMES,
     client_id=NUMBERS,
     pdev=st.from_regex(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", fullmatch=True) | st.just(""),
-    engines=st.dictionaries(NAMES, ENGINES, max_size=MOST_ENGINES),
-    held=st.dictionaries(NAMES, st.integers(0, 2**50), max_size=MOST_REGIONS),
+    engines=st.dictionaries(NAMES, ENGINES, max_size=MAX_ENGINES),
+    held=st.dictionaries(NAMES, st.integers(0, 2**50), max_size=MAX_REGIONS),
 )
 
 
@@ -162,5 +162,5 @@ def test_a_text_without_end_is_bounded() -> None:
 
     client = known(parse(f"drm-driver: x\ndrm-client-id: 1\n{engines}".encode()))
 
-    assert (len(client.engines), len(client.held)) == (MOST_ENGINES, MOST_REGIONS)
+    assert (len(client.engines), len(client.held)) == (MAX_ENGINES, MAX_REGIONS)
     assert parse(b"x" * LONGEST + b"\ndrm-driver: x\ndrm-client-id: 1\n") is None

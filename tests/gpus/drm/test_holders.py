@@ -11,8 +11,8 @@ import pytest
 
 from exporter.model import DeviceState, Unmeasured
 from exporter.sources.gpus.drm.holders import (
-    MOST_HANDLES,
-    MOST_OF_ONE,
+    MAX_HANDLES,
+    MAX_OF_ONE,
     Handle,
     Handles,
     HandleScan,
@@ -243,27 +243,27 @@ def taken(*numbers: int) -> Handles:
 
 
 def test_a_process_that_has_too_many_is_cut_and_no_other() -> None:
-    handles = taken(3, MOST_OF_ONE + 1, 5)
+    handles = taken(3, MAX_OF_ONE + 1, 5)
 
     found = [handle.pid for handle in handles.by_minor()[128]]
 
     assert handles.cut == {2}
-    assert [found.count(pid) for pid in (1, 2, 3)] == [3, MOST_OF_ONE, 5]
+    assert [found.count(pid) for pid in (1, 2, 3)] == [3, MAX_OF_ONE, 5]
 
 
 def test_who_has_the_most_is_cut_however_many_they_are() -> None:
-    hostile = [MOST_OF_ONE] * (MOST_HANDLES // MOST_OF_ONE + 2)
+    hostile = [MAX_OF_ONE] * (MAX_HANDLES // MAX_OF_ONE + 2)
 
     handles = taken(100, *hostile, 200)
 
     assert handles.cut == set(range(2, len(hostile) + 2))
-    assert len(handles.by_minor()[128]) <= MOST_HANDLES
+    assert len(handles.by_minor()[128]) <= MAX_HANDLES
 
 
 def test_where_nothing_helps_who_comes_later_is_cut() -> None:
-    handles = taken(*[1] * (MOST_HANDLES + 2))
+    handles = taken(*[1] * (MAX_HANDLES + 2))
 
-    assert handles.cut == {MOST_HANDLES + 2}
+    assert handles.cut == {MAX_HANDLES + 2}
 
 
 def test_a_process_without_any_is_nobodys_client_however_many_files_it_has() -> None:

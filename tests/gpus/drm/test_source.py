@@ -12,7 +12,7 @@ from exporter.model import (
     ProcessMemory,
     Unmeasured,
 )
-from exporter.sources.gpus.drm.holders import MOST_OF_ONE
+from exporter.sources.gpus.drm.holders import MAX_OF_ONE
 from exporter.sources.gpus.drm.source import DrmSource
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
@@ -301,7 +301,7 @@ def test_the_processes_are_looked_through_at_their_own_cadence(machine: Machine)
     assert found == [{}, {}, {}, {}, {42: SECOND}, {}]
 
 
-def crowd(machine: Machine, pid: int, number: int = MOST_OF_ONE + 1) -> None:
+def crowd(machine: Machine, pid: int, number: int = MAX_OF_ONE + 1) -> None:
     """A process with so many clients that not all are looked at."""
     machine.process(pid)
     for descriptor in range(3, 3 + number):
@@ -331,9 +331,9 @@ def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
     machine: Machine,
 ) -> None:
     """In whichever order its files are listed, some of those that stay were not looked at."""
-    crowd(machine, 41, 2 * MOST_OF_ONE)
+    crowd(machine, 41, 2 * MAX_OF_ONE)
     source = begun(machine)
-    for descriptor in range(3, 3 + 2 * MOST_OF_ONE, 2):
+    for descriptor in range(3, 3 + 2 * MAX_OF_ONE, 2):
         machine.close(41, descriptor)
 
     assert [core(step(machine, source)) for _ in range(2)] == [{}, {}]

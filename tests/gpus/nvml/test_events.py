@@ -9,7 +9,7 @@ from exporter.sources.gpus.fleet import WAITS
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.events import XidWatch
 from exporter.sources.gpus.nvml.library import Library
-from exporter.sources.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
+from exporter.sources.gpus.xids import ACTED_ON, MAX_OTHERS, OTHER, XidCounts
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Xid
 from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
@@ -271,6 +271,6 @@ def test_numbers_that_nobody_expects_are_bounded() -> None:
     counts = XidCounts(ManualClock())
     first = [counts.add(xid) for xid in range(1000, 1100)]
     told = counts.snapshot()
-    assert len(told) == len(ACTED_ON) + MOST_OTHERS + 1
-    assert told[OTHER].events == 100 - MOST_OTHERS
-    assert sum(first) == MOST_OTHERS + 1
+    assert len(told) == len(ACTED_ON) + MAX_OTHERS + 1
+    assert told[OTHER].events == 100 - MAX_OTHERS
+    assert sum(first) == MAX_OTHERS + 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from exporter.model import Reading
 from exporter.sources.gpus.nvml.cadence import (
     LONGEST_NS,
-    MOST_SHARE,
+    MAX_SHARE,
     PROCESSES,
     SAMPLES,
     SECOND,
@@ -79,7 +79,7 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
         pace.observe(cost, every_ns)
     widened_ns = pace.widened_ns(every_ns)
 
-    assert widened_ns >= LONGEST_NS or cost <= MOST_SHARE * widened_ns + 64
+    assert widened_ns >= LONGEST_NS or cost <= MAX_SHARE * widened_ns + 64
 
 
 def test_what_is_read_each_cycle_is_never_put_off() -> None:

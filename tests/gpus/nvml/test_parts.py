@@ -9,7 +9,7 @@ from exporter.metrics.families import BOARD
 from exporter.model import ProcessMemory
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.board import NOT_AVAILABLE, PLAIN
-from exporter.sources.gpus.nvml.calls import MOST_ROWS, RowBuffer
+from exporter.sources.gpus.nvml.calls import MAX_ROWS, RowBuffer
 from exporter.sources.gpus.nvml.counters import TABLE
 from exporter.sources.gpus.nvml.discovery import profile_of
 from exporter.sources.gpus.nvml.gpm import PERCENTS
@@ -51,8 +51,8 @@ def test_rows_that_the_driver_counts_but_does_not_write_are_not_those_of_before(
 
 
 def test_rows_are_no_more_than_there_is_room_for() -> None:
-    rows = RowBuffer(ROW.size, capacity=MOST_ROWS)
-    assert len(decoded(rows, [1, 2], claimed=2 * MOST_ROWS)) == MOST_ROWS
+    rows = RowBuffer(ROW.size, capacity=MAX_ROWS)
+    assert len(decoded(rows, [1, 2], claimed=2 * MAX_ROWS)) == MAX_ROWS
 
 
 def test_an_answer_that_fills_the_buffer_is_read_again_into_a_larger_one() -> None:
@@ -83,7 +83,7 @@ def test_rows_do_not_grow_for_ever() -> None:
 
     with pytest.raises(errors.NvmlError, match="insufficient_size"):
         rows.read("call", never_enough, rows)
-    assert rows.capacity == MOST_ROWS
+    assert rows.capacity == MAX_ROWS
 
 
 def test_nothing_found_is_no_rows() -> None:

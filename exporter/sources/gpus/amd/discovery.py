@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 VENDOR = "amd"
 VENDOR_ID = "0x1002"
-MOST_BOARDS = 64
+MAX_BOARDS = 64
 UNDIVIDED = {"", "spx"}
 WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
@@ -128,7 +128,7 @@ def discover(sysfs: Path, names: BoardNames) -> BoardList:
 
     """
     topology = read_topology(sysfs)
-    folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MOST_BOARDS])
+    folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MAX_BOARDS])
     named = names.assign(folders)
     found = (_board(folders[pci], pci, *named[pci], topology.of(pci)) for pci in folders)
     boards = tuple(_checked(board, refused=bool(topology.refused)) for board in found)

@@ -110,7 +110,7 @@ def _memory(banks: Path) -> int | None:
 # Newer kernels let a process have several contexts: pid:<pid>-id:<n>, and folders context_<n>.
 _PROCESS = re.compile(r"(?:pid:)?(\d{1,10})(?:-id:\w{1,20})?", re.ASCII)
 _CONTEXT = re.compile(r"context_\w{1,20}", re.ASCII)
-MOST_PROCESSES = 4096
+MAX_PROCESSES = 4096
 
 
 def processes_of(sysfs: Path) -> dict[int, list[Path]]:
@@ -121,7 +121,7 @@ def processes_of(sysfs: Path) -> dict[int, list[Path]]:
 
     """
     above, found = sysfs / KFD / "proc", dict[int, list[Path]]()
-    for name in names_in(above)[:MOST_PROCESSES]:
+    for name in names_in(above)[:MAX_PROCESSES]:
         match = _PROCESS.fullmatch(name)
         if match:
             folder = above / name

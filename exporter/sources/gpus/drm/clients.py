@@ -16,7 +16,7 @@ from exporter.sources.gpus.drm.holders import Handle, HandleScan
 from exporter.sources.gpus.sysfs import read
 
 FORGET_AFTER_NS = 60 * 10**9  # a client may be on its way from process to process (SCM_RIGHTS)
-MOST_CLIENTS = 16_384  # twice the most that are open: further ones are closed, and dropped
+MAX_CLIENTS = 16_384  # twice the most that are open: further ones are closed, and dropped
 SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with the monotonic one
 
 
@@ -158,9 +158,9 @@ class ClientAccounts:
         oldest = mono_ns - FORGET_AFTER_NS
         for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest]:
             del self._accounts[client_id]
-        if len(self._accounts) > MOST_CLIENTS:  # a process opens and closes them all the time
+        if len(self._accounts) > MAX_CLIENTS:  # a process opens and closes them all the time
             closed = [(a.seen_ns, i) for i, a in self._accounts.items() if a.seen_ns < mono_ns]
-            for _, client_id in sorted(closed)[: len(self._accounts) - MOST_CLIENTS]:
+            for _, client_id in sorted(closed)[: len(self._accounts) - MAX_CLIENTS]:
                 del self._accounts[client_id]
 
 

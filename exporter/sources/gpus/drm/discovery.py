@@ -87,7 +87,7 @@ def role_of(driver: str, engine: str) -> str | None:
     return None if engine in NO_ENGINE else _ANY.get(engine, CORE)
 
 
-MOST_DEVICES = 128
+MAX_DEVICES = 128
 _CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
 _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
 FIRST_RENDER = 128  # the minor number of the first render node
@@ -136,7 +136,7 @@ def discover(
     found: list[DrmCard] = []
     for name in names(f"{sys_root}/class/drm"):
         card = f"{sys_root}/class/drm/{name}"
-        if _CARD.fullmatch(name) and len(found) < MOST_DEVICES:
+        if _CARD.fullmatch(name) and len(found) < MAX_DEVICES:
             driver = link(f"{card}/device/driver")
             minors = minors_in(f"{card}/device/drm") | {int(name.removeprefix("card"))}
             # A card without a render node only displays (VGA of a BMC).

@@ -14,9 +14,9 @@ from exporter.model import Device, DeviceMemory, ProcessMemory
 from exporter.sources.gpus.drm.discovery import PCI_ADDRESS
 
 LONGEST = 64 * 1024  # of the text, in bytes
-MOST_LINES = 512
-MOST_ENGINES = 32
-MOST_REGIONS = 32
+MAX_LINES = 512
+MAX_ENGINES = 32
+MAX_REGIONS = 32
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,32}", re.ASCII)
 _NUMBER = re.compile(r"([0-9]{1,20})(?:[ \t]+([A-Za-z]{1,3}))?", re.ASCII)
@@ -81,7 +81,7 @@ def parse(content: bytes) -> DrmClient | None:
 
 def _lines(content: bytes) -> Iterator[tuple[str, str]]:
     text = content[:LONGEST].decode("ascii", errors="replace")
-    for line in text.split("\n", MOST_LINES)[:MOST_LINES]:
+    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
         key, colon, value = line.partition(":")
         if colon and key.startswith("drm-"):
             yield key, value.strip(" \t\r")
@@ -93,7 +93,7 @@ def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
         for prefix, what, unit in _ENGINE_KEYS:
             if key.startswith(prefix):
                 name, number = key.removeprefix(prefix), _number(text, unit)
-                room = name in found or len(found) < MOST_ENGINES
+                room = name in found or len(found) < MAX_ENGINES
                 if number is not None and room and _NAME.fullmatch(name):
                     found[name] = found.get(name, EngineUsage())._replace(**{what: number})
                 break
@@ -114,7 +114,7 @@ def _regions(texts: Mapping[str, str]) -> dict[str, int]:
             is_region = key.startswith(prefix) and not key.startswith("drm-total-cycles-")
             if is_region and size is not None and _NAME.fullmatch(name):
                 found.setdefault(name, size)
-    return dict(list(found.items())[:MOST_REGIONS])
+    return dict(list(found.items())[:MAX_REGIONS])
 
 
 def _number(text: str, unit: str | None = None) -> int | None:

@@ -26,8 +26,8 @@ from exporter.sources.gpus.sysfs import read
 logger = logging.getLogger(__name__)
 
 DRM_MAJOR = 226
-MOST_PROCESSES = 262_144
-MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
+MAX_PROCESSES = 262_144
+MAX_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
 AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
@@ -50,8 +50,8 @@ CUT = (
     "unmeasured; find out why they do"
 )
 
-MOST_HANDLES = 8192  # of all processes together
-MOST_OF_ONE = 512  # of one process; less while all together have too many
+MAX_HANDLES = 8192  # of all processes together
+MAX_OF_ONE = 512  # of one process; less while all together have too many
 
 
 class Handle(NamedTuple):
@@ -73,19 +73,19 @@ class Handles:
         self.cut: set[int] = set()
         self._of: dict[int, list[tuple[int, Handle]]] = {}
         self._number = 0
-        self._room = MOST_OF_ONE
+        self._room = MAX_OF_ONE
 
     def add(self, minor: int, handle: Handle) -> bool:
         """Adds a handle; False if there is no room for more of this process."""
         own = self._of.get(handle.pid, [])
-        is_full = self._number >= MOST_HANDLES and self._room == 1
+        is_full = self._number >= MAX_HANDLES and self._room == 1
         if len(own) >= self._room or is_full:
             self.cut.add(handle.pid)
             return False
         own.append((minor, handle))
         self._of[handle.pid] = own
         self._number += 1
-        while self._number > MOST_HANDLES and self._room > 1:
+        while self._number > MAX_HANDLES and self._room > 1:
             self._room //= 2
             self._cut_down()
         return True
@@ -192,7 +192,7 @@ class HandleScanner:
     def _scan(self, begun_ns: int) -> HandleScan:
         found, refused, before = Handles(), 0, self.newest
         pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
-        for pid in pids[:MOST_PROCESSES]:
+        for pid in pids[:MAX_PROCESSES]:
             self._move()
             try:
                 for opened in _handles(self._root, pid):
@@ -209,7 +209,7 @@ class HandleScanner:
             begun_ns,
             before.begun_mono_ns if before and whole else None,
             refused,
-            max(len(pids) - MOST_PROCESSES, 0),
+            max(len(pids) - MAX_PROCESSES, 0),
             frozenset(found.cut),
             before.cut if before else frozenset(),
             self._nested,
@@ -268,7 +268,7 @@ def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
     try:
         with os.scandir(folder) as entries:
             for number, entry in enumerate(entries, 1):
-                if number > MOST_DESCRIPTORS:
+                if number > MAX_DESCRIPTORS:
                     raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
                 minor = _minor(entry.name, folder)
                 if minor is not None:

@@ -14,7 +14,7 @@ from exporter.sources.gpus.source import Demand
 
 SECOND = 1_000_000_000
 
-MOST_SHARE = 0.01  # of an interval
+MAX_SHARE = 0.01  # of an interval
 NARROW_AT = 0.8  # of that share, so that a cost at the edge does not move the interval
 LONGEST_NS = 60 * SECOND
 
@@ -35,7 +35,7 @@ class AdaptiveInterval:
         if not every_ns:  # read in each cycle: its counter wraps
             return
         cheaper_ns, self._before_ns = min(cost_ns, self._before_ns), cost_ns
-        allowed_ns = int(every_ns * MOST_SHARE)
+        allowed_ns = int(every_ns * MAX_SHARE)
         while self.factor > 1 and cheaper_ns < NARROW_AT * allowed_ns * self.factor / 2:
             self.factor //= 2
         while allowed_ns * self.factor < cheaper_ns and self.widened_ns(every_ns) < LONGEST_NS:

@@ -20,7 +20,7 @@ from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.samples import BusySample, ProcessRow
 
 FIRST_CAPACITY = 4096  # what recent drivers ask for, whatever the number of processes
-MOST_ROWS = 1 << 16
+MAX_ROWS = 1 << 16
 
 
 class RowBuffer:
@@ -53,8 +53,8 @@ class RowBuffer:
             self._buffer[: self._filled] = bytes(self._filled)
         self.count.value = self.capacity
         code = call(*arguments)
-        while self._may_be_cut_off(code) and self.capacity < MOST_ROWS:
-            self._allocate(min(max(self.count.value + 1, 2 * self.capacity), MOST_ROWS))
+        while self._may_be_cut_off(code) and self.capacity < MAX_ROWS:
+            self._allocate(min(max(self.count.value + 1, 2 * self.capacity), MAX_ROWS))
             self.count.value = self.capacity
             code = call(*arguments)
         if code != errors.SUCCESS:

@@ -81,7 +81,7 @@ def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
 
 KIB = 1 << 10
 WRAPS_AT = 1 << 32
-MOST_COUNTED = 1 << 63  # what is above is no count: the sum does without, for ever
+MAX_COUNTED = 1 << 63  # what is above is no count: the sum does without, for ever
 PHASES = (SENSORS, COUNTERS, SAMPLES)  # of a reading, in which fields are read
 ALL_LINKS = 0xFFFFFFFF  # a scope: the sum over the links (nvml.h)
 PCIE = "pcie"
@@ -236,7 +236,7 @@ class BoardCounters:
             values = found.setdefault(family, {})
             if isinstance(answer, errors.NvmlError):
                 self._miss(counted, answer)
-            elif topic == PCIE and answer < MOST_COUNTED:
+            elif topic == PCIE and answer < MAX_COUNTED:
                 values[label] = self.traffic.count(label, int(answer))
             else:
                 values[label] = answer * scale

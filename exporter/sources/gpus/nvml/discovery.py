@@ -22,7 +22,7 @@ MIB = 1 << 20
 WHOLE_GPU_PROFILES = (5, 4, 6, 3, 2, 1, 0)  # NVML_GPU_INSTANCE_PROFILE_*, of 8, 7, 6, 4 … slices
 USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 4
 HOLES = {NOT_FOUND, INVALID_ARGUMENT}  # instances come and go: their numbering has holes
-MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
+MAX_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
 
 
 class DeviceHandle(NamedTuple):
@@ -65,7 +65,7 @@ def discover(library: Library) -> DeviceList:
     """
     found: dict[str, DeviceHandle] = {}
     unreadable: dict[Place, str] = {}
-    for index in range(min(library.ask("nvmlDeviceGetCount"), MOST_DEVICES)):
+    for index in range(min(library.ask("nvmlDeviceGetCount"), MAX_DEVICES)):
         try:
             board, parts = _board(library, index)
         except DriverGoneError:
@@ -115,7 +115,7 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
     slices = _slices(library, parent)
     found: list[DeviceHandle] = []
     unreadable: dict[Place, str] = {}
-    for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MOST_DEVICES)):
+    for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MAX_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
             found.append(_instance(library, board, (parent, handle), slices))

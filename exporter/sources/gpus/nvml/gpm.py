@@ -22,10 +22,10 @@ SAMPLE = "nvmlGpmSampleGet"
 METRICS = "nvmlGpmMetricsGet"
 
 LEAST_NS = 150_000_000  # the driver wants more than 100 ms between two samples
-MOST_PERCENT = 101.0  # rounding may pass 100; more is garbage
+MAX_PERCENT = 101.0  # rounding may pass 100; more is garbage
 MIB = 1 << 20
-MOST_MIB = 1 << 20  # in a second, over PCIe: four times of what the seventh generation can
-MOST_METRICS = 512  # the array of nvmlGpmMetricsGet_t grew from 98 to 477; numMetrics says how many
+MAX_MIB = 1 << 20  # in a second, over PCIe: four times of what the seventh generation can
+MAX_METRICS = 512  # the array of nvmlGpmMetricsGet_t grew from 98 to 477; numMetrics says how many
 GRAPHICS = 1  # nvmlGpmMetricId_t
 PERCENTS = {  # nvmlGpmMetricId_t → family
     2: "sm_active_ratio",
@@ -77,7 +77,7 @@ class _MetricsGet(Structure):
         ("count", c_uint),
         ("first", c_void_p),
         ("second", c_void_p),
-        ("metrics", _Metric * MOST_METRICS),
+        ("metrics", _Metric * MAX_METRICS),
     )
 
 
@@ -153,12 +153,12 @@ class Gpm:
         ratios = {
             number: min(values[number] / 100, 1.0)
             for number in (GRAPHICS, *PERCENTS)
-            if values.get(number, MOST_PERCENT) < MOST_PERCENT
+            if values.get(number, MAX_PERCENT) < MAX_PERCENT
         }
         moved = {
             name: int(values[number] * MIB * elapsed_ns / 1e9)
             for number, name in MIB_PER_SECOND.items()
-            if values.get(number, MOST_MIB) < MOST_MIB
+            if values.get(number, MAX_MIB) < MAX_MIB
         }
         shown = {name: ratios[number] for number, name in PERCENTS.items() if number in ratios}
         return GpmReading(ratios.get(GRAPHICS), shown, elapsed_ns, **moved)

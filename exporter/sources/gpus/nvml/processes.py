@@ -130,7 +130,7 @@ def united(listed: Iterable[tuple[str, int, int]]) -> tuple[ProcessMemory, ...]:
 NAME = "nvmlSystemGetProcessName"
 SERVER = b"nvidia-cuda-mps-server"
 COMPUTE_ONLY = frozenset({"compute"})
-MOST_BYTES = 256
+MAX_BYTES = 256
 
 
 class MpsServers:
@@ -141,7 +141,7 @@ class MpsServers:
 
     def __init__(self, library: Library) -> None:
         self._name = library.function(NAME, c_uint, c_char_p, c_uint)
-        self._buffer = create_string_buffer(MOST_BYTES)
+        self._buffer = create_string_buffer(MAX_BYTES)
 
     def marked(self, processes: tuple[ProcessMemory, ...]) -> tuple[ProcessMemory, ...]:
         """The processes, with the kind ``mps_server`` for the server if there are MPS clients."""
@@ -155,7 +155,7 @@ class MpsServers:
 
     def _is_server(self, pid: int) -> bool:
         """Whether the program's name is the server's. A process that has ended has no name."""
-        if self._name is None or self._name(pid, self._buffer, MOST_BYTES) != errors.SUCCESS:
+        if self._name is None or self._name(pid, self._buffer, MAX_BYTES) != errors.SUCCESS:
             return False
         program = self._buffer.value.split(b" ", 1)[0]
         return program.rsplit(b"/", 1)[-1] == SERVER

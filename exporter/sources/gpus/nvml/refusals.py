@@ -2,7 +2,7 @@
 
 A refused call is not made every second, and no refusal is final: a driver may answer later what it
 refuses now. The call is made again after ``FIRST_S`` seconds, then after twice as long each time,
-up to ``MOST_S``.
+up to ``MAX_S``.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
+FIRST_S, MAX_S = 120.0, 960.0  # until a refused call is made again
 PROCESS_SAMPLES = "process_samples"
 DEVICE_MEMORY = "device_memory"  # its size and how much is in use, beside who holds it
 OTHERS = {  # topic → its group of metric families, "" if it is always wanted
@@ -82,7 +82,7 @@ def listing_of(kind: str) -> str:
 
 def retry_of(clock: Clock) -> Backoff:
     """The back-off of a refused call."""
-    return Backoff(clock, FIRST_S, MOST_S)
+    return Backoff(clock, FIRST_S, MAX_S)
 
 
 class Refusals:

@@ -21,8 +21,8 @@ from exporter.sources.gpus.source import Demand, RestartRequiredError
 logger = logging.getLogger(__name__)
 
 FATAL_TRIES = 3
-MOST_DEPARTED = 64
-MOST_SAID = 8  # places that cannot be opened, in the source's detail
+MAX_DEPARTED = 64
+MAX_SAID = 8  # places that cannot be opened, in the source's detail
 UPGRADED = (
     "the NVIDIA driver was upgraded while the exporter ran: the kernel module and the library in "
     "this process are of different versions; a restart loads the one that fits"
@@ -166,8 +166,8 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
 
     def _trouble(self) -> str:
         wrong = [f"{place} cannot be opened: {why}" for place, why in self._unreadable.items()]
-        more = [f"{len(wrong) - MOST_SAID} more"] if len(wrong) > MOST_SAID else []
-        return "; ".join(wrong[:MOST_SAID] + more)
+        more = [f"{len(wrong) - MAX_SAID} more"] if len(wrong) > MAX_SAID else []
+        return "; ".join(wrong[:MAX_SAID] + more)
 
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
         return {uuid: partial(each.read, self._demand) for uuid, each in self._devices.items()}
@@ -226,5 +226,5 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
     def _depart(self, device: NvmlDevice) -> None:
         device.close()
         self._departed[device.device.uuid] = device
-        if len(self._departed) > MOST_DEPARTED:
+        if len(self._departed) > MAX_DEPARTED:
             del self._departed[next(iter(self._departed))]
