@@ -1,7 +1,7 @@
 """Facts from series: what the metrics say, turned back."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
@@ -41,7 +41,7 @@ def test_containers_groups_and_pods_come_back_as_they_were(made: Any) -> None:
 
     for back, fact in zip(found, owners(snapshot.facts), strict=True):
         assert type(back) is type(fact)
-        for name in fact.__dataclass_fields__:
+        for name in get_type_hints(type(fact)):
             said, own = getattr(back, name), getattr(fact, name)
             if name == "waiting":  # who ran instead is not shown
                 said, own = said.waited_ns, own.waited_ns
