@@ -168,6 +168,8 @@ class Node:
             "localStorageCapacityIsolation": False,
             "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
+            # An image that was once pulled by another name would be pulled for each pod again.
+            "imagePullCredentialsVerificationPolicy": "NeverVerify",
             "fileCheckFrequency": "1s",  # of the static pods' folder
             "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
             "shutdownGracePeriod": "0s",
