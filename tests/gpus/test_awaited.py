@@ -58,7 +58,6 @@ def test_a_device_that_is_awaited_is_looked_for_at_once_but_not_all_the_time(
 ) -> None:
     tree, clock = Tree(tmp_path), ManualClock()
     tree.load()
-    tree.add(MI210)
     source = AmdSource(tmp_path, tmp_path, clock=clock)
 
     def found(after: float, *, awaited: bool) -> int:
@@ -67,10 +66,16 @@ def test_a_device_that_is_awaited_is_looked_for_at_once_but_not_all_the_time(
             source.look_soon()
         return len(source.read().devices)
 
+    def appear() -> None:
+        """A board comes, of which the kernel's own counter does not tell."""
+        tree.add(MI210)
+        (tree.kfd / "topology/generation_id").write_text("1")
+
+    appear()
     counts = [found(0, awaited=False)]
-    tree.add(MI210)
+    appear()
     counts += [found(4, awaited=False), found(1, awaited=True)]
-    tree.add(MI210)
+    appear()
     counts += [found(1, awaited=True) for _ in range(3)]
     source.close()
 
