@@ -101,7 +101,11 @@ def free_port(wanted: int) -> int:
 
 
 def quick(rules: str, page: str) -> str:
-    """The rules with an alert that fires soon and stays, and the runbooks of a node's page."""
+    """The alerts, evaluated as often as all else, one of which fires soon and stays.
+
+    Their runbooks are those of a node's page.
+    """
+    rules = re.sub(r"(?m)^    interval: .*\n", "", rules)
     before, rule, after = rules.partition(f"alert: {ALERT}\n")
     soon = re.sub(r"( +)for: \S+", r"\1for: 10s\n\1keep_firing_for: 5m", after, count=1)
     rules = before + rule + soon

@@ -113,7 +113,7 @@ def test_a_described_scheme_has_limits_on_the_cards_that_it_names(page: Page) ->
     memory = limits(page, "mgpu_container_memory_limit_bytes", "described")
 
     assert cores == {"GPU-1": 0.625, "GPU-0": 0.625}
-    assert memory == {"GPU-1": GIB, "GPU-0": GIB}
+    assert memory == {"GPU-1": 9 * GIB / 8, "GPU-0": 9 * GIB / 8}
     assert page.value("mgpu_pod_core_limit_gpus", pod="described") == 1.25
     [(labels, _)] = page.all(INFO, pod="described", uuid="GPU-1")
     assert labels["scheme"] == "acme"
