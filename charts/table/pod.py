@@ -90,13 +90,13 @@ POD = (
             Value(
                 "resources",
                 {
-                    "requests": {"cpu": "10m", "memory": "96Mi"},
+                    "requests": {"cpu": "100m", "memory": "96Mi"},
                     "limits": {"memory": "192Mi"},
                 },
                 OBJECT,
-                "The requests are the budget of a node with 8 GPUs (docs/decisions.md; measured: "
-                "benchmarks/cost/results.md). A limit on CPU would make cycles late; there is "
-                "none.",
+                "The memory is the budget of a node with 8 GPUs (docs/decisions.md). The CPU is "
+                "mostly the driver's: its calls took 14 ms a second for an H100 "
+                "(docs/performance.md). A limit on CPU would make cycles late; there is none.",
             ),
             Value(
                 "livenessProbe",
