@@ -49,7 +49,7 @@ class SampleWatch(threading.Thread):
 def judge(
     named: Sequence[tuple[float, int]], bursts: Mapping[int, Sequence[Burst]]
 ) -> Counter[str]:
-    """Count the samples by whom they name, of those in which several ran one after another.
+    """Count which process each sample names, in samples where several ran one after another.
 
     Where two were at work at once, their bursts do not tell who ran when.
     """

@@ -6,12 +6,12 @@
   owners hold memory on it, it is unattributed, and unmeasured for each of them.
 * The energy of a board with MIG, or with AMD partitions, is that of all its parts together. It is
   unattributed.
-* MPS clients run at once in one context, so a sample names their server (all 40 of an H100 with
-  driver 580 did), or one of them. The server's time is that of the only owner of clients; with
-  several owners it is unattributed. A client that is not named may have worked all the same. A
-  server is known by its program's name, which anybody can choose. So one in a container or group
-  counts as a client there, unless it is root's, or the operator says that servers there work for
-  others.
+* MPS clients run at once in one context, so a sample names their server (each row of a recorded
+  H100 does: ``tests/replay/h100-mps.rec.gz``), or one of them. The server's time is that of the
+  only owner of clients; with several owners it is unattributed. A client that is not named may have
+  worked all the same. A server is known by its program's name, which anybody can choose. So one in
+  a container or group counts as a client there, unless it is root's, or the operator says that
+  servers there work for others.
 * Where fdinfo measures each process's time, that of compute queues which the kernel does not
   schedule (AMD's KFD) is missing: owners of such queues are unmeasured. So are owners with more
   clients than are read.
@@ -173,7 +173,7 @@ def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[O
 def _with_servers(
     owners: Mapping[int, Owner], servers: Collection[int], served: Owner
 ) -> Mapping[int, Owner]:
-    """The owners; that of an MPS server is whom it works for."""
+    """The owners, in which the use of each MPS server is that of ``served``."""
     return {**owners, **dict.fromkeys(servers, served)} if servers else owners
 
 

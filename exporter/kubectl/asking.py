@@ -102,7 +102,10 @@ def ask(arguments: Namespace) -> int:
 
 
 def _has_address(command: _Command, arguments: Namespace) -> bool:
-    """Whether the user names whom to ask. The variable of an exporter is of what asks exporters."""
+    """Whether a flag or a variable names the server to ask.
+
+    The variable of an exporter counts only for commands that can ask exporters.
+    """
     url = command.run is not None and os.environ.get(URL)
     return bool(arguments.url or arguments.prometheus or os.environ.get(PROMETHEUS) or url)
 
