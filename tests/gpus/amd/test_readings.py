@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
@@ -260,6 +261,21 @@ def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> No
     assert reading.unmeasured["core"] is Unmeasured.NO_PERMISSION
     assert reading.unmeasured["memory"] is Unmeasured.NO_PERMISSION
     assert known(reading.memory).processes is None
+
+
+@pytest.mark.parametrize("name", ["mem_info_vram_used", "mem_info_vram_total"])
+def test_a_size_that_cannot_be_read_costs_no_list(node: Node, name: str) -> None:
+    board = node.tree.add(MI210)
+    node.tree.use(7, board.gpu_ids[0], vram=GIB)
+    node.read()
+    (board.folder / name).unlink()
+    (board.folder / name).mkdir()  # EISDIR: root is refused nothing here
+
+    reading = node.device(board.uuid, after=6)
+
+    assert known(reading.memory).processes == (ProcessMemory(7, GIB, COMPUTE),)
+    assert known(reading.memory).used_bytes is None or name == "mem_info_vram_total"
+    assert reading.unmeasured["device_memory"] is Unmeasured.READ_FAILED
 
 
 def counted(node: Node, uuid: str) -> dict[str, dict[int, int]]:

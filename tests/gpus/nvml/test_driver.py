@@ -186,7 +186,7 @@ def test_devices_of_the_driver_before_are_not_read_where_the_one_after_lists_non
 
 
 def test_each_init_has_its_shutdown_though_the_driver_fails_in_between(one: Node) -> None:
-    one.fail(Fault("error", "nvmlSystemGetDriverVersion", code=2, count=2))
+    one.fail(Fault("error", "nvmlSystemGetDriverVersion", code=9, count=2))
     one.start()
     assert not one.read().status.up
     one.read(after=2)
@@ -194,6 +194,13 @@ def test_each_init_has_its_shutdown_though_the_driver_fails_in_between(one: Node
     one.ask("release", True)
     reading = one.read(after=1)
     assert calls(reading, "nvmlShutdown") == calls(reading, "nvmlInit") == 3
+
+
+def test_a_driver_that_does_not_say_its_version_is_read(one: Node) -> None:
+    one.fail(Fault("error", "nvmlSystemGetDriverVersion", code=999))
+    one.start()
+    (device,) = one.read().devices
+    assert (device.state, device.device.driver_version) == (DeviceState.UP, "")
 
 
 def test_release_closes_the_driver_and_taking_it_up_goes_on(one: Node) -> None:

@@ -67,6 +67,26 @@ def test_an_instance_whose_facts_are_refused_is_a_device_all_the_same(
     assert device.core_share == pytest.approx(3 / 7)
 
 
+@pytest.mark.parametrize("code", [3, 999])
+def test_an_instance_whose_memory_is_refused_has_the_size_that_was_allocated(
+    parted: Node, code: int
+) -> None:
+    parted.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=code))
+    parted.start()
+    instance = by_uuid(parted.read())["MIG-0-0"]
+    assert instance.device.memory_bytes == 40 * GIB
+    assert [process.pid for process in known(instance.memory).processes or ()] == [201]
+
+
+def test_a_board_whose_instances_cannot_be_counted_is_read(parted: Node) -> None:
+    parted.fail(Fault("error", "nvmlDeviceGetMaxMigDeviceCount", code=999))
+    parted.start()
+    reading = parted.read()
+    assert list(by_uuid(reading)) == ["GPU-0"]
+    assert "MIG instance 0 of GPU-0 cannot be opened: " in reading.status.detail
+    assert parted.device("GPU-0", after=1).window
+
+
 def test_an_instance_that_is_made_meanwhile_is_looked_for_on_request(node: Node) -> None:
     node.scenario.gpus = [Gpu(0)]
     node.start()
@@ -171,11 +191,11 @@ def test_part_of_an_instance_is_unmeasured(parted: Node) -> None:
 def test_window_waits_until_the_processes_are_known(parted: Node) -> None:
     parted.start(Demand(deadline_s=60, processes_every_ns=SECOND // 2))
     parted.read()
-    parted.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=999))
+    parted.fail(Fault("error", LISTS, code=999))
     without = parted.device("MIG-0-0", after=1)
     parted.fail()
     after = parted.device("MIG-0-0", after=1)
-    assert without.memory is None
+    assert known(without.memory).processes is None
     assert without.window is None
     assert after.memory
     assert known(after.window).observed_ns == 2 * SECOND

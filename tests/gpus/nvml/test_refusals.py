@@ -125,6 +125,91 @@ def test_a_board_that_shares_its_hosts_memory_lists_who_holds_it(one: Node, case
     assert reading.unmeasured == {"device_memory": "not_supported"}
 
 
+@pytest.mark.parametrize("since", ["the start", "a while"])
+def test_a_size_that_fails_costs_neither_the_list_nor_the_reason(one: Node, since: str) -> None:
+    fault = Fault("error", "nvmlDeviceGetMemoryInfo*", code=999)
+    if since == "the start":
+        one.fail(fault)
+    one.start()
+    one.read()
+    one.fail(fault)
+    failing = [one.device("GPU-0", after=5) for _ in range(4)]
+    holder = ProcessMemory(101, 2 * GIB, frozenset({"compute"}))
+    assert [known(reading.memory).processes for reading in failing] == [(holder,)] * 4
+    assert {known(reading.memory).used_bytes for reading in failing} == {None}
+    assert failing[-1].unmeasured == {"device_memory": "read_failed"}
+    size = None if since == "the start" else 80 * GIB
+    assert known(failing[-1].memory).total_bytes == size
+    lines = [line for line in one.ask("logged") if "device_memory" in line]
+    assert len(lines) == 1
+    assert "(999)" in lines[0]
+
+    one.fail()
+    one.read(after=20)
+    assert known(one.device("GPU-0", after=5).memory).used_bytes
+    assert one.device("GPU-0").unmeasured == {}
+
+
+@pytest.mark.parametrize("kind", ["Graphics", "MPSCompute"])
+def test_a_list_that_was_always_empty_and_fails_costs_only_itself(one: Node, kind: str) -> None:
+    one.start()
+    one.read()
+    one.fail(Fault("error", f"nvmlDeviceGet{kind}RunningProcesses*", code=999))
+    processes = known(one.device("GPU-0", after=5).memory).processes
+    assert [process.pid for process in processes or ()] == [101]
+
+
+def test_who_was_on_a_list_that_fails_does_not_seem_to_hold_nothing(one: Node) -> None:
+    one.scenario.processes.append(Process(gpu=0, pid=102, memory=GIB, kind="graphics"))
+    one.start()
+    one.read()
+    one.fail(Fault("error", "nvmlDeviceGetGraphicsRunningProcesses*", code=999))
+    memory = known(one.device("GPU-0", after=5).memory)
+    assert memory.processes is None
+    assert memory.used_bytes == 3 * GIB
+
+
+def test_a_list_that_fails_costs_no_size_and_has_a_reason(one: Node) -> None:
+    one.start()
+    one.read()
+    one.fail(Fault("error", "nvmlDeviceGetComputeRunningProcesses*", code=999))
+    reading = [one.device("GPU-0", after=5) for _ in range(4)][-1]
+    assert known(reading.memory).processes is None
+    assert known(reading.memory).used_bytes == 2 * GIB
+    assert reading.unmeasured == {"memory": "read_failed"}
+
+
+@pytest.mark.parametrize(
+    ("function", "quantity"),
+    [
+        ("nvmlDeviceGetFieldValues", "throttle"),
+        ("nvmlDeviceGetEnforcedPowerLimit", "power_limit"),
+        ("nvmlGpmSampleGet", "profiling"),
+    ],
+)
+def test_what_fails_for_long_has_a_reason_and_is_soon_asked_again(
+    one: Node, function: str, quantity: str
+) -> None:
+    one.scenario.fields = [Field(0, 74, value=1)]
+    one.fail(Fault("error", function, code=999))
+    one.start()
+    one.read()
+    assert unmeasured(one) == {}
+    failing = [unmeasured(one, after=5) for _ in range(6)][-1]
+    assert failing.get(quantity) == "read_failed"
+    one.fail()
+    assert [unmeasured(one, after=5) for _ in range(8)][-1] == {}
+
+
+def test_a_counter_of_energy_that_fails_for_long_is_replaced_by_the_power(one: Node) -> None:
+    one.start()
+    one.read()
+    one.fail(Fault("error", "nvmlDeviceGetTotalEnergyConsumption", code=999))
+    windows = [one.device("GPU-0", after=1).window for _ in range(20)]
+    assert known(windows[-1]).methods.energy == "power"
+    assert known(windows[-1]).energy_uj
+
+
 def test_the_ring_is_read_again_when_its_refusal_ends(one: Node) -> None:
     one.fail(Fault("error", "nvmlDeviceGetSamples", code=3))
     one.start()

@@ -5,6 +5,7 @@ partition has its own processes, memory and, if ``gpu_metrics`` has it, activity
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.model import (
@@ -184,8 +185,10 @@ class AmdBoard:
         if not self._parts:
             total = read_count(self._folder / "mem_info_vram_total")
             used = read_count(self._folder / "mem_info_vram_used")
-            memory = None if used is None else self._whole.memory(demand, total, used)
+            memory = self._whole.memory(demand, total, used)
             reasons = self._whole.unmeasured(window)
+            if total is None or used is None:
+                reasons["device_memory"] = Unmeasured.READ_FAILED
         reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
         return DeviceReading(
             self._whole.device,
@@ -202,6 +205,9 @@ class AmdBoard:
             None if covers_ns is None else part.window(ActivitySample(percent, None, covers_ns))
         )
         memory = part.memory(demand, part.device.memory_bytes, None)
+        if memory.processes is not None:  # no file says how much of a partition is in use
+            used = sum(process.used_bytes or 0 for process in memory.processes)
+            memory = replace(memory, used_bytes=used)
         reasons = part.unmeasured(window)
         reasons["energy"] = Unmeasured.PARTITIONED
         if percent is None:

@@ -86,10 +86,10 @@ class ClientDevice:
             return window
         return self._with(window, use.used)._replace(unmeasured_pids=scan.cut)
 
-    def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
+    def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """Memory by process, from fdinfo and KFD: neither has all of it."""
         memory = self._kfd.memory(demand, total, used)
-        if memory is None or self._scan is None or self._blind:
+        if self._scan is None or self._blind:
             return memory
         of_kfd = {p.pid: p.used_bytes for p in memory.processes or ()}
         pids = sorted({*self._held, *of_kfd, *self._computing})

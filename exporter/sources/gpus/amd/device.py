@@ -146,14 +146,10 @@ class AmdDevice:
         window = self._windows.cut(sample, cus, *now)
         return window and window._replace(counted=self._counting.take())
 
-    def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
-        """Memory by process. ``used`` None (a partition): the sum of its processes is in use."""
-        if total is None:
-            return None
-        processes = self._residents(demand)
-        if used is None and processes is not None:
-            used = sum(process.used_bytes or 0 for process in processes)
-        return None if used is None else DeviceMemory(total, used, None, processes)
+    def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
+        """The size, how much is in use, and by whom: each is known without the others."""
+        size = self.device.memory_bytes if total is None else total
+        return DeviceMemory(size, used, None, self._residents(demand))
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)

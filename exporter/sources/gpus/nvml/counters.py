@@ -240,7 +240,7 @@ class BoardCounters:
                 values[label] = self.traffic.count(label, int(answer))
             else:
                 values[label] = answer * scale
-            if topic in self._refusals and label in values:
+            if label in values:
                 self._refusals.drop(topic)
         if len(self._wanted[phase]) < len(wanted):  # some were refused now
             retry.failed()
@@ -265,6 +265,8 @@ class BoardCounters:
                 self.traffic.restart()
             if all(other.topic != counted.topic for other in left):
                 self._refusals.add(counted.topic, error.reason)
+        else:
+            self._refusals.fail(counted.topic, error)
 
 
 def numbered(field: Field, driver_version: str) -> Field:

@@ -240,8 +240,8 @@ class NvmlDevice:
         return with_energy(window, self._energy.take(None), self._energy.method)
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
-        if memory is not None:  # after a failed read, the sharing stays as it was
-            self._mps = any("mps" in process.kinds for process in memory.processes or ())
+        if memory is not None and memory.processes is not None:  # else it stays as it was
+            self._mps = any("mps" in process.kinds for process in memory.processes)
         return self._under_mps if self._mps else self.device
 
     def _unmeasured(self) -> dict[str, Unmeasured]:

@@ -115,7 +115,13 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
     slices = _slices(library, parent)
     found: list[DeviceHandle] = []
     unreadable: dict[Place, str] = {}
-    for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MAX_DEVICES)):
+    try:
+        places = library.ask("nvmlDeviceGetMaxMigDeviceCount", parent)
+    except (DriverGoneError, DeviceLostError):
+        raise
+    except NvmlError as error:  # it has any number of them
+        return DeviceList((), {Place(0, board.uuid): str(error)})
+    for index in range(min(places, MAX_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
             found.append(_instance(library, board, (parent, handle), slices))
@@ -137,7 +143,7 @@ def _instance(
     parent, handle = handles
     uuid = library.ask("nvmlDeviceGetUUID", handle)
     attributes = library.ask("nvmlDeviceGetAttributes", handle)
-    memory = memory_info(library, handle)
+    memory = _optional(partial(memory_info, library, handle))
     number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))
     instance = Device(
         uuid=uuid,
@@ -150,7 +156,7 @@ def _instance(
         profile=profile_of(attributes, board.memory_bytes),
         driver_version=board.driver_version,
         cuda_version=board.cuda_version,
-        memory_bytes=memory.total,
+        memory_bytes=memory.total if memory else attributes.memorySizeMB * MIB,
         core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
         gpu_instance=number,
         placement_start=_optional(partial(_placement_start, library, parent, number)),

@@ -153,11 +153,22 @@ class Library:
         try:
             if pynvml.nvmlLib._handle != self._cdll._handle:  # noqa: SLF001 - dlopen's, no other name
                 raise errors.LibraryError(f"{self._cdll._name} does not call itself {SONAME}")  # noqa: SLF001
-            self.driver_version = self.ask("nvmlSystemGetDriverVersion")
+            self.driver_version = self._version()
         except errors.NvmlError:
             self.shutdown()  # each init needs its own
             raise
         logger.info("driver %s opened through %s", self.driver_version, self._cdll._name)  # noqa: SLF001
+
+    def _version(self) -> str:
+        """The driver's version; "" where it does not say it, which costs nothing else."""
+        try:
+            version: str = self.ask("nvmlSystemGetDriverVersion")
+        except errors.DriverGoneError:
+            raise
+        except errors.NvmlError as error:
+            logger.warning("the driver does not say its version: %s", error)
+            return ""
+        return version
 
     def shutdown(self) -> None:
         """Closes the driver and its device files; all handles become void. Never raises."""

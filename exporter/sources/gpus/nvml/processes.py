@@ -84,18 +84,22 @@ class ProcessLists:
         self._address = cast(handle, c_void_p)
         self._refusals = refusals
         self._calls = {kind: newest(library, kind) for kind in LISTS}
+        self._needed = {"compute"}
 
     def read(self) -> tuple[ProcessMemory, ...] | None:
-        """Every process once, with the kinds that it is listed under; None: they are refused.
+        """Every process once, with the kinds that it is listed under; None: they are not known.
 
-        Raises:
-            NvmlError: the driver's answer.
-
+        A list without an answer costs only itself, unless it had processes before: these would seem
+        to hold nothing.
         """
-        written = {
-            kind: self._refusals.ask(listing_of(kind), self._list, kind) or b"" for kind in LISTS
-        }
-        return None if listing_of("compute") in self._refusals else united(self._decoded(written))
+        written: dict[str, bytes] = {}
+        for kind in LISTS:
+            rows = self._refusals.attempt(listing_of(kind), self._list, kind)
+            if rows is not None:
+                written[kind] = rows
+            if rows:
+                self._needed.add(kind)
+        return united(self._decoded(written)) if self._needed <= written.keys() else None
 
     def _list(self, kind: str) -> bytes:
         newest_call = self._calls[kind]
@@ -107,7 +111,7 @@ class ProcessLists:
     def _decoded(self, written: Mapping[str, bytes]) -> Iterator[tuple[str, int, int]]:
         for kind, newest_call in self._calls.items():
             if newest_call is not None:
-                for pid, used_bytes in newest_call.layout.iter_unpack(written[kind]):
+                for pid, used_bytes in newest_call.layout.iter_unpack(written.get(kind, b"")):
                     yield kind, pid, used_bytes
 
 
@@ -188,7 +192,7 @@ class ResidentReader:
         self.bind(found)
 
     def bind(self, found: DeviceHandle) -> None:
-        self._uuid, self._handle = found.device.uuid, found.handle
+        self._device, self._handle = found.device, found.handle
         self._servers = MpsServers(self._library)
         self._lists = ProcessLists(self._library, found.handle, self._refusals)
         self._limits = MemoryLimits(self._library, found.handle, self._cgroup_of)
@@ -205,22 +209,24 @@ class ResidentReader:
         urgent = self._is_urgent or not active <= self._known
         if self._cadence.begin_if_due(self.demand.processes_soonest_ns if urgent else None):
             self._is_urgent = False
-            self._memory = self._phases.read(PROCESSES, self._refusals.attempt, "memory", self._ask)
-            listed = self._memory.processes if self._memory else None
+            self._memory = self._phases.read(PROCESSES, self._ask)
             # A pid that is active but not listed has ended: it is not looked for again.
-            self._known = active.union(map(PID, listed or ()))
+            self._known = active.union(map(PID, self._memory.processes or ()))
         return self._memory
 
     def _ask(self) -> DeviceMemory:
-        """The memory, and who holds it. Boards that share their host's memory list holders only."""
+        """The memory, and who holds it: each is known without the other.
+
+        Boards that share their host's memory list holders only.
+        """
         self._check_identity()
-        info = self._refusals.ask(DEVICE_MEMORY, memory_info, self._library, self._handle)
+        info = self._refusals.attempt(DEVICE_MEMORY, memory_info, self._library, self._handle)
         processes = self._lists.read()
         if processes is not None:
             processes = self._servers.marked(processes)
             processes = self._limits.marked(processes) if self._has_limits else processes
         if info is None:
-            return DeviceMemory(None, None, None, processes)
+            return DeviceMemory(self._device.memory_bytes, None, None, processes)
         return DeviceMemory(info.total, info.used, info.reserved, processes)
 
     def _check_identity(self) -> None:
@@ -231,5 +237,5 @@ class ResidentReader:
             raise
         except NvmlError as error:
             raise DeviceLostError(error.code, error.call) from error
-        if uuid != self._uuid:
+        if uuid != self._device.uuid:
             raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")

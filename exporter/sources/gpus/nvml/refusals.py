@@ -2,7 +2,8 @@
 
 A refused call is not made every second, and no refusal is final: a driver may answer later what it
 refuses now. The call is made again after ``FIRST_S`` seconds, then after twice as long each time,
-up to ``MAX_S``.
+up to ``MAX_S``. A call that fails for ``FAILS_S`` in any other way counts as refused too, and is
+made again after as long.
 """
 
 import logging
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FIRST_S, MAX_S = 120.0, 960.0  # until a refused call is made again
+FAILS_S = 10.0  # a failure that lasts less is the driver's moment of trouble
 PROCESS_SAMPLES = "process_samples"
 DEVICE_MEMORY = "device_memory"  # its size and how much is in use, beside who holds it
 OTHERS = {  # topic → its group of metric families, "" if it is always wanted
@@ -96,6 +98,7 @@ class Refusals:
         self._clock = clock
         self._reasons: dict[str, Unmeasured] = {}
         self._retries: dict[str, Backoff] = {}  # of the same topics
+        self._failing_ns: dict[str, int] = {}  # other topics, and since when they fail
         self._logged: set[str] = set()
 
     def ask(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
@@ -116,12 +119,14 @@ class Refusals:
     def attempt(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
         """The same, and None if the call failed in another way that concerns only itself."""
         try:
-            return self.ask(topic, call, *arguments)
+            answer = self.ask(topic, call, *arguments)
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError as error:
-            logger.debug("%s of device %s was not read this time: %s", topic, self._uuid, error)
+            self.fail(topic, error)
             return None
+        self._failing_ns.pop(topic, None)
+        return answer
 
     def _ask_again(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
         """Makes a refused call if its time has come. A failure of another kind ends no refusal."""
@@ -141,7 +146,16 @@ class Refusals:
         self.drop(topic)
         return answer
 
-    def add(self, topic: str, reason: Unmeasured) -> None:
+    def fail(self, topic: str, error: NvmlError) -> None:
+        """Notes a failure that concerns only its topic. One that lasts is a refusal."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._failing_ns.setdefault(topic, now_ns) < FAILS_S * SECOND:
+            logger.debug("%s of device %s was not read this time: %s", topic, self._uuid, error)
+        elif topic not in self._reasons:
+            self._retries[topic] = Backoff(self._clock, FAILS_S, MAX_S)
+            self.add(topic, Unmeasured.READ_FAILED, str(error))
+
+    def add(self, topic: str, reason: Unmeasured, detail: str = "") -> None:
         """Remembers a refusal and when to ask again. The first one of a topic is logged."""
         self._retries.setdefault(topic, retry_of(self._clock)).failed()
         if self._reasons.get(topic) == reason:
@@ -151,12 +165,13 @@ class Refusals:
             self._logged.add(topic)
             logger.info(
                 "device %s does not report %s (%s); what needs it is absent. It is asked again "
-                "after some minutes",
-                *(self._uuid, topic, reason),
+                "after some time",
+                *(self._uuid, topic, detail or reason),
             )
 
     def drop(self, topic: str) -> None:
-        """Forgets the refusal of a topic that was answered."""
+        """Forgets the refusal of a topic that was answered, or that it failed."""
+        self._failing_ns.pop(topic, None)
         if topic in self._reasons:
             del self._reasons[topic], self._retries[topic]
             logger.info("device %s reports %s again", self._uuid, topic)
@@ -168,6 +183,7 @@ class Refusals:
         """Forgets all refusals: after a new driver or a MIG switch the device may answer."""
         self._reasons.clear()
         self._retries.clear()
+        self._failing_ns.clear()
 
     def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
         """Quantity → reason, of QUANTITIES and OTHERS, without disabled groups of families."""
