@@ -5,25 +5,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
 from exporter.model import (
+    SEVERAL,
     CgroupIdentity,
     GroupFacts,
     GroupKey,
-    GroupMember,
+    GroupMembers,
     Owner,
     Unattributed,
 )
 
 _ID = re.compile(r"[0-9a-f]{64}")
 SHORT_ID = 12  # digits of a container's id, as engines print it
-_FIELDS = tuple(field.name for field in fields(GroupFacts))
+_TEXTS = tuple(field.name for field in fields(GroupFacts) if field.name != "uid")
 
-Ask = Callable[[Mapping[GroupKey, GroupMember]], Sequence[Mapping[GroupKey, GroupFacts]]]
+Ask = Callable[[Mapping[GroupKey, GroupMembers]], Sequence[Mapping[GroupKey, GroupFacts]]]
 
 
 class GroupNames:
     """The names of groups, for as long as the ledger shows any of their series.
 
-    They are kept, because an engine forgets a container that ends, and a job's processes go.
+    They are kept, because an engine forgets a container that ends, and a job's processes go. So is
+    that a group had several users: its counters hold the use of all of them.
     """
 
     def __init__(self) -> None:
@@ -52,12 +54,15 @@ class GroupNames:
 
 def _members(
     owners: Mapping[int, Owner], identities: Mapping[int, CgroupIdentity | Unattributed]
-) -> dict[GroupKey, GroupMember]:
-    return {
-        owner: GroupMember(pid, identity)
-        for pid, owner in owners.items()
-        if isinstance(owner, GroupKey) and isinstance(identity := identities[pid], CgroupIdentity)
-    }
+) -> dict[GroupKey, GroupMembers]:
+    pids: dict[GroupKey, list[int]] = {}
+    found: dict[GroupKey, CgroupIdentity] = {}
+    for pid, owner in owners.items():
+        identity = identities[pid]
+        if isinstance(owner, GroupKey) and isinstance(identity, CgroupIdentity):
+            pids.setdefault(owner, []).append(pid)
+            found[owner] = identity
+    return {key: GroupMembers(tuple(pids[key]), identity) for key, identity in found.items()}
 
 
 def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:
@@ -70,12 +75,14 @@ def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:
 
 
 def _joined(*facts: GroupFacts) -> GroupFacts:
-    """All facts together; the later ones win, as far as they are known."""
+    """All facts together; the later ones win, as far as they are known. Two users are none."""
     first, *others = facts
     for other in others:
-        known = {name: text for name in _FIELDS if (text := getattr(other, name))}
-        first = replace(first, **known)
-    return first
+        known = {name: text for name in _TEXTS if (text := getattr(other, name))}
+        uid = other.uid if first.uid is None else first.uid
+        is_one = other.uid in {None, uid}
+        first = replace(first, **known, uid=uid if is_one else SEVERAL)
+    return replace(first, user="") if first.uid == SEVERAL else first
 
 
 def _named(key: GroupKey, facts: GroupFacts) -> GroupFacts:

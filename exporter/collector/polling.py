@@ -21,7 +21,7 @@ from exporter.model import (
     DeviceState,
     GroupFacts,
     GroupKey,
-    GroupMember,
+    GroupMembers,
     NodeFacts,
     PodTable,
     ProcessInfo,
@@ -250,7 +250,7 @@ class SourcePoller:
         return tuple(known.values())
 
     def groups(
-        self, members: Mapping[GroupKey, GroupMember]
+        self, members: Mapping[GroupKey, GroupMembers]
     ) -> tuple[Mapping[GroupKey, GroupFacts], ...]:
         """The facts of each source about groups; none where it fails."""
         nothing: Mapping[GroupKey, GroupFacts] = {}

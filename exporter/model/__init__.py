@@ -82,9 +82,10 @@ from exporter.model.pods import (
     Subject,
 )
 from exporter.model.processes import (
+    SEVERAL,
     CgroupIdentity,
     GroupFacts,
-    GroupMember,
+    GroupMembers,
     PodSlot,
     ProcessInfo,
     Unit,

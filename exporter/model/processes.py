@@ -1,6 +1,6 @@
 """Identities of processes, from cgroup paths and ``/proc``, and facts about groups for people."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -52,12 +52,16 @@ class ProcessInfo(NamedTuple):
     start_unix_ns: int | None = None
 
 
+SEVERAL = -1  # in place of a user's number
+
+
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
     """The facts known of a group; "" is unknown.
 
-    ``name``: for people. ``user``: its user. ``account``: what Slurm charges. ``slurm_job`` is
-    the job's id, ``slurm_step`` the step where a step is the group.
+    ``name``: for people. ``user``: whose all of it is, by ``uid``; nobody is named where that is
+    ``SEVERAL``. ``account``: what Slurm charges. ``slurm_job`` is the job's id, ``slurm_step`` the
+    step where a step is the group.
     """
 
     name: str = ""
@@ -65,10 +69,19 @@ class GroupFacts:
     account: str = ""
     slurm_job: str = ""
     slurm_step: str = ""
+    uid: int | None = field(default=None, kw_only=True)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of the labels of ``mgpu_group_info``."""
+        return self.name, self.user, self.account, self.slurm_job, self.slurm_step
 
 
-class GroupMember(NamedTuple):
-    """One process of a group, by which the group can be looked up."""
+class GroupMembers(NamedTuple):
+    """The processes of a group, and the identity of one: what names the group is the same in all.
 
-    pid: int
+    What is a process's own, such as its user, is a group's only where all agree.
+    """
+
+    pids: tuple[int, ...]
     identity: CgroupIdentity

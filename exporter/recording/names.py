@@ -20,6 +20,7 @@ from exporter.allocations.schemes.kai import (
     RESERVATION_NAMESPACES,
 )
 from exporter.model import (
+    SEVERAL,
     CgroupIdentity,
     Container,
     Device,
@@ -184,7 +185,8 @@ class Pseudonyms(Names):
     def group(self, facts: GroupFacts) -> GroupFacts:
         """Returns it under pseudonyms. A job's step is in the identity of its processes."""
         name = self.name
-        return GroupFacts(name(facts.name), name(facts.user), name(facts.account))
+        uid = SEVERAL if facts.uid == SEVERAL else None
+        return GroupFacts(name(facts.name), name(facts.user), name(facts.account), uid=uid)
 
     def _maybe(self, text: str | None) -> str | None:
         return None if text is None else self.name(text)

@@ -11,7 +11,7 @@ from exporter.model import (
     CgroupIdentity,
     GroupFacts,
     GroupKey,
-    GroupMember,
+    GroupMembers,
     NodeFacts,
     PodTable,
     ProcessInfo,
@@ -193,6 +193,6 @@ class _Node(_PlayedSource):
 class _Groups(_PlayedSource):
     """A ``GroupSource``."""
 
-    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
+    def facts(self, members: Mapping[GroupKey, GroupMembers]) -> Mapping[GroupKey, GroupFacts]:
         answer = answer_of(self._player.cycle.group_facts[self._position])
         return {key: facts for key, facts in answer.facts.items() if key in members}

@@ -16,7 +16,7 @@ from exporter.model import (
     Clock,
     GroupFacts,
     GroupKey,
-    GroupMember,
+    GroupMembers,
     NodeFacts,
     PodTable,
     ProcessInfo,
@@ -282,12 +282,12 @@ class _Groups(_RecordedSource[GroupSource]):
     def start(self) -> None:
         self._source.start()
 
-    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
+    def facts(self, members: Mapping[GroupKey, GroupMembers]) -> Mapping[GroupKey, GroupFacts]:
         recorder = self._recorder
         real = {
             key: member._replace(identity=identity)
             for key, member in members.items()
-            if isinstance(identity := recorder.real_identities.get(member.pid), CgroupIdentity)
+            if isinstance(identity := recorder.real_identities.get(member.pids[0]), CgroupIdentity)
         }
 
         def ask() -> GroupAnswer:

@@ -10,7 +10,7 @@ from exporter.model import (
     CgroupIdentity,
     GroupFacts,
     GroupKey,
-    GroupMember,
+    GroupMembers,
     SourceStatus,
     Unit,
 )
@@ -29,12 +29,12 @@ class SetGroups:
         self.name = name
         self.told = GroupFacts()
         self.error: Exception | None = None
-        self.asked: list[Mapping[GroupKey, GroupMember]] = []
+        self.asked: list[Mapping[GroupKey, GroupMembers]] = []
 
     def start(self) -> None:
         """Nothing to begin."""
 
-    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
+    def facts(self, members: Mapping[GroupKey, GroupMembers]) -> Mapping[GroupKey, GroupFacts]:
         """The same of each."""
         self.asked.append(members)
         if self.error is not None:
@@ -158,7 +158,7 @@ def test_a_source_that_fails_costs_its_names_only() -> None:
     assert [name for (name,), is_up in up.items() if not is_up] == ["containers"]
 
 
-def test_sources_are_asked_about_the_living_by_one_of_their_processes() -> None:
+def test_sources_are_asked_about_the_living_by_their_processes() -> None:
     named = Named()
     named.group(DOCKER)
-    assert named.users.asked == [{GroupKey("docker", ID): GroupMember(7, DOCKER)}]
+    assert named.users.asked == [{GroupKey("docker", ID): GroupMembers((7,), DOCKER)}]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.model import CgroupIdentity, GroupKey, GroupMember, Unit
+from exporter.model import CgroupIdentity, GroupKey, GroupMembers, Unit
 from exporter.sources.groups.containers import RENAMED_NS, ContainerNames, sockets_of
 from tests.groups.engines import Engine, serving, short_folder
 from tests.node.asking import Asking
@@ -18,15 +18,15 @@ OWN = Unit("user", str(os.getuid()), uid=os.getuid())
 DOCKER, PODMAN = "run/docker.sock", "run/podman/podman.sock"
 
 
-def members(*identities: CgroupIdentity) -> dict[GroupKey, GroupMember]:
+def members(*identities: CgroupIdentity) -> dict[GroupKey, GroupMembers]:
     """A group of each; the keys say nothing."""
     return {
-        GroupKey("k", str(number)): GroupMember(number, identity)
+        GroupKey("k", str(number)): GroupMembers((number,), identity)
         for number, identity in enumerate(identities)
     }
 
 
-def docker(*ids: str) -> dict[GroupKey, GroupMember]:
+def docker(*ids: str) -> dict[GroupKey, GroupMembers]:
     return members(*(CgroupIdentity(None, one, "docker") for one in ids))
 
 
@@ -36,7 +36,7 @@ def root() -> Iterator[Path]:
         yield made
 
 
-def named(source: ContainerNames, of: dict[GroupKey, GroupMember]) -> list[str]:
+def named(source: ContainerNames, of: dict[GroupKey, GroupMembers]) -> list[str]:
     """The names by one ask, "" where there is none."""
     facts = source.facts(source.ask(of), of)
     return [facts[key].name if key in facts else "" for key in of]

@@ -1,6 +1,5 @@
 """The families of containers and groups, and of the pods, namespaces and kinds that sum them."""
 
-from dataclasses import astuple
 from functools import partial
 from typing import Protocol
 
@@ -303,10 +302,10 @@ NAMESPACE: tuple[FamilyOf[NamespaceFacts], ...] = (
 GROUP: tuple[FamilyOf[GroupHolding], ...] = (
     _group(
         "info",
-        "Names of the group: of its container, machine or unit, its user, and for a Slurm job "
-        "the account, job and step; empty if not known.",
+        "Names of the group: of its container, machine or unit, its user if all its processes are "
+        "his, and for a Slurm job the account, job and step; empty if not known.",
         labels=("name", "user", "account", "slurm_job", "slurm_step"),
-        each=lambda g: [(astuple(g.info), 1)] if g.info else [],
+        each=lambda g: [(g.info.labels, 1)] if g.info else [],
     ),
     _group(
         "memory_limit_bytes",

@@ -1,4 +1,8 @@
-"""The user of each group, from its path, its process and ``passwd``, and Slurm's account.
+"""The user of each group, from its path, its processes and ``passwd``, and Slurm's account.
+
+A path names who may make processes there, not whose they are: a hub's unit, a session with sudo and
+a Flux instance below its user's slice have those of many users. So a user is named where all of a
+group is his, and nobody where it is not.
 
 User names come from a file in the form of passwd(5), not from the name service: in a container that
 is the container's own, and a directory server may not answer. ``getent passwd`` writes the file.
@@ -7,10 +11,18 @@ is the container's own, and a directory server may not answer. ``getent passwd``
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Thread
+from typing import NamedTuple
 
-from exporter.model import Clock, GroupFacts, GroupKey, GroupMember, SourceStatus
+from exporter.model import (
+    SEVERAL,
+    Clock,
+    GroupFacts,
+    GroupKey,
+    GroupMembers,
+    SourceStatus,
+)
 from exporter.sources.cgroups.layout import readable
 from exporter.sources.cgroups.proc import user_id
 from exporter.sources.groups.containers import NONE, RHYTHM, ContainerNames
@@ -23,6 +35,7 @@ logger = logging.getLogger(__name__)
 LONGEST_ENVIRONMENT = 256 * 1024
 MAX_AT_ONCE = 32
 MAX_OF_USER = 2  # so that one whose memory never comes holds up nobody else's
+MAX_TRIED = 8  # processes of a group
 _ACCOUNT = b"SLURM_JOB_ACCOUNT="
 
 
@@ -40,12 +53,17 @@ class Accounts:
         self._slow: tuple[_AccountRead, ...] = ()  # were being read already when this cycle began
         self._is_said = False
 
-    def of(self, key: GroupKey, pid: int, uid: int | None = None) -> str:
-        """The account of a user's group by one of its processes; "" if none, or none yet."""
+    def of(self, key: GroupKey, pids: Sequence[int], uid: int | None = None) -> str:
+        """The account of a user's group by its processes; "" if none, or none yet.
+
+        They are read one by one until one has it.
+        """
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = _AccountRead(uid)
-        if asked.thread is None and not self._waits(key, asked):
+        pid = None if asked.account or asked.is_being_read else asked.next_of(pids)
+        if pid is not None and not self._waits(key, asked):
+            asked.pids.add(pid)
             asked.thread = Thread(target=self._ask, args=(asked, pid), name="account", daemon=True)
             asked.thread.start()
         return asked.account
@@ -76,12 +94,19 @@ class Accounts:
 
 
 class _AccountRead:
-    """What became of one group's account; ``thread`` reads it, or has."""
+    """What became of one group's account; ``thread`` reads it, or has, as it did of ``pids``."""
 
     def __init__(self, uid: int | None) -> None:
         self.uid = uid
         self.account = ""
         self.thread: Thread | None = None
+        self.pids: set[int] = set()
+
+    def next_of(self, pids: Sequence[int]) -> int | None:
+        """One that was not read yet; of a group's processes a few are tried."""
+        if len(self.pids) >= MAX_TRIED:
+            return None
+        return next((pid for pid in pids if pid not in self.pids), None)
 
     @property
     def is_being_read(self) -> bool:
@@ -201,7 +226,15 @@ def _parsed(content: bytes) -> dict[int, str]:
     return names
 
 
-_BY_PROCESS = frozenset({"slurm", "systemd"})  # kinds whose paths do not name the user
+_OF_THE_PATH = frozenset({"user", "host"})  # kinds that are called as the user in their path
+_OF_NOBODY = frozenset({"lxc", "nspawn", "libvirt"})  # machines: inside, numbers mean other users
+
+
+class _Seen(NamedTuple):
+    """A process's user, and when that was read."""
+
+    uid: int
+    looked_ns: int
 
 
 class GroupUsers(AlwaysUp):
@@ -221,42 +254,75 @@ class GroupUsers(AlwaysUp):
         accounts: bool = False,
     ) -> None:
         super().__init__("users", clock)
-        self._users = Users(passwd, clock)
+        self._users, self._timer = Users(passwd, clock), clock
         self._proc_root = proc_root
         self._accounts = Accounts(proc_root) if accounts else None
-        self._known: dict[GroupKey, int] = {}  # uids
+        self._seen: dict[int, _Seen] = {}  # by pid
 
     def facts(self, given: Members) -> Facts:
-        """A user is read once for a group, and again until it can be read."""
-        uids = {
-            key: self._known[key] if key in self._known else self._uid(one)
-            for key, one in given.items()
-        }
-        self._known = {key: uid for key, uid in uids.items() if uid is not None}
-        accounts = self._charged(self._accounts, given) if self._accounts else {}
+        """A process's user is read again now and then, and each time until it can be."""
+        before, self._seen = self._seen, {}
+        uids = {key: self._uid(one, before) for key, one in given.items()}
+        accounts = self._charged(self._accounts, given, uids) if self._accounts else {}
         names = self._users.names()
-        return {
-            key: GroupFacts(user=names.get(uid) or str(uid), account=accounts.get(key, ""))
-            for key, uid in self._known.items()
+        found = {
+            key: GroupFacts(
+                name=_called(names, one.unit.uid)
+                if one.unit and not one.container_id and one.unit.kind in _OF_THE_PATH
+                else "",
+                user="" if uids[key] == SEVERAL else _called(names, uids[key]),
+                account=accounts.get(key, ""),
+                uid=uids[key],
+            )
+            for key, (_, one) in given.items()
         }
+        return {key: facts for key, facts in found.items() if facts != GroupFacts()}
 
     def status(self) -> SourceStatus:
         return SourceStatus(self.name, up=True, detail=self._users.problem)
 
-    def _uid(self, member: GroupMember) -> int | None:
-        """The user that its path names, or that its process is found to have."""
-        unit = member.identity.unit
-        if unit is None or unit.uid is not None or unit.kind not in _BY_PROCESS:
-            return unit.uid if unit else None
-        return user_id(self._proc_root, member.pid)
+    def _uid(self, members: GroupMembers, before: Mapping[int, _Seen]) -> int | None:
+        """Whose all of a group is: one user's, SEVERAL's, or None where that is not known.
 
-    def _charged(self, accounts: Accounts, members: Members) -> dict[GroupKey, str]:
+        A job of cgroup v1 and a container without root are those of the user in their path, who
+        alone can make them: inside, a container has users of its own. A session is not: others'
+        processes get into it, and a hidden process may be anybody's.
+        """
+        one = members.identity
+        unit = one.unit
+        if unit is None or unit.kind in _OF_NOBODY:
+            return None
+        if one.container_id or (unit.uid is not None and unit.kind != "user"):
+            return unit.uid
+        uids = {self._user_of(pid, before.get(pid)) for pid in members.pids}
+        if len(uids - {None}) > 1:
+            return SEVERAL
+        return uids.pop() if len(uids) == 1 else None
+
+    def _user_of(self, pid: int, seen: _Seen | None) -> int | None:
+        now_ns = self._timer.monotonic_ns()
+        if seen is None or now_ns - seen.looked_ns >= LOOK_AGAIN_NS:
+            uid = user_id(self._proc_root, pid)
+            # One that has ended keeps its user, as it does its identity.
+            seen = seen if uid is None else _Seen(uid, now_ns)
+        if seen is None:
+            return None
+        self._seen[pid] = seen
+        return seen.uid
+
+    def _charged(
+        self, accounts: Accounts, members: Members, uids: Mapping[GroupKey, int | None]
+    ) -> dict[GroupKey, str]:
         accounts.keep(members.keys())
         return {
-            key: accounts.of(key, one.pid, self._known.get(key))
+            key: accounts.of(key, one.pids, uids[key])
             for key, one in members.items()
             if one.identity.unit and one.identity.unit.kind == "slurm"
         }
+
+
+def _called(names: Mapping[int, str], uid: int | None) -> str:
+    return "" if uid is None else names.get(uid) or str(uid)
 
 
 def open_groups(

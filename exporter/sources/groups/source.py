@@ -1,17 +1,17 @@
 """Sources of groups' names: their type, and a source over a callable."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from exporter.model import Clock, GroupFacts, GroupKey, GroupMember
+from exporter.model import SEVERAL, Clock, GroupFacts, GroupKey, GroupMembers
 from exporter.sources.source import AlwaysUp, FactSource
 
-Members = Mapping[GroupKey, GroupMember]
+Members = Mapping[GroupKey, GroupMembers]
 Facts = Mapping[GroupKey, GroupFacts]
 
 GroupSource = FactSource[Members, Facts]
-"""What is known of groups, each given with one of its processes. The keys are the caller's own:
-nothing is read from them. Fields that the source does not know of are empty."""
+"""What is known of groups, each given with its processes. The keys are the caller's own: nothing
+is read from them. Fields that the source does not know of are empty."""
 
 
 class StaticGroupSource(AlwaysUp):
@@ -25,4 +25,13 @@ class StaticGroupSource(AlwaysUp):
 
     def facts(self, given: Members) -> Facts:
         facts = self._facts()
-        return {key: facts[member.pid] for key, member in given.items() if member.pid in facts}
+        known = {key: {facts[p] for p in one.pids if p in facts} for key, one in given.items()}
+        return {key: _agreed(each) for key, each in known.items() if each}
+
+
+def _agreed(stated: Collection[GroupFacts]) -> GroupFacts:
+    """What all say."""
+    labels = zip(*(facts.labels for facts in stated), strict=True)
+    agreed = [each[0] if len(set(each)) == 1 else "" for each in labels]
+    is_shared = len({facts.user for facts in stated}) > 1
+    return GroupFacts(*agreed, uid=SEVERAL if is_shared else None)
