@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 LARGEST = 128 << 20
+LARGEST_JSON = 16 << 20
+MAX_VALUES = 2_000_000  # in JSON; each takes about 100 bytes when it is read
 LONGEST_MESSAGE = 200
 
 _REFUSALS: dict[int, str] = {
@@ -48,6 +50,10 @@ class NoAnswerError(Exception):
         super().__init__(message)
         self.status = status
         self.absent = absent
+
+
+class TooLongError(NoAnswerError):
+    """The answer is longer than is read. A question of less may have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +115,16 @@ class HttpClient:
             NoAnswerError: there is no such answer.
 
         """
+        return self._read(path, query, self._largest)
+
+    def _read(self, path: str, query: Mapping[str, str] | None, largest: int) -> bytes:
         url = self._base + path + (f"?{urlencode(query)}" if query else "")
         found: list[bytes] = []
 
         async def ask() -> None:  # without a result: asyncio may write that of a task as text
             self._asking = asyncio.get_running_loop(), asyncio.current_task()
             if not self._interrupted:
-                found.append(await self._get(url))
+                found.append(await self._get(url, largest))
 
         with contextlib.suppress(asyncio.CancelledError):
             asyncio.run(ask())
@@ -135,7 +144,11 @@ class HttpClient:
 
     def json(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The JSON object of an answer 200; raises as ``get`` does."""
-        body = self.get(path, query)
+        body = self._read(path, query, min(self._largest, LARGEST_JSON))
+        # Each value follows one of these. What is counted here is not yet read, so that an answer
+        # of nothing but empty lists does not take twenty times its length.
+        if sum(map(body.count, (b"[", b"{", b":", b","))) > MAX_VALUES:
+            raise TooLongError(f"{self.address} answers with more than {MAX_VALUES:,} values")
         try:
             document = json.loads(body, parse_float=_finite, parse_constant=_finite)
         except (ValueError, RecursionError):
@@ -146,7 +159,7 @@ class HttpClient:
             )
         return document
 
-    async def _get(self, url: str) -> bytes:
+    async def _get(self, url: str, largest: int) -> bytes:
         # Half a second that only commands which ask somebody shall take.
         import aiohttp  # noqa: PLC0415
         from yarl import URL  # noqa: PLC0415
@@ -169,19 +182,19 @@ class HttpClient:
             ):
                 if answer.status != HTTPStatus.OK:
                     raise await self._refusal(answer)
-                return await self._body(answer)
+                return await self._body(answer, largest)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             absent = getattr(error, "errno", None) in _NOBODY
             raise NoAnswerError(
                 f"{self.address} does not answer: {self._why(error)}", absent=absent
             ) from None
 
-    async def _body(self, answer: "aiohttp.ClientResponse") -> bytes:
+    async def _body(self, answer: "aiohttp.ClientResponse", largest: int) -> bytes:
         body = bytearray()
         async for piece in answer.content.iter_any():
             body += piece
-            if len(body) > self._largest:
-                raise NoAnswerError(f"{self.address} answers with more than {self._largest} bytes")
+            if len(body) > largest:
+                raise TooLongError(f"{self.address} answers with more than {largest} bytes")
         return bytes(body)
 
     async def _refusal(self, answer: "aiohttp.ClientResponse") -> NoAnswerError:

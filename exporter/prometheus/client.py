@@ -1,17 +1,29 @@
 """The query API of a Prometheus, or of what speaks it: Thanos, Mimir, VictoriaMetrics."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import isfinite
-from typing import Any, NamedTuple
+from itertools import pairwise
+from math import inf
+from typing import Any, NamedTuple, TypeGuard
 
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
 
 Labels = Mapping[str, str]
 
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
 MAX_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
+MAX_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
+MAX_JOINED = 4_000_000  # samples of several answers that are kept together
 
+_LESS = "less, such as a shorter range or one namespace"
+_LABELS = 16  # a series' labels are as long as so many of its samples
+_LONGEST_LABEL = 8192
+_LONGEST_VALUE = 40  # digits of a float, and more
+_STALE_S = 300  # the last sample of an instant may be so old
+_NEVER_S = 1e11  # beyond all times of a clock
+_ROUNDED_S = 1  # a question says its time in milliseconds
+_RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
@@ -65,18 +77,27 @@ class Prometheus:
     def at(self, expression: str, unix_s: float | None = None) -> list[Series]:
         """The series of an instant query, with one sample each or, of a range, with all of them.
 
-        Without a time it is of now.
+        Without a time it is of now. A range is written in seconds, at the end: ``up[300s]``.
         """
-        when = {} if unix_s is None else {"time": _seconds(unix_s)}
-        return self._series(QUERY, {"query": expression, **when})
+        if unix_s is None:  # of the server's clock, which may be another than this machine's
+            return self._series(QUERY, {"query": expression}, 0, _NEVER_S)
+        selected = _RANGE.search(expression)
+        length_s = int(selected[1]) if selected else _STALE_S
+        query = {"query": expression, "time": _seconds(unix_s)}
+        bounds = unix_s - length_s - _ROUNDED_S, unix_s + _ROUNDED_S
+        try:
+            return self._series(QUERY, query, *bounds)
+        except TooLongError:
+            if selected is None or length_s == 1:
+                raise
+        half_s = length_s // 2  # nobody knows beforehand how often an exporter is scraped
+        chosen = expression[: selected.start()]
+        older = self.at(f"{chosen}[{length_s - half_s}s]", unix_s - half_s)
+        return self._joined([older, self.at(f"{chosen}[{half_s}s]", unix_s)])
 
     def over(self, expression: str, grid: Grid) -> list[Series]:
         """The series of a range query. It is asked in pieces if the answer would be large."""
-        found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
-        for piece in self.pieces(expression, grid):
-            for one in piece:
-                found.setdefault(tuple(sorted(one.labels.items())), []).extend(one.samples)
-        return [Series(dict(labels), tuple(samples)) for labels, samples in found.items()]
+        return self._joined(self.pieces(expression, grid))
 
     def pieces(self, expression: str, grid: Grid) -> Iterator[list[Series]]:
         """The same answer in pieces: some times of the grid after the others."""
@@ -89,32 +110,99 @@ class Prometheus:
                 "end": str(part[-1]),
                 "step": str(grid.step_s),
             }
-            answer = self._series(RANGE, query)
+            # VictoriaMetrics and Thanos move the ends to multiples of the step.
+            moved_s = grid.step_s - 1
+            bounds = part[0] - moved_s, part[-1] + moved_s
+            try:
+                answer = self._series(RANGE, query, *bounds)
+            except TooLongError:
+                if len(part) == 1:
+                    raise
+                points = len(part) // 2
+                continue
             yield answer
             begin += len(part)
             self._asked(begin / len(times))
-            points = max(1, min(MAX_POINTS, MAX_SAMPLES // max(1, len(answer))))
+            points = MAX_SAMPLES // max(1, len(answer)) - _LABELS
+            points = max(1, min(MAX_POINTS, points))
 
-    def _series(self, path: str, query: Mapping[str, str]) -> list[Series]:
-        answer = self._http.json(path, {**query, **self._always})
-        data = answer.get("data")
-        if answer.get("status") != "success" or not isinstance(data, dict):
-            raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
-        result = data.get("result")
-        return list(_parsed(result if isinstance(result, list) else ()))
+    def _joined(self, pieces: Iterable[list[Series]]) -> list[Series]:
+        """The series of several answers, each of later times than the one before."""
+        found: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
+        read = 0
+        for one in (one for piece in pieces for one in piece):
+            samples = found.setdefault(tuple(sorted(one.labels.items())), [])
+            last_s = samples[-1][0] if samples else -inf
+            samples += (sample for sample in one.samples if sample[0] > last_s)
+            read += len(one.samples) + _LABELS
+            if read > MAX_JOINED:
+                said = f"{self.address} answers with more than {MAX_JOINED:,} samples"
+                raise TooLongError(f"{said}: ask of {_LESS}")
+        return [Series(dict(labels), tuple(samples)) for labels, samples in found.items()]
 
-
-def _parsed(result: Iterable[Any]) -> Iterator[Series]:
-    """The series of an answer. What is no number is left out, and a series without any."""
-    for one in result:
+    def _series(
+        self, path: str, query: Mapping[str, str], first_s: float, last_s: float
+    ) -> list[Series]:
+        """What a question is answered with, of these times alone."""
         try:
-            labels = {str(k): str(v) for k, v in one["metric"].items()}
-            pairs = one["values"] if "values" in one else [one["value"]]
-            samples = [(float(at), float(value)) for at, value in pairs]
-        except (KeyError, TypeError, ValueError, AttributeError):
+            answer = self._http.json(path, {**query, **self._always})
+        except TooLongError as error:
+            raise TooLongError(f"{error}: ask of {_LESS}") from None
+        data = answer.get("data")
+        result = data.get("result") if isinstance(data, dict) else None
+        if answer.get("status") != "success" or not isinstance(result, list):
+            raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
+        return list(_parsed(result, first_s, last_s))
+
+
+def _parsed(result: Iterable[Any], first_s: float, last_s: float) -> Iterator[Series]:
+    """The series of an answer, which is trusted no further than that of an exporter.
+
+    Left out are: a series whose labels are no texts, a sample of another time than asked for or
+    whose value is no number that a node can have, and a series without a sample.
+    """
+    for one in result:
+        labels = one.get("metric") if isinstance(one, dict) else None
+        if not _are_labels(labels):
             continue
-        if numbers := tuple(each for each in samples if isfinite(each[1])):
-            yield Series(labels, numbers)
+        pairs = one["values"] if "values" in one else [one.get("value")]
+        samples = [
+            (float(at), value)
+            for at, value in map(_sample, pairs if isinstance(pairs, list) else ())
+            if first_s <= at <= last_s
+        ]
+        if any(later[0] <= before[0] for before, later in pairwise(samples)):
+            samples = sorted(dict(samples).items())
+        if samples:
+            yield Series(labels, tuple(samples))
+
+
+def _are_labels(metric: object) -> TypeGuard[Labels]:
+    """Whether these are texts by name, which can be asked for again and written to a file."""
+    if not isinstance(metric, dict):
+        return False
+    try:
+        "".join((*metric, *metric.values())).encode()
+    except (TypeError, UnicodeEncodeError):  # one is no text, or half of a character
+        return False
+    return all(len(value) <= _LONGEST_LABEL for value in metric.values())
+
+
+_NO_SAMPLE = (inf, 0.0)
+
+
+def _sample(pair: object) -> tuple[float, float]:
+    """The time and the value; infinitely late if it is no sample."""
+    if not (isinstance(pair, list) and len(pair) == 2):  # noqa: PLR2004 - a time and a value
+        return _NO_SAMPLE
+    at, text = pair
+    if type(at) not in {int, float} or not isinstance(text, str) or len(text) > _LONGEST_VALUE:
+        return _NO_SAMPLE
+    try:
+        value = float(text)
+    except ValueError:
+        return _NO_SAMPLE
+    return (at, value) if abs(value) <= MAX_NUMBER else _NO_SAMPLE  # NaN is not
 
 
 def node_of(labels: Labels) -> str:
