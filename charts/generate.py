@@ -27,6 +27,7 @@ def chart_files(root: Path = ROOT) -> dict[Path, str]:
         chart / "README.md": written.with_table(readme),
         chart / "files" / "restarting.txt": "".join(f"{s}\n" for s in settings.restarting()),
         chart / "files" / "alerts.json": alerts.places_json(),
+        chart / "files" / "defaults.json": written.defaults_json(),
         **{chart / "presets" / f"{p.name}.yaml": presets.text(p) for p in PRESETS},
         page: presets.with_tables(page.read_text(encoding="utf-8")),
     }

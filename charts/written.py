@@ -3,7 +3,7 @@
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
@@ -78,7 +78,9 @@ def schema_json() -> str:
     document = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the chart mgpu-exporter",
-        **root,
+        **_with_null(root),
+        "type": "object",
+        "patternProperties": {"^x-": True},  # for YAML anchors
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -87,7 +89,7 @@ def _schema_of(tree: Tree) -> dict[str, object]:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": [name for name, node in tree.items() if _is_needed(node)],
+        "required": [n for n, node in tree.items() if isinstance(node, Value) and _needed(node)],
         "properties": {
             name: {**node.schema, "description": node.about}
             if isinstance(node, Value)
@@ -97,11 +99,49 @@ def _schema_of(tree: Tree) -> dict[str, object]:
     }
 
 
-def _is_needed(node: "Tree | Value") -> bool:
+def _needed(value: Value) -> bool:
     """Whether null, by which Helm takes a default away, leaves nothing that a template can use."""
-    return not isinstance(node, Value) or (
-        isinstance(node.default, int | str) and node.default != ""
-    )
+    return bool(value.default) and isinstance(value.default, int | str) and not value.optional
+
+
+def _with_null(form: Mapping[str, object]) -> dict[str, object]:
+    """The form with null wherever a value may be left out.
+
+    Helm drops null only where the chart has a default: that of a label stays, and so does that of
+    a setting. The templates take what is null for what is not there (``mgpu.values``).
+    """
+    made = {**form}
+    if isinstance(form.get("type"), str):
+        made["type"] = [form["type"], "null"]
+    if isinstance(choices := form.get("enum"), list):
+        made["enum"] = [*choices, None]
+    if isinstance(choices := form.get("anyOf"), list):
+        made["anyOf"] = [*choices, {"type": "null"}]
+    needed = form.get("required", ())
+    assert isinstance(needed, Sequence)  # noqa: S101 - so says JSON Schema
+    if isinstance(inner := form.get("properties"), Mapping):
+        made["properties"] = {
+            name: one if name in needed or one is False else _with_null(one)
+            for name, one in inner.items()
+        }
+    if isinstance(others := form.get("additionalProperties"), Mapping):
+        made["additionalProperties"] = _with_null(others)
+    return made
+
+
+def defaults_json() -> str:
+    """Each part that has values below it, and the whole as "" → its values' defaults."""
+    every = tuple(value for section in SECTIONS for value in section.values)
+    parts = dict(_parts(_tree(every)))
+    return json.dumps(parts, indent=1, ensure_ascii=False) + "\n"
+
+
+def _parts(tree: Tree, *path: str) -> Iterator[tuple[str, object]]:
+    own = {name: node.default for name, node in tree.items() if isinstance(node, Value)}
+    yield "/".join(path), own
+    for name, node in tree.items():
+        if not isinstance(node, Value):
+            yield from _parts(node, *path, name)
 
 
 def table() -> str:

@@ -128,6 +128,7 @@ ACCESS = (
                 "/var/log/containers, read-only. `auto`: if the container is not root. Root and "
                 "its group may read the logs themselves as well, so there say `true` if you want "
                 "that.",
+                optional=True,
             ),
             Value(
                 "pods.claims",

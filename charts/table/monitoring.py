@@ -118,6 +118,7 @@ MONITORING = (
                 "`http://localhost:10045/runbooks/{alert}`. With "
                 "`?node={{ $labels.instance }}&uuid={{ $labels.uuid }}` behind it, their commands "
                 "are about the alert's node and GPU. Empty: no link.",
+                optional=True,
             ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),
         ),
@@ -158,7 +159,11 @@ MONITORING = (
                 "empty: all.",
             ),
             Value(
-                "dashboards.operator.folder", "GPU", TEXT, "Grafana's folder for them; empty: none."
+                "dashboards.operator.folder",
+                "GPU",
+                TEXT,
+                "Grafana's folder for them; empty: none.",
+                optional=True,
             ),
         ),
     ),

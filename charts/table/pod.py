@@ -60,6 +60,7 @@ POD = (
                 TEXT,
                 "So that a full node still has its agent (docs/security.md). Some clusters (GKE) "
                 "let it be used outside kube-system only with a ResourceQuota for it.",
+                optional=True,
             ),
         ),
     ),
@@ -71,6 +72,7 @@ POD = (
                 "RollingUpdate",
                 choice("RollingUpdate", "OnDelete"),
                 "How pods are replaced.",
+                optional=True,
             ),
             Value(
                 "updateStrategy.maxUnavailable",
@@ -78,10 +80,19 @@ POD = (
                 SHARE,
                 "How many nodes may be without it meanwhile. Nobody waits for an agent, so it has "
                 "no PodDisruptionBudget.",
+                optional=True,
             ),
-            Value("minReadySeconds", 0, NUMBER, "Seconds that a new pod must be ready."),
-            Value("revisionHistoryLimit", 5, NUMBER, "Revisions that are kept."),
-            Value("terminationGracePeriodSeconds", 10, NUMBER, "It ends within a second."),
+            Value(
+                "minReadySeconds", 0, NUMBER, "Seconds that a new pod must be ready.", optional=True
+            ),
+            Value("revisionHistoryLimit", 5, NUMBER, "Revisions that are kept.", optional=True),
+            Value(
+                "terminationGracePeriodSeconds",
+                10,
+                NUMBER,
+                "It ends within a second.",
+                optional=True,
+            ),
         ),
     ),
     Section(
@@ -135,6 +146,7 @@ POD = (
                 "auto",
                 {"enum": ["auto", True, False]},
                 "`auto`: only where a source needs it.",
+                optional=True,
             ),
             Value("verticalPodAutoscaler.enabled", False, SWITCH, "A VerticalPodAutoscaler."),
             Value(

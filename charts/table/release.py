@@ -1,14 +1,23 @@
 """Names, image, and what stands outside the DaemonSet."""
 
-from charts.table.value import MORE_LABELS, OBJECTS, PAIRS, SWITCH, TEXT, Section, Value, choice
+from charts.table.value import (
+    MORE_LABELS,
+    PAIRS,
+    SECRETS,
+    SWITCH,
+    TEXT,
+    Section,
+    Value,
+    choice,
+)
 
 RELEASE = (
     Section(
         "Image",
         (
             Value("global.imageRegistry", "", TEXT, "Registry that goes before `image.registry`."),
-            Value("global.imagePullSecrets", [], OBJECTS, "Added to `imagePullSecrets`."),
-            Value("image.registry", "ghcr.io", TEXT, "Registry."),
+            Value("global.imagePullSecrets", [], SECRETS, "Added to `imagePullSecrets`."),
+            Value("image.registry", "ghcr.io", TEXT, "Registry.", optional=True),
             Value("image.repository", "mgpu-exporter/mgpu-exporter", TEXT, "Repository."),
             Value("image.tag", "", TEXT, "Tag; the chart's appVersion if not set."),
             Value("image.digest", "", TEXT, "Digest, such as sha256:…; it goes before the tag."),
@@ -17,8 +26,14 @@ RELEASE = (
                 "IfNotPresent",
                 choice("Always", "IfNotPresent", "Never"),
                 "When the image is pulled.",
+                optional=True,
             ),
-            Value("imagePullSecrets", [], OBJECTS, "Secrets to pull with: `[{name: …}]`."),
+            Value(
+                "imagePullSecrets",
+                [],
+                SECRETS,
+                "Secrets to pull with: `[name]` or `[{name: name}]`.",
+            ),
         ),
     ),
     Section(

@@ -11,6 +11,15 @@ AUTO: Schema = {"enum": ["auto", True, False]}
 OBJECT: Schema = {"type": "object"}  # of Kubernetes' own: the API server checks what is in it
 OBJECTS: Schema = {"type": "array", "items": OBJECT}
 TEXTS: Schema = {"type": "array", "items": TEXT}
+SECRETS: Schema = {
+    "type": "array",
+    "items": {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "object", "required": ["name"], "properties": {"name": TEXT}},
+        ]
+    },
+}
 PAIRS: Schema = {"type": "object", "additionalProperties": TEXT}
 _SELECTED = ("name", "instance", "component")  # by them Services and monitors find the pods
 MORE_LABELS: Schema = {
@@ -32,12 +41,17 @@ def choice(*words: str) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value: its place in values.yaml, such as ``image.tag``, default, form and meaning."""
+    """One value: its place in values.yaml, such as ``image.tag``, default, form and meaning.
+
+    ``optional``: without it Kubernetes has a default, or the thing is not there. So null, by which
+    Helm takes a default away, is taken. It always is where the default is empty or false.
+    """
 
     path: str
     default: object
     schema: Schema
     about: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,7 @@ WEB = (
                 TEXT,
                 "The token in Prometheus' own pod that a ServiceMonitor names, unless it has an "
                 "`authorization`.",
+                optional=True,
             ),
             Value(
                 "kubeRBACProxy.enabled",
@@ -157,7 +158,7 @@ WEB = (
                 "Secret of its certificate, `tls.crt` and `tls.key`; it signs its own if not set.",
             ),
             Value("kubeRBACProxy.resources", {}, OBJECT, "Its resources."),
-            Value("kubeRBACProxy.logLevel", 0, NUMBER, "How much it logs."),
+            Value("kubeRBACProxy.logLevel", 0, NUMBER, "How much it logs.", optional=True),
         ),
     ),
 )

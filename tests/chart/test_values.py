@@ -64,10 +64,12 @@ def without(values: dict[str, Any], path: str) -> dict[str, Any]:
     return changed
 
 
-NEEDED = [v.path for v in VALUES if isinstance(v.default, int | str) and v.default != ""]
+NEEDED = [
+    v.path for v in VALUES if isinstance(v.default, int | str) and v.default and not v.optional
+]
 
 
-@pytest.mark.parametrize("path", ["podMonitor", "pods", *NEEDED])
+@pytest.mark.parametrize("path", NEEDED)
 def test_null_for_what_is_needed_is_refused_with_its_name(path: str) -> None:
     assert any(path.rpartition(".")[2] in message for message in errors(without(DEFAULTS, path)))
 
@@ -91,7 +93,7 @@ def test_null_for_what_is_empty_is_the_same(more: dict[str, Any]) -> None:
         node = given
         for part in folders:
             node = node.setdefault(part, {})
-        if not isinstance(value.default, int) and not value.default:
+        if not value.default:
             node.setdefault(leaf, None)
     assert render(given).objects == render({**EVERY_PART, **more}).objects
 

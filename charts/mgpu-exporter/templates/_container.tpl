@@ -209,8 +209,10 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
 
 {{- define "mgpu.proxy" -}}
 - name: kube-rbac-proxy
-  image: {{ .Values.kubeRBACProxy.image | quote }}
-  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  image: {{ include "mgpu.proxyImage" . | quote }}
+  {{- with .Values.image.pullPolicy }}
+  imagePullPolicy: {{ . }}
+  {{- end }}
   args:
     - --secure-listen-address=:{{ .Values.kubeRBACProxy.port }}
     - --upstream=http://127.0.0.1:{{ include "mgpu.webPort" . }}/

@@ -31,7 +31,7 @@ basicAuth:
 authorization:
   {{- toYaml . | nindent 2 }}
 {{- else }}
-{{- if .root.Values.accessControl.enabled }}
+{{- if and .root.Values.accessControl.enabled .root.Values.accessControl.tokenFile }}
 bearerTokenFile: {{ .root.Values.accessControl.tokenFile }}
 {{- end }}
 {{- end }}

@@ -93,6 +93,24 @@ annotations:
   namespace: {{ include "mgpu.namespace" . }}
 {{- end }}
 
+{{/* The proxy's image too comes from the registry that is given for all: its own registry makes way. */}}
+{{- define "mgpu.proxyImage" -}}
+{{- $image := .Values.kubeRBACProxy.image }}
+{{- with .Values.global.imageRegistry }}
+{{- $image = printf "%s/%s" . (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $image "") }}
+{{- end }}
+{{- $image }}
+{{- end }}
+
+{{/* Secrets to pull with, as JSON: Kubernetes wants objects, and many charts take names as well. */}}
+{{- define "mgpu.pullSecrets" -}}
+{{- $found := list }}
+{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
+{{- $found = append $found (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- uniq $found | toJson }}
+{{- end }}
+
 {{- define "mgpu.image" -}}
 {{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
 {{- with $registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}

@@ -1,0 +1,178 @@
+"""Values as people write them: names of Secrets, null, anchors, and umbrella charts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from charts.table import SECTIONS
+from tests.chart.rendering import CHART, NAMESPACE, Refused, Rendered, helm, render, template
+
+pytestmark = pytest.mark.program("helm")
+
+VALUES = [value for section in SECTIONS for value in section.values]
+PARTS = sorted({value.path.rpartition(".")[0] for value in VALUES if "." in value.path})
+
+
+def pods(rendered: Rendered) -> list[dict[str, Any]]:
+    """The exporter's pod and that of ``helm test``."""
+    return [rendered.pod, rendered.one("Pod")["spec"]]
+
+
+# --- Secrets to pull with -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("both", [["a", {"name": "b"}], [{"name": "a"}, {"name": "b"}], ["a", "b"]])
+def test_secrets_to_pull_with_are_names_or_objects(both: list[Any]) -> None:
+    expected = [{"name": "a"}, {"name": "b"}]
+    first, second = both
+    for values in (
+        {"imagePullSecrets": both},
+        {"global": {"imagePullSecrets": both}},
+        {"global": {"imagePullSecrets": [first]}, "imagePullSecrets": [second]},
+        {"global": {"imagePullSecrets": both}, "imagePullSecrets": both},
+    ):
+        assert [pod["imagePullSecrets"] for pod in pods(render(values))] == [expected, expected]
+
+
+@pytest.mark.parametrize("bad", ["", 5, {}, {"secret": "a"}, ["a"]])
+def test_a_secret_without_a_name_is_refused(bad: object) -> None:
+    for values in ({"imagePullSecrets": [bad]}, {"global": {"imagePullSecrets": [bad]}}):
+        with pytest.raises(Refused, match="/imagePullSecrets/0"):
+            render(values)
+
+
+def test_the_registry_that_is_given_for_all_images_is_the_proxys_too() -> None:
+    given = {"global": {"imageRegistry": "mirror:5000"}, "kubeRBACProxy": {"enabled": True}}
+    images = [one["image"] for one in render(given).pod["containers"]]
+    assert images[1] == "mirror:5000/brancz/kube-rbac-proxy:v0.20.0"
+    assert all(image.startswith("mirror:5000/") for image in images)
+    given["kubeRBACProxy"] = {"enabled": True, "image": "own/proxy@sha256:0"}
+    assert render(given).pod["containers"][1]["image"] == "mirror:5000/own/proxy@sha256:0"
+
+
+# --- null -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PARTS)
+def test_a_part_with_nothing_below_it_has_its_defaults(path: str) -> None:
+    given: Any = None
+    for step in reversed(path.split(".")):
+        given = {step: given}
+    assert render(given).objects == render().objects
+
+
+OPTIONAL = [value.path for value in VALUES if value.optional]
+WITHOUT = {  # what stands in the objects if it is not null
+    "priorityClassName": "priorityClassName",
+    "terminationGracePeriodSeconds": "terminationGracePeriodSeconds",
+    "revisionHistoryLimit": "revisionHistoryLimit",
+    "image.pullPolicy": "imagePullPolicy",
+    "image.registry": "ghcr.io",
+    "updateStrategy.maxUnavailable": "rollingUpdate",
+    "prometheusRule.runbookUrl": "runbook_url",
+    "dashboards.operator.folder": "folder: ",
+    "accessControl.tokenFile": "bearerTokenFile",
+}
+
+
+def alone(path: str, value: object) -> dict[str, Any]:
+    for step in reversed(path.split(".")):
+        value = {step: value}
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize("path", OPTIONAL)
+def test_null_unsets_what_may_be_without_a_value(path: str) -> None:
+    switched = ["prometheusRule.enabled=true", "dashboards.enabled=true"]
+    switched.append("dashboards.operator.enabled=true")
+    if path == "accessControl.tokenFile":
+        switched.append("accessControl.enabled=true,serviceMonitor.enabled=true")
+    sets = [word for one in switched for word in ("--set", one)]
+    before = template(CHART, "{}", *sets)
+    text = template(CHART, json.dumps(alone(path, None)), *sets)
+    assert "nil" not in text
+    assert "%!" not in text
+    if word := WITHOUT.get(path):
+        assert word in before
+        objects = [o for o in Rendered(text).objects if o["kind"] != "ConfigMap"]
+        assert word not in yaml.safe_dump(objects)
+
+
+def test_what_is_null_within_a_value_is_not_there() -> None:
+    """As where one values file takes away what another, or a parent, has set."""
+    given = {
+        "podAnnotations": {"a": None, "b": "x"},
+        "commonLabels": {"c": None},
+        "nodeSelector": {"kubernetes.io/os": None, "pool": "gpu"},
+        "settings": {"collection": {"interval": None, "window": "30s"}, "log": None},
+        "resources": {"limits": None, "requests": {"cpu": None}},
+        "securityContext": {"seLinuxOptions": None},
+        "podMonitor": {"enabled": True, "labels": {"release": None}, "interval": None},
+        "serviceMonitor": {"enabled": None},
+        "prometheusRule": {"enabled": True, "rules": {"MgpuGpuLost": None}},
+    }
+    rendered = render(given)
+    assert "null" not in rendered.text
+    assert rendered.annotations["b"] == "x"
+    assert "a" not in rendered.annotations
+    assert rendered.pod["nodeSelector"] == {"pool": "gpu"}
+    assert yaml.safe_load(rendered.settings) == {"collection": {"window": "30s"}}
+    assert rendered.container["resources"] == {"requests": {"memory": "96Mi"}}
+    assert "MgpuGpuLost" in rendered.text
+
+
+# --- anchors, and charts that have this one as a part ---------------------------------------------
+
+
+def test_a_values_file_may_have_its_anchors_in_keys_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(
+        "x-labels: &labels {release: stack}\n"
+        "podMonitor: {enabled: true, labels: *labels}\n"
+        "prometheusRule: {enabled: true, labels: {<<: *labels, team: gpu}}\n"
+    )
+    rendered = Rendered(template(CHART, "{}", "--values", str(file)))
+    assert rendered.one("PodMonitor")["metadata"]["labels"]["release"] == "stack"
+    assert rendered.one("PrometheusRule")["metadata"]["labels"].items() >= {
+        ("release", "stack"),
+        ("team", "gpu"),
+    }
+
+
+@pytest.fixture
+def umbrella(tmp_path: Path) -> Path:
+    """A platform's chart with this one in it twice, once by another name."""
+    of = {"name": "mgpu-exporter", "version": "0.1.0"}
+    chart = {
+        "apiVersion": "v2",
+        "name": "platform",
+        "version": "1.0.0",
+        "dependencies": [
+            {**of, "condition": "mgpu-exporter.enabled"},
+            {**of, "alias": "accelerators", "condition": "accelerators.enabled"},
+        ],
+    }
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "mgpu-exporter").symlink_to(CHART)
+    (tmp_path / "values.yaml").write_text(
+        "global: {imagePullSecrets: [regcred], imageRegistry: mirror, storageClass: fast}\n"
+        "mgpu-exporter: {enabled: true, priorityClassName: null, podMonitor: }\n"
+        "accelerators: {enabled: false}\n"
+    )
+    return tmp_path
+
+
+def platform(chart: Path, *arguments: str) -> Rendered:
+    return Rendered(helm("template", "p", str(chart), "--namespace", NAMESPACE, *arguments))
+
+
+def test_as_a_part_it_takes_what_the_parent_hands_down(umbrella: Path) -> None:
+    rendered = platform(umbrella)
+    assert rendered.pod["imagePullSecrets"] == [{"name": "regcred"}]
+    assert rendered.container["image"].startswith("mirror/")
+    assert "priorityClassName" not in rendered.pod
