@@ -86,6 +86,7 @@ class Guard:
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self.away = SourceStatus(name, up=False)
+        self.needs_restart: RestartRequiredError | None = None
         self._devices: tuple[Device, ...] = ()  # of the last reading
         self._clock = clock
         self._last_success_unix_ns: int | None = None
@@ -93,13 +94,24 @@ class Guard:
         self._said = ""  # the trouble that was logged last, without times; "" if the source is up
 
     def read(self, source: GpuSource) -> Reading:
-        """Reads a GPU source; if it raises, it is down, and none of its devices could be read."""
+        """Reads a GPU source; if it raises, it is down, and none of its devices could be read.
+
+        ``needs_restart`` is then what it raised, if only a new process can help.
+        """
         started = self._clock.monotonic_ns()
-        unread = (DeviceReading(d, DeviceState.FAILED, FAILED) for d in self._devices)
-        reading = self.call("read", source.read, None) or Reading(self.away, tuple(unread))
+        self.needs_restart = None
+        try:
+            reading = self.call("read", source.read, None) or self._unread(self.away, FAILED)
+        except RestartRequiredError as error:
+            self.needs_restart = error
+            reading = self._unread(self.away._replace(detail=str(error)), str(error))
         self._devices = tuple(each.device for each in reading.devices)
         status = self.record_status(reading.status, started)
         return reading if status is reading.status else reading._replace(status=status)
+
+    def _unread(self, status: SourceStatus, why: str) -> Reading:
+        unread = tuple(DeviceReading(d, DeviceState.FAILED, why) for d in self._devices)
+        return Reading(status, unread)
 
     def call(self, kind: str, ask: Callable[[], T], otherwise: T) -> T:
         """The result of ``ask``. If it raises, the result is ``otherwise`` and the source is down.
@@ -192,12 +204,19 @@ class SourcePoller:
         """The readings of the GPU sources, which follow new rules first.
 
         Raises:
-            RestartRequiredError: only a new process can help a source.
+            RestartRequiredError: only a new process can help a source. Where others read devices,
+                it is down instead: its end would be theirs too.
 
         """
         if rules != self._rules:
             self._follow(rules)
-        return [self._guards[source.name].read(source) for source in self._sources.gpus]
+        guards = [self._guards[source.name] for source in self._sources.gpus]
+        readings = [g.read(s) for g, s in zip(guards, self._sources.gpus, strict=True)]
+        for guard, reading in zip(guards, readings, strict=True):
+            others = any(other.devices for other in readings if other is not reading)
+            if guard.needs_restart is not None and not others:
+                raise guard.needs_restart
+        return readings
 
     def look_soon(self) -> None:
         """Lets the GPU sources look for new devices at their next read."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from exporter.allocations.scheme import SHARED
+from exporter.collector import Collector, Sources
 from exporter.collector.allocations import limited
 from exporter.metrics.families import FAMILIES
 from exporter.model import (
@@ -18,6 +19,7 @@ from exporter.model import (
     Device,
     DeviceMemory,
     DeviceReading,
+    DeviceState,
     Engines,
     Methods,
     Pod,
@@ -28,6 +30,7 @@ from exporter.model import (
 )
 from exporter.sources.gpus.source import RestartRequiredError
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
+from tests.collector.sources import SetGpus
 from tests.rows import rows_of
 
 
@@ -172,6 +175,28 @@ def test_what_only_a_restart_mends_ends_the_run(bench: Bench) -> None:
     bench.collector.run(threading.Event())
 
     assert str(bench.collector.fatal) == "library and driver disagree"
+
+
+def test_a_restart_does_not_end_what_is_read_of_other_cards(bench: Bench) -> None:
+    other = SetGpus()
+    other.name = "other"
+    sources = Sources((bench.gpus, other), bench.processes, bench.pods)
+    collector = Collector(sources, bench.ledger, bench.clock)
+    bench.gpus.devices = (DeviceReading(DEVICE),)
+    collector.cycle()
+    bench.gpus.error = RestartRequiredError("library and driver disagree")
+    other.devices = (DeviceReading(replace(DEVICE, uuid="AMD-0", vendor="amd")),)
+
+    snapshot = collector.cycle()
+
+    down = next(source for source in snapshot.sources if source.name == "set")
+    assert (down.up, down.detail) == (False, "library and driver disagree")
+    states = {device.device.uuid: device.state for device in snapshot.facts.devices}
+    assert states == {"GPU-0": DeviceState.FAILED, "AMD-0": DeviceState.UP}
+
+    other.devices = ()
+    with pytest.raises(RestartRequiredError):
+        collector.cycle()
 
 
 def test_rejected_items_of_every_source_are_counted(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper, falls, imbalances
 from tests.fakenvml.build import library
-from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
+from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work
 from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document, pod_document
@@ -116,6 +116,35 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             assert pages.failures == []
             assert list(falls(pages.pages)) == []
             assert [wrong for page in pages.pages for wrong in imbalances(page)] == []
+
+
+def test_a_driver_of_nvidia_that_never_opens_costs_amds_cards_nothing(tmp_path: Path) -> None:
+    Scenario(faults=[Fault("error", "nvmlInit*", code=999)]).write(tmp_path / "gpus.txt")
+    tree = Tree(tmp_path / "sys")
+    tree.load()
+    board = tree.add(MI300X)
+    flags = (
+        "--collection.interval=250ms",
+        "--pods.source=none",
+        f"--nvml.library={library()}",
+        f"--path.cgroup={tmp_path / 'cgroup'}",
+        f"--path.procfs={tmp_path / 'proc'}",
+        f"--path.sysfs={tmp_path / 'sys'}",
+    )
+    (tmp_path / "cgroup").mkdir()
+    (tmp_path / "cgroup/cgroup.controllers").touch()
+    # As if it were a node with cards of both: its driver is missed.
+    put(tmp_path / "sys/module/nvidia/version", "580.65.06")
+    environment = {"FAKENVML_SCENARIO": str(tmp_path / "gpus.txt")}
+    tries = "mgpu_exporter_nvml_calls_total"
+    with (
+        Exporter(*flags, environment=environment) as exporter,
+        Scraper(exporter.ready()) as pages,
+    ):
+        page = pages.when(lambda p: (p.value(tries, call="nvmlInit") or 0) >= 4, "four tries")
+        assert page.value("mgpu_exporter_source_up", source="nvml") == 0
+        assert page.value("mgpu_device_up", uuid=board.uuid) == 1
+        assert pages.failures == []
 
 
 def test_both_vendors_are_on_the_page_under_numbers_and_uuids_of_their_own(place: Place) -> None:

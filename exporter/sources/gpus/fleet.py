@@ -120,8 +120,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         """Finds the devices, and opens the driver first if it is not ``attached``.
 
         Raises:
-            RestartRequiredError: only a new process can open it.
-            Exception: any other failure is the source's detail (``_explain``), and is tried again.
+            Exception: a failure is the source's detail (``_explain``), and is tried again.
 
         """
 
@@ -145,14 +144,14 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return False
 
     def _lost(self, error: Exception) -> bool:
-        """Whether after this failure the driver must be opened again.
-
-        Raises:
-            RestartRequiredError: only a new process can.
-
-        """
+        """Whether after this failure the driver must be opened again."""
         del error
         return False
+
+    def _fatal(self, error: Exception) -> str:
+        """Why only a new process can open the driver again, after this failure; "" if not so."""
+        del error
+        return ""
 
     def _explain(self, error: Exception) -> str:
         """What is wrong if a look failed, and what to do."""
@@ -209,8 +208,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         if isinstance(result, Stuck):
             self._detail = self._waits(result)
             return False
-        if isinstance(result, RestartRequiredError):
-            raise result
         if isinstance(result, Exception):
             self._fail(result)
             return False
@@ -226,13 +223,16 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return True
 
     def _fail(self, error: Exception) -> None:
-        lost, self._detail = self._lost(error), self._explain(error)
+        fatal = self._fatal(error)
+        lost, self._detail = self._lost(error), fatal or self._explain(error)
         self._attached = self._attached and not lost
         if self._attached:
             self._look_in(LOOK_AGAIN_S)
         else:
             self._look_in(self._pause_s)
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        if fatal:  # whoever reads other vendors' cards too goes on: it is tried again
+            raise RestartRequiredError(fatal) from error
 
     def _waits(self, stuck: Stuck) -> str:
         waited_s = (self._clock.monotonic_ns() - stuck.since_mono_ns) / SECOND

@@ -85,6 +85,7 @@ class GpuSource(Protocol):
 
         Raises:
             RestartRequiredError: only a new process can help (library and driver do not match).
+                Who goes on without one may read again.
 
         """
         ...

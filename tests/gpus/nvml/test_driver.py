@@ -92,10 +92,13 @@ def test_restarted_driver_is_opened_anew_and_windows_go_on(one: Node, code: int)
 
 
 def test_library_of_another_version_needs_a_restart(one: Node) -> None:
-    one.fail(Fault("error", INIT, code=18))
     one.start()
+    one.read()
+    one.fail(Fault("error", "nvmlDevice*", code=1))
+    one.read(after=1)
+    one.fail(Fault("error", INIT, code=18))
     with pytest.raises(RestartRequiredError, match="upgraded"):
-        one.read()
+        one.read(after=1)
 
 
 def read_for(node: Node, seconds: int) -> None:
@@ -148,12 +151,38 @@ def test_devices_that_fail_together_are_one_line_of_the_log(node: Node) -> None:
 
 @pytest.mark.parametrize("code", [17, 999])
 def test_blocked_init_needs_a_restart_only_when_it_persists(one: Node, code: int) -> None:
+    one.start()
+    one.read()
+    one.fail(Fault("error", "nvmlDevice*", code=1))
+    assert not one.read(after=1).status.up
+    one.fail(Fault("error", INIT, code=code))
+    assert not one.read(after=1).status.up
+    assert not one.read(after=2).status.up
+    with pytest.raises(RestartRequiredError, match="device files"):
+        one.read(after=4)
+    reading = one.read(after=1)  # where another vendor's cards are read, the exporter goes on
+    assert reading.devices[0].state is DeviceState.FAILED
+    assert "device files" in reading.status.detail
+    assert calls(reading, "nvmlInit") == 4
+    one.fail()
+    assert one.read(after=8).status.up
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"), [(17, "nvidia-smi"), (999, "nvidia-smi"), (18, "kernel module")]
+)
+def test_a_driver_that_never_opened_has_not_been_lost(one: Node, code: int, remedy: str) -> None:
+    """A restart would meet the same, and end what is read of other vendors' cards."""
     one.fail(Fault("error", INIT, code=code))
     one.start()
-    assert not one.read().status.up
-    assert not one.read(after=1).status.up
-    with pytest.raises(RestartRequiredError, match="device files"):
-        one.read(after=2)
+    for _ in range(180):
+        status = one.read(after=1).status
+    assert not status.up
+    assert f"({code})" in status.detail
+    assert remedy in status.detail
+    assert calls(one.read(), "nvmlInit") <= 9  # less and less often
+    one.fail()
+    assert one.read(after=60).status.up
 
 
 def test_hanging_init_is_waited_for_no_longer_than_the_deadline(one: Node) -> None:

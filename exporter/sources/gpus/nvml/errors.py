@@ -10,8 +10,8 @@ leaves ``library``. The tree::
     ├── UnmeasurableError   3, 4, 13: this device refuses this call; ask again after minutes
     └── LibraryError        12: no library that can be loaded was found
 
-Only a new process helps after 18, or when 17 or 999 persist at init: that is
-``exporter.sources.gpus.source.RestartRequiredError``. Codes: ``nvmlReturn_t`` in nvml.h.
+Only a new process helps a driver that was open after 18, or when 17 or 999 persist at init: that
+is ``exporter.sources.gpus.source.RestartRequiredError``. Codes: ``nvmlReturn_t`` in nvml.h.
 """
 
 from exporter.model import Unmeasured

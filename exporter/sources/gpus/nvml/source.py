@@ -16,16 +16,29 @@ from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, Place
 from exporter.sources.gpus.nvml.events import XID, XidWatch
 from exporter.sources.gpus.nvml.instance import counted_once
 from exporter.sources.gpus.nvml.library import ROOTS, SONAME, CallTally, Library, load, searched
-from exporter.sources.gpus.source import Demand, RestartRequiredError
+from exporter.sources.gpus.source import Demand
 
 logger = logging.getLogger(__name__)
 
+BLOCKED = {errors.OPERATING_SYSTEM, errors.UNKNOWN}
 FATAL_TRIES = 3
 MAX_DEPARTED = 64
 MAX_SAID = 8  # places that cannot be opened, in the source's detail
 UPGRADED = (
     "the NVIDIA driver was upgraded while the exporter ran: the kernel module and the library in "
     "this process are of different versions; a restart loads the one that fits"
+)
+LOST_FILES = (
+    "several times: this container has lost its access to the device files (as after systemctl "
+    "daemon-reload); a restart restores it"
+)
+OTHER_VERSION = (
+    "the NVIDIA library in this container is not of the kernel module's version; load the module "
+    "that fits, or restart the node, and then the exporter"
+)
+CANNOT_BE_OPENED = (
+    "the NVIDIA driver is loaded and cannot be opened; see whether nvidia-smi works on the node, "
+    "and whether this container may open /dev/nvidiactl and /dev/nvidia0; it is tried again"
 )
 
 
@@ -38,7 +51,10 @@ class Enumeration(NamedTuple):
 
 
 class DriverConnection:
-    """The driver's library, opened and closed. ``enumerate`` and ``shut`` never run at once."""
+    """The driver's library, opened and closed. ``enumerate`` and ``shut`` never run at once.
+
+    ``was_open``: it could be opened in this process. ``blocked``: how often it could not lately.
+    """
 
     def __init__(self, path: str | None, roots: Sequence[Path], clock: Clock) -> None:
         self.tally = CallTally()
@@ -48,15 +64,18 @@ class DriverConnection:
         self._clock = clock
         self._library: Library | None = None
         self._session = 0
-        self._blocked = 0
+        self.blocked = 0
         self._logged = False
+
+    @property
+    def was_open(self) -> bool:
+        return self._session > 0
 
     def enumerate(self) -> Enumeration:
         """Opens the driver unless it is open, and lists its devices.
 
         Raises:
             NvmlError: the driver is not there, or does not answer; try again later.
-            RestartRequiredError: only a new process can open it.
 
         """
         library = self._opened()
@@ -90,20 +109,9 @@ class DriverConnection:
         try:
             library.initialise()
         except errors.NvmlError as error:
-            self._raise_if_fatal(error)
+            self.blocked = self.blocked + 1 if error.code in BLOCKED else 0
             raise
-        self._blocked = 0
-
-    def _raise_if_fatal(self, error: errors.NvmlError) -> None:
-        if error.code == errors.VERSION_MISMATCH:
-            raise RestartRequiredError(UPGRADED) from error
-        blocked = error.code in {errors.OPERATING_SYSTEM, errors.UNKNOWN}
-        self._blocked = self._blocked + 1 if blocked else 0
-        if self._blocked >= FATAL_TRIES:
-            raise RestartRequiredError(
-                f"{error}, {self._blocked} times: this container has lost its access to the device "
-                "files (as after systemctl daemon-reload); a restart restores it"
-            ) from error
+        self.blocked = 0
 
 
 class NvmlSource(Fleet[Enumeration, NvmlDevice]):
@@ -149,9 +157,15 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         self._driver.shut()
 
     def _lost(self, error: Exception) -> bool:
-        if isinstance(error, errors.OtherVersionError):
-            raise RestartRequiredError(UPGRADED) from error
         return isinstance(error, errors.DriverGoneError) or not self._devices
+
+    def _fatal(self, error: Exception) -> str:
+        # What was never open was not lost: a new process would meet the same, again and again.
+        if not self._driver.was_open:
+            return ""
+        if isinstance(error, errors.OtherVersionError):
+            return UPGRADED
+        return f"{error}, {LOST_FILES}" if self._driver.blocked >= FATAL_TRIES else ""
 
     def _explain(self, error: Exception) -> str:
         if isinstance(error, errors.LibraryError):
@@ -162,6 +176,10 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
             )
         if isinstance(error, errors.NvmlError) and error.code == errors.DRIVER_NOT_LOADED:
             return "the NVIDIA kernel driver is not loaded; it is opened as soon as it is"
+        if isinstance(error, errors.OtherVersionError):
+            return f"{error}: {OTHER_VERSION}"
+        if self._driver.blocked:
+            return f"{error}: {CANNOT_BE_OPENED}"
         return str(error) if isinstance(error, errors.NvmlError) else super()._explain(error)
 
     def _trouble(self) -> str:
