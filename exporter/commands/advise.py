@@ -9,11 +9,10 @@ from exporter.httpclient import NoAnswerError
 from exporter.printable import printable
 from exporter.prometheus import advice_report
 from exporter.prometheus.advice import advised
-from exporter.prometheus.client import Prometheus
 from exporter.prometheus.ranges import moment
 from exporter.settings import Settings
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.access import far_client, far_namespace
+from exporter.terminal.access import far_namespace, far_prometheus
 
 _OK, _NOTHING = 0, 2
 _SHORTEST_S = 3600
@@ -40,11 +39,12 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
             return _refused("--since has to be at least an hour before --until")
         if arguments.url:
             return _refused("--url: advice is of days, which a Prometheus has (--prometheus)")
-        http = far_client(arguments)
+        if arguments.job:
+            return _refused("--job: advice is by recorded series, which are of no job")
         seen = far_namespace(arguments)
+        prometheus = far_prometheus(arguments, namespace=seen, whole=True)
         with progress() as shown:
             shown.say("reading what was used ...")
-            prometheus = Prometheus(http, namespace=seen, whole=True)
             found = advised(prometheus, since_s, until_s, seen)
     except (NoAnswerError, ValueError) as error:
         return _refused(str(error))

@@ -23,7 +23,7 @@ from exporter.prometheus.pricefile import PriceError, currency, prices_of
 from exporter.prometheus.ranges import moment, written
 from exporter.settings import Settings, yamldocument
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.access import far_client
+from exporter.terminal.access import far_prometheus
 
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
@@ -78,13 +78,16 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
         prices = _prices(arguments)
         if why := _at_odds(arguments):
             return _refused(why)
-        http = far_client(arguments, timeout_s=_LONGEST_S)
         with progress() as shown:
-            prometheus = Prometheus(http, _say(shown), whole=True)
+            prometheus = far_prometheus(
+                arguments, asked=_say(shown), whole=True, timeout_s=_LONGEST_S
+            )
             made = _made(arguments, prometheus, prices, since_s, until_s)
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(_said(error))
-    return _write(_formatted(made, arguments, urlsplit(http.address).hostname or ""), arguments)
+    return _write(
+        _formatted(made, arguments, urlsplit(prometheus.address).hostname or ""), arguments
+    )
 
 
 def _at_odds(arguments: Namespace) -> str:

@@ -16,14 +16,13 @@ from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.model import PodName, Snapshot
 from exporter.printable import clean
-from exporter.prometheus.client import Prometheus
 from exporter.prometheus.node_case import Moment, case_of, pods_of
 from exporter.prometheus.series_case import SeriesCase
 from exporter.prometheus.why import Case, sentences
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
-from exporter.terminal.access import far_client, far_feed, far_namespace
+from exporter.terminal.access import far_feed, far_namespace, far_prometheus
 from exporter.terminal.feeds.document import moment_of_document
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
@@ -104,9 +103,8 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
         return case_of_exporter(far, namespace, pod, arguments.over, seen)
     if far is None:
         return _near(settings, arguments, (namespace, pod), seen)
-    http = far_client(arguments)
+    asks = far_prometheus(arguments, namespace=seen)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
-    asks = Prometheus(http, namespace=seen)
     reader = SeriesCase(asks, time.time(), over_s, seen, arguments.cluster)
     case = reader.read(namespace, pod)
     if not case.parts:
@@ -115,7 +113,7 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
             at = f"{datetime.fromtimestamp(seen_s, UTC):%Y-%m-%d %H:%M} UTC"
             said = f"{namespace}/{pod} was last seen at {at}; look further back with --over=24h"
             raise _NoSuchPodError(clean(said))
-        raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), http.address))
+        raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), asks.address))
     return case
 
 

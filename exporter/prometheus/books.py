@@ -14,9 +14,9 @@ from exporter.metrics.families import PREFIX
 from exporter.prometheus.client import (
     Labels,
     Prometheus,
+    Series,
     label,
     node_of,
-    selector,
 )
 from exporter.prometheus.growth import Counters, Grown, Presence, Span, Target, name_of
 from exporter.prometheus.parts import CardStep, Had, Payer
@@ -114,12 +114,12 @@ class Books:
 
     def _why_none(self) -> str:
         """Why this Prometheus has no data of the range."""
-        if self._prometheus.at(f"count({_INFO})", self._span.until_s):
+        if self._prometheus.at(f"count({self._prometheus.selector([_INFO])})", self._span.until_s):
             return (
                 f"{self._prometheus.address} has exporters, but no {_UNALLOCATED} in this range: "
                 "they are of an older version, or --collect leaves it out"
             )
-        if self._prometheus.at(f"count({_INFO})"):
+        if self._prometheus.at(f"count({self._prometheus.selector([_INFO])})"):
             return (
                 f"{self._prometheus.address} has exporters now, but no data of them in this range: "
                 "it is past the retention, or before they came"
@@ -129,11 +129,16 @@ class Books:
             "range, nor now"
         )
 
+    def _last(self, name: str) -> list[Series]:
+        """The last sample in the range of each series of an exporters' family."""
+        length_s = self._span.until_s - self._span.since_s
+        last = f"last_over_time({self._prometheus.selector([name])}[{length_s}s])"
+        return self._prometheus.at(last, self._span.until_s)
+
     def _devices(self) -> tuple[dict[str, _PartOf], dict[str, CardFacts]]:
         """Of each instance its board, and the facts of each card."""
-        length_s = self._span.until_s - self._span.since_s
-        infos = self._prometheus.at(f"last_over_time({_INFO}[{length_s}s])", self._span.until_s)
-        nodes = self._node_labels(length_s)
+        infos = self._last(_INFO)
+        nodes = self._node_labels(self._span.until_s - self._span.since_s)
         instances: dict[str, dict[str, str]] = defaultdict(dict)  # by board, with their profiles
         facts: dict[str, CardFacts] = {}
         for one in infos:
@@ -172,10 +177,7 @@ class Books:
 
         A pod may have been without that label in a part of the range.
         """
-        length_s = self._span.until_s - self._span.since_s
-        found = self._prometheus.at(
-            f"last_over_time({selector([_POD_INFO])}[{length_s}s])", self._span.until_s
-        )
+        found = self._last(_POD_INFO)
         if self._by == "label" and found and not any(self._label in one.labels for one in found):
             raise NoAnswerError(
                 f"no pod has {self._label} in {_POD_INFO}: exporters give it the labels that "

@@ -1,7 +1,7 @@
 """The query API of a Prometheus, or of what speaks it: Thanos, Mimir, VictoriaMetrics."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple, TypeGuard
@@ -53,7 +53,8 @@ class Prometheus:
     """Asks one address. ``asked`` receives how much of a long question is answered, 0 to 1.
 
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
-    ``whole``, a server of several stores answers only if all of them do.
+    ``whole``, a server of several stores answers only if all of them do. ``targets``: which targets
+    are believed to be exporters, by patterns of their labels; without any, all with our series.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Prometheus:
         namespace: str = "",
         *,
         whole: bool = False,
+        targets: Mapping[str, str] | None = None,
     ) -> None:
         self._http = http
         self._asked = asked
+        self._targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
         self._always = {"namespace": namespace} if namespace else {}
         self._always |= _WHOLE if whole else {}
 
@@ -73,6 +76,11 @@ class Prometheus:
     def address(self) -> str:
         """The address, without credentials."""
         return self._http.address
+
+    def selector(self, names: Iterable[str], *matchers: str, **labels: str) -> str:
+        """A selector of exporters' families by their full names, matchers and label values."""
+        equal = [f"{name}={quoted(value)}" for name, value in labels.items()]
+        return f"{{{','.join([named(names), *matchers, *equal, *self._targets])}}}"
 
     def at(self, expression: str, unix_s: float | None = None) -> list[Series]:
         """The series of an instant query, with one sample each or, of a range, with all of them.
@@ -218,12 +226,6 @@ def place_of(labels: Labels) -> str:
 def label(labels: Labels, name: str) -> str:
     """The exporter's own label, whether or not Prometheus had to rename it."""
     return labels.get(_CONFLICTING + name, labels.get(name, ""))
-
-
-def selector(names: Sequence[str], **labels: str) -> str:
-    """A selector of families by their full names, and of label values."""
-    equal = "".join(f",{name}={quoted(value)}" for name, value in labels.items())
-    return f"{{{named(names)}{equal}}}"
 
 
 def named(names: Iterable[str]) -> str:

@@ -28,9 +28,7 @@ from exporter.prometheus.client import (
     Prometheus,
     Series,
     label,
-    named,
     quoted,
-    selector,
 )
 
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
@@ -124,10 +122,11 @@ class Counters:
         self._names = [*names, CYCLES]
         self.span = span
         self._series: dict[Target, dict[_Key, _Counted]] = defaultdict(dict)
-        self._whole = selector(self._names)
+        self._runs = prometheus.selector([CYCLES])
+        self._whole = prometheus.selector(self._names)
         self._read()
-        self._restarts = self._steps_of(f"resets({CYCLES}[{span.step_s + _STALE_S}s]) > 0")
-        self._there = _targets(prometheus.at(CYCLES, span.until_s))
+        self._restarts = self._steps_of(f"resets({self._runs}[{span.step_s + _STALE_S}s]) > 0")
+        self._there = _targets(prometheus.at(self._runs, span.until_s))
         unclear: dict[int, list[Target]] = defaultdict(list)
         for target in self._series:
             for step in self._unclear(target):
@@ -149,7 +148,7 @@ class Counters:
         before = self._prometheus.at(self._whole, since_s)
         self._take_before(before)
         if any(since_s not in one.samples for one in self._all()):
-            restarts = f"resets({CYCLES}[{_AWAY_S}s]) > 0"
+            restarts = f"resets({self._runs}[{_AWAY_S}s]) > 0"
             began_again = _targets(before) & _targets(self._prometheus.at(restarts, since_s))
             long_ago = self._prometheus.at(self._last_in(_AWAY_S), since_s)
             known = [one for one in long_ago if target_of(one.labels) not in began_again]
@@ -269,7 +268,7 @@ class Counters:
             for counted in self._series[target].values():
                 counted.samples.pop(end, None)
         instances = quoted("|".join(sorted(re.escape(target.instance) for target in targets)))
-        chosen = f"{{{named(self._names)},instance=~{instances}}}"
+        chosen = self._prometheus.selector(self._names, f"instance=~{instances}")
         found = self._prometheus.at(f"{chosen}[{end - begin}s]", end)
         wanted = set(targets)
         bounds: dict[tuple[Target, _Key], tuple[float, float]] = {}

@@ -16,7 +16,6 @@ from exporter.prometheus.client import (
     label,
     place_of,
     quoted,
-    selector,
 )
 from exporter.prometheus.why import Card, Case, OnCard
 
@@ -94,6 +93,7 @@ class SeriesCase:
         cluster: str | None = None,
     ) -> None:
         self._prometheus = prometheus
+        self._select = prometheus.selector
         self._unix_s = unix_s
         self._window_s = window_s
         self._seen = seen
@@ -105,7 +105,7 @@ class SeriesCase:
     def pods(self) -> list[str]:
         """The pods that are known to the viewer, as ``namespace/pod``."""
         names = [_POD_INFO, f"{_CONTAINER}allocation_info"]
-        found = self._at(selector(names, **self._cluster))
+        found = self._at(self._select(names, **self._cluster))
         return sorted(
             {
                 _pod(one.labels)
@@ -163,7 +163,7 @@ class SeriesCase:
         """
         for prefix in ("", "exported_"):
             chosen = self._chosen(prefix, namespace, pod)
-            gauges = (selector([name], **chosen) for name in _GAUGES)
+            gauges = (self._select([name], **chosen) for name in _GAUGES)
             known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
             times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
             if found := self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
@@ -177,7 +177,7 @@ class SeriesCase:
 
     def _only_cluster(self, namespace: str, pod: str) -> str:
         """The cluster of a pod; figures of two pods that have one name are no figure."""
-        chosen = selector(_GAUGES, **self._chosen(self._prefix, namespace, pod))
+        chosen = self._select(_GAUGES, **self._chosen(self._prefix, namespace, pod))
         lately = f"last_over_time({chosen}[{max(self._window_s, _STALE_S)}s])"
         known = self._prometheus.at(f"count by (cluster) ({lately})", self._unix_s)
         found = sorted(one.labels.get("cluster", "") for one in known)
@@ -193,7 +193,7 @@ class SeriesCase:
         found: dict[_Key, list[Series]] = defaultdict(list)
         for prefix in ("", "exported_"):
             chosen = self._chosen(prefix, namespace, pod)
-            for one in self._prometheus.at(selector(_GAUGES, **chosen), at_s):
+            for one in self._prometheus.at(self._select(_GAUGES, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
                 self._prefix = prefix
@@ -202,7 +202,7 @@ class SeriesCase:
 
     def _counted(self, name: str, chosen: Mapping[str, str]) -> dict[_Key, _Counted]:
         long = self._window_s + _STALE_S  # with the last scrape before
-        found = self._prometheus.at(f"{selector([name], **chosen)}[{long}s]", self._unix_s)
+        found = self._prometheus.at(f"{self._select([name], **chosen)}[{long}s]", self._unix_s)
         known: dict[_Key, _Counted] = {}
         for several in found:  # an exporter's restart may give it another instance label
             one = several._replace(
@@ -224,7 +224,7 @@ class SeriesCase:
             return _key(labels), name
 
         found: dict[_Key, dict[str, float]] = defaultdict(dict)
-        grown = f"increase({selector([_CONTENTION], **chosen)}[{self._window_s}s])"
+        grown = f"increase({self._select([_CONTENTION], **chosen)}[{self._window_s}s])"
         for (key, name), seconds in self._once(grown, self._unix_s, named).items():
             if key in core and core[key].observed_s:
                 found[key][name] = seconds / core[key].observed_s
@@ -234,18 +234,20 @@ class SeriesCase:
         uuids = sorted({key.uuid for key in numbers if key.uuid})
         if not uuids:
             return {key: Card() for key in numbers}
-        of_these = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
-        of_these += "".join(f",{name}={quoted(value)}" for name, value in self._cluster.items())
+        matcher = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
+
+        def of_these(*names: str) -> str:
+            return self._select(names, matcher, **self._cluster)
+
         infos = {
-            label(one.labels, "uuid"): one.labels
-            for one in self._at(f"{_DEVICE}info{{{of_these}}}")
+            label(one.labels, "uuid"): one.labels for one in self._at(of_these(f"{_DEVICE}info"))
         }
-        busy = self._rates(f"{_DEVICE}busy_seconds_total{{{of_these}}}", _uuid)
+        busy = self._rates(of_these(f"{_DEVICE}busy_seconds_total"), _uuid)
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
-        rates = self._rates(f"{_DEVICE}throttle_seconds_total{{{of_these}}}", _uuid_and_reason)
+        rates = self._rates(of_these(f"{_DEVICE}throttle_seconds_total"), _uuid_and_reason)
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
-        on = self._holders(of_these, pod)
+        on = self._holders(of_these(*_HOLDERS), pod)
         return {
             key: Card(
                 uuid=key.uuid,
@@ -260,11 +262,10 @@ class SeriesCase:
             for key, number in numbers.items()
         }
 
-    def _holders(self, of_these: str, pod: str) -> dict[str, set[str]]:
+    def _holders(self, holders: str, pod: str) -> dict[str, set[str]]:
         """Who else is on each card."""
         found: dict[str, set[str]] = defaultdict(set)
-        names = quoted("|".join(_HOLDERS))
-        for one in self._at(f"{{__name__=~{names},{of_these}}}"):
+        for one in self._at(holders):
             is_pod = one.labels["__name__"].startswith(_CONTAINER)  # a target has a namespace too
             name = _pod(one.labels) if is_pod else _group(one.labels)
             if is_pod and name == pod:

@@ -4,11 +4,14 @@ Secrets come from files or variables, because every user of the machine can read
 """
 
 import os
+import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from exporter.httpclient import TIMEOUT_S, Credentials, HttpClient, NoAnswerError
+from exporter.printable import clean
+from exporter.prometheus.client import Prometheus
 from exporter.terminal.feeds.feed import Feed
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
@@ -16,6 +19,7 @@ from exporter.terminal.feeds.prometheus import PrometheusFeed
 URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
 PASSWORD, TOKEN = "MGPU_REMOTE_PASSWORD", "MGPU_REMOTE_TOKEN"
 LONGEST_SECRET = 64 * 1024
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 FLAGS = {  # each takes one text: name → variable, help
     "url": (URL, "an exporter on another machine, such as http://node:10045"),
@@ -32,6 +36,10 @@ PROMETHEUS_FLAGS = {
         "a Prometheus that scrapes exporters, such as http://prometheus:9090",
     ),
     "namespace": ("MGPU_REMOTE_NAMESPACE", "this namespace's pods only"),
+    "job": (
+        "MGPU_REMOTE_JOB",
+        "the jobs that scrape exporters, a pattern of the label job: no other is believed",
+    ),
 }
 VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOKEN)
 """Every environment variable that is read here."""
@@ -43,6 +51,14 @@ def add_arguments(parser: ArgumentParser, *, prometheus: bool = False) -> None:
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
         names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
         group.add_argument(*names, metavar="VALUE", help=f"{about} [${variable}]")
+    if prometheus:
+        group.add_argument(
+            "--target",
+            metavar="LABEL=PATTERN",
+            action="append",
+            help="which targets of the Prometheus are meant, by any label that it gives them, such "
+            "as cluster=west; may be repeated",
+        )
 
 
 def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> Feed | None:
@@ -55,19 +71,43 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
     url, prometheus = _addresses(arguments, environ)
     if prometheus:
         namespace = _given("namespace", arguments, environ)
-        return PrometheusFeed(HttpClient(prometheus, _credentials(arguments, environ)), namespace)
+        return PrometheusFeed(far_prometheus(arguments, environ, namespace=namespace), namespace)
     return RemoteFeed(HttpClient(url, _credentials(arguments, environ))) if url else None
 
 
-def far_client(
-    arguments: Namespace, environ: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
-) -> HttpClient:
-    """The client of the Prometheus that flags or variables name.
+def far_prometheus(
+    arguments: Namespace,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    asked: Callable[[float], None] = lambda _: None,
+    namespace: str = "",
+    whole: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> Prometheus:
+    """The Prometheus that flags or variables name; ``asked`` and ``whole`` are as it has them.
 
     Raises:
         NoAnswerError: none is named, it is no address, or a file cannot be read.
 
     """
+    http = _client(arguments, environ, timeout_s)
+    targets = _targets(arguments, environ)
+    return Prometheus(http, asked, namespace, whole=whole, targets=targets)
+
+
+def _targets(arguments: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
+    """The patterns of targets' labels."""
+    job = _given("job", arguments, environ)
+    chosen = {"job": job} if job else {}
+    for each in getattr(arguments, "target", None) or ():
+        name, equals, pattern = each.partition("=")
+        if not equals or not _LABEL.fullmatch(name):
+            raise NoAnswerError(f"--target: {clean(each)}: give LABEL=PATTERN, as cluster=west")
+        chosen[name] = pattern
+    return chosen
+
+
+def _client(arguments: Namespace, environ: Mapping[str, str], timeout_s: float) -> HttpClient:
     prometheus = _given("prometheus", arguments, environ)
     if not prometheus:
         raise NoAnswerError(

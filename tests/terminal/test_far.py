@@ -10,6 +10,7 @@ import bcrypt
 import pytest
 
 from exporter.httpclient import HttpClient
+from exporter.prometheus.client import Prometheus as PromQL
 from exporter.terminal.feeds import view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
@@ -29,6 +30,10 @@ AS_TARGET = (
     "      - {target_label: pod, replacement: mgpu-exporter-x2lqz}\n"
     "      - {target_label: container, replacement: exporter}\n"
 )
+
+
+def asked(address: str, namespace: str = "") -> PrometheusFeed:
+    return PrometheusFeed(PromQL(HttpClient(f"http://{address}")), namespace)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +79,7 @@ def test_a_prometheus_shows_a_namespace_as_the_exporter_does(
 ) -> None:
     job = "" if honor else AS_TARGET
     with Prometheus({"node-7": exporter.url}, tmp_path, "1s", job, honor=honor) as prometheus:
-        feed = PrometheusFeed(HttpClient(f"http://{prometheus.address}"), NAMESPACE)
+        feed = asked(prometheus.address, NAMESPACE)
 
         def there() -> Overview | None:
             view = view_of(feed.read(), feed.name)
@@ -82,7 +87,7 @@ def test_a_prometheus_shows_a_namespace_as_the_exporter_does(
 
         view = eventually(there, "the namespace's containers")
         own = {k: line for k, line in containers(remote(exporter)).items() if k[0] == NAMESPACE}
-        exporters = PrometheusFeed(HttpClient(f"http://{prometheus.address}"), "monitoring")
+        exporters = asked(prometheus.address, "monitoring")
         assert _lines(exporters) == []
 
     found = containers(view)
@@ -104,8 +109,10 @@ def test_all_nodes_of_a_prometheus_are_shown_and_nothing_is_said_to_be_nothing(
 ) -> None:
     targets = {"node-1": exporter.url, "node-2": exporter.url}
     with Prometheus(targets, tmp_path, "1s") as prometheus:
-        http = HttpClient(f"http://{prometheus.address}")
-        everywhere, nowhere = PrometheusFeed(http), PrometheusFeed(http, 'nobody\'s \\ "space"\n')
+        everywhere, nowhere = (
+            asked(prometheus.address),
+            asked(prometheus.address, 'nobody\'s \\ "space"\n'),
+        )
 
         def both() -> Overview | None:
             view = view_of(everywhere.read(), everywhere.name)

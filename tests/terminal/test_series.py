@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.metrics.text import Format, Renderer
 from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
+from exporter.prometheus.client import Prometheus
 from exporter.terminal.feeds import FeedResult, view_of
 from exporter.terminal.feeds.document import moment_of_document, node_of_document
 from exporter.terminal.feeds.prometheus import PrometheusFeed
@@ -91,6 +92,10 @@ def test_reasons_and_states_of_another_version_are_left_out() -> None:
     assert found.devices[0].state is DeviceState.FAILED
 
 
+def asked(http: HttpClient, namespace: str = "") -> PrometheusFeed:
+    return PrometheusFeed(Prometheus(http), namespace)
+
+
 class SetPrometheus(HttpClient):
     """Answers queries from a list of series."""
 
@@ -111,7 +116,7 @@ class SetPrometheus(HttpClient):
 
 
 def test_a_namespace_has_its_own_sums_and_the_rest_of_each_card_is_said_to_be_others() -> None:
-    feed = PrometheusFeed(SetPrometheus(list(series_of(demo()))), "research")
+    feed = asked(SetPrometheus(list(series_of(demo()))), "research")
 
     view = view_of(feed.read(), feed.name)
 
@@ -136,7 +141,7 @@ def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
         for cluster in ("a", "b")
         for one in series_of(demo())
     ]
-    found = PrometheusFeed(SetPrometheus(each)).read()
+    found = asked(SetPrometheus(each)).read()
     assert [node.name for node in found.nodes] == ["a/n", "b/n"]
 
 
@@ -145,11 +150,11 @@ def test_what_two_jobs_scrape_under_two_names_of_a_node_is_shown_once() -> None:
     own = list(series_of(demo()))
     other = {"node": "", "instance": "10.0.0.1:10045", "job": "second"}
     twice = [*own, *(one._replace(labels={**one.labels, **other}) for one in own)]
-    views = [view_of(PrometheusFeed(SetPrometheus(each)).read(), "x") for each in (own, twice)]
+    views = [view_of(asked(SetPrometheus(each)).read(), "x") for each in (own, twice)]
     assert len(views[0].lines) == len(views[1].lines)
     assert views[0].totals == views[1].totals
     third = [one._replace(labels={**one.labels, "node": "", "instance": "b:1"}) for one in own]
-    found = PrometheusFeed(SetPrometheus([*own, *third])).read()  # simulated nodes: one job
+    found = asked(SetPrometheus([*own, *third])).read()  # simulated nodes: one job
     assert [node.name for node in found.nodes] == ["b:1", "n"]
 
 
@@ -158,7 +163,7 @@ def test_a_label_of_a_prometheus_cannot_act_on_the_terminal() -> None:
         one._replace(labels={**one.labels, "cluster": "\x1b[31m\u202e"})
         for one in series_of(demo())
     ]
-    said = report(view_of(PrometheusFeed(SetPrometheus(each)).read(), "x"), 120, coloured=True)
+    said = report(view_of(asked(SetPrometheus(each)).read(), "x"), 120, coloured=True)
     assert "\x1b[31m" not in said
     assert "\u202e" not in said
 
@@ -214,7 +219,7 @@ def test_nodes_and_gpus_without_a_pod_of_the_namespace_are_left_out() -> None:
         for before, after in names.items():
             labels = {name: value.replace(before, after) for name, value in labels.items()}
         others.append(one._replace(labels=labels))
-    shown = [PrometheusFeed(SetPrometheus(each), "research").read() for each in (own, own + others)]
+    shown = [asked(SetPrometheus(each), "research").read() for each in (own, own + others)]
     assert [node.name for node in shown[1].nodes] == ["n"]
     trees = [[device.uuid for node in one.nodes for device in node.tree.devices] for one in shown]
     assert trees[0] == trees[1]
@@ -227,4 +232,4 @@ def test_the_figures_are_shown_without_the_last_minutes_where_these_do_not_come(
                 raise NoAnswerError("no whole answer within 10 s")
             return super().json(path, query)
 
-    assert PrometheusFeed(WithoutPast(list(series_of(demo())))).read().nodes
+    assert asked(WithoutPast(list(series_of(demo())))).read().nodes

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Others, UnattributedCore, tree_of
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
-from exporter.prometheus.client import Grid, Prometheus, label, named, place_of, quoted
+from exporter.prometheus.client import Grid, Prometheus, label, place_of, quoted
 from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.view import Past
@@ -29,7 +29,7 @@ MAX_UUIDS = 64  # in one selector; for more, all devices are queried
 
 _PORT = re.compile(r":\d+$")  # of an address
 _POD_LEVELS = ("container", "pod")
-_NOBODY = "rate(mgpu_device_unattributed_core_seconds_total[1m])"
+_UNATTRIBUTED = "mgpu_device_unattributed_core_seconds_total"
 _DEVICE = (
     *("info", "up", "unmeasured", "utilization_ratio", "memory_total_bytes", "memory_used_bytes"),
     *("allocated_core_ratio", "allocated_memory_bytes", "power_watts", "power_limit_watts"),
@@ -75,8 +75,8 @@ def once(found: Sequence[Series]) -> list[Series]:
 class PrometheusFeed:
     """Implements ``Feed``. ``namespace`` "" stands for all namespaces."""
 
-    def __init__(self, http: HttpClient, namespace: str = "", clock: Clock = time) -> None:
-        self._prometheus = Prometheus(http, namespace=namespace)
+    def __init__(self, prometheus: Prometheus, namespace: str = "", clock: Clock = time) -> None:
+        self._prometheus = prometheus
         self._namespace = namespace
         self._clock = clock
         self._label = "namespace"  # or what Prometheus renamed it to
@@ -101,7 +101,8 @@ class PrometheusFeed:
             self._history_due_ns = now_ns + HISTORY_NS
             with suppress(NoAnswerError):  # the longest question; the figures go on without it
                 self._history = self._past()
-        nobody = {} if self._namespace else by_node(self._ask(_NOBODY))
+        unattributed = f"rate({self._prometheus.selector([_UNATTRIBUTED])}[1m])"
+        nobody = {} if self._namespace else by_node(self._ask(unattributed))
         nodes = [
             self._node(name, some, nobody.get(name, ()))
             for name, some in sorted(by_node(once(found)).items())
@@ -135,35 +136,34 @@ class PrometheusFeed:
         They are found by the exporter's own label, or by its name after a label conflict.
         """
         levels = _POD_LEVELS if self._namespace else (*_POD_LEVELS, "group")
-        names = named(f.full_name for f in FAMILIES if f.level in levels)
-        found = self._ask(f"{{{names}{self._selected()}}}")
+        names = [f.full_name for f in FAMILIES if f.level in levels]
+        found = self._ask(self._prometheus.selector(names, *self._selected()))
         if not found and self._namespace:
             other = "exported_namespace" if self._label == "namespace" else "namespace"
             before, self._label = self._label, other
-            found = self._ask(f"{{{names}{self._selected()}}}")
+            found = self._ask(self._prometheus.selector(names, *self._selected()))
             if not found:
                 self._label = before
         return found
 
-    def _selected(self) -> str:
+    def _selected(self) -> list[str]:
         """A target's own namespace is not that of its series, where they have both."""
         if not self._namespace:
-            return ""
-        own = ',exported_namespace=""' if self._label == "namespace" else ""
-        return f",{self._label}={quoted(self._namespace)}{own}"
+            return []
+        own = ['exported_namespace=""'] if self._label == "namespace" else []
+        return [f"{self._label}={quoted(self._namespace)}", *own]
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
         known = set(filter(None, uuids))
-        names = named(f"mgpu_device_{name}" for name in _DEVICE)
+        names = [f"mgpu_device_{name}" for name in _DEVICE]
         some = "|".join(map(re.escape, sorted(known)))
         is_some = self._namespace and len(known) <= MAX_UUIDS
-        chosen = f",uuid=~{quoted(some)}" if is_some else ""
-        own = named(_EXPORTER)
-        found = self._ask(f"{{{names}{chosen}}}") if known else []
+        chosen = [f"uuid=~{quoted(some)}"] if is_some else []
+        found = self._ask(self._prometheus.selector(names, *chosen)) if known else []
         if self._namespace:
             found = [one for one in found if label(one.labels, "uuid") in known]
-        return found + self._ask(f"{{{own}}}") if known else []
+        return found + self._ask(self._prometheus.selector(_EXPORTER)) if known else []
 
     def _ask(self, expression: str) -> list[Series]:
         return [
@@ -174,7 +174,7 @@ class PrometheusFeed:
     def _past(self) -> dict[str, dict[SeriesKey, Past]]:
         """The core of the last minutes by node and labels, under all numbers that a GPU had."""
         end = self._clock.time_ns() // 10**9
-        selector = f"{_CORE}{{{self._selected().removeprefix(',')}}}"
+        selector = self._prometheus.selector([_CORE], *self._selected())
         found: dict[str, dict[SeriesKey, dict[int, float]]]
         found = defaultdict(lambda: defaultdict(dict))
         for one in self._prometheus.over(selector, Grid(end - HISTORY_S, end, STEP_S)):
