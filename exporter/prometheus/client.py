@@ -54,7 +54,7 @@ class Prometheus:
 
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
     ``whole``, a server of several stores answers only if all of them do. ``targets``: which targets
-    are believed to be exporters, by patterns of their labels; without any, all with our series.
+    are trusted as exporters, by patterns of their labels; without any, all with our series.
     """
 
     def __init__(

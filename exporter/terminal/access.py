@@ -38,7 +38,7 @@ PROMETHEUS_FLAGS = {
     "namespace": ("MGPU_REMOTE_NAMESPACE", "this namespace's pods only"),
     "job": (
         "MGPU_REMOTE_JOB",
-        "the jobs that scrape exporters, a pattern of the label job: no other is believed",
+        "the jobs that scrape exporters, a pattern of the label job: no other is trusted",
     ),
 }
 VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOKEN)
