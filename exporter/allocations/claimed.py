@@ -7,9 +7,10 @@
   has no device.
 * A claim names its device, so one whose device is not known is placed on none, wherever its
   processes are seen: a new instance's are listed on its whole card until it is found. A partition
-  of AMD's is the one of its card's on which they are seen; while none is known, it is on the card
-  if its memory is stated. Where no slice of AMD's driver can be read, a device's name says nothing:
-  if no card of AMD's is divided, it is the card on which they are seen.
+  of AMD's is the one of its card's with the render node in its name, else the one on which they are
+  seen; while none is known, it is on the card if its memory is stated. Where no slice of AMD's
+  driver can be read, a device's name says nothing: if no card of AMD's is divided, it is the card
+  on which they are seen.
 """
 
 import re
@@ -43,6 +44,7 @@ ATTRIBUTES = frozenset({UUID, _TYPE, PARENT, *_PCI_ADDRESSES})
 MEMORY = "memory"
 _NVIDIA_NAME = re.compile(r"(?:hami-|v)?gpu-(\d{1,3})", re.ASCII)
 _INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,63}-\d{1,3}-(\d{1,2})", re.ASCII)
+_AMD_NAME = re.compile(r"gpu-\d{1,4}-(\d{1,4})", re.ASCII)  # of the card's node and the render node
 _INTEL_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-.*", re.ASCII)
 _PASSED_ON = "vfio"  # the beginning of the type of a card that a virtual machine has
 _NOTHING = OfferedDevice()
@@ -108,8 +110,20 @@ def device_of(reader: PodReader, result: ClaimedDevice) -> Device | None:
     if vendor == "nvidia":  # an instance has its card's PCI address
         named = _NVIDIA_NAME.fullmatch(result.device)
         return card_by_number(reader.node, IndexBasis.MINOR, int(named[1])) if named else None
-    sized = amount_of(reader, result, offered.capacity, MEMORY) and not _partitions(reader, result)
-    return None if is_partition(offered) and not sized else _card(reader, result, attributes)
+    of = _partition if is_partition(offered) else _card
+    return of(reader, result, attributes)
+
+
+def _partition(
+    reader: PodReader, result: ClaimedDevice, attributes: Mapping[str, str]
+) -> Device | None:
+    """Return AMD's partition with the render node in a device's name; else its undivided card."""
+    parts, named = _partitions(reader, result), _AMD_NAME.fullmatch(result.device)
+    if parts:
+        minor = int(named[1]) if named else -1
+        return next((part for part in parts if part.minor == minor), None)
+    sized = amount_of(reader, result, offered_of(reader, result).capacity, MEMORY)
+    return _card(reader, result, attributes) if sized else None
 
 
 def _card(reader: PodReader, result: ClaimedDevice, attributes: Mapping[str, str]) -> Device | None:

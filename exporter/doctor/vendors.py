@@ -57,6 +57,8 @@ def devices_found(
         subject = f"GPU {_number(reading)}"
         if reading.state is not DeviceState.UP:
             yield problem(subject, f"{name}: {reading.state}: {reading.detail}", remedy)
+        elif reading.detail:
+            yield note(subject, f"{name}, {device.uuid}: {reading.detail}")
         elif device.uuid in windows or "core" in reading.unmeasured:
             yield ok(subject, f"{name}, {device.uuid}")
         else:
@@ -143,8 +145,11 @@ def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
 
 def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
     if reason is Unmeasured.PARTITIONED:
-        newer = "the use of a partition takes gpu_metrics 1.6 or newer, of Linux 6.14 on MI300"
-        return note, newer, ""
+        known = (
+            "the use of a partition takes gpu_metrics 1.6 to 1.9 (Linux 6.14 on MI300); a table "
+            "that is not known is named at its GPU"
+        )
+        return note, known, ""
     if reason is not Unmeasured.NO_PERMISSION:
         return note, "nothing to do: this kind of GPU does not report it", ""
     refused = (

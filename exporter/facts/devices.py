@@ -46,7 +46,7 @@ def device_facts(view: View) -> Iterator[DeviceFacts]:
     unhealthy = _unhealthy(view.facts.pods.values())
     for seen in view.devices.values():
         device = seen.device_ledger.device
-        ids = {device.uuid.lower(), device.pci_bus_id.lower()}
+        ids = {device.uuid.lower(), device.pci_bus_id.lower(), device.sysfs_name}
         yield _device(view, seen, is_unhealthy=not unhealthy.isdisjoint(ids))
 
 
@@ -85,8 +85,8 @@ def _device(view: View, seen: DeviceView, *, is_unhealthy: bool) -> DeviceFacts:
 def _unhealthy(pods: Iterable[Pod]) -> frozenset[str]:
     """The ids of devices that are unhealthy by the status of these pods, those of replicas cut.
 
-    NVIDIA's device plugin has UUIDs, AMD's PCI addresses. Those of DRA name nothing that is known.
-    The kubelet no longer says how a device of a pod that has ended is.
+    NVIDIA's device plugin has UUIDs, AMD's PCI addresses and names in sysfs. Those of DRA name
+    nothing that is known. The kubelet no longer says how a device of a pod that has ended is.
     """
     there = [pod for pod in pods if not (pod.terminal or pod.deleted)]
     named = frozenset(own.lower().partition("::")[0] for pod in there for own in pod.unhealthy)

@@ -26,6 +26,8 @@ class Device:
     "partitioned" or "mps"; else "". ``core_share`` is the device's share of a whole GPU's core: a
     part's share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a
     part has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
+    ``sysfs_name`` is that of an AMD partition's own device in sysfs, which its plugin hands out
+    (``amdgpu_xcp_30``); a board's first partition has its board's.
     ``cuda_version`` is the highest that the driver supports.
     """
 
@@ -44,6 +46,7 @@ class Device:
     gpu_instance: int | None = None
     placement_start: int | None = None
     cuda_version: str = ""
+    sysfs_name: str = ""
 
     @property
     def number(self) -> str:
@@ -307,7 +310,8 @@ class RawSamples(NamedTuple):
 class DeviceReading(NamedTuple):
     """One device in one cycle. ``window`` None: the driver has no new samples yet.
 
-    ``raw`` is kept for recordings only.
+    ``detail``: why it is not up, or what ``check`` should say of one that is. ``raw`` is kept for
+    recordings only.
     """
 
     device: Device

@@ -88,6 +88,43 @@ def test_of_a_card_that_is_seen_partitioned_the_address_is_its_first_partitions(
     assert (allocation.device, allocation.core, allocation.memory_bytes) == placed
 
 
+def divided(*names: str) -> NodeFacts:
+    """A card in partitions, which have these names in sysfs, beside a whole one."""
+    board = replace(amd_card(0), sharing="partitioned")
+    parts = [
+        replace(
+            *(board,),
+            uuid=f"amd-0-{n}",
+            sharing="",
+            parent_uuid="amd-0",
+            gpu_instance=n,
+            minor=128 + n,
+            sysfs_name=name,
+        )
+        for n, name in enumerate(names)
+    ]
+    return node(board, *parts, amd_card(1))
+
+
+@pytest.mark.parametrize(
+    ("names", "placed", "among"),
+    [
+        (("", "amdgpu_xcp_30", "amdgpu_xcp_31"), "amd-0-1", None),
+        (("", "amdgpu_xcp_31"), None, ()),  # of a device that is not known, so of no other
+        (("", ""), None, ("amd-0-0", "amd-0-1")),  # sysfs does not tell the names: where it is seen
+    ],
+)
+@pytest.mark.parametrize("resource", [GPU, CPX])
+def test_a_partition_is_named_by_its_own_device_in_sysfs(
+    resource: str, names: tuple[str, ...], placed: str | None, among: tuple[str, ...] | None
+) -> None:
+    facts = replace(divided(*names), grants=granted({resource: ["amdgpu_xcp_30"]}))
+
+    [allocation] = decode(pod(container(limits={resource: "1"})), facts).allocations
+
+    assert (allocation.device, allocation.core, allocation.among) == (placed, None, among)
+
+
 @pytest.mark.parametrize("own", ["amd.com/gpumem", "amd.com/gpucores"])
 def test_container_of_hamis_is_left_to_it(own: str) -> None:
     assert decode(pod(container(limits={GPU: "1", own: "30"})), node(*CARDS)) == Decoded()

@@ -284,6 +284,25 @@ def test_a_name_that_says_nothing_is_a_card_of_its_vendor_where_no_slice_is_read
     assert (allocation.device, allocation.among) == (None, among)
 
 
+def test_a_partition_of_amds_is_the_one_with_the_render_node_in_its_name() -> None:
+    """``gpu-<card>-<render>`` is the name of each device of ROCm/k8s-gpu-dra-driver."""
+    board = replace(AMD_CARD, sharing=PARTITIONED)
+    parts = [
+        replace(AMD_CARD, uuid=f"amd-0-{n}", parent_uuid=board.uuid, minor=128 + n)
+        for n in range(3)
+    ]
+    known = facts(
+        *(result("gpu-1-129", AMD), result("gpu-2-190", AMD)),
+        attributes={"type": "amdgpu-partition", PCI: "0000:19:00.0"},
+        capacity={"memory": "24Gi"},
+        devices=(board, *parts),
+    )
+
+    placed = [(a.device, a.among) for a in decode(pod(using()), known).allocations]
+
+    assert placed == [("amd-0-1", None), (None, ("amd-0-0", "amd-0-1", "amd-0-2"))]
+
+
 def test_two_partitions_of_one_card_are_one_allocation() -> None:
     known = facts(
         result("gpu-1-129", AMD),

@@ -298,6 +298,7 @@ def test_a_device_that_never_comes_is_looked_for_for_a_minute(bench: Bench) -> N
         (("GPU-0",), True),
         (("gpu-0::3",), True),
         (("0000:19:00.0",), True),
+        (("amdgpu_xcp_30",), True),
         (("GPU-2", "k8s.gpu.nvidia.com/claim=c-gpu-0", "", "::"), False),
         ((), False),
     ],
@@ -305,7 +306,8 @@ def test_a_device_that_never_comes_is_looked_for_for_a_minute(bench: Bench) -> N
 def test_a_device_that_the_kubelet_names_as_unhealthy_is_marked(
     bench: Bench, said: tuple[str, ...], *, is_unhealthy: bool
 ) -> None:
-    placed, other = replace(DEVICE, pci_bus_id="0000:19:00.0"), replace(DEVICE, uuid="GPU-1")
+    placed = replace(DEVICE, pci_bus_id="0000:19:00.0", sysfs_name="amdgpu_xcp_30")
+    other = replace(DEVICE, uuid="GPU-1")
     bench.gpus.devices = (DeviceReading(placed), DeviceReading(other))
     bench.name_pod(replace(POD, unhealthy=said))
     marked = {each.uuid for each in bench.cycle().measured().devices if each.is_unhealthy}

@@ -12,7 +12,7 @@ from exporter.sources.gpus.drm.holders import CROWDED, REFUSED
 from exporter.sources.gpus.fleet import HANGS
 from tests.doctor.looking import by_subject, check, evidence, settings
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import MI210, MI300X, RADEON, v1_6
+from tests.gpus.amd.trees import MI210, MI300X, RADEON, table, v1_6
 
 ABSENT = Reading(SourceStatus("nvml", up=False, absent=True))
 
@@ -100,6 +100,16 @@ def test_partitions_whose_use_no_file_tells_are_not_called_measured(node: Node) 
     assert finding.verdict is CheckVerdict.NOTE
     assert finding.found.startswith("not measured on GPU 101/0, 101/1: partitioned")
     assert "gpu_metrics 1.6" in finding.remedy
+
+
+def test_a_table_that_is_not_known_is_named_by_its_number(node: Node) -> None:
+    node.tree.add(MI300X, parts=2).metrics(table((1999, 1, 12), {}))
+    node.read()
+
+    findings = found(node.read())
+
+    assert findings["GPU 100"].verdict is CheckVerdict.NOTE
+    assert findings["GPU 100"].found.endswith("gpu_metrics 1.12 of 1999 bytes is not known")
 
 
 def test_a_driver_that_hangs_is_not_one_to_be_loaded(node: Node) -> None:

@@ -8,7 +8,7 @@ Unconfirmed: whether the node's label of partitioning has values other than name
 
 Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. With the naming strategy
 ``mixed``, SPX is the whole card. The kubelet's PodResources names devices by PCI address. That
-names a card's first partition; the others are ``amdgpu_xcp_<n>``, which does not name their card.
+names a card's first partition; the others are ``amdgpu_xcp_<n>``, their own devices in sysfs.
 
 The node's partitioning is the label that AMD's labeller writes (``cmd/k8s-node-labeller/main.go``),
 with the name of the resource as its value. ``amd.com/gpu.vram`` is rounded, so memory is known only
@@ -76,12 +76,19 @@ def _device_ids(reader: PodReader, container: Container, resource: str) -> tuple
 def _placed(
     reader: PodReader, container: Container, resource: str, device_id: str
 ) -> list[Allocation]:
-    card = card_by_pci(reader.node, _VENDOR, device_id)
-    whole = _is_whole(reader.node, card, resource, device_id)
-    share = Share(1.0, _memory(reader.node, card)) if whole else NOTHING
-    is_at = device_id and not device_id.startswith(_XCP)
-    among = () if is_at else None if whole else instances(reader.node, _VENDOR)
-    return reader.allocate(container, (_first_part(reader.node, card),), share, among=among)
+    node = reader.node
+    card, parts = card_by_pci(node, _VENDOR, device_id), instances(node, _VENDOR)
+    whole = _is_whole(node, card, resource, device_id)
+    share = Share(1.0, _memory(node, card)) if whole else NOTHING
+    among: tuple[Device, ...] | None
+    if device_id.startswith(_XCP):
+        device = next((part for part in parts if part.sysfs_name == device_id), None)
+        # Where sysfs does not name the partitions, it is the one on which it is seen.
+        among = () if any(part.sysfs_name for part in parts) else parts
+    else:
+        device = _first_part(node, card)
+        among = () if device_id else None if whole else parts
+    return reader.allocate(container, (device,), share, among=among)
 
 
 def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:

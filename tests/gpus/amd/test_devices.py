@@ -58,6 +58,24 @@ def test_the_partitions_of_a_board_are_devices_with_a_parent(node: Node) -> None
     }
 
 
+def test_a_partition_has_the_name_of_the_device_with_kfds_render_node(node: Node) -> None:
+    """amd.com's plugin hands it out by that name, which does not name the board."""
+    node.tree.add(MI300X, parts=2)
+    node.tree.add(MI300X, parts=2)
+    (node.tree.sysfs / "devices/platform/amdgpu_xcp_31/drm/renderD190").mkdir(parents=True)
+
+    devices = [reading.device for reading in node.read().devices]
+
+    assert [(d.uuid[-6:], d.sysfs_name, d.minor) for d in devices] == [
+        ("abc000", "", 128),
+        ("c000-0", "", 128),
+        ("c000-1", "amdgpu_xcp_30", 129),
+        ("abc001", "", 136),
+        ("c001-0", "", 136),
+        ("c001-1", "amdgpu_xcp_37", 137),
+    ]
+
+
 def test_boards_with_one_unique_id_go_by_their_places_for_good_and_it_is_said_once(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.gpus.amd.metrics import LAYOUTS, GpuMetrics, decode
-from tests.gpus.amd.trees import TICKS, V1_3, V1_4, table
+from exporter.sources.gpus.amd.metrics import LAYOUTS, GpuMetrics, decode, decode_partition
+from tests.gpus.amd.trees import (
+    PERCENT,
+    TICKS,
+    V1_3,
+    V1_4,
+    attribute,
+    attributes,
+    table,
+    v1_9,
+)
 
 JOULE = 1_000_000
 
@@ -49,10 +58,104 @@ def test_an_energy_without_a_told_unit_is_believed_of_data_centre_boards_only(
     assert metrics.energy_uj == energy
 
 
-@pytest.mark.parametrize("version", [(288, 1, 3), (120, 2, 1), (1672, 1, 6), (24, 1, 9)])
-def test_of_a_table_of_no_known_layout_nothing_is_taken(version: tuple[int, int, int]) -> None:
-    """Linux 6.12 has a v1_6 of another size, which was taken back."""
-    assert decode(table(version, {12: ("H", 37)})) == GpuMetrics()
+@pytest.mark.parametrize(
+    ("version", "unknown"),
+    [
+        ((288, 1, 3), "1.3 of 288 bytes"),
+        ((1672, 1, 6), "1.6 of 1672 bytes"),  # Linux 6.12 had it, and took it back
+        ((24, 1, 10), "1.10 of 24 bytes"),
+        ((200, 4, 0), "4.0 of 200 bytes"),
+        ((120, 2, 1), ""),  # an APU's: what is wanted of it other files have
+        ((264, 3, 0), ""),
+    ],
+)
+def test_of_a_table_of_no_known_layout_nothing_is_taken_but_its_number(
+    version: tuple[int, int, int], unknown: str
+) -> None:
+    assert decode(table(version, {12: ("H", 37)})) == GpuMetrics(unknown=unknown)
+
+
+ACTIVITY, ENERGY, CYCLES, PPT, DIES = 4, 7, 9, 11, 40  # of enum amdgpu_metrics_attr_id
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ([], GpuMetrics()),
+        ([attribute(ACTIVITY, "H", [37], PERCENT)], GpuMetrics(gfx_percent=37)),
+        ([attribute(ACTIVITY, "I", [37], PERCENT)], GpuMetrics(gfx_percent=37)),  # wider later
+        ([attribute(5, "H", [9], PERCENT)], GpuMetrics(umc_percent=9)),
+        ([attribute(ENERGY, "Q", [5 * TICKS])], GpuMetrics(energy_uj=5 * JOULE)),
+        ([attribute(CYCLES, "I", [70])], GpuMetrics(cycles=70)),
+        ([attribute(PPT, "I", [7])], GpuMetrics(residencies={"ppt": 7})),
+        ([attribute(DIES, "I", [9, 0, -1], PERCENT)], GpuMetrics(dies=(9, 0, None))),
+        # what is none: all bits set, another unit, more than all, less than nothing
+        ([attribute(ACTIVITY, "H", [-1], PERCENT), attribute(ENERGY, "Q", [-1])], GpuMetrics()),
+        ([attribute(ACTIVITY, "H", [37], unit=3)], GpuMetrics()),
+        ([attribute(ENERGY, "Q", [5 * TICKS], unit=3)], GpuMetrics()),
+        ([attribute(DIES, "I", [101], PERCENT)], GpuMetrics(dies=(None,))),
+        ([attribute(ACTIVITY, "h", [-1], PERCENT)], GpuMetrics()),
+        # fields that nothing is known of are passed over
+        ([attribute(999, "b", [1] * 9, 77), attribute(CYCLES, "I", [70])], GpuMetrics(cycles=70)),
+        ([attribute(CYCLES, "Q", [2**40])], GpuMetrics(cycles=2**40)),
+    ],
+)
+def test_a_table_of_attributes_has_what_they_say(fields: list[bytes], expected: GpuMetrics) -> None:
+    assert decode(attributes((1, 9), *fields)) == expected
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        v1_9(TICKS)[:-1],
+        attributes((1, 9), attribute(CYCLES, "I", [70]))[:-4],
+        attributes((1, 9), (8 << 20 | 1).to_bytes(8, "little"), attribute(CYCLES, "I", [70])),
+        struct.pack("<HBBi", 8, 1, 9, 2**31 - 1),
+        struct.pack("<HBBi", 8, 1, 9, -1),
+        struct.pack("<HBB", 4, 1, 9),
+    ],
+    ids=["cut", "no value", "no such type", "endless", "negative", "no count"],
+)
+def test_of_attributes_that_do_not_fit_their_table_nothing_is_taken(broken: bytes) -> None:
+    found = decode(broken)
+
+    assert found == GpuMetrics(unknown=found.unknown)
+
+
+@pytest.mark.parametrize(
+    ("dies", "parts", "percents"),
+    [
+        ([90, 10, 0, 0, 70, 30, 0, 20], 1, {0: 27.5}),
+        ([90, 10, 0, 0, 70, 30, 0, 20], 2, {0: 25, 1: 30}),
+        ([90, 10, 0, 0, 70, 30, 0, 20], 8, dict(enumerate([90, 10, 0, 0, 70, 30, 0, 20]))),
+        ([90, 10, 0, 0, 70, 30], 3, {0: 50, 1: 0, 2: 50}),  # an MI300A has six
+        ([90, 10, 0, 0], 3, {}),  # no partition has a part of a die
+        ([90, -1, 0, 0], 2, {}),  # whose the third is cannot be said
+        ([], 2, {}),
+    ],
+)
+def test_the_dies_of_a_board_are_those_of_its_partitions_in_order(
+    dies: list[int], parts: int, percents: dict[int, float]
+) -> None:
+    """``XCP_INST_MASK`` of aqua_vanjaram.c."""
+    assert decode(v1_9(busy=dies)).of_partitions(parts) == percents
+
+
+@pytest.mark.parametrize(
+    ("content", "percent"),
+    [
+        (table((488, 1, 0), {48: ("I", 90), 52: ("I", 50)}), 70),
+        (attributes((1, 1), attribute(DIES, "I", [90, 50, -1, -1], PERCENT)), 70),
+        (attributes((1, 1), attribute(DIES, "I", [-1] * 8, PERCENT)), None),
+        (table((488, 1, 2), {48: ("I", 90)}), None),
+        (table((489, 1, 0), {48: ("I", 90)}), None),
+        (b"", None),
+    ],
+)
+def test_a_partitions_own_table_has_the_activity_of_its_dies(
+    content: bytes, percent: float | None
+) -> None:
+    assert decode_partition(content) == percent
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -64,6 +167,16 @@ def test_of_a_table_that_is_cut_short_nothing_is_taken(
     whole = struct.pack("<HBB", size, form, content) + bytes(size - 4)
 
     assert (decode(whole[:cut]) == GpuMetrics()) is (cut < size)
+
+
+@given(body=st.binary(max_size=4000), cut=st.integers(0, 4000))
+def test_any_bytes_of_attributes_are_survived(body: bytes, cut: int) -> None:
+    whole = struct.pack("<HBB", 4 + len(body), 1, 9) + body
+
+    for metrics in (decode(whole), decode(whole[:cut])):
+        percents = (metrics.gfx_percent, *metrics.dies)
+        assert all(0 <= percent <= 100 for percent in percents if percent is not None)
+    decode_partition(struct.pack("<HBB", 4 + len(body), 1, 1) + body)
 
 
 @given(layout=st.sampled_from(sorted(LAYOUTS)), body=st.binary(max_size=4000))

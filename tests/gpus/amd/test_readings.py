@@ -12,9 +12,14 @@ from tests.gpus.amd.trees import (
     GIB,
     MI210,
     MI300X,
+    PERCENT,
     TICKS,
+    attribute,
+    attributes,
     put,
+    table,
     v1_6,
+    v1_9,
 )
 from tests.gpus.known import known
 
@@ -177,6 +182,55 @@ def test_a_partition_has_its_own_activity_and_the_board_the_energy(node: Node) -
         2 * GIB,
     )
     assert second.unmeasured["energy"] is Unmeasured.PARTITIONED
+
+
+def core_of_parts(node: Node) -> list[int | None]:
+    """The core time of each partition in the next second."""
+    return [known(r.window).busy.core for r in node.read().devices if r.device.parent_uuid]
+
+
+def test_a_table_that_says_itself_what_it_has_is_read_by_its_dies(node: Node) -> None:
+    """Of an MI300X in DPX, since ROCm 7.2."""
+    board = node.tree.add(MI300X, parts=2)
+    board.metrics(v1_9(0, [0] * 8, cycles=0, ppt=0))
+    node.read()
+    board.metrics(v1_9(700 * TICKS, [100, 100, 60, 60, 0, 0, 20, 20], cycles=100, ppt=25))
+
+    assert core_of_parts(node) == [SECOND * 4 // 10, SECOND // 20]
+    board.metrics(v1_9(800 * TICKS, [0] * 8, cycles=200, ppt=75))
+    whole = node.device(board.uuid, after=8)
+    assert (known(whole.window).energy_uj, known(whole.window).methods.energy) == (
+        100 * JOULE,
+        "counter",
+    )
+    assert whole.sensors.by_label("throttle_seconds_total") == {"ppt": 3.375 * SECOND}
+
+
+def test_a_partition_whose_board_does_not_tell_its_dies_has_a_table_of_its_own(
+    node: Node,
+) -> None:
+    board = node.tree.add(MI300X, parts=2)
+    board.metrics(v1_9(0))
+    node.read()
+    for part, busy in enumerate([[50, 50, 50, 50], [100, 0, 0, 0]]):
+        content = attributes((1, 1), attribute(40, "I", busy, PERCENT))
+        put(node.tree.partition(board, part) / "xcp/xcp_metrics", content)
+
+    assert core_of_parts(node) == [SECOND // 4, SECOND // 8]
+
+
+def test_a_table_that_is_not_known_is_named_by_its_number_and_once_in_the_log(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    board = node.tree.add(MI300X, parts=2)
+    board.metrics(table((1999, 1, 12), {}))
+    node.read()
+
+    whole, first, _ = node.read().devices
+
+    assert whole.detail == "gpu_metrics 1.12 of 1999 bytes is not known"
+    assert first.unmeasured["core"] is Unmeasured.PARTITIONED
+    assert caplog.text.count("1.12 of 1999 bytes") == 1
 
 
 def test_sensors_are_those_of_hwmon_and_ras(node: Node) -> None:

@@ -18,6 +18,8 @@ _NONE = {"H": 0xFFFF, "I": 0xFFFFFFFF, "Q": 0xFFFFFFFFFFFFFFFF}
 V1_3 = (120, 1, 3)  # MI200, and Radeon
 V1_4 = (288, 1, 4)  # MI300 with the first firmwares
 V1_6 = (1664, 1, 6)  # MI300 since Linux 6.14
+PERCENT = 10  # AMDGPU_METRICS_UNIT_PERCENT
+TYPES = "BbHhIiQq"  # by the number of a type, from AMDGPU_METRICS_TYPE_U8 on
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,45 @@ def v1_6(
     return table(V1_6, fields)
 
 
+def attribute(number: int, kind: str, values: Sequence[int], unit: int = 0) -> bytes:
+    """A field of a table of attributes, as ``DECLARE_SMU_METRICS_CLASS`` packs it (smu_cmn.h)."""
+    encoding = unit << 24 | TYPES.index(kind) << 20 | number << 10 | len(values)
+    every = [_NONE.get(kind, -1) if value < 0 else value for value in values]
+    return struct.pack(f"<Q{len(every)}{kind}", encoding, *every)
+
+
+def attributes(version: tuple[int, int], *fields: bytes) -> bytes:
+    """A table that says itself what it has: a header, a count, then the fields."""
+    body = b"".join(fields)
+    return struct.pack("<HBBi", 8 + len(body), *version, len(fields)) + body
+
+
+def v1_9(
+    energy_ticks: int = -1, busy: Sequence[int] = (), cycles: int = -1, ppt: int = -1, gfx: int = -1
+) -> bytes:
+    """A table of an MI300 since ROCm 7.2: ``busy`` in percent, of each compute die of the board.
+
+    The fields around them are some of those of SMU_13_0_6_METRICS_FIELDS, in its order.
+    """
+    none = (-1,)
+    return attributes(
+        (1, 9),
+        attribute(0, "H", (52,), unit=2),
+        attribute(4, "H", (gfx,), PERCENT),
+        attribute(5, "H", none, PERCENT),
+        attribute(6, "Q", none, unit=8),
+        attribute(7, "Q", (energy_ticks,)),
+        attribute(9, "I", (cycles,)),
+        attribute(10, "I", none),
+        attribute(11, "I", (ppt,)),
+        attribute(29, "Q", none * 8, unit=9),
+        attribute(33, "H", (2100,) * 8, unit=1),
+        attribute(40, "I", (*busy, *none * (8 - len(busy))), PERCENT),
+        attribute(41, "H", none * 40, PERCENT),
+        attribute(43, "Q", none * 8, PERCENT),
+    )
+
+
 def put(path: Path, content: str | int | bytes) -> None:
     """Write a file in one step, so that no reader sees a part of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +147,8 @@ class Board:
         self.pci = f"0000:{0xC1 + number:02x}:00.0"
         self.folder = tree.sysfs / "devices/pci0000:00" / self.pci
         self.gpu_ids = [1000 * (number + 1) + part for part in range(parts)]
-        self.render = f"renderD{128 + 2 * number}"
+        self.minor = 128 + 8 * number
+        self.render = f"renderD{self.minor}"
         self.unique = f"{0xABC000 + number:016x}"
         self.uuid = f"GPU-{self.unique}" if kind.unique else f"AMD-{self.pci}"
 
@@ -238,12 +280,24 @@ class Tree:
             folder / "properties",
             f"simd_count {4 * kind.cus // parts}\nsimd_per_cu 4\nvendor_id 4098\n"
             f"location_id {location}\ndomain 0\ngfx_target_version {kind.gfx}\n"
-            f"drm_render_minor {128 + part}\nunique_id {int(board.unique, 16)}",
+            f"drm_render_minor {board.minor + part}\nunique_id {int(board.unique, 16)}",
         )
+        if part:
+            own = self.partition(board, part) / f"drm/renderD{board.minor + part}"
+            own.mkdir(parents=True, exist_ok=True)
         put(
             folder / "mem_banks/0/properties",
             f"heap_type 1\nsize_in_bytes {kind.vram // parts}\nflags 0",
         )
+
+    def partition(self, board: Board, part: int) -> Path:
+        """The folder of its own device, which is the board's for the first (``amdgpu_xcp_drv.c``).
+
+        Boards take the next ones that there are: a number says nothing of the board.
+        """
+        number = 29 + 7 * self.boards.index(board) + part
+        own = self.sysfs / f"devices/platform/amdgpu_xcp_{number}"
+        return own if part else board.folder
 
 
 def remove(folder: Path) -> None:

@@ -4,6 +4,7 @@ A partitioned board has power, energy and sensors as a whole, because no file sp
 partition has its own processes, memory and, if ``gpu_metrics`` has it, activity.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from exporter.model import (
 from exporter.sources.gpus.amd.clients import ClientDevice
 from exporter.sources.gpus.amd.device import LONGEST_NS, ActivitySample, AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
-from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
+from exporter.sources.gpus.amd.metrics import GpuMetrics, decode, decode_partition
 from exporter.sources.gpus.amd.sensors import Throttling, memory_errors
 from exporter.sources.gpus.board_energy import BoardEnergy
 from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
@@ -32,8 +33,14 @@ from exporter.sources.gpus.hwmon import Hwmon, unmeasured
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.sysfs import RefusedError, is_gone, read_bytes, read_count
 
+logger = logging.getLogger(__name__)
+
 SECOND = 1_000_000_000
 WHOLE = 100
+WITHOUT_METRICS = (
+    "throttling, the use of partitions and energy by counter are unknown, and what else has no "
+    "file of its own"
+)
 LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s by default
 IDLE_COVERS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
 SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
@@ -74,6 +81,7 @@ class AmdBoard:
         self._parts_busy: Mapping[int, float] = {}  # percent by partition, in that sample
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
+        self._unknown = ""  # a table of gpu_metrics
 
     @property
     def by_clients(self) -> bool:
@@ -105,10 +113,11 @@ class AmdBoard:
         metrics = self._metrics()
         core = self._percent("gpu_busy_percent", metrics.gfx_percent)
         active = self._percent("mem_busy_percent", metrics.umc_percent)
-        busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
+        self._parts_busy = self._busy_by_part(metrics)
+        busiest = max((p for p in (core, *self._parts_busy.values()) if p), default=core)
         idle = busiest == 0 and not active
         covers_ns = self._covers_ns(idle=idle)
-        self._sample, self._parts_busy = ActivitySample(core, active), metrics.partitions
+        self._sample = ActivitySample(core, active)
         window = self._window(self._sample, covers_ns)
         self._rest.note(now_ns, idle=idle and not _has_worked(window))
         if window is not None or not self.energy.begun:
@@ -173,7 +182,27 @@ class AmdBoard:
         return (whole._replace(unmeasured={**whole.unmeasured, **reasons}), *parts)
 
     def _metrics(self) -> GpuMetrics:
-        return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
+        metrics = decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
+        if metrics.unknown and metrics.unknown != self._unknown:
+            logger.warning(
+                "%s: gpu_metrics %s is not known: %s; report it with this number",
+                *(self.found.whole.device.uuid, metrics.unknown, WITHOUT_METRICS),
+            )
+        self._unknown = metrics.unknown
+        return metrics
+
+    def _busy_by_part(self, metrics: GpuMetrics) -> Mapping[int, float]:
+        """The busy percentage of each partition: by the board's table, else by the partition's."""
+        found = metrics.of_partitions(len(self._parts)) if self._parts else {}
+        if found or not self._parts:
+            return found
+        tables = {part.found.partition: part.found.folder for part in self._parts}
+        each = {
+            number: decode_partition(read_bytes(folder / "xcp/xcp_metrics") or b"")
+            for number, folder in tables.items()
+            if folder is not None
+        }
+        return {number: percent for number, percent in each.items() if percent is not None}
 
     def _percent(self, name: str, otherwise: float | None) -> float | None:
         percent = read_count(self._folder / name)
@@ -190,8 +219,10 @@ class AmdBoard:
             if total is None or used is None:
                 reasons["device_memory"] = Unmeasured.READ_FAILED
         reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
+        remarks = (f"gpu_metrics {self._unknown} is not known",) if self._unknown else ()
         return DeviceReading(
             self._whole.device,
+            detail="; ".join(remarks),
             window=window,
             memory=memory,
             sensors=self._sensors,

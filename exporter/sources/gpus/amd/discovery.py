@@ -25,19 +25,21 @@ WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
+_XCP = re.compile(r"amdgpu_xcp_\d{1,5}", re.ASCII)
 
 
 class KfdDevice(NamedTuple):
     """A board or one partition of it, with KFD's node; None if KFD has none.
 
     ``partition``: the place of its figures in ``gpu_metrics``. ``refused``: KFD may have a node
-    that may not be read.
+    that may not be read. ``folder``: its own device in sysfs, if that is known.
     """
 
     device: Device
     node: KfdNode | None
     partition: int = 0
     refused: bool = False
+    folder: Path | None = None
 
 
 class FoundBoard(NamedTuple):
@@ -130,7 +132,8 @@ def discover(sysfs: Path, names: BoardNames) -> BoardList:
     topology = read_topology(sysfs)
     folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MAX_BOARDS])
     named = names.assign(folders)
-    found = (_board(folders[pci], pci, *named[pci], topology.of(pci)) for pci in folders)
+    own = _partitions(sysfs) if any(len(topology.of(pci)) > 1 for pci in folders) else {}
+    found = (_board(folders[pci], pci, *named[pci], topology.of(pci), own) for pci in folders)
     boards = tuple(_checked(board, refused=bool(topology.refused)) for board in found)
     trouble = ""
     if topology.refused:
@@ -158,6 +161,22 @@ def _boards(drm: Path) -> Mapping[str, Path]:
     return found
 
 
+def _partitions(sysfs: Path) -> Mapping[int, Path]:
+    """The devices of partitions that are not their board's first, by their render node's number.
+
+    The driver makes them once, as many as there can be, and uses some: the number in their name
+    says nothing of the board.
+    """
+    above = sysfs / "devices/platform"
+    folders = [above / name for name in names_in(above) if _XCP.fullmatch(name)]
+    return {
+        minor: folder
+        for folder in folders
+        for minor in minors_in(folder / "drm")
+        if minor >= FIRST_RENDER
+    }
+
+
 def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
     """The board, without partitions if some of KFD's nodes are refused and it is not complete.
 
@@ -179,7 +198,14 @@ def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
     return board._replace(whole=KfdDevice(device, None, refused=True), parts=())
 
 
-def _board(folder: Path, pci: str, uuid: str, index: int, nodes: list[KfdNode]) -> FoundBoard:
+def _board(
+    folder: Path,
+    pci: str,
+    uuid: str,
+    index: int,
+    nodes: list[KfdNode],
+    partitions: Mapping[int, Path],
+) -> FoundBoard:
     parted = len(nodes) > 1
     minors = minors_in(folder / "drm")
     device = Device(
@@ -199,26 +225,33 @@ def _board(folder: Path, pci: str, uuid: str, index: int, nodes: list[KfdNode]) 
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
     ordered = sorted(nodes, key=lambda node: node.partition)
+    own = dict.fromkeys(minors, folder) | dict(partitions)
     parts = (
-        _part(device, node, profile, node.cus / units if units else 1 / len(nodes))
+        _part(
+            *(device, node, own.get(node.render or 0), profile),
+            node.cus / units if units else 1 / len(nodes),
+        )
         for node in ordered
     )
     return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
 
 
-def _part(board: Device, node: KfdNode, profile: str, share: float) -> KfdDevice:
+def _part(
+    board: Device, node: KfdNode, folder: Path | None, profile: str, share: float
+) -> KfdDevice:
     device = replace(
         board,
         uuid=f"{board.uuid}-{node.partition}",
         parent_uuid=board.uuid,
         profile=profile,
         sharing="",
-        minor=None,
+        minor=node.render,
         memory_bytes=node.memory_bytes,
         core_share=share,
         gpu_instance=node.partition,
+        sysfs_name=folder.name if folder and _XCP.fullmatch(folder.name) else "",
     )
-    return KfdDevice(device, node, node.partition)
+    return KfdDevice(device, node, node.partition, folder=folder)
 
 
 def _uuid(folder: Path, pci: str) -> str:

@@ -25,7 +25,10 @@ LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's o
 
 
 class KfdNode(NamedTuple):
-    """A board, or a partition of one. ``cus``: its compute units, 0 if not reported."""
+    """A board, or a partition of one. ``cus``: its compute units, 0 if not reported.
+
+    ``render``: the minor number of its own render node.
+    """
 
     gpu_id: int
     pci_bus_id: str
@@ -33,6 +36,7 @@ class KfdNode(NamedTuple):
     cus: int
     memory_bytes: int | None
     gfx: int  # gfx_target_version: 90402 is gfx942
+    render: int | None = None
 
 
 class Topology(NamedTuple):
@@ -80,6 +84,7 @@ def _node(folder: Path) -> KfdNode | None:
         cus=simds // per_cu if per_cu else 0,
         memory_bytes=_memory(folder / "mem_banks"),
         gfx=properties.get("gfx_target_version", 0),
+        render=properties.get("drm_render_minor"),
     )
 
 

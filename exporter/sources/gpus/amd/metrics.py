@@ -1,13 +1,15 @@
 """Decodes ``gpu_metrics``, the table of a board's firmware that amdgpu shows in sysfs.
 
-Source: ``drivers/gpu/drm/amd/include/kgd_pp_interface.h``. Structs are in the machine's own layout;
-a field with all bits set is missing. Each revision has its own layout. A revision or size that is
-not known here is ignored. Fields without a documented unit are left out: accumulated activity
-(``gfx_activity_acc``), PCIe bandwidth, and the energy of consumer boards.
+Sources: ``drivers/gpu/drm/amd/include/kgd_pp_interface.h``, and ``pm/swsmu/smu_cmn.h`` there. A
+field with all bits set is missing. Up to 1.8 a table is a struct, in the machine's own layout, and
+each revision has another one. From 1.9 on it is a list of attributes: an encoding of 64 bits, which
+is unit << 24, type << 20, id << 10 and the number of values, then the values, packed. Fields
+without a documented unit are left out: accumulated activity (``gfx_activity_acc``), PCIe bandwidth,
+and the energy of consumer boards.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,14 +45,26 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {  # by format, content and si
     (1, 8, 3872): _Layout(12, 24, 40, (344, 440)),
 }
 _UNIT_KNOWN_FROM = 4  # content revisions from this on have a unit of energy
+OF_APUS = (2, 3)  # formats: what is wanted of them other files have as well
+ATTRIBUTES, PARTS_ATTRIBUTES = (1, 9), (1, 1)  # tables of attributes: of a board, of a partition
+_PARTS_LAYOUT = (488, 1, 0)  # the partition's before, whose dies stand at
+_PARTS_DIES = 48
+_COUNT = struct.Struct("<i")
+_ENCODING = struct.Struct("<Q")
+_TYPES = "BbHhIiQq"  # by amdgpu_metrics_attr_type
+_PLAIN, _PERCENT = 0, 10  # of amdgpu_metrics_attr_unit
+_GFX, _UMC, _ENERGY, _CYCLES, _FIRST_RESIDENCY, _DIES = 4, 5, 7, 9, 10, 40  # ..._attr_id
+_Attributes = Mapping[tuple[int, int], list[int | None]]  # values by id and unit
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMetrics:
     """The decoded figures; None if missing. Percentages are current, averaged by the firmware.
 
-    ``partitions``: the busy percentage of each partition, averaged over its compute dies.
-    ``residencies``: throttled accumulation cycles by cause, of ``cycles``; all have 32 bits.
+    ``partitions``: the busy percentage of each partition, averaged over its compute dies; or
+    ``dies``: that of each die of the board. ``residencies``: throttled accumulation cycles by
+    cause, of ``cycles``; each may go round at 32 bits. ``unknown``: number and size of a table
+    that is none of those known here.
     """
 
     gfx_percent: float | None = None
@@ -59,6 +73,17 @@ class GpuMetrics:
     cycles: int | None = None
     residencies: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[int, float] = field(default_factory=dict)
+    dies: tuple[float | None, ...] = ()
+    unknown: str = ""
+
+    def of_partitions(self, parts: int) -> Mapping[int, float]:
+        """The busy percentage of each of so many partitions. Dies are divided in their order."""
+        known = [percent for percent in self.dies if percent is not None]
+        is_whole = known == list(self.dies[: len(known)])  # those that are missing are the last
+        if self.partitions or not known or not is_whole or len(known) % parts:
+            return self.partitions
+        size = len(known) // parts
+        return {n: sum(known[n * size :][:size]) / size for n in range(parts)}
 
 
 def decode(table: bytes, gfx: int = 0) -> GpuMetrics:
@@ -70,18 +95,88 @@ def decode(table: bytes, gfx: int = 0) -> GpuMetrics:
         return GpuMetrics()
     size, form, content = _HEADER.unpack_from(table)
     layout = LAYOUTS.get((form, content, size))
-    if layout is None or len(table) < size:
+    if len(table) < size or form in OF_APUS:
         return GpuMetrics()
+    if (form, content) == ATTRIBUTES:
+        return _of_attributes(_attributes(table[:size]))
+    if layout is None:
+        return GpuMetrics(unknown=f"{form}.{content} of {size} bytes")
     energy = _field("Q", table, layout.energy)
     has_unit = content >= _UNIT_KNOWN_FROM or gfx // 10_000 == CENTRAL_GFX
     return GpuMetrics(
         gfx_percent=_percent("H", table, layout.activity),
         umc_percent=_percent("H", table, layout.activity + 2),
-        energy_uj=energy * 1_000_000 >> 16 if energy is not None and has_unit else None,
+        energy_uj=_microjoules(energy) if has_unit else None,
         cycles=None if layout.counter is None else _field("I", table, layout.counter),
         residencies=_residencies(table, layout.counter),
         partitions=_partitions(table, layout.inside),
     )
+
+
+def decode_partition(table: bytes) -> float | None:
+    """The busy percentage in the table of one partition (``xcp_metrics``); None if it has none."""
+    if len(table) < _HEADER.size:
+        return None
+    size, form, content = _HEADER.unpack_from(table)
+    dies: Sequence[float | None] = ()
+    if len(table) < size:
+        return None
+    if (form, content) == PARTS_ATTRIBUTES:
+        dies = _of_attributes(_attributes(table[:size])).dies
+    elif (size, form, content) == _PARTS_LAYOUT:
+        dies = [_percent("I", table, _PARTS_DIES + 4 * unit) for unit in range(UNITS)]
+    known = [percent for percent in dies if percent is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _attributes(table: bytes) -> _Attributes:
+    """All values of a table of attributes; none if they are not as many as it says, or too long."""
+    at = _HEADER.size + _COUNT.size
+    if len(table) < at:
+        return {}
+    (count,) = _COUNT.unpack_from(table, _HEADER.size)
+    found: dict[tuple[int, int], list[int | None]] = {}
+    for _ in range(count):  # each takes some bytes of the table, which are few
+        if len(table) < at + _ENCODING.size:
+            return {}
+        (encoding,) = _ENCODING.unpack_from(table, at)
+        kind, number, values = encoding >> 20 & 0xF, encoding >> 10 & 0x3FF, encoding & 0x3FF
+        if kind >= len(_TYPES):
+            return {}
+        layout = struct.Struct(f"<{values}{_TYPES[kind]}")
+        at += _ENCODING.size + layout.size
+        if len(table) < at:
+            return {}
+        none = (1 << 8 * layout.size // max(values, 1)) - 1  # all bits set
+        found[number, encoding >> 24 & 0xFF] = [
+            None if value < 0 or value == none else value
+            for value in layout.unpack_from(table, at - layout.size)
+        ]
+    return found
+
+
+def _of_attributes(found: _Attributes) -> GpuMetrics:
+    def one(number: int, unit: int = _PLAIN) -> int | None:
+        values = found.get((number, unit), [])
+        return values[0] if len(values) == 1 else None
+
+    residencies = {name: one(_FIRST_RESIDENCY + place) for place, name in enumerate(RESIDENCIES)}
+    return GpuMetrics(
+        gfx_percent=_percent_of(one(_GFX, _PERCENT)),
+        umc_percent=_percent_of(one(_UMC, _PERCENT)),
+        energy_uj=_microjoules(one(_ENERGY)),
+        cycles=one(_CYCLES),
+        residencies={name: value for name, value in residencies.items() if value is not None},
+        dies=tuple(map(_percent_of, found.get((_DIES, _PERCENT), ()))),
+    )
+
+
+def _microjoules(ticks: int | None) -> int | None:
+    return None if ticks is None else ticks * 1_000_000 >> 16
+
+
+def _percent_of(value: int | None) -> float | None:
+    return float(value) if value is not None and value <= WHOLE else None
 
 
 def _field(kind: str, table: bytes, offset: int) -> int | None:
@@ -92,8 +187,7 @@ def _field(kind: str, table: bytes, offset: int) -> int | None:
 
 
 def _percent(kind: str, table: bytes, offset: int) -> float | None:
-    value = _field(kind, table, offset)
-    return float(value) if value is not None and value <= WHOLE else None
+    return _percent_of(_field(kind, table, offset))
 
 
 def _residencies(table: bytes, counter: int | None) -> dict[str, int]:
