@@ -4,7 +4,8 @@ What others can get is what is left of the core and of the memory alike. So it i
 shares: a container with a tenth of the core and half of the memory keeps half of the card.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from exporter.model import Allocation, Device
 
@@ -19,11 +20,14 @@ def kept(
 
     A whole card is 1. An instance is the larger of its compute and memory slices. Where nothing is
     promised, the device is divided by its replicas, else by the allocations on it, ``sharers``.
-    ``devices`` and ``replicas`` are by UUID.
+    ``devices`` and ``replicas`` are by UUID. Of one of some devices it is what it would be of each.
     """
     device = devices.get(allocation.device or "")
     if device is None:
-        return allocation.core
+        found = {
+            _alone(allocation, devices[u], devices, replicas) for u in _among(allocation, devices)
+        }
+        return found.pop() if len(found) == 1 else allocation.core
     whole = _whole(device, devices)
     if allocation.replicas is not None and allocation.kept_bytes is None:
         divided = max(replicas.get(device.uuid) or sharers, allocation.replicas, 1)
@@ -33,6 +37,24 @@ def kept(
     memory = allocation.memory_bytes if allocation.kept_bytes is None else allocation.kept_bytes
     promised = [share for share in (allocation.core, _of(memory, device)) if share]
     return min(max(promised), 1.0) if promised else whole / max(sharers, 1)
+
+
+def _among(allocation: Allocation, devices: Mapping[str, Device]) -> Iterable[str]:
+    return filter(devices.__contains__, allocation.among or ())
+
+
+def _alone(
+    allocation: Allocation,
+    device: Device,
+    devices: Mapping[str, Device],
+    replicas: Mapping[str, int],
+) -> float | None:
+    """The part if it were of this device alone; None where that depends on others there."""
+    promises = allocation.core or allocation.memory_bytes or device.parent_uuid
+    is_replica = allocation.replicas is not None and device.uuid in replicas
+    if not (promises or is_replica):
+        return None
+    return kept(replace(allocation, device=device.uuid), devices, replicas, 1)
 
 
 def _whole(device: Device, devices: Mapping[str, Device]) -> float:

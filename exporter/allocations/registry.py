@@ -76,6 +76,17 @@ NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
 )
 
 
+_VENDORS = {"amd.com/": "amd", "gpu.intel.com/": "intel"}  # by the beginning of their resources
+
+
+def vendor_of(name: str) -> str | None:
+    """Return the vendor of the cards that a scheme gives out; None for one that is not known."""
+    resources = next((scheme.resources for scheme in SCHEMES if scheme.name == name), None)
+    if not resources:
+        return None
+    return next((v for start, v in _VENDORS.items() if resources[0].startswith(start)), "nvidia")
+
+
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
     """Return the allocations of a pod's containers; never raises.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from exporter.allocations.devices import sharing_replicas
 from exporter.allocations.kept import kept
+from exporter.allocations.registry import vendor_of
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, DecodeProblem, Reason
 from exporter.attribution.join import place
@@ -119,10 +120,27 @@ class Allocations:
             Allocated(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
             for key, a in placed
         ]
+        here = [Allocated(key, a if a.device else self._among(a)) for key, a in found]
         return [
             Allocated(key, replace(a, gpus=kept(a, self._devices, self.replicas, shared[a.device])))
-            for key, a in found
+            for key, a in here
         ]
+
+    def _among(self, allocation: Allocation) -> Allocation:
+        """The allocation of unknown place, with the devices that it may have: of its vendor's.
+
+        If it is named and not known, it is a part of a board in parts, or a card that is gone.
+        """
+        if allocation.among:
+            return allocation
+        vendor = vendor_of(allocation.scheme)
+        own = [d for d in self._devices.values() if vendor in {None, d.vendor.lower()}]
+        if allocation.among is None:
+            return replace(
+                allocation, among=tuple(d.uuid for d in own if d.uuid not in self._divided)
+            )
+        parted = [d.uuid for d in own if d.sharing in {MIG, PARTITIONED} and allocation.core != 1]
+        return replace(allocation, among=tuple(parted))
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
         """Decodes all pods: some 0.1 ms each, when pods, the node's facts or the rules changed."""

@@ -254,13 +254,14 @@ class DeviceLedger(DeviceStatus):
     def set_allocations(
         self,
         shares: Mapping[OwnerKey, Shares],
-        allocated_gpus: float | None,
+        rest: tuple[float, float] | None,
         since_mono_ns: int,
         now: Moment,
     ) -> None:
         """Sets the allocations of its containers from the given moment on.
 
-        ``allocated_gpus`` is how much of the board is; None for an instance, a part of a board.
+        ``rest`` is how much of the board is nobody's, and how much is allocated beyond it; None for
+        an instance, a part of a board.
         """
         for key in shares:
             account = self.account(key, now)
@@ -268,8 +269,8 @@ class DeviceLedger(DeviceStatus):
                 self.owners[key] = account.with_memory(self.held.get(key, NO_MEMORY))
         set_allocations(self.owners, shares, since_mono_ns, now)
         since_mono_ns = max(since_mono_ns, self.since_mono_ns)
-        if allocated_gpus is not None:
-            free, beyond = max(0.0, 1 - allocated_gpus), max(0.0, allocated_gpus - 1)
+        if rest is not None:
+            free, beyond = rest
             self.unallocated = self.unallocated.then((free,), since_mono_ns)
             self.overcommitted = self.overcommitted.then((beyond,), since_mono_ns)
 

@@ -190,8 +190,11 @@ class Ledger:
         set_allocations(self.namespaces, namespaces, since_mono_ns, now)
         set_allocations(self.unplaced, unplaced, since_mono_ns, now)
         gpus = self._allocated_gpus(allocated)
+        free = self._unallocated_gpus(allocated, gpus)
         for uuid, device_ledger in self.devices.items():
-            device_ledger.set_allocations(owners[uuid], gpus.get(uuid), since_mono_ns, now)
+            beyond = max(0.0, gpus.get(uuid, 0.0) - 1)
+            rest = (free[uuid], beyond) if uuid in free else None
+            device_ledger.set_allocations(owners[uuid], rest, since_mono_ns, now)
 
     def _enter_limited(self, allocated: Iterable[Allocated]) -> None:
         """Enters the core time of containers that have a share now, or had one until now."""
@@ -206,18 +209,41 @@ class Ledger:
                 self.limited_core_ns[key.pod_name] += core_ns
         self._core_ns = []
 
+    def _boards(self) -> dict[str, str]:
+        """The board of each device: itself, or that of which it is a part."""
+        return {uuid: seen.device.parent_uuid or uuid for uuid, seen in self.devices.items()}
+
     def _allocated_gpus(self, allocated: Iterable[Allocated]) -> dict[str, float]:
         """The part of each board that is allocated, above 1 where it is overcommitted.
 
         The instances of a board are parts of it, and have none of their own.
         """
-        boards = {uuid: seen.device.parent_uuid or uuid for uuid, seen in self.devices.items()}
+        boards = self._boards()
         gpus = dict.fromkeys(boards.values(), 0.0)
         for _, allocation in allocated:
             board = boards.get(allocation.device or "")
             if board is not None:
                 gpus[board] += allocation.gpus or 0.0
         return gpus
+
+    def _unallocated_gpus(
+        self, allocated: Iterable[Allocated], gpus: Mapping[str, float]
+    ) -> dict[str, float]:
+        """The part of each board that is known to be nobody's.
+
+        An allocation of unknown place is on one of some boards. So of what they have left so much
+        less is nobody's, all together; and nothing is, if it is not known how much it takes.
+        """
+        free = {board: max(0.0, 1 - taken) for board, taken in gpus.items()}
+        boards = self._boards()
+        for _, allocation in allocated:
+            if allocation.device is None:
+                found = {boards[uuid] for uuid in allocation.among or () if uuid in boards}
+                left = sum(free[board] for board in found)
+                taken = left if allocation.gpus is None else min(allocation.gpus, left)
+                for board in found if left else ():
+                    free[board] *= 1 - taken / left
+        return free
 
     def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[PodName, Tenure]:
         tenures: dict[PodName, Tenure] = {}

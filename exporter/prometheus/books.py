@@ -215,7 +215,7 @@ class _Sorter:
         by_card: dict[str, dict[Target, list[Grown]]] = defaultdict(lambda: defaultdict(list))
         for one in grown:
             board, _ = self._board(label(one.labels, "uuid"))
-            if board:  # an allocation without one is on a card that counts it as unallocated
+            if board:  # the card of an allocation without one counts it neither way: unobserved
                 by_card[board][one.target].append(one)
         books = []
         while by_card:  # a month of many cards is large: what is done is let go

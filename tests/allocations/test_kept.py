@@ -52,5 +52,26 @@ def test_part_kept(of: Allocation, sharers: int, part: float | None) -> None:
     assert kept(of, DEVICES, {"GPU-0": 4}, sharers) == pytest.approx(part)
 
 
+@pytest.mark.parametrize(
+    ("of", "among", "part"),
+    [
+        pytest.param(allocation(0.4, 40, None), ("GPU-0",), 0.5, id="a share of memory"),
+        pytest.param(allocation(device=None), ("MIG-3",), 0.5, id="an instance"),
+        pytest.param(allocation(device=None), ("MIG-3", "MIG-9"), None, id="instances that differ"),
+        pytest.param(
+            allocation(0.4, device=None), ("GPU-0", "MIG-3"), 0.4, id="its share at least"
+        ),
+        pytest.param(allocation(device=None, replicas=1), ("GPU-0",), 0.25, id="a replica"),
+        pytest.param(allocation(device=None, replicas=1), ("GPU-0", "MIG-3"), None, id="of others"),
+        pytest.param(allocation(device=None), ("GPU-0",), None, id="nothing promised"),
+        pytest.param(allocation(device=None), ("GPU-7",), None, id="none that is known"),
+    ],
+)
+def test_of_one_of_some_devices_it_is_what_it_would_be_of_each(
+    of: Allocation, among: tuple[str, ...], part: float | None
+) -> None:
+    assert kept(replace(of, among=among), DEVICES, {"GPU-0": 4}, 2) == pytest.approx(part)
+
+
 def test_replicas_of_a_device_that_does_not_say_how_many_it_has_are_those_in_use() -> None:
     assert kept(allocation(replicas=1), DEVICES, {}, 4) == 0.25

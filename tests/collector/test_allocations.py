@@ -337,6 +337,54 @@ def test_a_part_or_a_device_that_is_not_known_is_no_other_device(one: Pod, node:
         assert allocations.awaited == {one.uid}
 
 
+AMD_BOARD = replace(AMD_CARD, sharing="partitioned")
+HALVES = tuple(
+    replace(AMD_CARD, uuid=f"amd-0-{n}", parent_uuid="amd-0", core_share=0.5, gpu_instance=n)
+    for n in range(2)
+)
+IN_MIG_MODE = replace(NODE.devices[0], sharing="mig")
+ELSEWHERE = Device("intel-0", 200, "intel")
+CARDS = ("GPU-0", "GPU-1", "GPU-2")
+
+
+@pytest.mark.parametrize(
+    ("resource", "ids", "devices", "gpus", "among"),
+    [
+        # no device is named: a card of its vendor's
+        ("nvidia.com/gpu", "", (*NODE.devices, AMD_CARD), 1.0, CARDS),
+        ("amd.com/gpu", "", (*NODE.devices, AMD_CARD), 1.0, ("amd-0",)),
+        ("nvidia.com/gpu", "", (IN_MIG_MODE, *NODE.devices[1:]), 1.0, CARDS[1:]),
+        # a partition, of which there are only halves
+        ("amd.com/cpx_nps4", "", (AMD_BOARD, *HALVES), 0.5, ("amd-0-0", "amd-0-1")),
+        ("amd.com/gpu", "amdgpu_xcp_30", (AMD_BOARD, *HALVES), 0.5, ("amd-0-0", "amd-0-1")),
+        # a part that is named and not read: of a board in parts
+        ("amd.com/gpu", "amdgpu_xcp_30", (AMD_BOARD, *NODE.devices), None, ("amd-0",)),
+        ("nvidia.com/gpu", MIG_UUID, (IN_MIG_MODE, *NODE.devices[1:]), None, ("GPU-0",)),
+        # a card that is named and is gone
+        ("nvidia.com/gpu", MIG_UUID.replace("MIG", "GPU"), NODE.devices, 1.0, ()),
+        ("amd.com/gpu", "0000:ff:00.0", (AMD_BOARD, *HALVES), None, ("amd-0",)),
+        ("nvidia.com/gpu", "", (AMD_CARD,), 1.0, ()),
+    ],
+)
+def test_of_an_allocation_of_unknown_place_the_devices_that_it_may_have_are_known(
+    resource: str,
+    ids: str,
+    devices: tuple[Device, ...],
+    gpus: float | None,
+    among: tuple[str, ...],
+) -> None:
+    """What it may be of them is not unallocated."""
+    one = asking(resource)
+    grants = {"u": (Grant("a", resource, (ids,)),)} if ids else {}
+    node = NodeFacts(
+        devices=(*devices, ELSEWHERE), grants=grants, labels={"kubernetes.io/os": "linux"}
+    )
+
+    [(_, found)] = Allocations(Rules()).of(indexed({one.uid: one}, 1), node, dict)
+
+    assert (found.device, found.gpus, found.among) == (None, gpus, among)
+
+
 def test_an_instance_is_its_claims_once_it_is_known() -> None:
     allocations = Allocations(Rules())
     table, seen = indexed({"u": CLAIMANT}, 1), {Member("u", "a"): ["GPU-0"]}

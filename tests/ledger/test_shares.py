@@ -202,6 +202,49 @@ def test_a_container_does_not_wait_for_what_may_be_its_own_use() -> None:
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
 
 
+def somewhere(gpus: float | None, *among: str) -> Allocated:
+    """An allocation of unknown place: on one of these devices."""
+    return Allocated(B, Allocation("v", B.container, None, None, None, "x", gpus=gpus, among=among))
+
+
+@pytest.mark.parametrize(
+    ("placed", "unplaced", "free"),
+    [
+        # what it may be is free of nobody: the cards together have so much less that is
+        ([], [somewhere(1.0, "GPU-0", "GPU-1")], (0.5, 0.5)),
+        ([], [somewhere(0.5, "GPU-1")], (1, 0.5)),
+        ([allocated(A, 0.5, 0.5)], [somewhere(0.3, "GPU-0", "GPU-1")], (0.4, 0.8)),
+        ([allocated(A, 0.5, 0.5)], [somewhere(0.5, "GPU-0")], (0, 1)),
+        ([], [somewhere(0.5, "GPU-0"), somewhere(0.75, "GPU-0", "GPU-1")], (0.25, 0.5)),
+        # more than is free
+        ([allocated(A, 1.0, 1.0)], [somewhere(1.0, "GPU-0")], (0, 1)),
+        ([], [somewhere(2.5, "GPU-0", "GPU-1")], (0, 0)),
+        # how much it is is not known
+        ([allocated(A, 0.5, 0.5)], [somewhere(None, "GPU-0")], (0, 1)),
+        # on a device that is not known
+        ([], [somewhere(1.0), somewhere(1.0, "GPU-9")], (1, 1)),
+    ],
+)
+def test_what_an_allocation_of_unknown_place_may_be_is_not_unallocated(
+    placed: list[Allocated], unplaced: list[Allocated], free: tuple[float, float]
+) -> None:
+    node = Node((GPU, OTHER))
+    node.cycle(0, allocated=(*placed, *unplaced))
+    node.cycle(1, allocated=(*placed, *unplaced))
+    devices = [node.ledger.devices[uuid] for uuid in ("GPU-0", "GPU-1")]
+    now_ns = at(1).mono_ns
+    assert [device.unallocated.at(now_ns) / SECOND for device in devices] == pytest.approx(free)
+    assert not any(device.overcommitted.at(now_ns) for device in devices)
+
+
+def test_an_instance_of_unknown_place_is_a_part_of_its_board() -> None:
+    instance = Device("MIG-0", 0, "nvidia", parent_uuid="GPU-0", memory_bytes=100)
+    node = Node((GPU, instance, OTHER))
+    node.cycle(0, allocated=(somewhere(0.5, "MIG-0"),))
+    node.cycle(1, allocated=(somewhere(0.5, "MIG-0"),))
+    assert card(node).unallocated.at(at(1).mono_ns) == SECOND // 2
+
+
 @pytest.mark.parametrize("devices", [(GPU,), (GPU, OTHER), (OTHER, GPU)])
 @pytest.mark.parametrize("away", [1, 2, 5])
 def test_a_device_that_was_away_goes_on_with_its_allocations(

@@ -190,8 +190,8 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
     ),
     _device(
         "unallocated_gpu_seconds_total",
-        "Time of the part of the GPU that is allocated to nobody; parts of boards have none, "
-        "they count for their board.",
+        "Time of the part of the GPU that is known to be allocated to nobody; parts of boards "
+        "count for their board.",
         lambda d: d.allocated.free_ns,
     ),
     _device(
