@@ -98,6 +98,30 @@ def test_an_instance_that_is_made_meanwhile_is_looked_for_on_request(node: Node)
     assert "MIG-0-0" in by_uuid(node.read(after=1))
 
 
+@pytest.mark.parametrize("case", ["made anew", "lost and made anew"])
+def test_an_instance_made_anew_under_its_uuid_is_what_it_is_now_at_once(
+    parted: Node, case: str
+) -> None:
+    """A UUID is a hash of the chip and the numbers of the instance, whatever its profile."""
+    parted.start()
+    parted.read()
+    parted.read(after=1)
+    if case != "made anew":
+        parted.change_gpu(0, lost=True)
+        parted.read(after=1)
+        parted.change_gpu(0, lost=False)
+    parted.scenario.instances[0] = Instance(0, 0, slices=1, memory=10 * GIB)
+    before, now = parted.device("MIG-0-0", after=1), parted.device("MIG-0-0", after=1)
+    assert (before.state, before.device) == (DeviceState.UP, now.device)
+    device = before.device
+    assert (device.profile, device.memory_bytes) == ("1g.10gb", 10 * GIB)
+    assert device.core_share == pytest.approx(1 / 7)
+    assert known(before.memory).total_bytes == 10 * GIB
+    parted.read(after=1)
+    window = known(parted.device("MIG-0-0", after=2).window)
+    assert known(window.busy.core) / window.observed_ns == pytest.approx(1 / 14)
+
+
 def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
     parted.scenario.instances = [Instance(0, 0, slices=2, memory=12 * GIB)]
     parted.change_gpu(0, slices=4)

@@ -23,9 +23,14 @@ from exporter.model import (
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.nvml.board import BoardReader
 from exporter.sources.gpus.nvml.cadence import ReadPhases
-from exporter.sources.gpus.nvml.discovery import MIG, DeviceHandle
+from exporter.sources.gpus.nvml.discovery import MIG, DeviceHandle, instance, made_of
 from exporter.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
-from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
+from exporter.sources.gpus.nvml.errors import (
+    NOT_FOUND,
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+)
 from exporter.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
 from exporter.sources.gpus.nvml.instance import InstanceActivity
 from exporter.sources.gpus.nvml.library import Library
@@ -81,7 +86,7 @@ class NvmlDevice:
         if self._coreless:
             # The old cursor is where the energy windows began: it would return their time again.
             self._cursor = self._new_cursor()
-        self.device = found.device
+        self._found, self.device = found, found.device
         self._under_mps = replace(found.device, sharing="mps")
         self._refusals.forget()
         self._engines.bind(found.handle)
@@ -154,7 +159,7 @@ class NvmlDevice:
             self.mark_lost(str(error))
             return False
         logger.info("device %s is back", self.device.uuid)
-        self.bind(DeviceHandle(self.device, handle))
+        self.bind(self._found._replace(handle=handle))
         return True
 
     def _apply(self, demand: Demand) -> None:
@@ -187,7 +192,27 @@ class NvmlDevice:
         impossible = self._engines.take_impossible()
         return _without_rates(reading, impossible) if impossible else reading
 
+    def _renew(self) -> None:
+        """Binds an instance again that was made anew meanwhile.
+
+        Its UUID is a hash of the chip and of the instance's numbers, which the next one with these
+        numbers has too, whatever its profile. So the UUID alone does not say that it is the same.
+        """
+        handle, board = self._found.handle, self._found.board
+        ask = self._library.ask
+        attributes = self._refusals.attempt("attributes", ask, "nvmlDeviceGetAttributes", handle)
+        if board is None or attributes is None:
+            return
+        if made_of(attributes, board) == (self.device.profile, self.device.core_share):
+            return
+        found = instance(self._library, board, handle)
+        if found.device.uuid != self.device.uuid:  # the handle is another instance's now
+            raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")
+        logger.info("device %s was made anew: %s", found.device.uuid, found.device.profile)
+        self.bind(found)
+
     def _read_instance(self) -> DeviceReading:
+        self._renew()
         woken = self._activity.read()
         memory = self._residents.read(frozenset(), at_once=woken)
         listed = memory is not None and memory.processes is not None

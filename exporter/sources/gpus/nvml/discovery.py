@@ -28,12 +28,21 @@ MAX_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is g
 class DeviceHandle(NamedTuple):
     """A device and its NVML handle, which is void after the driver was reopened.
 
-    ``divided``: a board with MIG instances, which have its processes.
+    ``divided``: a board with MIG instances, which have its processes. ``board``: an instance's.
     """
 
     device: Device
     handle: Any
     divided: bool = False
+    board: "MigBoard | None" = None
+
+
+class MigBoard(NamedTuple):
+    """A board that is divided into instances, its NVML handle, and its compute slices."""
+
+    device: Device
+    handle: Any
+    slices: int
 
 
 class Place(NamedTuple):
@@ -112,7 +121,7 @@ def _board(library: Library, index: int) -> tuple[DeviceHandle, DeviceList]:
 
 
 def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # noqa: ANN401 - pynvml's pointer
-    slices = _slices(library, parent)
+    divided = MigBoard(board, parent, _slices(library, parent))
     found: list[DeviceHandle] = []
     unreadable: dict[Place, str] = {}
     try:
@@ -124,7 +133,7 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
     for index in range(min(places, MAX_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
-            found.append(_instance(library, board, (parent, handle), slices))
+            found.append(instance(library, divided, handle))
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError as error:
@@ -133,19 +142,20 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
     return DeviceList(found, unreadable)
 
 
-def _instance(
-    library: Library,
-    board: Device,
-    handles: tuple[Any, Any],
-    slices: int,
-) -> DeviceHandle:
-    """An instance by its board's handle and its own."""
-    parent, handle = handles
+def instance(library: Library, of: MigBoard, handle: Any) -> DeviceHandle:  # noqa: ANN401 - pynvml's pointer
+    """An instance of a board as it is now.
+
+    Raises:
+        NvmlError: it has no UUID or no attributes.
+
+    """
+    board = of.device
     uuid = library.ask("nvmlDeviceGetUUID", handle)
     attributes = library.ask("nvmlDeviceGetAttributes", handle)
     memory = _optional(partial(memory_info, library, handle))
     number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))
-    instance = Device(
+    profile, core_share = made_of(attributes, of)
+    found = Device(
         uuid=uuid,
         index=board.index,
         vendor=board.vendor,
@@ -153,15 +163,21 @@ def _instance(
         minor=board.minor,
         pci_bus_id=board.pci_bus_id,
         parent_uuid=board.uuid,
-        profile=profile_of(attributes, board.memory_bytes),
+        profile=profile,
         driver_version=board.driver_version,
         cuda_version=board.cuda_version,
         memory_bytes=memory.total if memory else attributes.memorySizeMB * MIB,
-        core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
+        core_share=core_share,
         gpu_instance=number,
-        placement_start=_optional(partial(_placement_start, library, parent, number)),
+        placement_start=_optional(partial(_placement_start, library, of.handle, number)),
     )
-    return DeviceHandle(instance, handle)
+    return DeviceHandle(found, handle, board=of)
+
+
+def made_of(attributes: Any, of: MigBoard) -> tuple[str, float]:  # noqa: ANN401 - c_nvmlDeviceAttributes
+    """The profile of an instance with these attributes, and its share of the board's core."""
+    core_share = min(attributes.computeInstanceSliceCount / of.slices, 1.0)
+    return profile_of(attributes, of.device.memory_bytes), core_share
 
 
 def _placement_start(library: Library, parent: Any, number: int | None) -> int | None:  # noqa: ANN401 - pynvml's pointer
