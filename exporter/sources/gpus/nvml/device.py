@@ -193,7 +193,7 @@ class NvmlDevice:
         return _without_rates(reading, impossible) if impossible else reading
 
     def _renew(self) -> None:
-        """Binds an instance again that was made anew meanwhile.
+        """Binds an instance again that was made again meanwhile.
 
         Its UUID is a hash of the chip and of the instance's numbers, which the next one with these
         numbers has too, whatever its profile. So the UUID alone does not say that it is the same.
@@ -208,7 +208,7 @@ class NvmlDevice:
         found = instance(self._library, board, handle)
         if found.device.uuid != self.device.uuid:  # the handle is another instance's now
             raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")
-        logger.info("device %s was made anew: %s", found.device.uuid, found.device.profile)
+        logger.info("device %s was made again, as %s", found.device.uuid, found.device.profile)
         self.bind(found)
 
     def _read_instance(self) -> DeviceReading:
