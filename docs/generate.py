@@ -17,6 +17,7 @@ from pages.dcgm import dcgm
 from pages.drawing import SCHEMES
 from pages.forging import security
 from pages.glossary import glossary
+from pages.groups import off_kubernetes
 from pages.metrics import metrics
 from pages.performance_picture import performance
 from pages.scenarios import keys, scenarios
@@ -26,6 +27,7 @@ import exporter
 from exporter import api
 
 FOLDER = Path(__file__).parent
+OFF = "off-kubernetes.md"
 RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
 KEYS = str(Path(exporter.__file__).parent / "simulation" / "README.md")
 WORDS = str(Path(exporter.__file__).parent / "web" / "page" / "glossary.json")
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("sharing.md", sharing()),
         (str(ATLAS / "README.md"), boards()),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
+        (OFF, off_kubernetes((folder / OFF).read_text(encoding="utf-8"))),
         *costs(folder),
         (WORDS, glossary((FOLDER / "glossary.md").read_text(encoding="utf-8"))),
     ):

@@ -260,3 +260,31 @@ def test_an_answer_that_nobody_reads_shows_no_traceback() -> None:
     os.close(writer)
 
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_what_is_wrong_with_a_pattern_of_groups_is_said_with_its_line(
+    check: Check, file: Path
+) -> None:
+    file.write_text(
+        "groups:\n"
+        "  patterns:\n"
+        "    - {kind: lsf, path: '/lsf/*/job.{job}.*', group: '{job}'}\n"
+        "    - {kind: lsf, path: '/lsf/{job}*'}\n"
+        "    - {kind: systemd, path: '/x/{group}'}\n"
+        "    - kind: LSF\n"
+        "      regex: (a+)+\n"
+        "    - {kind: grid}\n"
+    )
+    status, lines = check.text({"config.file": str(file)})
+    assert status == 2
+    assert [line.removeprefix(f"problem: {file}, line ") for line in lines[:-1]] == [
+        "4, groups.patterns[1].path: two wildcards side by side: where does the first end?",
+        "4, groups.patterns[1].path: the path has no group for group",
+        "5, groups.patterns[2].kind: systemd is a kind of its own: give it another name",
+        (
+            "6, groups.patterns[3].kind: 'LSF' is not a name of small letters, digits and -, "
+            "at most 31"
+        ),
+        "7, groups.patterns[3].regex: no such key; known: kind, path, group",
+        "8, groups.patterns[4]: it needs a path",
+    ]

@@ -26,6 +26,9 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "path.passwd": ("/a", "/b", "/c"),
     "groups.sockets": ("none", "/a", "/b"),
     "groups.slurm": ("step", "job", "step"),
+    "groups.patterns": tuple(  # type: ignore[dict-item] # three
+        f"[{{kind: {kind}, path: '/{kind}/{{group}}'}}]" for kind in ("x1", "x2", "x3")
+    ),
     "groups.slurm-account": ("true", "false", "true"),
     "gpus.source": ("nvml", "auto", "nvml"),
     "nvml.library": ("/a", "/b", "/c"),

@@ -8,6 +8,14 @@ from exporter.model import Unattributed
 
 NOUNS = {  # by the kind of a group, in the order in which they are listed
     "slurm": "job",
+    "pbs": "job",
+    "torque": "job",
+    "htcondor": "job",
+    "flux": "job",
+    "oar": "job",
+    "nomad": "task",
+    "yarn": "container",
+    "mesos": "container",
     "docker": "container",
     "podman": "container",
     "containerd": "container",

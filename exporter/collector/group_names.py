@@ -92,4 +92,4 @@ def _named(key: GroupKey, facts: GroupFacts) -> GroupFacts:
     if key.kind in {"user", "host"}:
         return replace(facts, name=facts.user or key.group)
     own = key.group.rpartition("/")[2]
-    return replace(facts, name=own[:SHORT_ID] if _ID.fullmatch(own) else key.group)
+    return replace(facts, name=own[:SHORT_ID] if _ID.fullmatch(own) else own)

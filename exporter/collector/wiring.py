@@ -15,6 +15,7 @@ from exporter.model import Clock
 from exporter.settings import Complaint, Problem, Settings, examine, load
 from exporter.simulation import ScenarioError
 from exporter.sources.cgroups.dmem import CgroupFiles
+from exporter.sources.cgroups.patterns import GroupPatterns
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.gpus.factory import open_gpus
 from exporter.sources.gpus.source import demand_of
@@ -119,7 +120,12 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     node = Node(scenario, clock, start_unix_ns)
     return Sources(
         gpus=(SimulatedGpus(node, clock),),
-        processes=SimulatedProcesses(node.cgroup_paths, node.process_infos, node.places()),
+        processes=SimulatedProcesses(
+            node.cgroup_paths,
+            node.process_infos,
+            node.places(),
+            GroupPatterns(settings.groups_patterns),
+        ),
         pods=SimulatedPods(node.pod_table, clock=clock) if scenario.pods else NoPods(WITHOUT_PODS),
         nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
         groups=(StaticGroupSource("groups_simulated", node.group_facts, clock),),
@@ -155,7 +161,11 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
         source.follow(demand_of(settings))
     return Sources(
         gpus=gpus,
-        processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
+        processes=CgroupProcesses(
+            cgroup_root(settings),
+            settings.path_procfs,
+            patterns=GroupPatterns(settings.groups_patterns),
+        ),
         pods=pods,
         nodes=_real_nodes(settings, pods, places),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,

@@ -64,6 +64,7 @@ from exporter.model.facts import (
     Waiting,
     of_limit,
 )
+from exporter.model.patterns import SYSTEMS, USERS, GroupPattern
 from exporter.model.pods import (
     MEMORY_LIMIT,
     MEMORY_REQUEST,

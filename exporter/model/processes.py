@@ -14,9 +14,9 @@ class PodSlot(NamedTuple):
 class Unit(NamedTuple):
     """The place of processes off Kubernetes.
 
-    ``kind`` is one of slurm, systemd, user, lxc, nspawn, libvirt, host; ``name`` is that kind's: a
-    job's id, a unit, a user's id, a machine. ``step`` is a Slurm job's. ``uid`` is its user's, None
-    where the path does not hold it. A ``name`` of "" is the way to a unit, not one.
+    ``kind`` is one of slurm, systemd, user, lxc, nspawn, libvirt, host, or a pattern's; ``name`` is
+    that kind's: a job's id, a unit, a user's id, a machine. A ``name`` of "" is the way to a unit,
+    not one. ``step`` is a Slurm job's. ``uid`` is its user's, None where the path does not hold it.
     """
 
     kind: str

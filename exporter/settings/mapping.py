@@ -4,12 +4,14 @@ The settings file, described sharing systems, the web configuration and scenario
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeVar, Union
 
 import yaml
 
-from exporter.settings.values import StructureProblem, ValueKind
-from exporter.settings.yamldocument import NULL, items, line_of
+from exporter.settings.values import StructureError, StructureProblem, ValueKind
+from exporter.settings.yamldocument import NULL, YamlError, items, line_of, parse
+
+T = TypeVar("T")
 
 MAX_PROBLEMS = 50  # of one file; each costs time and a line
 MAX_KEY = 100  # characters of a key that are shown
@@ -170,3 +172,16 @@ def of_kind(kind: ValueKind[object]) -> Reader:
             raise InvalidValue(f"{_shown(node)} is not {kind.allowed}") from None
 
     return read
+
+
+def of_text(read: Callable[[yaml.Node], tuple[T, ...]]) -> Callable[[str], tuple[T, ...]]:
+    """A reader of a YAML list as a text, as in a flag; it raises StructureError."""
+
+    def read_text(text: str) -> tuple[T, ...]:
+        try:
+            root = parse(text)
+        except YamlError as error:
+            raise StructureError([StructureProblem(1, "", str(error))]) from error
+        return () if root is None or root.tag == NULL else read(root)
+
+    return read_text

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from exporter.model import GroupPattern
+from exporter.settings.groups import PATTERNS
 from exporter.settings.values import (
     OPTIONAL_PATH,
     PATH,
@@ -107,6 +109,13 @@ class GroupSettings:
         "false",
         "Show a Slurm job's account, from SLURM_JOB_ACCOUNT of its process.",
         "Users can write anything there. Needs CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE.",
+    )
+    groups_patterns: tuple[GroupPattern, ...] = setting(
+        "groups.patterns",
+        PATTERNS,
+        "",
+        "Cgroup paths of further batch systems, by which each job is a group.",
+        "They go before the shipped ones.",
     )
     path_passwd: str = setting(
         "path.passwd",

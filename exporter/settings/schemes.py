@@ -10,7 +10,7 @@ import yaml
 
 from exporter.model import SchemeDescription
 from exporter.settings import forms
-from exporter.settings.mapping import MAX_PROBLEMS, below, of_kind, read_mapping
+from exporter.settings.mapping import MAX_PROBLEMS, below, of_kind, of_text, read_mapping
 from exporter.settings.values import (
     StructureError,
     StructureProblem,
@@ -21,7 +21,7 @@ from exporter.settings.values import (
     matching,
     size,
 )
-from exporter.settings.yamldocument import NULL, YamlError, line_of, parse
+from exporter.settings.yamldocument import line_of
 
 MAX_SCHEMES = 32
 
@@ -191,14 +191,6 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
     return tuple(scheme for _, _, scheme in schemes)
 
 
-def _read_text(text: str) -> tuple[SchemeDescription, ...]:
-    try:
-        root = parse(text)
-    except YamlError as error:
-        raise StructureError([StructureProblem(1, "", str(error))]) from error
-    return () if root is None or root.tag == NULL else read(root)
-
-
 def text_of(schemes: Iterable[SchemeDescription]) -> str:
     """The schemes as a text that is read as the same; "" for none."""
     usual = SchemeDescription(name="")
@@ -223,7 +215,7 @@ _FORM = {
     },
 }
 SCHEMES = ValueKind(
-    _read_text,
+    of_text(read),
     f"a YAML list of at most {MAX_SCHEMES} schemes, best in the file; see docs/configuration.md",
     read_node=read,
     form={"type": "array", "items": _FORM, "maxItems": MAX_SCHEMES},

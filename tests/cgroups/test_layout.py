@@ -10,9 +10,9 @@ from exporter.model import CgroupIdentity, PodSlot
 from exporter.sources.cgroups.layout import (
     LONGEST_FILE,
     LONGEST_PATH,
-    OWN_INSIDE,
     best_identity,
     cgroup_paths,
+    is_own_inside,
     parse_path,
 )
 from tests.cgroups.names import container_path, pod_path
@@ -237,6 +237,6 @@ def test_what_is_above_a_pod_never_changes_which_it_is_but_for_units_that_own_al
 ) -> None:
     path = container_path(driver, uid.replace("_", "-"), container_id)
     identity = parse_path("/".join(["", *above, path]))
-    inside = identity.unit is not None and identity.unit.kind in OWN_INSIDE  # anyone may forge that
+    inside = identity.unit is not None and is_own_inside(identity.unit)  # anyone may forge that
     assert identity.pod_uid == (None if inside else uid.replace("_", "-"))
     assert identity.container_id == container_id

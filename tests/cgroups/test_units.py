@@ -17,9 +17,9 @@ from exporter.model import (
 )
 from exporter.sources.cgroups.layout import (
     LONGEST_NAME,
-    OWN_INSIDE,
     best_identity,
     cgroup_paths,
+    is_own_inside,
     parse_path,
 )
 
@@ -234,7 +234,7 @@ def test_whatever_lies_deeper_a_tenants_own_is_never_anothers(
 ) -> None:
     above = parse_path("/" + "/".join(path))
     below = parse_path("/" + "/".join([*path, *deeper]))
-    if above.unit and above.unit.kind in OWN_INSIDE and above.unit.name:
+    if above.unit and is_own_inside(above.unit) and above.unit.name:
         unit = below.unit
         was_own = unit is None or unit._replace(step="") == above.unit._replace(step="")
         assert was_own

@@ -58,6 +58,14 @@ BAD: dict[str, list[Any]] = {
     "groups.sockets": ["docker.sock", ["auto", "run/docker.sock"], [], ""],
     "groups.slurm": ["jobs", True],
     "groups.slurm-account": ["sometimes"],
+    "groups.patterns": [
+        [{"kind": "lsf"}],
+        [{"path": "/lsf/{group}"}],
+        [{"kind": "LSF", "path": "/lsf/{group}"}],
+        [{"kind": "lsf", "path": "lsf/{group}"}],
+        [{"kind": "lsf", "path": "/lsf/{group}", "regex": "(a+)+"}],
+        "lsf",
+    ],
     "collection.interval": ["10s", "99ms", "5001ms", "5s1ms", "0.09s", "1m", *_SECONDS[4:]],
     "collection.window": ["999ms", "10m1s", "11m", "601s", "1h", "0.5m0s5", "fast"],
     "collection.processes-interval": _SECONDS,
@@ -79,6 +87,7 @@ GOOD: dict[str, list[Any]] = {
     "gpus.source": ["nvml", ["amd", "drm"]],
     "pods.labels": ["*", ["app.kubernetes.io/*", "team"], [], ""],
     "pods.list-spread": ["0s", "5m", "4m59s", "299s", "500ms"],
+    "groups.patterns": [[{"kind": "lsf", "path": "/lsf/*/job.{job}.*", "group": "{job}"}]],
     "allocations.schemes": [
         [],
         [

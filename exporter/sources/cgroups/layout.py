@@ -7,7 +7,8 @@ The shapes come from the kubelet (``pkg/kubelet/cm``: ``kubepods[/qos]/pod<uid>`
 nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgroupsPath), CRI-O
 (``internal/config/cgmgr``), docker, podman and kata.
 
-Off Kubernetes a path names a unit: a Slurm job, a systemd unit, a user or a machine. Their shapes
+Off Kubernetes a path names a unit: a Slurm job, a systemd unit, a user or a machine, or the job of
+another batch system (``exporter.sources.cgroups.patterns``). Their shapes
 come from Slurm (``doc/html/cgroups.shtml`` and ``cgroup_v2.shtml``), systemd
 (``CGROUP_DELEGATION``, ``systemd.slice(5)``), liblxc (``src/lxc/cgroups``), libvirt
 (``docs/cgroups.rst``) and systemd-nspawn. Whatever a user, a job or a machine makes inside of its
@@ -24,7 +25,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from exporter.model import CgroupIdentity, PodSlot, Unit
+from exporter.model import SYSTEMS, USERS, CgroupIdentity, PodSlot, Unit
+from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns, Named, Open
 
 CONTAINER = "container"  # of an unknown runtime
 SYSTEMD = frozenset({"systemd", "user"})  # with systemd, whoever logs in has a slice
@@ -48,16 +50,19 @@ def kind_of(identity: CgroupIdentity) -> str:
     return identity.unit.kind if identity.unit and identity.unit.name else ""
 
 
-def kinds_of(identities: Iterable[CgroupIdentity]) -> frozenset[str]:
+def kinds_of(
+    identities: Iterable[CgroupIdentity], patterns: GroupPatterns = NO_SITE
+) -> frozenset[str]:
     """The kinds that a node with these directories has or can have.
 
-    Those of its directories, those of the services that run there, and those that systemd makes,
-    or where there is no systemd, those of bare processes.
+    Those of its directories, those of the services that run there, those that the site describes,
+    and those that systemd makes, or where there is no systemd, those of bare processes.
     """
     distinct = set(identities)
     kinds = {kind_of(identity) for identity in distinct} - {""}
     units = [one.unit.name for one in distinct if one.unit and one.unit.kind == "systemd"]
     kinds |= {kind for kind, shape in _SERVICES for name in units if shape.fullmatch(name)}
+    kinds |= patterns.kinds(units)
     return frozenset(kinds | (BARE if kinds.isdisjoint(SYSTEMD) else SYSTEMD))
 
 
@@ -80,13 +85,23 @@ _DIGEST = re.compile(r"~[0-9a-f]{16}\Z")
 _TOP = frozenset({"", ".."})
 _LXC_ROOT = Unit("lxc", "")
 _SLURM = Unit("slurm", "")
-OWN_INSIDE = frozenset({"slurm", "user", "lxc", "nspawn", "libvirt"})
-"""Kinds whose subtree is their own, whatever its directories are called."""
+_OPEN_INSIDE = SYSTEMD - {"user"} | BARE
+_OF_PEOPLE = frozenset({"user", "lxc", "nspawn", "libvirt"})  # who may run containers in it
+
+
+def is_own_inside(unit: Unit) -> bool:
+    """Whether its subtree is its own, whatever the directories there are called."""
+    return unit.kind not in _OPEN_INSIDE
+
+
+def is_job(unit: Unit | None) -> bool:
+    """Whether a batch system made it: all that is below its directory is one job's."""
+    return unit is not None and bool(unit.name) and unit.kind not in _OPEN_INSIDE | _OF_PEOPLE
 
 
 def below(unit: Unit | None, parent: str, name: str) -> Unit | None:
     """The unit of a directory, by that of the directory above and both names."""
-    if unit is not None and unit.kind in OWN_INSIDE:
+    if unit is not None and is_own_inside(unit):
         return _inside(unit, name)
     if unit is not None and unit.name == parent and _SLURM_SCOPE.fullmatch(parent):
         job = _JOB.fullmatch(name)
@@ -188,28 +203,34 @@ class PathState(NamedTuple):
     """A directory on the way down: its own name and what the path so far says.
 
     ``is_pod``: the directory is a pod's own, so that its children are the pod's containers.
+    ``patterns`` may begin in the directory as ``beginning`` says, and ``opened`` go on there.
     """
 
     identity: CgroupIdentity
     name: str
     is_pod: bool = False
+    patterns: GroupPatterns = NO_SITE
+    beginning: str = ""
+    opened: Open = ()
 
 
-ROOT = PathState(HOST, "")
+def root_of(patterns: GroupPatterns = NO_SITE) -> PathState:
+    """The root of a hierarchy."""
+    return PathState(HOST, "", patterns=patterns, beginning=SYSTEMS)
 
 
-def parse_path(path: str) -> CgroupIdentity:
+def parse_path(path: str, patterns: GroupPatterns = NO_SITE) -> CgroupIdentity:
     """Identity of the processes in a cgroup, by its path below the root of the hierarchy.
 
     Accepts what ``/proc/PID/cgroup`` prints: leading ``/..`` of a reader in a cgroup namespace of
     its own, a trailing `` (deleted)``. Any text is accepted; what says nothing is a host process.
     """
-    return _parse(path) if len(path) <= LONGEST_PATH else HOST
+    return _parse(path, patterns) if len(path) <= LONGEST_PATH else HOST
 
 
 @lru_cache(maxsize=1024)  # the processes of a container share one path
-def _parse(path: str) -> CgroupIdentity:
-    place = ROOT
+def _parse(path: str, patterns: GroupPatterns) -> CgroupIdentity:
+    place = root_of(patterns)
     for name in path.strip().removesuffix(" (deleted)").split("/"):
         if name:
             place = descend(place, name)
@@ -227,7 +248,7 @@ def cgroup_paths(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def best_identity(paths: tuple[str, ...]) -> CgroupIdentity:
+def best_identity(paths: tuple[str, ...], patterns: GroupPatterns = NO_SITE) -> CgroupIdentity:
     """The identity of the most specific path.
 
     In this order: a job, a pod with a container, a container, a pod, a unit.
@@ -235,14 +256,14 @@ def best_identity(paths: tuple[str, ...]) -> CgroupIdentity:
     The lines of one process may differ: on hybrid nodes the ``0::`` line can name the runtime's
     own service, and with mixed cgroup drivers some controllers stay at the root.
     """
-    return max((parse_path(path) for path in paths), key=_rank, default=HOST)
+    return max((parse_path(path, patterns) for path in paths), key=_rank, default=HOST)
 
 
 def _rank(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
-    """Slurm makes its directories in some controllers of cgroup v1, systemd in all of them."""
+    """Batch systems have directories in some controllers of cgroup v1, systemd in all of them."""
     kind = identity.unit.kind if identity.unit and identity.unit.name else ""
     return (
-        kind == "slurm",
+        is_job(identity.unit),
         identity.container_id is not None,
         identity.pod_uid is not None,
         _RANKS.get(kind, 2),
@@ -255,25 +276,49 @@ def descend(place: PathState, name: str) -> PathState:
     The deepest pod directory wins: it is a cluster's node inside a container (kind, minikube), and
     the pods around it are kept as ``enclosing``. The container is the directory directly below the
     pod's; whatever it makes inside (``/container``, ``/init.scope``, ``/docker/<id>``) is its own.
-    A Slurm job has all that is below its directory, containers too. In the directory of a user or
-    of a machine nothing is a pod, or anybody could pass for one.
+    A job has all that is below its directory, containers too. In the directory of a user or of a
+    machine nothing is a pod, or anybody could pass for one.
     """
     identity = place.identity
-    within = identity.unit.kind if identity.unit else ""
-    if "pod" in name and within not in OWN_INSIDE:
+    unit = identity.unit
+    if "pod" in name and not (unit is not None and is_own_inside(unit)):
         pod = _pod(place, name)
         if pod is not None:
             return pod
-    may_hold = place.is_pod or (identity.pod_uid is None and within != "slurm")
+    is_in_job = unit is not None and (unit.kind == "slurm" or is_job(unit))
+    may_hold = place.is_pod or (identity.pod_uid is None and not is_in_job)
     if may_hold and identity.container_id is None:
         container = _container(place.name, name, in_pod=place.is_pod)
         if container is not None:
             identity = _of_container(identity, *container)
-    if identity.container_id is None and identity.pod_uid is None:
-        unit = below(identity.unit, place.name, name)
-        if unit != identity.unit:
-            identity = CgroupIdentity(unit=unit)
-    return PathState(identity, name)
+    if identity.container_id is not None or identity.pod_uid is not None or is_in_job:
+        if is_in_job and (found := below(unit, place.name, name)) != unit:
+            identity = CgroupIdentity(unit=found)
+        return PathState(identity, name, patterns=place.patterns)
+    opened, named = place.patterns.further(place.opened, place.beginning, name)
+    found = _of_pattern(named, unit) if named else below(unit, place.name, name)
+    if found != unit:
+        identity = CgroupIdentity(unit=found)
+    beginning = "" if named else _beginning(place, identity, name)
+    return PathState(identity, name, False, place.patterns, beginning, opened)
+
+
+def _of_pattern(named: Named, unit: Unit | None) -> Unit:
+    """A job of a batch system. Of one that a user runs, the user is in its name."""
+    within = f"{unit.name}/" if named.is_users and unit else ""
+    return Unit(named.kind, within + _distinct(named.group))
+
+
+def _beginning(place: PathState, identity: CgroupIdentity, name: str) -> str:
+    """Where patterns may begin below a directory: in slices only, as systemd makes them."""
+    if identity == HOST:
+        is_slice = name in _TOP or name.endswith(".slice")
+        return SYSTEMS if is_slice and place.beginning else ""
+    if identity.unit is None or identity.unit.kind != "user":
+        return ""
+    is_manager = name == f"user@{identity.unit.name}.service" and _USER_SLICE.fullmatch(place.name)
+    is_slice = place.beginning == USERS and name.endswith(".slice")
+    return USERS if is_manager or is_slice else ""
 
 
 def _of_container(
@@ -283,7 +328,7 @@ def _of_container(
 
     They may make directories of any name there: an id alone does not show whose a container is.
     """
-    unit = identity.unit if identity.unit and identity.unit.kind in OWN_INSIDE else None
+    unit = identity.unit if identity.unit and is_own_inside(identity.unit) else None
     pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing
     return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, unit)
 

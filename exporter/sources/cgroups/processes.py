@@ -23,6 +23,7 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.sources.cgroups.layout import HOST, best_identity
+from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.sources.cgroups.proc import (
     Hold,
     Lifetimes,
@@ -79,10 +80,11 @@ class CgroupProcesses:
         clock: Clock = time,
         *,
         most_processes: int = MAX_PROCESSES,
+        patterns: GroupPatterns = NO_SITE,
     ) -> None:
         self._proc_root, self._clock, self._most = proc_root, clock, most_processes
         self._lock = threading.Lock()
-        self._tree = ContainerTree(cgroup_root, clock)
+        self._tree, self._patterns = ContainerTree(cgroup_root, clock, patterns), patterns
         self._known: dict[int, _Process] = {}
         self._namespace_depth = pid_namespace_depth(proc_root)
         self._is_nested = in_nested_pid_namespace(proc_root)
@@ -206,7 +208,7 @@ class CgroupProcesses:
 
         It is, unless it needs a walk of the cgroup tree and none is there that is new enough.
         """
-        identity = best_identity(seen.paths)
+        identity = best_identity(seen.paths, self._patterns)
         is_container = identity.container_id is not None
         is_within = identity.pod_uid is not None or identity.unit is not None
         if is_container and (is_within or not any(p.startswith("/..") for p in seen.paths)):

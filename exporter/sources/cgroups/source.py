@@ -6,6 +6,7 @@ from typing import Protocol
 
 from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
 from exporter.sources.cgroups.layout import kinds_of, parse_path
+from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.sources.source import AlwaysUp, Source
 
 
@@ -46,16 +47,19 @@ class SimulatedProcesses(AlwaysUp):
         paths: Callable[[], Mapping[int, str]],
         infos: Callable[[], Mapping[int, ProcessInfo]] = dict,
         places: Iterable[str] = (),
+        patterns: GroupPatterns = NO_SITE,
     ) -> None:
         super().__init__("cgroups")
-        self._paths, self._infos = paths, infos
+        self._paths, self._infos, self._patterns = paths, infos, patterns
         above = ((PurePosixPath(path), *PurePosixPath(path).parents) for path in places)
-        self._group_kinds = kinds_of({parse_path(str(at)) for each in above for at in each})
+        seen = {parse_path(str(at), patterns) for each in above for at in each}
+        self._group_kinds = kinds_of(seen, patterns)
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         paths = self._paths()
         return {
-            pid: parse_path(paths[pid]) if pid in paths else Unattributed.EXITED for pid in pids
+            pid: parse_path(paths[pid], self._patterns) if pid in paths else Unattributed.EXITED
+            for pid in pids
         }
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:

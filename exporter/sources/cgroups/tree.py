@@ -16,8 +16,9 @@ from collections import Counter, deque
 from dataclasses import dataclass
 
 from exporter.model import CgroupIdentity, Clock
-from exporter.sources.cgroups.layout import ROOT, PathState, descend, kinds_of
-from exporter.sources.cgroups.walk import Walk, walk
+from exporter.sources.cgroups.layout import PathState, descend, kinds_of, root_of
+from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns
+from exporter.sources.cgroups.walk import DEFAULT_LIMITS, Walk, walk
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def _fullest(mounts: list[str]) -> str:
 def _search(root: str) -> int:
     """What the first directories contain: breadth first, at most ``_MAX_DIRECTORIES``."""
     found = _NOTHING
-    queue: deque[tuple[str, PathState]] = deque([(root, ROOT)])
+    queue: deque[tuple[str, PathState]] = deque([(root, root_of())])
     for _ in range(_MAX_DIRECTORIES):
         if not queue:
             break
@@ -137,8 +138,8 @@ def _search(root: str) -> int:
 class ContainerTree:
     """The newest walk below ``root``. Not for use by several threads at once."""
 
-    def __init__(self, root: str, clock: Clock) -> None:
-        self._root = root
+    def __init__(self, root: str, clock: Clock, patterns: GroupPatterns = NO_SITE) -> None:
+        self._root, self._patterns = root, patterns
         self._clock = clock
         self._walk = Walk()
         self._sees_others = self._has_others = False  # processes, containers: but for our own
@@ -211,10 +212,10 @@ class ContainerTree:
             where = hierarchy.root
             logger.info("cgroup %s: containers are looked for in %s", hierarchy.version, where)
         self._started_ns = self._tried_ns
-        self._walk = found = walk(hierarchy.root)
+        self._walk = found = walk(hierarchy.root, DEFAULT_LIMITS, self._patterns)
         self.walks += 1
         self.skipped.update(found.skipped)
-        self.group_kinds |= kinds_of(found.identities)
+        self.group_kinds |= kinds_of(found.identities, self._patterns)
         own = found.by_pid.get(os.getpid())
         self._sees_others = any(identity != own for identity in found.by_pid.values())
         self._has_others = any(identity != own for identity in found.by_container.values())

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.model import CgroupIdentity
-from exporter.sources.cgroups.layout import ROOT, PathState, descend
+from exporter.sources.cgroups.layout import PathState, descend, root_of
+from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns
 
 _DIGITS = 10  # of a process id, at most
 LARGEST_LIST = 4 * 1024 * 1024
@@ -80,13 +81,13 @@ class _Directory(NamedTuple):
 DEFAULT_LIMITS = WalkLimits()
 
 
-def walk(root: str, limits: WalkLimits = DEFAULT_LIMITS) -> Walk:
+def walk(root: str, limits: WalkLimits = DEFAULT_LIMITS, patterns: GroupPatterns = NO_SITE) -> Walk:
     """Walk a hierarchy from its root. Never raises for what it finds there.
 
     Symbolic links are not followed.
     """
     walker = _Walker(limits)
-    walker.descend_from(root)
+    walker.descend_from(root, root_of(patterns))
     return walker.result()
 
 
@@ -104,8 +105,8 @@ class _Walker:
         identities, skipped = frozenset(self._identities), dict(+self._skipped)
         return Walk(identities, self._by_pid, self._by_container, skipped)
 
-    def descend_from(self, root: str) -> None:
-        waiting = deque([_Directory(root, ROOT)])
+    def descend_from(self, root: str, place: PathState) -> None:
+        waiting = deque([_Directory(root, place)])
         while waiting and self._left > 0:
             for child in self._children(waiting.pop()):
                 (waiting.appendleft if child.container else waiting.append)(child)
