@@ -20,9 +20,9 @@ from functools import partial
 
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import parse_quantity
-from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, Pod, SchemeDescription
+from exporter.model import Allocation, Container, Device, SchemeDescription
 
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
 _CONTAINER, _INDEX = "{container}", "{index}"
@@ -59,7 +59,7 @@ def read(about: SchemeDescription, reader: PodReader) -> list[Allocation]:
 
 def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
     """Return the containers that have something by resources, or by the pod's annotations."""
-    lasting = lasting_containers(reader.pod)
+    lasting = reader.lasting
     asking = [c for c in lasting if asks_for(c, about.resources)]
     if not any(_text(reader, key) for key in about.amount_keys):
         return asking
@@ -69,10 +69,11 @@ def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
     candidates = [c for c in lasting if c.name in named] if named else list(lasting)
     if about.evidence_resource or about.resources:
         evidence = about.evidence_resource or about.resources[0]
-        found = [c for c in candidates if c in asking or _has(c, about.evidence_resource)]
+        found = [c.name for c in candidates if _has(c, about.evidence_resource)]
         if not found and not asking:
             reader.reject(Reason.NOT_REQUESTED, f"{about.amount_keys[0]} without {evidence}")
-        return [c for c in lasting if c in found or c in asking]
+        users = {*found, *(c.name for c in asking)}
+        return [c for c in lasting if c.name in users]
     return candidates if named else [reader.owner(candidates)]
 
 
@@ -168,7 +169,7 @@ def _cards(
     reader: PodReader, about: SchemeDescription, container: Container, count: int
 ) -> tuple[Device | None, ...]:
     """Return the container's cards, None for each that is unknown."""
-    key = _placement_key(reader.pod, about.placement_annotation, container)
+    key = _placement_key(reader, about.placement_annotation, container)
     if not key:
         return (None,) * count
     if about.index_basis == IndexBasis.UUID:
@@ -176,13 +177,11 @@ def _cards(
     return reader.placement(key, count)
 
 
-def _placement_key(pod: Pod, template: str, container: Container) -> str:
+def _placement_key(reader: PodReader, template: str, container: Container) -> str:
     if _INDEX not in template:
         return template.replace(_CONTAINER, container.name)
-    apps = [app.name for app in app_containers(pod)]
-    if container.name not in apps:
-        return ""
-    return template.replace(_INDEX, str(apps.index(container.name)))
+    place = reader.positions.get(container.name)
+    return "" if place is None else template.replace(_INDEX, str(place))
 
 
 def _cards_by_uuid(reader: PodReader, key: str, count: int) -> tuple[Device | None, ...]:

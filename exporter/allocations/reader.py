@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import NamedTuple
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
@@ -19,6 +19,7 @@ from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16
 MAX_ANNOTATION_LENGTH = 64 * 1024  # the API server allows 256 KiB for all annotations of an object
+MAX_NUMBERS_LENGTH = 4096  # of a list of numbers: one for each of a pod's 512 containers takes less
 _MAX_DETAIL_LENGTH = 200
 _WHOLE_CARD = 100
 _POD = Container(name="")
@@ -51,8 +52,9 @@ def lasting_containers(pod: Pod) -> tuple[Container, ...]:
     it ends. Of several init containers, that is the last that has started.
     """
     lasting = tuple(c for c in pod.containers if c.kind in {"app", "sidecar"})
-    inits = (c for c in pod.containers if c.kind == "init" and (c.limits or c.claims))
-    asking = [left for init in inits if _asked(left := _without(init, lasting))]
+    inits = [c for c in pod.containers if c.kind == "init" and (c.limits or c.claims)]
+    taken = _asked(*lasting) if inits else set()
+    asking = [left for init in inits if _asked(left := _without(init, taken))]
     started = [container for container in asking if container.container_ids]
     return (*(started[-1:] or asking[:1]), *lasting)
 
@@ -64,9 +66,8 @@ def _asked(*containers: Container) -> set[str]:
     return domains | {f"claim/{ref.claim}" for each in containers for ref in each.claims}
 
 
-def _without(container: Container, others: Sequence[Container]) -> Container:
-    """The container with what none of the others asks for."""
-    taken = _asked(*others)
+def _without(container: Container, taken: Collection[str]) -> Container:
+    """The container with what it asks for, but for these domains and claims."""
     return replace(
         container,
         limits={k: v for k, v in container.limits.items() if k.partition("/")[0] not in taken},
@@ -78,6 +79,9 @@ class PodReader:
     """One decoder's view of one pod. Lives for one call; nothing in it raises.
 
     ``basis`` is what the scheme's device numbers mean, by the user's setting, else as ``declared``.
+
+    What is asked for each of a pod's containers is computed once for the pod: a tenant chooses how
+    many containers he has, and how long his annotations are.
     """
 
     def __init__(
@@ -92,6 +96,38 @@ class PodReader:
         self._problems: dict[Reason, DecodeProblem] = {}
         self._suspected: list[DecodeProblem] = []
         self._is_consumer = True
+        self._numbers: dict[str, tuple[int, ...]] = {}  # by annotation
+        self._placements: dict[tuple[str, int], tuple[Device | None, ...]] = {}
+
+    @cached_property
+    def apps(self) -> tuple[Container, ...]:
+        """``spec.containers``, in order."""
+        return app_containers(self.pod)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """The place of each container in ``spec.containers``, by its name."""
+        return {app.name: place for place, app in enumerate(self.apps)}
+
+    @cached_property
+    def lasting(self) -> tuple[Container, ...]:
+        """The containers that have devices for the pod's life; see ``lasting_containers``."""
+        return lasting_containers(self.pod)
+
+    @cached_property
+    def _grants(self) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """The ids that the kubelet has granted to the pod, by container and resource."""
+        grants: dict[str, dict[str, list[str]]] = {}
+        for grant in self.node.grants.get(self.pod.uid, ()):
+            own = grants.setdefault(grant.container, {})
+            own.setdefault(grant.resource, []).extend(grant.device_ids)
+        return grants
+
+    @cached_property
+    def _by_claim(self) -> Mapping[str, frozenset[str]]:
+        """The resources that a ResourceClaim stands for (KEP-5004), which is counted instead."""
+        stands = ((c.name, frozenset(r.resource for r in c.claims)) for c in self.pod.containers)
+        return {name: resources for name, resources in stands if resources}
 
     def reject(self, reason: Reason, detail: str) -> None:
         """Records what could not be read. Of each reason, only the first problem is recorded."""
@@ -124,7 +160,7 @@ class PodReader:
     def limit(self, container: Container, resource: str) -> int | None:
         """Return a container's limit of a resource, which may be 0; None without a limit."""
         text = container.limits.get(resource)
-        if text is None or _by_claim(container, resource):
+        if text is None or resource in self._by_claim.get(container.name, ()):
             return None
         value = parse_quantity(text)
         if value is None:
@@ -133,16 +169,13 @@ class PodReader:
 
     def granted(self, container: Container, resource: str) -> tuple[str, ...]:
         """Return the ids of a resource's devices that the kubelet has granted to a container."""
-        if _by_claim(container, resource):
+        if resource in self._by_claim.get(container.name, ()):
             return ()
-        grants = self.node.grants.get(self.pod.uid, ())
-        held = (g for g in grants if g.container == container.name and g.resource == resource)
-        return tuple(dict.fromkeys(device_id for grant in held for device_id in grant.device_ids))
+        return tuple(dict.fromkeys(self._grants.get(container.name, {}).get(resource, ())))
 
     def granted_resources(self, container: Container) -> frozenset[str]:
         """Return the resources of which the kubelet has granted devices to a container."""
-        grants = self.node.grants.get(self.pod.uid, ())
-        return frozenset(g.resource for g in grants if g.container == container.name)
+        return frozenset(self._grants.get(container.name, ()))
 
     def device(self, uuid: str) -> Device | None:
         """Return the device with this UUID; None if there is none.
@@ -164,11 +197,14 @@ class PodReader:
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return the numbers that an annotation lists; empty if it is absent or malformed."""
-        text = self.annotation(key)
-        numbers = parse_naturals(text) if text else ()
-        if numbers is None:
-            self.reject(Reason.BAD_ANNOTATION, f"{key}={text}")
-        return numbers or ()
+        if key not in self._numbers:
+            text = self.annotation(key)
+            is_short = len(text) <= MAX_NUMBERS_LENGTH
+            numbers = parse_naturals(text) if text and is_short else None
+            if text and numbers is None:
+                self.reject(Reason.BAD_ANNOTATION, f"{key}={text[:_MAX_DETAIL_LENGTH]}")
+            self._numbers[key] = numbers or ()
+        return self._numbers[key]
 
     def share(self, key: str) -> float | None:
         """Return the share of one card in an annotation; None if it is absent or malformed."""
@@ -213,11 +249,14 @@ class PodReader:
         A card is None if the placement is unknown or the node has no such card. A list of another
         length, or one that names a card twice, is rejected as a whole.
         """
-        numbers = self.numbers(key)
-        if numbers and (len(numbers) != count or len(set(numbers)) != count):
-            self.reject(Reason.PLACEMENT_MISMATCH, f"{key}={numbers} for {count} cards")
-            numbers = ()
-        return tuple(self.card(number) for number in numbers) or (None,) * count
+        if (key, count) not in self._placements:
+            numbers = self.numbers(key)
+            if numbers and (len(numbers) != count or len(set(numbers)) != count):
+                self.reject(Reason.PLACEMENT_MISMATCH, f"{key}={numbers} for {count} cards")
+                numbers = ()
+            found = tuple(self.card(number) for number in numbers)
+            self._placements[key, count] = found or (None,) * count
+        return self._placements[key, count]
 
     def card(self, number: int) -> Device | None:
         """Return the card with this number; None if there is none.
@@ -234,7 +273,7 @@ class PodReader:
 
         It is the only container that asks for GPUs, else the pod itself, whose name is "".
         """
-        users = users or lasting_containers(self.pod)
+        users = users or self.lasting
         return users[0] if len(users) == 1 else _POD
 
     def allocate(
@@ -318,12 +357,7 @@ def each_container(
 
     @wraps(read)
     def read_all(reader: PodReader) -> Iterable[Allocation]:
-        for container in lasting_containers(reader.pod):
+        for container in reader.lasting:
             yield from read(reader, container)
 
     return read_all
-
-
-def _by_claim(container: Container, resource: str) -> bool:
-    """Whether a ResourceClaim stands for this resource (KEP-5004). Then the claim is counted."""
-    return any(ref.resource == resource for ref in container.claims)

@@ -4,15 +4,16 @@ They are one frozen value. A holder of rules decodes all pods again when it gets
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from exporter.allocations import registry
 from exporter.allocations.described import scheme_of
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme, no_pod
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.allocations.schemes import hami, kai, volcano_gpushare, volcano_vgpu
 from exporter.allocations.schemes.vgpu import ResourceNames
-from exporter.model import NodeFacts, Pod, SchemeDescription
+from exporter.allocations.ties import Knowledge, knowledge_of, together
+from exporter.model import Grant, NodeFacts, Pod, SchemeDescription
 
 SCHEMES, INDEX_BASIS, HAMI = "schemes", "index-basis", "hami"
 """The settings below ``allocations.`` that a complaint can name."""
@@ -52,10 +53,14 @@ class Rules:
         """Pod labels in the same way."""
         return tuple(sorted({key for scheme in self.schemes for key in scheme.labels}))
 
-    def neighbours(self, pods: Mapping[str, Pod]) -> dict[str, Pod]:
-        """Return the pods, by uid, on which other pods' allocations depend."""
-        tests = {scheme.affects_others for scheme in self.schemes} - {no_pod}
-        return {uid: pod for uid, pod in pods.items() if any(test(pod) for test in tests)}
+    def knowledge_of(self, pod: Pod, grants: tuple[Grant, ...]) -> Knowledge:
+        """Return what follows from a pod and its grants alone."""
+        return knowledge_of(pod, grants, self.schemes)
+
+    def tied(self, node: NodeFacts, pods: Iterable[Pod]) -> NodeFacts:
+        """Return the node's facts with what its pods have in common."""
+        known = [self.knowledge_of(pod, node.grants.get(pod.uid, ())) for pod in pods]
+        return replace(node, ties=together(each.says for each in known))
 
     def decode(self, pod: Pod, node: NodeFacts) -> Decoded:
         """Return the allocations of a pod's containers; never raises."""

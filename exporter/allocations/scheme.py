@@ -1,11 +1,11 @@
 """The declaration of a sharing system, and the result of decoding a pod."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from exporter.model import Allocation, Pod
+from exporter.model import Allocation, Grant, Pod, Said, Tie
 
 if TYPE_CHECKING:
     from exporter.allocations.reader import PodReader
@@ -92,9 +92,9 @@ class Decoded:
     consumer: bool = True
 
 
-def no_pod(_: Pod) -> bool:
-    """Return False."""
-    return False
+def no_ties(_: Pod, __: Sequence[Grant]) -> Iterable[tuple[Tie, Said]]:
+    """Return nothing: the pods of most systems depend on no other."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class Scheme:
     with a common resource never both count the same pod. ``annotations`` and ``labels`` are the
     keys, or beginnings of keys, of pods that its decoder needs. ``index_basis`` is None if it names
     no devices. ``read`` returns the allocations of a pod, none for one of another scheme.
-    ``affects_others`` selects the pods that other pods' allocations depend on: ``NodeFacts.pods``
-    has only those, and all pods are decoded again when one of them changes. ``amounts`` and
+    ``ties`` returns what a pod with these grants has in common with others, and what it says of
+    that. The decoders of all pods with this tie read it. ``amounts`` and
     ``placement`` are the sources of amounts and devices. The first has priority; the others are
     used only for what it leaves open. ``placement`` is empty if no source names a device.
     ``enforcement`` says whether its own software holds a container to a part of a card, "" if that
@@ -121,7 +121,7 @@ class Scheme:
     index_basis: IndexBasis | None
     read: Callable[["PodReader"], Iterable[Allocation]]
     labels: tuple[str, ...] = ()
-    affects_others: Callable[[Pod], bool] = no_pod
+    ties: Callable[[Pod, Sequence[Grant]], Iterable[tuple[Tie, Said]]] = no_ties
     amounts: tuple[Evidence, ...] = (Evidence.LIMITS,)
     placement: tuple[Evidence, ...] = (Evidence.ANNOTATION,)
     enforcement: str = ENFORCED

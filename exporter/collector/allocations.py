@@ -150,8 +150,7 @@ class Allocations:
         in_parts = {d.uuid for d in node.devices if d.sharing in {MIG, PARTITIONED}}
         self._divided = in_parts | {d.parent_uuid for d in node.devices}
         self._suspected, self._allocated = {}, None
-        related = rules.neighbours(table.pods)
-        facts = replace(node, pods=related, index_bases=rules.index_bases)
+        facts = rules.tied(replace(node, index_bases=rules.index_bases), table.pods.values())
         decoded = {uid: self._decode_pod(pod, facts, rules) for uid, pod in table.pods.items()}
         last = {**self._ended, **self._decoded}
         newest = self.pods_by_name

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 
 from exporter.allocations.scheme import Reason
 from exporter.collector.allocations import OUTCOMES
@@ -19,7 +18,7 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
     What is only suspected is left to the cycle, which sees where a container runs.
     """
     rules, pods = rules_of(evidence.settings), evidence.table.pods
-    node = replace(evidence.node, pods=rules.neighbours(pods))
+    node = rules.tied(evidence.node, pods.values())
     schemes: dict[str, set[str]] = defaultdict(set)
     problems: dict[tuple[str, Reason], list[str]] = defaultdict(list)
     for pod in pods.values():

@@ -79,8 +79,10 @@ from exporter.model.pods import (
     PodTable,
     ReviewError,
     Right,
+    Said,
     SchemeDescription,
     Subject,
+    Tie,
 )
 from exporter.model.processes import (
     SEVERAL,

@@ -123,15 +123,22 @@ class OfferedDevice:
     taints: tuple[str, ...] = ()
 
 
+Tie = tuple[str, str]
+"""What pods have in common: a ResourceClaim by namespace and name, or another thing by its kind."""
+
+Said = tuple[str, ...]
+"""One thing that a pod says of a tie; each sharing system has its own words."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """The facts about the node that an allocation decoder may use besides the pod it reads.
 
     ``grants`` are by the API uid of the pod that holds them, ``claims`` by namespace and name,
     ``offered`` by driver, pool and device. ``card_policies`` are the node's own, by the number that
-    the sharing system gives each card. ``pods`` are those of the node's pods, by uid, on which
-    other pods' allocations depend. ``index_bases`` overrides, by scheme, what its device numbers
-    mean.
+    the sharing system gives each card. ``ties`` are what the node's living pods say of what they
+    have in common, each with how often it is said. ``index_bases`` overrides, by scheme, what its
+    device numbers mean.
     """
 
     devices: tuple[Device, ...] = ()
@@ -142,7 +149,7 @@ class NodeFacts:
     claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]] = field(default_factory=dict)
     offered: Mapping[tuple[str, str, str], OfferedDevice] = field(default_factory=dict)
     card_policies: Mapping[int, str] = field(default_factory=dict)
-    pods: Mapping[str, Pod] = field(default_factory=dict)
+    ties: Mapping[Tie, Mapping[Said, int]] = field(default_factory=dict)
     index_bases: Mapping[str, str] = field(default_factory=dict)
 
 

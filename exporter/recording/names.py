@@ -293,7 +293,6 @@ class Pseudonyms(Names):
             claims=disguised_claims(facts.claims, facts.offered, self.name),
             offered=disguised_offers(facts.offered, self.name),
             card_policies={card: self._token(own) for card, own in facts.card_policies.items()},
-            pods={self.name(uid): self.pod(pod) for uid, pod in facts.pods.items()},
         )
 
     def status(self, status: SourceStatus) -> SourceStatus:

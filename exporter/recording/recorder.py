@@ -270,8 +270,8 @@ class _Node(_RecordedSource[NodeSource]):
 
         def ask() -> NodeFacts:
             facts = self._source.facts(recorder.real_table)
-            # the devices are in the readings, the pods in the table
-            return recorder.names.node(replace(facts, devices=(), pods={}))
+            # the devices are in the readings
+            return recorder.names.node(replace(facts, devices=()))
 
         return self._answer("node_facts", ask)
 

@@ -71,12 +71,11 @@ def node_of(case: Json, rules: Rules) -> NodeFacts:
         "status": {"allocatable": known.get("node_allocatable", {})},
     }
     facts = decode_node(document, _keep(rules))
-    pods = [pod_of(each, rules) for each in (case["pod"], *known.get("other_pods", ()))]
     claims = known.get("resource_claims", ())
     slices: list[Slice] = [
         s for each in known.get("resource_slices", ()) if (s := decode_slice(each)) is not None
     ]
-    return NodeFacts(
+    known_alone = NodeFacts(
         devices=tuple(map(_device, known["gpus"])),
         labels=facts.labels,
         annotations=facts.annotations,
@@ -86,8 +85,14 @@ def node_of(case: Json, rules: Rules) -> NodeFacts:
             (c["metadata"]["namespace"], c["metadata"]["name"]): decode_claim(c) for c in claims
         },
         offered=offered(slices),
-        pods=rules.neighbours({pod.uid: pod for pod in pods}),
     )
+    return rules.tied(known_alone, pods_of(case, rules))
+
+
+def pods_of(case: Json, rules: Rules) -> list[Pod]:
+    """Return the pods of a case's node."""
+    documents = (case["pod"], *case["node"].get("other_pods", ()))
+    return [pod_of(each, rules) for each in documents]
 
 
 def _device(gpu: Json) -> Device:

@@ -5,8 +5,10 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.kept import kept
+from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.dra import SCHEME
+from exporter.allocations.ties import together
 from exporter.model import (
     PARTITIONED,
     Allocation,
@@ -20,7 +22,12 @@ from exporter.model import (
 )
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, card, decoder, instance, pod
 
-decode = decoder(SCHEME)
+
+def decode(own: Pod, known: NodeFacts) -> Decoded:
+    """Return what a pod is read as that is on the node beside those that are known."""
+    said = [node.ties for node in (known, Rules().tied(known, [own]))]
+    return decoder(SCHEME)(own, replace(known, ties=together(said)))
+
 
 NVIDIA, AMD, INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"
 PCI = "resource.kubernetes.io/pciBusID"
@@ -52,12 +59,12 @@ def facts(
     """Return a node with the claim ``c`` of these results, all devices of it offered alike."""
     offered = OfferedDevice(attributes or {}, capacity or {})
     described = attributes is not None or capacity is not None
-    return NodeFacts(
+    alone = NodeFacts(
         devices=devices,
         claims={("default", "c"): results},
         offered={(r.driver, r.pool, r.device): offered for r in results if described},
-        pods={each.uid: each for each in pods},
     )
+    return Rules().tied(alone, pods)
 
 
 def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
@@ -199,7 +206,7 @@ def other_pod(namespace: str = "default", **changes: object) -> Pod:
         ((using("a"),), (other_pod(deleted=True),), 1),
         ((using("a"),), (other_pod(containers=(using("z", ClaimRef("other")),)),), 1),
         ((using("a"),), (other_pod(containers=(using("z", ClaimRef("c", "other")),)),), 1),
-        ((using("a"),), (pod(using("a")),), 1),
+        ((using("a"), using("b", ClaimRef("c", "gpu"))), (), 2),
     ],
     ids=[
         "containers",
@@ -211,7 +218,7 @@ def other_pod(namespace: str = "default", **changes: object) -> Pod:
         "a pod that was deleted",
         "another claim",
         "another request",
-        "the pod itself",
+        "all of it and a request",
     ],
 )
 def test_claim_of_several_users_promises_no_share(
@@ -238,6 +245,33 @@ def test_two_shares_of_one_device_are_one_allocation() -> None:
         attributes=CARD_1,
     )
     assert shares(decode(pod(using()), known).allocations) == [("a", "GPU-1", 16 * GIB, None)]
+
+
+@pytest.mark.parametrize(
+    ("taken", "users"),
+    [
+        ([], 0),
+        ([["gpu"]], 1),
+        ([["gpu/small"]], 1),
+        ([["gpu/large"]], 0),
+        ([["nic"]], 0),
+        ([["gpu", "gpu/small"]], 1),
+        ([["", "gpu", "nic"]], 1),
+        ([["gpu/small", "gpu/large"], ["gpu"], [""], ["nic"]], 3),
+    ],
+)
+def test_a_container_is_one_user_of_a_device_whatever_it_takes_of_its_claim(
+    taken: list[list[str]], users: int
+) -> None:
+    """The device is of the request ``gpu/small``: one of the request ``gpu``."""
+    containers = [
+        using(f"c{number}", *(ClaimRef("c", request) for request in requests))
+        for number, requests in enumerate(taken)
+    ]
+    consumed = result(request="gpu/small", consumed={"memory": "10Gi"})
+    known = facts(consumed, attributes=CARD_1, capacity={"memory": "40Gi"})
+    found = decode(pod(using("all"), *containers), known).allocations[0]
+    assert found.kept_bytes == CARD_MEMORY // 4 // (1 + users)
 
 
 SECOND_AMD = replace(AMD_CARD, uuid="amd-1", index=1, pci_bus_id="0000:1a:00.0")

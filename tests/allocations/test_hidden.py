@@ -132,5 +132,5 @@ def test_fraction_stays_whatever_number_of_devices_its_owner_states(count: str) 
     )
     stated = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": count}
     asking = pod(container(), annotations=stated, labels={"runai-gpu-group": "g"})
-    found = decode(asking, replace(NVIDIA, pods={"r": reserving})).allocations
+    found = decode(asking, RULES.tied(NVIDIA, [reserving])).allocations
     assert [(a.core, a.memory_bytes) for a in found] == [(0.5, CARD_MEMORY // 2)]

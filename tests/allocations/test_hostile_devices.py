@@ -13,6 +13,7 @@ from exporter.allocations.claimed import ATTRIBUTES
 from exporter.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.allocations.reader import MAX_CARDS
 from exporter.allocations.registry import decode, read_by
+from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Reason, Scheme
 from exporter.allocations.schemes import amd, dra, gke, intel, kai, nvidia
 from exporter.model import (
@@ -180,7 +181,7 @@ RESERVATIONS = st.builds(
 
 
 def nodes(family: str = "") -> st.SearchStrategy[NodeFacts]:
-    return st.builds(
+    alone = st.builds(
         NodeFacts,
         devices=DEVICES,
         labels=NODE_LABELS,
@@ -188,9 +189,10 @@ def nodes(family: str = "") -> st.SearchStrategy[NodeFacts]:
         grants=st.fixed_dictionaries({"u": grants(family)}, optional={"v": grants()}),
         claims=st.fixed_dictionaries({("n", "c"): CLAIMED}, optional={("n", "d"): CLAIMED}),
         offered=OFFERED,
-        pods=st.fixed_dictionaries({"r": RESERVATIONS}, optional={"v": pods("v")}),
         index_bases=st.dictionaries(st.sampled_from(["gke", "dra"]), NAMES, max_size=1),
     )
+    others = st.tuples(RESERVATIONS, pods("v")) | st.tuples(RESERVATIONS)
+    return st.builds(Rules().tied, alone, others)
 
 
 @cache  # hypothesis looks a strategy over once, which takes it longer than a decoder
@@ -237,9 +239,8 @@ def test_hostile_pod_costs_only_itself(hostile: Pod, node: NodeFacts) -> None:
         devices=(card(0), card(1)),
         labels={},
         grants={**node.grants, "w": (Grant("a", "nvidia.com/gpu", ("GPU-1",)),)},
-        pods={"v": hostile, "w": honest},
     )
-    decoded = decode(honest, known)
+    decoded = decode(honest, Rules().tied(known, [hostile, honest]))
     assert [(a.device, a.core) for a in decoded.allocations] == [("GPU-1", 1.0)]
     assert decoded.problems == ()
 
@@ -277,6 +278,6 @@ def test_ten_megabytes_of_a_fraction_are_counted() -> None:
         labels={"runai-gpu-group": "g"},
     )
     reservation = Pod("r", "kai-resource-reservation", "r", labels={"runai-gpu-group": "g"})
-    decoded = decoder(kai.SCHEME)(hostile, NodeFacts(pods={"r": reservation}))
+    decoded = decoder(kai.SCHEME)(hostile, Rules().tied(NodeFacts(), [reservation]))
     assert [(a.container, a.device, a.core) for a in decoded.allocations] == [("a", None, None)]
     assert {problem.reason for problem in decoded.problems} == {Reason.BAD_ANNOTATION}

@@ -3,12 +3,18 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.intel import SCHEME
-from exporter.model import NodeFacts
+from exporter.model import NodeFacts, Pod
 from tests.allocations.build import CARD_MEMORY, card, container, decoder, granted, node, pod
 
-decode = decoder(SCHEME)
+
+def decode(own: Pod, known: NodeFacts) -> Decoded:
+    """Return what a pod is read as beside those that hold the other grants."""
+    others = [Pod(uid, "n", uid) for uid in known.grants if uid != own.uid]
+    return decoder(SCHEME)(own, Rules().tied(known, [own, *others]))
+
 
 I915, XE = "gpu.intel.com/i915", "gpu.intel.com/xe"
 CARDS = tuple(replace(card(index, vendor="intel"), minor=index + 1) for index in range(2))

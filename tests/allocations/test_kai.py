@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.rules import make
+from exporter.allocations.rules import Rules, make
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.kai import SCHEME
 from exporter.model import Allocation, Grant, NodeFacts, Pod
@@ -29,9 +29,9 @@ def reservation(group: str, uuid: str, namespace: str = "kai-resource-reservatio
     )
 
 
-def knowing(*pods: Pod) -> NodeFacts:
+def knowing(*pods: Pod, rules: Rules | None = None) -> NodeFacts:
     facts = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
-    return replace(facts, pods={each.uid: each for each in pods})
+    return (rules or make()).tied(facts, pods)
 
 
 TWO = knowing(reservation("g", "GPU-2"), reservation("h", "GPU-3"))
@@ -255,8 +255,8 @@ def test_reservation_found_by_its_name_holds_its_card_for_a_fraction(
     """A tenant of one namespace could hide a whole card behind such names."""
     reserving = chosen(namespace)
     neighbour = replace(fraction_of({FRACTION: "0.5"}), **fraction)  # type: ignore[arg-type]
-    known = make().neighbours({pod.uid: pod for pod in (reserving, neighbour)})
-    assert len(registry.decode(reserving, replace(TWO, pods=known)).allocations) == users
+    known = make().tied(TWO, (reserving, neighbour))
+    assert len(registry.decode(reserving, known).allocations) == users
 
 
 @pytest.mark.parametrize(
@@ -272,18 +272,20 @@ def test_reservation_found_by_its_name_holds_its_card_for_a_fraction(
 def test_pod_that_poses_as_a_reservation_proves_nothing(
     reserving: Pod, grants: dict[str, tuple[Grant, ...]]
 ) -> None:
-    facts = replace(knowing(reserving), grants=grants)
+    facts = make().tied(replace(TWO, grants=grants), [reserving])
     decoded = decode(fraction_of({FRACTION: "0.5"}), facts)
     assert (decoded.allocations, reasons(decoded)) == ((), [Reason.UNPROVEN])
 
 
 def test_named_namespaces_are_the_only_ones() -> None:
-    named = make(kai_namespaces=("ours",)).schemes
+    named = make(kai_namespaces=("ours",))
     fraction = fraction_of({FRACTION: "0.5"})
-    assert registry.decode(fraction, knowing(chosen("ours")), named).allocations[0].device
+    ours = knowing(chosen("ours"), rules=named)
+    assert named.decode(fraction, ours).allocations[0].device
     for other in (chosen("x"), reservation("g", "GPU-2")):
-        assert reasons(registry.decode(fraction, knowing(other), named)) == [Reason.UNPROVEN]
-        assert registry.decode(other, knowing(other), named).allocations
+        known = knowing(other, rules=named)
+        assert reasons(named.decode(fraction, known)) == [Reason.UNPROVEN]
+        assert named.decode(other, known).allocations
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ REFUSED = {
         Reason.DUPLICATE_DEVICE,
         [(None, 4 * GIB)],
     ),
-    "too many devices": ({**ASKED, DEVICES: "0," * 99}, Reason.DUPLICATE_DEVICE, [(None, 4 * GIB)]),
+    "too many devices": ({**ASKED, DEVICES: "0," * 99}, Reason.TOO_MANY_DEVICES, []),
 }
 
 

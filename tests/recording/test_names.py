@@ -33,7 +33,7 @@ from exporter.model import (
 from exporter.recording.codec import to_json
 from exporter.recording.names import Pseudonyms
 from exporter.sources.pods.table import indexed
-from tests.allocations.cases import CASES, node_of, pod_of, rules_of
+from tests.allocations.cases import CASES, node_of, pod_of, pods_of, rules_of
 
 KEY = b"k" * 32
 GPU = "GPU-3f2b1c4d-0000-4000-8000-00000000abcd"
@@ -159,7 +159,6 @@ def test_nothing_of_the_names_in_grants_and_claims_is_left(names: Pseudonyms) ->
             ("gpu.nvidia.com", "secret-pool", "gpu-0"): offered,
             ("secret.example.com", "secret-pool", "secret-nic"): strange,
         },
-        pods={UID: POD},
     )
 
     made = names.node(facts)
@@ -240,7 +239,8 @@ def test_every_case_has_the_same_allocation(names: Pseudonyms) -> None:
         pod, node = pod_of(case["pod"], rules), node_of(case, rules)
         real = decode(pod, node)
 
-        made = decode(names.pod(pod), names.node(node))
+        known = rules.tied(names.node(node), map(names.pod, pods_of(case, rules)))
+        made = decode(names.pod(pod), known)
 
         expected = tuple(
             replace(

@@ -1,11 +1,11 @@
 """The shipped scenarios hold what they are shipped for."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from exporter.allocations.registry import decode
+from exporter.allocations.rules import Rules
 from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
 from exporter.simulation.load import load, shipped
 from exporter.simulation.node import Node
@@ -65,9 +65,10 @@ def _pods(node: Node) -> dict[str, Pod]:
 def test_the_decoders_read_every_pod_without_a_problem(name: str) -> None:
     node, clock = _node(name)
     for _ in range(60):
-        pods = node.pod_table().pods
-        for pod in pods.values():
-            decoded = decode(pod, replace(node.facts(), pods=pods))
+        pods = node.pod_table().pods.values()
+        known = Rules().tied(node.facts(), pods)
+        for pod in pods:
+            decoded = decode(pod, known)
             # HAMi's ids name any card, as the real kubelet's choice: that is no problem by itself.
             assert not [problem for problem in decoded.problems if not problem.devices]
         clock.move(1)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import natural_of, parse_natural
-from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.model import Allocation, Container, NodeFacts, Pod
@@ -40,7 +40,7 @@ Table = Mapping[int, Amounts]  # by the container's position
 
 def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
-    users = [each for each in lasting_containers(reader.pod) if asks_for(each, (MEMORY, _CORE))]
+    users = [each for each in reader.lasting if asks_for(each, (MEMORY, _CORE))]
     if not _is_ours(reader.pod, reader.node, users):
         return []
     memory, core = _table(reader, _MEMORY_TABLE), _table(reader, _CORE_TABLE)
@@ -89,7 +89,7 @@ def _cells(document: object) -> int:
 
 
 def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> list[Allocation]:
-    apps, unit = app_containers(reader.pod), unit_of(reader)
+    apps, unit = reader.apps, unit_of(reader)
     allocations: list[Allocation] = []
     positions = memory.keys() | core.keys()
     if any(position >= len(apps) for position in positions):

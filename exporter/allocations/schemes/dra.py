@@ -33,7 +33,7 @@ driver publishes a UUID, memory or cores of it, or the claim stands for a GPU's 
   devices that have this configuration.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ from exporter.allocations.claimed import (
     texts,
 )
 from exporter.allocations.quantities import parse_natural, parse_quantity
-from exporter.allocations.reader import PodReader, Share, each_container, lasting_containers
+from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import (
     ENFORCED,
     SHARED,
@@ -69,8 +69,11 @@ from exporter.model import (
     ClaimRef,
     Container,
     Device,
+    Grant,
     OfferedDevice,
     Pod,
+    Said,
+    Tie,
 )
 
 DRIVERS = frozenset(VENDORS)
@@ -98,30 +101,54 @@ class _Part(NamedTuple):
     among: tuple[Device, ...] = ()
 
 
-def has_claims(pod: Pod) -> bool:
-    """Whether a pod may share a claim with other pods."""
-    return any(container.claims for container in pod.containers)
+_Place = tuple[str, ...]  # the claim, and the device's driver, pool, name and share
 
 
-def read(reader: PodReader, container: Container) -> list[Allocation]:
-    """Return the devices of a container's claims."""
+def ties(pod: Pod, _grants: Sequence[Grant]) -> Iterator[tuple[Tie, Said]]:
+    """Return each container's claims, with the requests of which it has the devices; "": of all."""
+    for container in lasting_containers(pod):
+        requests: dict[str, set[str]] = {}
+        for ref in container.claims:
+            requests.setdefault(ref.claim, set()).add(ref.request)
+        for claim, asked in requests.items():
+            for request in {""} if "" in asked else asked:
+                parent, slash, _ = request.partition("/")
+                if not (slash and parent in asked):  # else it is counted with the whole request
+                    yield (pod.namespace, claim), (request,)
+
+
+def read(reader: PodReader) -> Iterator[Allocation]:
+    """Return the devices of each container's claims.
+
+    What a claim gives is the same for all of a pod's containers, so it is worked out once.
+    """
+    made: dict[_Place, _Part] = {}
+    for container in reader.lasting:
+        if container.claims:
+            yield from _of_container(reader, container, made)
+
+
+def _of_container(
+    reader: PodReader, container: Container, made: dict[_Place, _Part]
+) -> Iterator[Allocation]:
     results = _results(reader, container)
     if not reader.allows(container, len(results)):
-        return []
+        return
     parts: dict[str, list[_Part]] = {}  # a container may have several of one card
-    for claim, result in results:
-        part = _part(reader, claim, result)
-        kept = _kept(reader, claim, result)
-        part = part._replace(kept=kept, among=among(reader, result))
+    for place, result in results.items():
+        known = (*place, result.request)
+        if known not in made:
+            part = _part(reader, place[0], result)
+            kept = _kept(reader, place[0], result)
+            made[known] = part._replace(kept=kept, among=among(reader, result))
+        part = made[known]
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
         parts.setdefault(key, []).append(part)
-    return [
-        replace(allocation, kept_bytes=_kept_bytes(same))
-        for same in parts.values()
-        for allocation in reader.allocate(
+    for same in parts.values():
+        found = reader.allocate(
             container, (same[0].device,), _share(reader, same), among=same[0].among
         )
-    ]
+        yield from (replace(one, kept_bytes=_kept_bytes(same)) for one in found)
 
 
 def _kept(reader: PodReader, claim: str, result: ClaimedDevice) -> float | None:
@@ -147,19 +174,19 @@ def _kept_bytes(parts: Sequence[_Part]) -> int | None:
     return int(min(1.0, sum(kept)) * whole) if whole and len(kept) == len(parts) else None
 
 
-def _results(reader: PodReader, container: Container) -> list[tuple[str, ClaimedDevice]]:
-    """Return the GPUs of a container, each once, with the name of its claim."""
-    found: dict[tuple[str, ...], tuple[str, ClaimedDevice]] = {}
+def _results(reader: PodReader, container: Container) -> dict[_Place, ClaimedDevice]:
+    """Return the GPUs of a container, each once."""
+    found: dict[_Place, ClaimedDevice] = {}
     for ref in container.claims:
         allocated = reader.node.claims.get((reader.pod.namespace, ref.claim))
         if allocated is None:
             reader.reject(Reason.UNKNOWN_CLAIM, f"{container.name}: {ref.claim}")
         for result in allocated or ():
-            taken = not result.admin_access and _takes(ref, ref.claim, result)
+            taken = not result.admin_access and _takes(ref, result)
             if taken and _is_gpu(reader, ref, result):
                 key = (ref.claim, result.driver, result.pool, result.device, result.share_id)
-                found.setdefault(key, (ref.claim, result))
-    return list(found.values())
+                found.setdefault(key, result)
+    return found
 
 
 def _is_gpu(reader: PodReader, ref: ClaimRef, result: ClaimedDevice) -> bool:
@@ -177,10 +204,17 @@ def _is_gpu(reader: PodReader, ref: ClaimRef, result: ClaimedDevice) -> bool:
     return False
 
 
-def _takes(ref: ClaimRef, claim: str, result: ClaimedDevice) -> bool:
-    """Whether a container has this result of a claim: ``<request>``, or a part of that request."""
-    request = result.request.partition("/")[0]  # "<request>/<subrequest>" of firstAvailable
-    return ref.claim == claim and ref.request in {"", request, result.request}
+def _takes(ref: ClaimRef, result: ClaimedDevice) -> bool:
+    """Whether a reference to a claim takes this result of it."""
+    return ref.request in _requests(result)
+
+
+def _requests(result: ClaimedDevice) -> frozenset[str]:
+    """Return the requests of a claim that have a result: all, its own, and the one it is part of.
+
+    ``<request>/<subrequest>`` is one of a request's ``firstAvailable``.
+    """
+    return frozenset({"", result.request.partition("/")[0], result.request})
 
 
 def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
@@ -260,13 +294,8 @@ def _memory_with_mps(reader: PodReader, claim: str, result: ClaimedDevice) -> st
 
 def _users(reader: PodReader, claim: str, result: ClaimedDevice) -> int:
     """Return the number of containers that have this result of a claim, of the pod's namespace."""
-    pods = {**reader.node.pods, reader.pod.uid: reader.pod}
-    return sum(
-        any(_takes(ref, claim, result) for ref in container.claims)
-        for pod in pods.values()
-        if pod.namespace == reader.pod.namespace and not (pod.terminal or pod.deleted)
-        for container in lasting_containers(pod)
-    )
+    said = reader.node.ties.get((reader.pod.namespace, claim), {})
+    return sum(said.get((request,), 0) for request in _requests(result))
 
 
 def _share(reader: PodReader, parts: list[_Part]) -> Share:
@@ -291,8 +320,8 @@ SCHEME = Scheme(
     resources=(),  # a container's reader leaves out a resource that a claim stands for
     annotations=(),
     index_basis=IndexBasis.UUID,
-    read=each_container(read),
-    affects_others=has_claims,
+    read=read,
+    ties=ties,
     amounts=(Evidence.CLAIM,),
     placement=(Evidence.CLAIM,),
 )

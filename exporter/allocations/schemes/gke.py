@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, instances
 from exporter.allocations.quantities import parse_natural
-from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts
 
@@ -40,7 +40,7 @@ _Place = tuple[int, int | None]  # the card's number, and that of its GPU instan
 
 def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the devices, or clients of devices, allocated to each container."""
-    grants = [(each, reader.granted(each, _GPU)) for each in lasting_containers(reader.pod)]
+    grants = [(each, reader.granted(each, _GPU)) for each in reader.lasting]
     ids = [device_id for _, held in grants for device_id in held]
     ours = all(map(_DEVICE_ID.fullmatch, ids))
     if not ids:

@@ -15,7 +15,7 @@ container at that position of ``spec.containers`` by the N of ``/dev/nvidiaN``.
 from collections.abc import Iterator
 
 from exporter.allocations.quantities import MIB, parse_natural
-from exporter.allocations.reader import PodReader, Share, app_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container
 
@@ -28,7 +28,7 @@ _CORE_LIMIT = "tencent.com/vcuda-core-limit"
 
 def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the allocations of each container, one per card."""
-    for position, app in enumerate(app_containers(reader.pod)):
+    for position, app in enumerate(reader.apps):
         yield from _allocations(reader, app, f"{_PLACEMENT}{position}")
 
 

@@ -36,12 +36,13 @@ registered AMD's cards on the node. AMD's cores are compute units.
 """
 
 import re
+from collections.abc import Collection
 from functools import partial
 from itertools import repeat
 
 from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import asks_for
-from exporter.allocations.reader import PodReader, app_containers, lasting_containers
+from exporter.allocations.reader import PodReader, app_containers
 from exporter.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, is_registered
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.vgpu import (
@@ -107,34 +108,39 @@ def read(reader: PodReader, names: ResourceNames = NAMES) -> list[Allocation]:
     pod, node = reader.pod, reader.node
     allocations = _of_nvidia(reader, names)
     lists = sorted(key for key in pod.annotations if _LIST.fullmatch(key) and key not in _ALLOCATED)
+    asked = {name.partition("/")[0] + "/" for each in pod.containers for name in each.limits}
     for key in lists[:_MAX_LISTS]:
-        own = _other_names(reader, key)
+        own = _other_names(key, asked)
         if not _asks_for_others(reader, own):
             reader.reject(Reason.NOT_REQUESTED, f"{key} without a limit on {own.count}")
         elif encoded := reader.annotation(key):
             allocations += _by_annotation(reader, encoded, Terms(own, key, percent=own is _DCU))
     found = _once(reader, allocations)
-    for container in lasting_containers(pod):
-        named = {a.device for a in found if a.container == container.name and a.device}
-        if named.isdisjoint(part.uuid for part in instances(node)) and named:
+    placed: dict[str, set[str]] = {}
+    for allocation in found:
+        if allocation.device:
+            placed.setdefault(allocation.container, set()).add(allocation.device)
+    for container in reader.lasting:
+        named = placed.get(container.name)
+        if named and named.isdisjoint(part.uuid for part in instances(node)):
             granted = map(_CARD_OF_ID.sub, repeat(""), reader.granted(container, names.count))
             cards = {d.uuid for each in granted if (d := device_by_uuid(node, each))}
             reader.suspect(container.name, named, cards)
     return found
 
 
-def _other_names(reader: PodReader, key: str) -> ResourceNames:
+def _other_names(key: str, asked: Collection[str]) -> ResourceNames:
     """Return the resources of another vendor's list. Of most vendors only their domain is known.
 
-    Their amounts have units of their own, so the limits only show that devices were asked for.
+    Their amounts have units of their own, so the limits only show that devices were asked for:
+    ``asked`` are the domains of these.
     """
     match = _LIST.fullmatch(key)
     word = match["word"] if match else ""
     if word in _OWN_NAMES:
         return _OWN_NAMES[word]
     domains = [_DOMAINS[word]] if word in _DOMAINS else {*_DOMAINS.values()}
-    asked = {name for container in reader.pod.containers for name in container.limits}
-    found = [domain for domain in sorted(domains) if any(n.startswith(domain) for n in asked)]
+    found = [domain for domain in sorted(domains) if domain in asked]
     return ResourceNames((found or sorted(domains))[0], "", "", "")
 
 
@@ -177,7 +183,7 @@ def _is_at_work(reader: PodReader, names: ResourceNames) -> bool:
 
     HAMi's ids are not ids of devices.
     """
-    granted = [i for c in lasting_containers(reader.pod) for i in reader.granted(c, names.count)]
+    granted = [i for c in reader.lasting for i in reader.granted(c, names.count)]
     if granted:
         return not any(device_by_uuid(reader.node, each) for each in granted)
     if names.count != NAMES.count or any(map(names.share, reader.pod.containers)):
@@ -197,14 +203,14 @@ def _by_annotation(reader: PodReader, encoded: str, terms: Terms) -> list[Alloca
     if owners is not None:
         return by_lists(reader, owners, segments, terms)
     reader.reject(Reason.CONTAINER_MISMATCH, f"{len(segments)} segments: {encoded}")
-    requesting = tuple(a for a in app_containers(reader.pod) if asks_for(a, terms.names.asking))
+    requesting = tuple(a for a in reader.apps if asks_for(a, terms.names.asking))
     if len(requesting) == 1:
         return by_lists(reader, requesting * len(segments), segments, terms)
     return _by_limits(reader, terms)
 
 
 def _by_limits(reader: PodReader, terms: Terms) -> list[Allocation]:
-    owners = lasting_containers(reader.pod)
+    owners = reader.lasting
     return [found for owner in owners for found in by_limits(reader, owner, terms)]
 
 
@@ -216,7 +222,7 @@ def _owners(pod: Pod, asking: tuple[str, ...], segments: list[str]) -> tuple[Con
     apps = app_containers(pod)
     every = tuple(c for c in pod.containers if c.kind in {"init", "sidecar"}) + apps
     requesting = tuple(container for container in every if asks_for(container, asking))
-    rules = (every, apps, requesting, tuple(app for app in apps if app in requesting))
+    rules = (every, apps, requesting, tuple(each for each in requesting if each.kind == "app"))
     matching = [owners for owners in rules if len(owners) == len(segments)]
     filled = [bool(segment) for segment in segments]
     fitting = (o for o in matching if [asks_for(owner, asking) for owner in o] == filled)

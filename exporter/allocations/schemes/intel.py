@@ -13,8 +13,10 @@ show whether there may be others. ``monitoring`` is access to all cards.
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from exporter.allocations.devices import card_by_number, cards, common_memory
+from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import (
     NOTHING,
@@ -23,11 +25,21 @@ from exporter.allocations.reader import (
     each_container,
 )
 from exporter.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device
+from exporter.model import Allocation, Container, Device, Grant, Pod, Said, Tie
 
 _VENDOR = "intel"
 _RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
+_TIE, _SHARED, _ASKS = ("gpu.intel.com/", "cards"), "shared", "asks"
 _DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
+
+
+def ties(pod: Pod, grants: Sequence[Grant]) -> Iterator[tuple[Tie, Said]]:
+    """Return whether a pod's devices are shares of cards; no id of a whole one shows that."""
+    held = [grant for grant in grants if grant.resource in _RESOURCES]
+    if held or any(asks_for(container, _RESOURCES) for container in pod.containers):
+        ids = (_DEVICE_ID.fullmatch(each) for grant in held for each in grant.device_ids)
+        shared = any(match and int(match[2]) for match in ids)
+        yield _TIE, (_SHARED if shared else _ASKS,)
 
 
 def read(reader: PodReader, container: Container) -> list[Allocation]:
@@ -57,8 +69,7 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
 def _is_whole(reader: PodReader) -> bool | None:
     """Whether each device is a card of its own; None if that is unknown."""
     node = reader.node
-    ids = (i for grants in node.grants.values() for g in grants for i in g.device_ids)
-    if any(match and int(match[2]) for match in map(_DEVICE_ID.fullmatch, ids)):
+    if (_SHARED,) in node.ties.get(_TIE, ()):
         return False
     if not (node.labels or node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, "its cards may be shared")
@@ -87,6 +98,7 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.MINOR,
     read=each_container(read),
+    ties=ties,
     amounts=(Evidence.LIMITS, Evidence.GRANT),
     placement=(Evidence.GRANT,),
 )

@@ -30,14 +30,14 @@ share of the node label ``nvidia.com/gpu.memory``, with two decimals as ``pkg/sc
 writes it. The environment variable ``GPU_PORTION`` is that share too, and no limit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
 
 from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.quantities import MIB, parse_natural
-from exporter.allocations.reader import PodReader, Share, app_containers
+from exporter.allocations.reader import MAX_CARDS, PodReader, Share
 from exporter.allocations.scheme import (
     ENFORCED,
     UNENFORCED,
@@ -47,7 +47,7 @@ from exporter.allocations.scheme import (
     Scheme,
 )
 from exporter.allocations.schemes import nvfractions
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.model import Allocation, Container, Device, Grant, NodeFacts, Pod, Said, Tie
 
 _GPU = "nvidia.com/gpu"
 _FRACTION = "gpu-fraction"
@@ -61,6 +61,8 @@ RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservati
 RESERVATION_NAME, RESERVATION_CONTAINER = "gpu-reservation", "resource-reservation"
 _CARD_MEMORY = "nvidia.com/gpu.memory"  # a node label, MiB
 _RESERVED = "run.ai/reserve_for_gpu_index"  # the value is a UUID
+_TIE = f"{_GROUP}/"  # the kind of tie; no namespace has a name with a slash
+_MEMBER, _RESERVES = "member", "reserves"  # what pods say of a group
 Namespaces = frozenset[str]  # of reservations, by the settings; empty if they are to be found
 
 
@@ -74,7 +76,7 @@ def read(reader: PodReader, namespaces: Namespaces = frozenset()) -> list[Alloca
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
         return []
-    if nvfractions.serves(pod, node):
+    if nvfractions.serves(pod, node) or not reader.allows(Container(name=""), len(groups)):
         return []
     reserved = [found for each in groups if (found := _reserving(reader, each, namespaces))]
     if not reserved:
@@ -116,28 +118,34 @@ def _reserves_for_others(pod: Pod, node: NodeFacts, namespaces: Namespaces) -> b
     One that is only found by its names must have a fraction of another namespace on it: whoever
     makes pods in one namespace alone could take such names.
     """
-    if not _holds_what_it_says(pod, node):
+    stated, held = pod.annotations.get(_RESERVED, ""), _ids(node.grants.get(pod.uid, ()))
+    if not _holds(node, stated, held):
         return False
     if namespaces or pod.namespace in RESERVATION_NAMESPACES:
         return True
-    group = pod.labels.get(_GROUP, "")
-    others = (one for one in node.pods.values() if one.namespace != pod.namespace)
-    return any(group in _groups(one) and not _has_ended(one) for one in others)
+    said = node.ties.get((_TIE, pod.labels.get(_GROUP, "")), {})
+    return any(word == _MEMBER and namespace != pod.namespace for word, namespace, *_ in said)
 
 
-def _has_ended(pod: Pod) -> bool:
-    return pod.terminal or pod.deleted
+def ties(
+    pod: Pod, grants: Sequence[Grant], namespaces: Namespaces = frozenset()
+) -> Iterator[tuple[Tie, Said]]:
+    """Return the groups of a pod: whose member it is, and for which it holds which devices."""
+    groups = _groups(pod)
+    if len(groups) <= MAX_CARDS:
+        for group in groups:
+            yield (_TIE, group), (_MEMBER, pod.namespace)
+    if is_reservation(pod, namespaces) and _GROUP in pod.labels:
+        stated, held = pod.annotations.get(_RESERVED, ""), _ids(grants)
+        yield (_TIE, pod.labels[_GROUP]), (_RESERVES, pod.namespace, stated, *held)
 
 
-def is_related(pod: Pod, namespaces: Namespaces = frozenset()) -> bool:
-    """Whether a pod reserves a GPU for others, or has a part of one that is reserved."""
-    return is_reservation(pod, namespaces) or bool(_groups(pod))
+def _ids(grants: Iterable[Grant]) -> list[str]:
+    return sorted({device_id for grant in grants for device_id in grant.device_ids})
 
 
-def _holds_what_it_says(pod: Pod, node: NodeFacts) -> bool:
+def _holds(node: NodeFacts, stated: str, held: Iterable[str]) -> bool:
     """Whether a reservation holds the device that it names, if the kubelet says what it holds."""
-    stated = pod.annotations.get(_RESERVED, "")
-    held = {i for grant in node.grants.get(pod.uid, ()) for i in grant.device_ids}
     uuids = {device_id for device_id in held if device_by_uuid(node, device_id)}
     return not stated or not uuids or stated in uuids
 
@@ -152,7 +160,7 @@ def _container(reader: PodReader) -> Container:
     """Return the container that has the fraction, or the pod as a whole if it is not there."""
     stated = reader.annotation(_CONTAINER)
     named = (c for c in reader.pod.containers if c.name == stated)
-    found = next(named if stated else iter(app_containers(reader.pod)), None)
+    found = next(named if stated else iter(reader.apps), None)
     if found is None:
         reader.reject(Reason.CONTAINER_MISMATCH, f"{_CONTAINER}={stated}")
     return found or Container(name="")
@@ -202,11 +210,12 @@ def _held(node: NodeFacts, amount: int | None, part: float | None) -> int:
 
 
 def _devices(
-    reader: PodReader, container: Container, groups: Sequence[Sequence[Pod]]
+    reader: PodReader, container: Container, groups: Sequence[Sequence[str]]
 ) -> list[Device | None]:
     """Return the devices that are reserved for the groups, None for each that is unknown.
 
-    There are never more devices than groups, whatever number the pod states.
+    ``groups`` has, for each group, what its reservations name. There are never more devices than
+    groups, whatever number the pod states.
     """
     count = _count(reader, container)
     if len(groups) != count:
@@ -228,21 +237,21 @@ def _count(reader: PodReader, container: Container) -> int:
     return count if count and reader.allows(container, count) else 1
 
 
-def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[Pod]:
-    """Return the pods that hold a GPU for a group."""
-    own = reader.pod.namespace
+def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[str]:
+    """Return the UUIDs that the pods name that hold a GPU for a group, "" for one that does not."""
+    own, node = reader.pod.namespace, reader.node
+    reserved = [rest for word, *rest in node.ties.get((_TIE, group), {}) if word == _RESERVES]
     return [
-        pod
-        for pod in reader.node.pods.values()
-        if is_reservation(pod, namespaces) and pod.labels.get(_GROUP) == group
-        if not _has_ended(pod) and _holds_what_it_says(pod, reader.node)
-        if pod.namespace != own or own in (namespaces or RESERVATION_NAMESPACES)
+        stated
+        for namespace, stated, *held in reserved
+        if namespace != own or own in (namespaces or RESERVATION_NAMESPACES)
+        if _holds(node, stated, held)
     ]
 
 
-def _reserved(reader: PodReader, reserving: Sequence[Pod]) -> Device | None:
+def _reserved(reader: PodReader, named: Sequence[str]) -> Device | None:
     """Return the device that a group's reservations name."""
-    stated = {pod.annotations.get(_RESERVED, "") for pod in reserving} - {""}
+    stated = set(named) - {""}
     return reader.device(stated.pop()) if len(stated) == 1 else None
 
 
@@ -258,7 +267,7 @@ def scheme(namespaces: Namespaces = frozenset()) -> Scheme:
         labels=(_GROUP, f"{_GROUP}/"),
         index_basis=IndexBasis.UUID,
         read=partial(read, namespaces=namespaces),
-        affects_others=partial(is_related, namespaces=namespaces),
+        ties=partial(ties, namespaces=namespaces),
         amounts=(Evidence.ANNOTATION,),
         placement=(Evidence.RESERVATION,),
     )

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.evidence import agreed, asks_for
 from exporter.allocations.quantities import natural_of
-from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import UNENFORCED, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device
 
@@ -64,7 +64,7 @@ class _Entry(NamedTuple):
 
 def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of the pod, or of its only user of GPUs, one per device."""
-    containers, has_list = lasting_containers(reader.pod), _ALLOCATED in reader.pod.annotations
+    containers, has_list = reader.lasting, _ALLOCATED in reader.pod.annotations
     own = [c for c in containers if asks_for(c, _OWN_RESOURCES)]
     users = own or [c for c in containers if asks_for(c, (_ALSO_SERVED,))]
     if not own and users and not _is_at_work(reader, users):

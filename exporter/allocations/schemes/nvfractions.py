@@ -78,7 +78,7 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     if request and limit and request > limit:
         reader.reject(Reason.LIMITS_DIFFER, f"{container.name}: {_REQUEST} above {_LIMIT}")
     devices = _devices(reader, container)
-    if not reader.allows(container, len(devices)):
+    if not devices:
         return []
     portion = reader.share(f"{_PREFIX}{container.name}.{_PORTION}")
     made = reader.allocate(container, devices, Share(portion, limit or request))
@@ -123,9 +123,14 @@ def _memory(reader: PodReader, container: Container, end: str) -> int | None:
 
 
 def _devices(reader: PodReader, container: Container) -> tuple[Device | None, ...]:
-    """Return the devices that KAI has chosen; one that is not known until it has."""
+    """Return the devices that KAI has chosen, none if they cannot be so many.
+
+    Until it has, that is one that is not known.
+    """
     text = reader.annotation(f"{_PREFIX}{container.name}.{_DEVICES}")
     named = [part.strip() for part in text.split(",") if part.strip()]
+    if not reader.allows(container, len(named)):
+        return ()
     found = [_device(reader, one) for one in named]
     known = [device.uuid for device in found if device is not None]
     if len(set(known)) < len(known):

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
-from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.registered import registered_memory
 from exporter.allocations.scheme import UNENFORCED, Reason
 from exporter.model import MIG, Allocation, Container, Device
@@ -146,7 +146,7 @@ def by_lists(
         entries = [entry for entry in segment.split(":") if entry]
         lists.setdefault(owner.name, []).append((index, entries))
     allocations: list[Allocation] = []
-    lasting = {container.name for container in lasting_containers(reader.pod)}
+    lasting = {container.name for container in reader.lasting}
     for owner in {owner.name: owner for owner in owners if owner.name in lasting}.values():
         found = [
             allocation

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from exporter.allocations.evidence import agreed, asks_for, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
-from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container
 
@@ -54,7 +54,7 @@ class _Claim(NamedTuple):
 def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
     every = reader.pod.containers
-    users = [c for c in lasting_containers(reader.pod) if asks_for(c, _RESOURCES)]
+    users = [c for c in reader.lasting if asks_for(c, _RESOURCES)]
     lists = _lists(reader)
     if lists and not any(asks_for(c, _RESOURCES) for c in every):
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NUMBER}")

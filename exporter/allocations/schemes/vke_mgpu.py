@@ -15,7 +15,7 @@ scheduling"), the scheduler plugin's ``type.go`` and validators, and product doc
 from collections.abc import Iterator
 
 from exporter.allocations.quantities import MIB, parse_quantity
-from exporter.allocations.reader import PodReader, Share, app_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, Pod
 
@@ -29,7 +29,7 @@ _POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "n
 
 def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the allocations of each container, one per card."""
-    apps = app_containers(reader.pod)
+    apps = reader.apps
     if not any(_CORE in app.limits or _MEMORY in app.limits for app in apps):
         return
     stated = reader.annotation(_POLICY) or reader.node.labels.get(_POLICY, "")

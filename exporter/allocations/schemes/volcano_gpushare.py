@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from exporter.allocations.quantities import MIB
-from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.registered import memory_factor
 from exporter.allocations.scheme import UNENFORCED, IndexBasis, Scheme
 from exporter.model import Allocation, Container, Device
@@ -30,14 +30,15 @@ _PLACEMENT = "volcano.sh/gpu-index"
 
 def read(reader: PodReader, stated_factor: int = 0) -> Iterator[Allocation]:
     """Return the memory, or the whole cards, allocated to each container."""
-    users = lasting_containers(reader.pod)
+    users = reader.lasting
     counts = [reader.quantity(container, _NUMBER) or 0 for container in users]
     alone = sum(count > 0 for count in counts) <= 1
+    unit = MIB * memory_factor(reader.node, _MEMORY, (), stated_factor)
     for container, count in zip(users, counts, strict=True):
         if count:
             yield from _whole_cards(reader, container, count, alone=alone)
         else:
-            yield from _part(reader, container, stated_factor)
+            yield from _part(reader, container, unit)
 
 
 def _whole_cards(
@@ -49,11 +50,10 @@ def _whole_cards(
     return reader.allocate(container, cards, Share(1.0, None), whole=True)
 
 
-def _part(reader: PodReader, container: Container, stated_factor: int) -> list[Allocation]:
+def _part(reader: PodReader, container: Container, unit: int) -> list[Allocation]:
     amount = reader.quantity(container, _MEMORY)
     if amount is None:
         return []
-    unit = MIB * memory_factor(reader.node, _MEMORY, (), stated_factor)
     return reader.allocate(container, _cards(reader, 1), Share(None, reader.memory(amount, unit)))
 
 

@@ -23,7 +23,7 @@ from functools import partial
 
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.quantities import MIB
-from exporter.allocations.reader import PodReader, app_containers
+from exporter.allocations.reader import PodReader
 from exporter.allocations.registered import VOLCANO_REGISTERS, memory_factor
 from exporter.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.vgpu import (
@@ -49,7 +49,7 @@ _MODE = "volcano.sh/vgpu-mode"
 def read(reader: PodReader, stated_factor: int = 0) -> list[Allocation]:
     """Return the allocations of each container, one per device."""
     asking = (_NAMES.count, _NAMES.memory)
-    users = [app for app in app_containers(reader.pod) if asks_for(app, asking)]
+    users = [app for app in reader.apps if asks_for(app, asking)]
     encoded = reader.annotation(_ALLOCATED)
     if encoded and not users:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NAMES.count}")

@@ -10,9 +10,9 @@ from exporter.sources.source import AlwaysUp, FactSource
 
 NodeSource = FactSource[PodTable, NodeFacts]
 """What it contributes, for these pods. Fields that it does not know of are empty; ``devices`` and
-``pods`` are not read."""
+``ties`` are not read."""
 
-NOT_CONTRIBUTED = {"devices", "pods"}  # the cycle's own, from the readings and the pod table
+NOT_CONTRIBUTED = {"devices", "ties"}  # the cycle's own, from the readings and the pod table
 CONTRIBUTED = tuple(field.name for field in fields(NodeFacts) if field.name not in NOT_CONTRIBUTED)
 
 
