@@ -18,6 +18,7 @@ from tests.node.pods import pod, table, unknown_to_kubelet
 from tests.scenario.clock import ManualClock
 
 TIMEOUT_S = 0.3
+UNITS = b"".join(devices("example.com/memory", f"GPU-1-_-{n}") for n in range(30_000))
 ONE, TWO = (Grant("main", "nvidia.com/gpu", (gpu,)) for gpu in ("GPU-1", "GPU-2"))
 
 
@@ -189,7 +190,7 @@ def test_one_bad_entry_costs_only_itself_and_is_said_once(
     bad = entry("bad", container("main", devices("nvidia.com/gpu", b"\xff")))
     kubelet.answer = bad + holding("train-0", "GPU-1")
     with Asking(inquiry(kubelet)) as source:
-        source.facts(table(pod()))
+        source.facts(table(pod(), pod("bad", "uid-bad")))
         source.when(granted)
         source.asked(2)
         rejected = source.source.rejected()
@@ -204,9 +205,9 @@ def test_one_bad_entry_costs_only_itself_and_is_said_once(
     [
         (recorded("list")[:100], "the kubelet's answer to List cannot be read: "),
         (b"\xff" * 50, "cannot be read"),
-        (holding("a", "x" * 100) * (10_000_000 // 130), "RESOURCE_EXHAUSTED"),
+        (holding("a", "x" * 100) * (20_000_000 // 130), "more than 16 MiB"),
     ],
-    ids=["truncated", "noise", "10 MB"],
+    ids=["truncated", "noise", "20 MB"],
 )
 def test_an_answer_that_is_none_leaves_what_was_known(
     kubelet: KubeletServer, answer: bytes, words: str
@@ -231,6 +232,38 @@ def test_the_largest_answer_that_is_read_is_read(kubelet: KubeletServer) -> None
         source.facts(table(pod()))
 
         assert granted(source.when(granted)) == {"uid-1": (ONE,)}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"".join(entry(f"big-{number}", container("main", UNITS)) for number in range(4)),
+        b"".join(holding(f"ended-{n}", "x" * 400) for n in range(10_500)),
+    ],
+    ids=["30,000 ids a pod", "10,500 ended pods"],
+)
+def test_a_long_answer_costs_no_pod_its_devices(kubelet: KubeletServer, answer: bytes) -> None:
+    assert len(answer) > 4 << 20
+    kubelet.answer = answer + holding("train-0", "GPU-1")
+    with Asking(inquiry(kubelet)) as source:
+        source.facts(table(pod()))
+
+        assert granted(source.when(granted)) == {"uid-1": (ONE,)}
+        assert source.source.status().up
+
+
+def test_where_the_list_is_too_long_each_pod_is_asked_about_if_that_is_served(
+    kubelet: KubeletServer, asks: Conversation
+) -> None:
+    kubelet.answer = field(99, bytes(MAX_ANSWER))
+    kubelet.entries = {("ml", name): holding(name, "GPU-1") for name in "abcdef"}
+    pods = [pod(name, f"uid-{name}") for name in "abcdef"]
+
+    assert asks.ask(*pods) == {f"uid-{name}": (ONE,) for name in "abcdef"}
+    assert kubelet.asked == ["List", *(f"Get ml/{name}" for name in "abcdef")]
+    kubelet.entries = None
+    with pytest.raises(KubeletError, match="more than 16 MiB"):
+        asks.ask(*pods)
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,23 @@ versions add) are skipped. protobuf is an optional extra, imported with the firs
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
 from exporter.model import ClaimedDevice, Grant
 
-MAX_PODS = 16_384  # an older kubelet lists ended pods too; a cluster keeps 12,500 of them
-MAX_ENTRY = 1 << 20  # bytes of one pod
+# What is longer costs itself alone. The whole is bounded by the length of an answer.
 MAX_CONTAINERS = 512  # of one pod
-MAX_IDS = 8192  # of one container and resource; virtual-id plugins hand out one for each unit
-MAX_CLAIMED = 256  # devices of one container's claims
+MAX_IDS = 8192  # of one container and resource
+MAX_CLAIMED = 256  # devices of one claim
 MAX_TEXT = 512
 
-# Field → number and type, * for several. An answer's pods are bytes, so that each is read alone.
+# Field → number and type, * for several. Pods and containers are bytes, so that each is read alone.
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "Answer": {"pods": (1, "bytes*")},
     "Request": {"name": (1, "string"), "namespace": (2, "string")},
-    "Pod": {"name": (1, "string"), "namespace": (2, "string"), "containers": (3, "Container*")},
+    "Pod": {"name": (1, "string"), "namespace": (2, "string"), "containers": (3, "bytes*")},
     "Container": {"name": (1, "string"), "devices": (2, "Devices*"), "claims": (5, "Claim*")},
     "Devices": {"resource": (1, "string"), "ids": (2, "string*")},
     "Claim": {"name": (2, "string"), "namespace": (3, "string"), "devices": (4, "Claimed*")},
@@ -80,6 +79,9 @@ def request(namespace: str, name: str) -> bytes:
     return encoded
 
 
+PodKey = tuple[str, str]  # namespace and name
+
+
 class PodEntry(NamedTuple):
     """What the kubelet says of one pod. Its uid is not among it.
 
@@ -90,13 +92,13 @@ class PodEntry(NamedTuple):
     namespace: str
     name: str
     grants: tuple[Grant, ...]
-    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]
+    claims: Mapping[PodKey, tuple[ClaimedDevice, ...]]
 
 
 class PodResourcesList(NamedTuple):
     """The entries by namespace and name, and how many could not be used, by reason."""
 
-    entries: Mapping[tuple[str, str], PodEntry]
+    entries: Mapping[PodKey, PodEntry]
     rejected: Mapping[str, int]
 
 
@@ -107,27 +109,26 @@ MALFORMED, AMBIGUOUS, OVER_LIMIT = (
 )
 
 
-def decode_list(message: bytes) -> PodResourcesList:
-    """Decode a ListPodResourcesResponse.
+def decode_list(message: bytes, wanted: Collection[PodKey] | None = None) -> PodResourcesList:
+    """Decode a ListPodResourcesResponse; of all pods, or of those that are ``wanted``.
 
     An entry that cannot be read costs only itself. Entries with one name that differ are all
-    rejected: an older kubelet also lists pods that have ended (kubernetes#119423).
+    rejected: an older kubelet also lists pods that have ended (kubernetes#119423), 12,500 of them.
 
     Raises:
         WireError: the answer itself is cut off or none.
 
     """
-    entries: dict[tuple[str, str], PodEntry] = {}
-    ambiguous: set[tuple[str, str]] = set()
+    entries: dict[PodKey, PodEntry] = {}
+    ambiguous: set[PodKey] = set()
     rejected: Counter[str] = Counter()
-    pods = _read("Answer", message).pods
-    if len(pods) > MAX_PODS:
-        rejected[OVER_LIMIT] = len(pods) - MAX_PODS
-    for part in pods[:MAX_PODS]:
+    for part in _read("Answer", message).pods:
         try:
-            entry = _entry(part)
+            entry = _entry(part, wanted, rejected)
         except WireError:
             rejected[MALFORMED] += 1
+            continue
+        if entry is None:
             continue
         key = entry.namespace, entry.name
         if entries.setdefault(key, entry) != entry:
@@ -138,59 +139,85 @@ def decode_list(message: bytes) -> PodResourcesList:
     )
 
 
-def decode_get(message: bytes) -> PodEntry | None:
-    """Decode a GetPodResourcesResponse; None where it names no pod.
+def decode_get(message: bytes) -> PodResourcesList:
+    """Decode a GetPodResourcesResponse: a list of one pod, or none.
 
     Raises:
         WireError: it cannot be read.
 
     """
-    pods = _read("Answer", message).pods
-    return _entry(pods[-1]) if pods else None
+    rejected: Counter[str] = Counter()
+    entry = next((_entry(part, None, rejected) for part in _read("Answer", message).pods), None)
+    found = {} if entry is None else {(entry.namespace, entry.name): entry}
+    return PodResourcesList(found, rejected)
 
 
-def _entry(message: bytes) -> PodEntry:
-    if len(message) > MAX_ENTRY:
-        raise WireError(f"a pod of {len(message)} bytes")
+def _entry(
+    message: bytes, wanted: Collection[PodKey] | None, rejected: Counter[str]
+) -> PodEntry | None:
+    """The entry of one pod; None if it is not wanted. Parts that are too long are counted."""
     pod = _read("Pod", message)
-    names = [container.name for container in pod.containers]
-    if not (pod.name and pod.namespace and all(names)):
-        raise WireError("a pod or container without a name")
-    if len(names) > MAX_CONTAINERS or len(set(names)) < len(names):
-        raise WireError("too many containers, or two of one name")
+    if not (pod.name and pod.namespace):
+        raise WireError("a pod without a name")
+    key = _text(pod.namespace), _text(pod.name)
+    if wanted is not None and key not in wanted:
+        return None
+    # Those beyond are not read from the pod's own document either (``pods.decode``).
+    containers = [_read("Container", part) for part in pod.containers[:MAX_CONTAINERS]]
+    beyond = len(pod.containers) - len(containers)
+    if beyond:
+        rejected[OVER_LIMIT] += beyond
+    names = {_text(container.name) for container in containers}
+    if len(names) < len(containers) or "" in names:
+        raise WireError("a container without a name, or two of one name")
     grants: list[Grant] = []
-    claims: dict[tuple[str, str], tuple[ClaimedDevice, ...]] = {}
-    for container in pod.containers:
-        grants += _grants(container)
-        claims |= _claims(container)
-    return PodEntry(_text(pod.namespace), _text(pod.name), tuple(grants), claims)
+    claims: dict[PodKey, tuple[ClaimedDevice, ...]] = {}
+    for container in containers:
+        grants += _grants(container, rejected)
+        claims |= _claims(container, rejected)
+    return PodEntry(*key, tuple(grants), claims)
 
 
-def _grants(container: Any) -> list[Grant]:  # noqa: ANN401 - see _read
-    """One for each resource: the kubelet lists every device id separately, in no order."""
+def _grants(container: Any, rejected: Counter[str]) -> Iterator[Grant]:  # noqa: ANN401 - see _read
+    """One for each resource: the kubelet lists every device id separately, in no order.
+
+    Plugins of virtual ids hand out one for each unit, such as 30,000 for the memory of a card. Of
+    more than can be devices none is kept: then only the resource is known.
+    """
     ids: dict[str, set[str]] = {}
+    too_long: set[str] = set()
     for devices in container.devices:
-        own = ids.setdefault(_text(devices.resource), set())
-        own.update(map(_text, devices.ids))
-        if len(own) > MAX_IDS:
-            raise WireError(f"more than {MAX_IDS} devices")
-    name = _text(container.name)
-    return [Grant(name, key, tuple(sorted(own))) for key, own in sorted(ids.items()) if key]
+        resource = _text(devices.resource)
+        own = ids.setdefault(resource, set())
+        if resource not in too_long:
+            own.update(devices.ids)
+            if len(own) > MAX_IDS or any(len(device_id) > MAX_TEXT for device_id in devices.ids):
+                too_long.add(resource)
+                own.clear()
+    if too_long:
+        rejected[OVER_LIMIT] += len(too_long)
+    for resource, own in sorted(ids.items()):
+        if resource:
+            yield Grant(container.name, resource, tuple(sorted(own)))
 
 
-def _claims(container: Any) -> Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]:  # noqa: ANN401 - see _read
-    found: dict[tuple[str, str], set[tuple[str, str, str, str]]] = {}
+def _claims(
+    container: Any,  # noqa: ANN401 - see _read
+    rejected: Counter[str],
+) -> Mapping[PodKey, tuple[ClaimedDevice, ...]]:
+    found: dict[PodKey, set[tuple[str, str, str, str]]] = {}
     for claim in container.claims:
         devices = found.setdefault((_text(claim.namespace), _text(claim.name)), set())
-        for one in claim.devices:
+        for one in claim.devices[: MAX_CLAIMED + 1]:
             driver, pool = _text(one.driver), _text(one.pool)
             devices.add((driver, pool, _text(one.device), _text(one.share)))
-        if len(devices) > MAX_CLAIMED:
-            raise WireError(f"more than {MAX_CLAIMED} claimed devices")
+    long = {key for key, devices in found.items() if len(devices) > MAX_CLAIMED}
+    if long:
+        rejected[OVER_LIMIT] += len(long)
     return {
         key: tuple(ClaimedDevice("", *device) for device in sorted(devices))
         for key, devices in found.items()
-        if all(key)
+        if all(key) and key not in long
     }
 
 

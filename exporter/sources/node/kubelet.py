@@ -16,7 +16,7 @@ from exporter.sources.node import entries
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 SERVICE = "/v1.PodResourcesLister"
 TIMEOUT_S = 5.0
-MAX_ANSWER = 4 << 20  # bytes; the largest node's answer has some 100 KB
+MAX_ANSWER = 16 << 20  # bytes, as the kubelet's own clients allow; most have some 100 KB
 LONGEST_MESSAGE = 300
 
 _OPTIONS = (
@@ -36,6 +36,11 @@ class KubeletError(Exception):
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the answer is longer than ``MAX_ANSWER``, or the kubelet asks for a rest."""
+        return self.code == "RESOURCE_EXHAUSTED"
 
     @property
     def refused(self) -> bool:
@@ -129,4 +134,10 @@ class Kubelet:
             )
         if code == "UNIMPLEMENTED":
             return KubeletError(f"the kubelet does not serve {SERVICE}/{method}", code)
+        if code == "RESOURCE_EXHAUSTED" and "larger than max" in details:
+            return KubeletError(
+                f"the kubelet's answer to {method} has more than {MAX_ANSWER >> 20} MiB: delete "
+                "pods that have ended, or let the device plugin hand out larger units",
+                code,
+            )
         return KubeletError(f"the kubelet answers {method} with {code}: {details}", code)

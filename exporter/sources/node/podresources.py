@@ -13,7 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.model import ClaimedDevice, ClaimRef, Clock, Grant, NodeFacts, Pod, PodTable
-from exporter.sources.node.entries import MALFORMED, PodEntry, WireError, decode_get, decode_list
+from exporter.sources.node.entries import (
+    MALFORMED,
+    PodEntry,
+    PodResourcesList,
+    WireError,
+    decode_get,
+    decode_list,
+)
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.source import NodeSource
 from exporter.sources.polled import Inquiry, Polled
@@ -154,7 +161,7 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
         """Ask about each of a few pods; False if the kubelet refuses the call."""
         for (namespace, name), pod in new.items():
             try:
-                entry = decode_get(kubelet.get(namespace, name))
+                answer = decode_get(kubelet.get(namespace, name))
             except KubeletError as error:
                 if not error.refused:
                     raise
@@ -163,21 +170,32 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
             except WireError as error:
                 self._rejections.reject(MALFORMED, f"pod {namespace}/{name} ({error})")
                 continue
-            if entry is not None:
+            for entry in answer.entries.values():
                 self._accepted[pod.uid] = entry
+            self._count(answer)
         return True
 
     def _list(self, kubelet: Kubelet, pods: Mapping[Key, Pod]) -> None:
         try:
-            answer = decode_list(kubelet.list())
+            answer = decode_list(kubelet.list(), pods)
+        except KubeletError as error:
+            asking = {key: pod for key, pod in pods.items() if wants_devices(pod)}
+            if not (error.too_long and self._serves_get and self._get(kubelet, asking)):
+                raise
+            there = {pod.uid for pod in asking.values()}
+            self._accepted = {u: entry for u, entry in self._accepted.items() if u in there}
+            return
         except WireError as error:
             raise WireError(f"the kubelet's answer to List cannot be read: {error}") from error
         self._listed_ns = self._clock.monotonic_ns()
         self._accepted = {
             pod.uid: answer.entries[key] for key, pod in pods.items() if key in answer.entries
         }
+        self._count(answer)
+
+    def _count(self, answer: PodResourcesList) -> None:
         for reason, count in answer.rejected.items():
-            item = "an entry of the kubelet's list of pod resources"
+            item = "an entry of the kubelet's list of pod resources, or a part of one,"
             self._rejections.reject(reason, item, count)
 
 
