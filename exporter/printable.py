@@ -1,6 +1,7 @@
 """Texts that others wrote, as they are shown in a terminal or a message. Pure."""
 
 import unicodedata
+from datetime import UTC, datetime
 
 LONGEST_TEXT = 512
 
@@ -18,6 +19,14 @@ def clean(value: str, *, longest: int | None = LONGEST_TEXT) -> str:
 def printable(value: str) -> str:
     """As ``clean``, for a text of several lines and any length."""
     return "".join(character if character == "\n" else _shown(character) for character in value)
+
+
+def utc(unix_s: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """A time that another machine states; "?" if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def _shown(character: str) -> str:

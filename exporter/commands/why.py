@@ -7,7 +7,6 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,7 +14,7 @@ from exporter.collector.wiring import open_sources
 from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.model import PodName, Snapshot
-from exporter.printable import clean
+from exporter.printable import clean, utc
 from exporter.prometheus.node_case import Moment, case_of, pods_of
 from exporter.prometheus.series_case import SeriesCase
 from exporter.prometheus.why import Case, sentences
@@ -110,7 +109,7 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     if not case.parts:
         seen_s = reader.last_seen(namespace, pod)
         if seen_s is not None:
-            at = f"{datetime.fromtimestamp(seen_s, UTC):%Y-%m-%d %H:%M} UTC"
+            at = utc(seen_s, "%Y-%m-%d %H:%M UTC")
             said = f"{namespace}/{pod} was last seen at {at}; look further back with --over=24h"
             raise _NoSuchPodError(clean(said))
         raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), asks.address))

@@ -242,10 +242,10 @@ def advised(
         )
     found = {one: _figures(prometheus, recorded, one, until_s) for one in Resource}
     return [
-        (workload, _advice(resource, found[resource][workload], schemes[workload]))
+        (workload, _advice(resource, figures, outcome, schemes[workload]))
         for workload in sorted(schemes)
         for resource in Resource
-        if "outcome" in found[resource].get(workload, {})
+        if (figures := found[resource].get(workload)) and (outcome := _outcome(figures))
     ]
 
 
@@ -259,14 +259,21 @@ def _figures(
     return found
 
 
-def _advice(resource: Resource, figures: Mapping[str, float], scheme: str) -> Advice:
+def _outcome(figures: Mapping[str, float]) -> Outcome | None:
+    """The outcome of this number; None for one that is not listed."""
+    return dict[float, Outcome](enumerate(Outcome)).get(figures.get("outcome", -1.0))
+
+
+def _advice(
+    resource: Resource, figures: Mapping[str, float], outcome: Outcome, scheme: str
+) -> Advice:
     amounts = {
         name: figures.get(name) for name in ("allocated", "typical", "peak", "recommended", "freed")
     }
     return Advice(
         resource=resource,
         **amounts,
-        outcome=[*Outcome][int(figures["outcome"])],
+        outcome=outcome,
         confidence=figures.get("confidence", 0.0),
         observed_ratio=figures.get("observed_ratio", 0.0),
         scheme=scheme,

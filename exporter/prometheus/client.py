@@ -13,6 +13,7 @@ Labels = Mapping[str, str]
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
 MAX_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
+MAX_SERIES = 50_000  # of an answer
 MAX_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MAX_JOINED = 4_000_000  # samples of several answers that are kept together
 
@@ -160,6 +161,9 @@ class Prometheus:
         result = data.get("result") if isinstance(data, dict) else None
         if answer.get("status") != "success" or not isinstance(result, list):
             raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
+        if len(result) > MAX_SERIES:
+            said = f"{self.address} answers with more than {MAX_SERIES:,} series"
+            raise TooLongError(f"{said}: ask of {_LESS}")
         return list(_parsed(result, first_s, last_s))
 
 

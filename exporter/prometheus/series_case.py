@@ -32,6 +32,7 @@ _STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series a
 _SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
+_MAX_CLUSTERS = 5
 _REPLICAS = {"replica", "prometheus_replica"}
 """What replicas of a Prometheus differ by, as Thanos and the Prometheus Operator call it."""
 
@@ -166,8 +167,10 @@ class SeriesCase:
             gauges = (self._select([name], **chosen) for name in _GAUGES)
             known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
             times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
-            if found := self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
-                return found[0].samples[-1][1]
+            for one in self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
+                seen_s = one.samples[-1][1]
+                if self._unix_s - _DAY_S <= seen_s <= self._unix_s:
+                    return seen_s
         return None
 
     def _chosen(self, prefix: str, namespace: str, pod: str) -> dict[str, str]:
@@ -180,12 +183,13 @@ class SeriesCase:
         chosen = self._select(_GAUGES, **self._chosen(self._prefix, namespace, pod))
         lately = f"last_over_time({chosen}[{max(self._window_s, _STALE_S)}s])"
         known = self._prometheus.at(f"count by (cluster) ({lately})", self._unix_s)
-        found = sorted(one.labels.get("cluster", "") for one in known)
+        found = sorted({one.labels.get("cluster", "") for one in known})
         if len(found) > 1:
-            named = " or ".join(f"--cluster={name}" for name in found)
+            named = " or ".join(f"--cluster={name}" for name in found[:_MAX_CLUSTERS])
+            others = f" (of {len(found)})" if len(found) > _MAX_CLUSTERS else ""
             raise NoAnswerError(
                 f"several clusters of {self._prometheus.address} have, or had in this time, a pod "
-                f"{namespace}/{pod}; add {named}"
+                f"{namespace}/{pod}; add {named}{others}"
             )
         return "".join(found)
 
@@ -266,7 +270,7 @@ class SeriesCase:
         """Who else is on each card."""
         found: dict[str, set[str]] = defaultdict(set)
         for one in self._at(holders):
-            is_pod = one.labels["__name__"].startswith(_CONTAINER)  # a target has a namespace too
+            is_pod = _name(one).startswith(_CONTAINER)  # a target has a namespace too
             name = _pod(one.labels) if is_pod else _group(one.labels)
             if is_pod and name == pod:
                 continue
@@ -312,11 +316,11 @@ def _part(
     waiting: _Counted | None,
     waiting_on: Mapping[str, float] | None,
 ) -> OnCard:
-    value = {one.labels["__name__"].removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
+    value = {_name(one).removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
     unmeasured = {
         one.labels.get("quantity", ""): one.labels.get("reason", "")
         for one in state
-        if one.labels["__name__"] == f"{_CONTAINER}unmeasured"
+        if _name(one) == f"{_CONTAINER}unmeasured"
     }
     schemes = {one.labels["scheme"] for one in state if "scheme" in one.labels}
     return OnCard(
@@ -342,6 +346,10 @@ def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
 
 def _key(labels: Labels) -> _Key:
     return _Key(label(labels, "container"), label(labels, "uuid"), place_of(labels))
+
+
+def _name(one: Series) -> str:
+    return one.labels.get("__name__", "")
 
 
 def _number(gpu: str, info: Labels) -> str:

@@ -7,13 +7,13 @@ the facts are a node's or a Prometheus's makes no difference (``cases``).
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 from exporter.api.figures import UNMEASURED
 from exporter.model import Unmeasured
 from exporter.model.alerts import NEAR_LIMIT
+from exporter.printable import utc
 
 NOTEWORTHY = 0.01  # of the time
 HELD_DOWN = 0.1  # of the time, as a mark on the page
@@ -328,9 +328,7 @@ def _place(part: OnCard, case: Case) -> str:
 
 
 def _moment(unix_s: float, case: Case) -> str:
-    return (
-        f"{_ago(case.unix_s - unix_s)}, at {datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M} UTC"
-    )
+    return f"{_ago(case.unix_s - unix_s)}, at {utc(unix_s, '%Y-%m-%d %H:%M UTC')}"
 
 
 def _ago(seconds: float) -> str:

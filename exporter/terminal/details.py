@@ -1,7 +1,6 @@
 """Details of a line, in words. Pure."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from exporter.api.figures import UNMEASURED, process_type
 from exporter.facts.marks import Mark
@@ -15,7 +14,7 @@ from exporter.model import (
     Reasons,
     Sensors,
 )
-from exporter.printable import clean
+from exporter.printable import clean, utc
 
 Details = tuple[tuple[str, str], ...]
 
@@ -39,14 +38,6 @@ def percent(ratio: float) -> str:
     """A ratio in at most four characters up to 999 %."""
     small = 0 < abs(ratio) < 0.0995  # noqa: PLR2004 - what rounds to 10 %
     return f"{100 * ratio:.1f}%" if small else f"{100 * ratio:.0f}%"
-
-
-def moment(unix_s: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
-    """A time in UTC; "?" if it is none."""
-    try:
-        return datetime.fromtimestamp(unix_s, UTC).strftime(form)
-    except (ValueError, OverflowError, OSError):
-        return "?"
 
 
 def of_device(device: DeviceFacts) -> Details:
@@ -89,7 +80,7 @@ def of_holding(held: ContainerHolding | GroupHolding) -> Details:
         ("peak memory", "" if peak is None else amount(peak)),
         ("GPU time", _seconds(held.used.core_ns)),
         ("energy", _energy(held.used.energy_uj)),
-        ("since", "" if since is None else moment(since / 1e9)),
+        ("since", "" if since is None else utc(since / 1e9)),
     )
 
 
@@ -131,7 +122,7 @@ def of_process(process: Process, user: str, command: str) -> Details:
         ("user", user),
         ("command", command),
         ("type", f"{letters} ({kinds[letters]})" if letters in kinds else letters),
-        ("began", "" if began is None else moment(began / 1e9)),
+        ("began", "" if began is None else utc(began / 1e9)),
     )
 
 

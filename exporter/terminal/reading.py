@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from exporter.printable import clean
+from exporter.prometheus.client import MAX_NUMBER
 
 Json = Mapping[str, Any]
 
-LARGEST_NUMBER = 1e18  # in base units, such as bytes: what is larger is no figure of a node
 MAX_ITEMS = 100_000
 _NOTHING: Json = {}
 
@@ -22,7 +22,7 @@ def number(of: Json, name: str) -> float | None:
         real = float(value)
     except OverflowError:
         return None
-    return real if abs(real) <= LARGEST_NUMBER else None  # none is NaN
+    return real if abs(real) <= MAX_NUMBER else None  # none is NaN
 
 
 def text(of: Json, name: str) -> str:

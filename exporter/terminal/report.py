@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from exporter.api.figures import UNMEASURED
 from exporter.model import Unmeasured
+from exporter.printable import utc
 from exporter.terminal import table
-from exporter.terminal.details import amount, moment
+from exporter.terminal.details import amount
 from exporter.terminal.table import Piece, Tone
 from exporter.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
 
@@ -57,7 +58,7 @@ def title(view: Overview, *state: str, short: bool = False) -> str:
         view.source,
         view.simulated and simulated,
         *state,
-        view.unix_s and moment(view.unix_s, "%H:%M:%S UTC"),
+        view.unix_s and utc(view.unix_s, "%H:%M:%S UTC"),
         owners,
     )
     return " · ".join(part for part in parts if part)

@@ -21,6 +21,15 @@ Answer = tuple[int, dict[str, str], bytes]
 SECRET = "correct-horse"  # noqa: S105 - of a test
 
 
+class Quiet(ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """It is the client's right."""
+
+
 class Server:
     """``answer`` is given the request's path and Authorization."""
 
@@ -44,8 +53,7 @@ class Server:
             def log_message(self, *_: object) -> None:
                 """Stay quiet."""
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = Quiet(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 

@@ -46,7 +46,7 @@ def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
     """The series of each node, with the exporter's own labels."""
     nodes: dict[str, list[Series]] = defaultdict(list)
     for series in found:
-        own = {name: label(series.labels, name) for name in _OWN}
+        own = {name: text for name in _OWN if (text := label(series.labels, name))}
         nodes[place_of(series.labels)].append(series._replace(labels=own))
     return nodes
 
@@ -116,7 +116,9 @@ class PrometheusFeed:
 
     def _node(self, name: str, found: list[Series], nobody: Iterable[Series]) -> NodeSight:
         own = {series.family: series.value for series in found if series.family == SIMULATED}
-        up = [(s.labels["source"], s.value == 1, "") for s in found if s.family == SOURCE_UP]
+        up = [
+            (s.labels.get("source", ""), s.value == 1, "") for s in found if s.family == SOURCE_UP
+        ]
         tree = tree_of(facts_from(found), unattributed=_by_reason(nobody))
         if self._namespace:
             tree = replace(tree, devices=tuple(map(_with_the_rest, tree.devices)))
@@ -196,9 +198,9 @@ def _by_reason(nobody: Iterable[Series]) -> UnattributedCore:
     found: dict[str, dict[Unattributed, float]] = defaultdict(dict)
     reasons = {str(reason): reason for reason in Unattributed}
     for series in nobody:
-        reason = reasons.get(series.labels["reason"])
+        reason = reasons.get(series.labels.get("reason", ""))
         if reason is not None:
-            found[series.labels["uuid"]][reason] = series.value
+            found[series.labels.get("uuid", "")][reason] = series.value
     return found
 
 

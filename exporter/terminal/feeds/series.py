@@ -32,7 +32,7 @@ from exporter.model import (
     Unmeasured,
     XidCount,
 )
-from exporter.terminal.reading import LARGEST_NUMBER
+from exporter.prometheus.client import MAX_NUMBER
 
 T = TypeVar("T")
 E = TypeVar("E", Unmeasured, Unattributed)
@@ -155,7 +155,7 @@ def facts_from(found: Iterable[Series]) -> Facts:
             labels = tuple(series.labels.get(name, "") for name in LEVELS[family.level])
             own = tuple(series.labels.get(name, "") for name in family.labels)
             values = levels[family.level].setdefault(labels, _Values(family.level))
-            if abs(series.value) <= LARGEST_NUMBER:
+            if abs(series.value) <= MAX_NUMBER:
                 values.add(family.name, own, float(series.value * family.divisor))
     return Facts(
         devices=tuple(_device(*one) for one in levels["device"].items()),
