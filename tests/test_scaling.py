@@ -29,7 +29,11 @@ PAGE = (ROOT / "docs" / "scaling.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 MEASURED = RESULTS.read_text()
 SELECTED = [
-    {"role": "pod", "selectors": [{"role": "pod", "label": "app.kubernetes.io/name=mgpu-exporter"}]}
+    {
+        "role": "pod",
+        "namespaces": {"names": ["mgpu-exporter"]},
+        "selectors": [{"role": "pod", "label": "app.kubernetes.io/name=mgpu-exporter"}],
+    }
 ]
 ZONE, SHARD = BLOCKS
 

@@ -1,11 +1,10 @@
 """What reads the metrics. Off by default where it needs somebody else's custom resources."""
 
+from charts.table.monitors import monitor
 from charts.table.value import (
-    DURATION,
     MORE_LABELS,
     NUMBER,
     OBJECT,
-    OBJECTS,
     PAIRS,
     SWITCH,
     TEXT,
@@ -17,60 +16,14 @@ from exporter.model.alerts import HARDWARE, IGNORED, WATCH, codes
 
 RULES = "prometheusRule.rules"  # its schema is made from the alerts
 _CODES = {"type": "array", "items": NUMBER}
-_COUNTED = (
-    *("sampleLimit", "targetLimit", "labelLimit"),
-    *("labelNameLengthLimit", "labelValueLengthLimit"),
-)
-_LIMITS = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": dict.fromkeys(_COUNTED, NUMBER),
-}
-
-
-def _monitor(kind: str, enabled: str) -> tuple[Value, ...]:
-    """Both kinds of monitors have the same values."""
-    return (
-        Value(f"{kind}.enabled", False, SWITCH, enabled),
-        Value(f"{kind}.namespace", "", TEXT, "Its namespace, if another."),
-        Value(f"{kind}.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."),
-        Value(f"{kind}.interval", "", DURATION, "Scrape interval; Prometheus' own if not set."),
-        Value(f"{kind}.scrapeTimeout", "", DURATION, "Scrape timeout; likewise."),
-        Value(
-            f"{kind}.honorLabels",
-            True,
-            SWITCH,
-            "Keep the series' own `namespace`, `pod` and `container`, those of who used the GPU, "
-            "and drop the exporter's. Without it they become `exported_namespace` and so on, and "
-            "the PrometheusRule has its rules for that.",
-        ),
-        Value(
-            f"{kind}.relabelings",
-            [],
-            OBJECTS,
-            "Further relabeling of targets, after that which sets `node` and `instance`.",
-        ),
-        Value(f"{kind}.metricRelabelings", [], OBJECTS, "Relabeling of series."),
-        Value(
-            f"{kind}.attachNodeMetadata",
-            False,
-            SWITCH,
-            "Let relabelings use the node's labels; Prometheus must be allowed to watch nodes.",
-        ),
-        Value(f"{kind}.params", {}, OBJECT, "Query parameters, such as `collect[]: [pod]`."),
-        Value(f"{kind}.tlsConfig", {}, OBJECT, "How the certificate is checked."),
-        Value(f"{kind}.basicAuth", {}, OBJECT, "Secret of name and password."),
-        Value(f"{kind}.authorization", {}, OBJECT, "Secret of a token, for kube-rbac-proxy."),
-        Value(f"{kind}.limits", {}, _LIMITS, "Limits of samples, targets and labels."),
-    )
 
 
 MONITORING = (
     Section(
         "Prometheus Operator",
         (
-            *_monitor("podMonitor", "A PodMonitor; the better choice with many nodes."),
-            *_monitor("serviceMonitor", "A ServiceMonitor; it needs `service.enabled`."),
+            *monitor("podMonitor", "A PodMonitor; the better choice with many nodes."),
+            *monitor("serviceMonitor", "A ServiceMonitor; it needs `service.enabled`."),
             Value(
                 "prometheusRule.enabled",
                 False,
@@ -81,6 +34,7 @@ MONITORING = (
             Value(
                 "prometheusRule.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."
             ),
+            Value("prometheusRule.annotations", {}, PAIRS, "Its annotations."),
             Value(
                 "prometheusRule.alerts", True, SWITCH, "Alerts; the recording rules are always in."
             ),

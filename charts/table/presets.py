@@ -113,6 +113,7 @@ PRESETS: tuple[Preset, ...] = (
         {
             "profile": "fdinfo",
             "gpuAccess": "none",
+            "settings": {"gpus": {"source": ["amd"]}},
             "gpuNodeLabels": _nodes(
                 "feature.node.kubernetes.io/amd-gpu",
                 "feature.node.kubernetes.io/pci-0300_1002.present",
@@ -130,6 +131,7 @@ PRESETS: tuple[Preset, ...] = (
         {
             "profile": "fdinfo",
             "gpuAccess": "none",
+            "settings": {"gpus": {"source": ["drm"]}},
             "gpuNodeLabels": _nodes(
                 "intel.feature.node.kubernetes.io/gpu",
                 "feature.node.kubernetes.io/pci-0300_8086.present",

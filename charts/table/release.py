@@ -39,8 +39,14 @@ RELEASE = (
     Section(
         "Names and labels",
         (
-            Value("nameOverride", "", TEXT, "In place of the chart's name, and Prometheus' `job`."),
-            Value("fullnameOverride", "", TEXT, "In place of the name of all objects."),
+            Value("nameOverride", "", TEXT, "In place of the chart's name."),
+            Value(
+                "fullnameOverride",
+                "",
+                TEXT,
+                "In place of the name of all objects. It is Prometheus' `job`, after the "
+                "namespace if that has another name.",
+            ),
             Value("namespaceOverride", "", TEXT, "In place of the release's namespace."),
             Value("commonLabels", {}, MORE_LABELS, "Labels of all objects."),
             Value("commonAnnotations", {}, PAIRS, "Annotations of all objects."),

@@ -14,6 +14,16 @@ ACCESSES = ("runtimeClass", "env", "hostPath", "cdi", "none", "auto", "volumeMou
 SOURCES = ("auto", "api", "kubelet", "files", "none")
 MONITORS = ("", "podMonitor", "serviceMonitor")
 
+MONITOR: dict[str, Any] = {
+    "annotations": {"example.com/monitor": "gpu"},
+    "bodySizeLimit": "10MB",
+    "keepDroppedTargets": 100,
+    "scrapeClass": "nodes",
+    "fallbackScrapeProtocol": "PrometheusText0.0.4",
+    "podTargetLabels": ["team"],
+    "extraSpec": {"scrapeProtocols": ["PrometheusText1.0.0", "PrometheusText0.0.4"]},
+    "extraEndpoint": {"proxyUrl": "http://proxy:3128", "enableHttp2": False},
+}
 EVERYTHING: dict[str, Any] = {
     "pods": {"kubelet": True},
     "kubelet": {"caFile": "/var/lib/kubelet/pki/kubelet.crt", "address": "https://10.0.0.1:10250"},
@@ -53,8 +63,13 @@ EVERYTHING: dict[str, Any] = {
         "metricRelabelings": [{"action": "labeldrop", "regex": "uid"}],
         "attachNodeMetadata": True,
         "limits": {"sampleLimit": 10000},
+        **MONITOR,
     },
-    "prometheusRule": {"enabled": True, "alertLabels": {"team": "gpu"}},
+    "prometheusRule": {
+        "enabled": True,
+        "alertLabels": {"team": "gpu"},
+        "annotations": {"example.com/rules": "gpu"},
+    },
     "dashboards": {"enabled": True},
     "verticalPodAutoscaler": {
         "enabled": True,
@@ -86,7 +101,9 @@ EVERYTHING: dict[str, Any] = {
 PROXIED: dict[str, Any] = {
     "kubeRBACProxy": {"enabled": True, "tlsSecret": "proxy", "resources": {"limits": {"cpu": 1}}},
     "serviceMonitor": {
+        **MONITOR,
         "enabled": True,
+        "targetLabels": ["app.kubernetes.io/part-of"],
         "authorization": {"credentials": {"name": "token", "key": "token"}},
         "tlsConfig": {"insecureSkipVerify": True},
     },

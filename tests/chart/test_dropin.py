@@ -124,12 +124,14 @@ def test_the_job_is_the_one_of_the_operators_monitor(value: str) -> None:
         if value == "serviceMonitor"
         else [rendered.one("DaemonSet")["spec"]["template"]]
     )
-    selected = [
-        one["metadata"]["labels"]
-        for one in found
-        if spec["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()
-    ]
-    assert [labels[spec["jobLabel"]] for labels in selected] == ["nvidia-dcgm-exporter"]
+    selected = spec["selector"]["matchLabels"].items()
+    assert len([one for one in found if selected <= one["metadata"]["labels"].items()]) == 1
+    (endpoint,) = spec["endpoints" if value == "serviceMonitor" else "podMetricsEndpoints"]
+    assert {
+        "action": "replace",
+        "targetLabel": "job",
+        "replacement": "nvidia-dcgm-exporter",
+    } in endpoint["relabelings"]
     assert spec["namespaceSelector"] == {"matchNames": [NAMESPACE]}
     if value == "serviceMonitor":
         (port,) = (endpoint["port"] for endpoint in spec["endpoints"])
@@ -180,7 +182,9 @@ def test_another_program_is_refused() -> None:
         render({"compat": {"dropIn": "hami"}})
 
 
-@pytest.mark.parametrize(("own", "jobs"), [({}, ".*(mgpu|dcgm)-exporter.*"), ({"jobs": "x"}, "x")])
+@pytest.mark.parametrize(
+    ("own", "jobs"), [({}, ".*mgpu-exporter.*|nvidia-dcgm-exporter"), ({"jobs": "x"}, "x")]
+)
 def test_the_alerts_of_exporters_know_its_job(own: dict[str, str], jobs: str) -> None:
     rules = dict.fromkeys(("MgpuExporterDown", "MgpuExporterMissing"), own)
     given = {"enabled": True, "rules": rules if own else {}}
@@ -192,4 +196,4 @@ def test_the_alerts_of_exporters_know_its_job(own: dict[str, str], jobs: str) ->
         if rule.get("alert") in rules
     ]
     assert len(found) == 2
-    assert all(f'job=~"{jobs}"' in expr and "mgpu-exporter.*" not in expr for expr in found)
+    assert all(f'job=~"{jobs}"' in expr for expr in found)

@@ -20,6 +20,8 @@ DISCOVERED = {
     "__meta_kubernetes_pod_node_name": "node-7",
     "__meta_kubernetes_pod_label_app_kubernetes_io_name": "mgpu-exporter",
     "__meta_kubernetes_pod_container_port_name": "metrics",
+    "__meta_kubernetes_pod_controller_name": "mgpu-exporter",
+    "__meta_kubernetes_pod_phase": "Running",
 }
 OPERATOR = {"namespace": "observing", "pod": "mgpu-exporter-x2lqz", "container": "mgpu-exporter"}
 
@@ -48,10 +50,21 @@ def job(labels: dict[str, str], rules: list[dict[str, Any]]) -> str:
     return "    " + dumped.strip().removeprefix("{").removesuffix("}").replace("\n", " ") + "\n"
 
 
-def check(labels: dict[str, str], rules: list[dict[str, Any]], folder: Path) -> None:
+class Renamed(Prometheus):
+    """One whose only job has its name by relabeling."""
+
+    def up(self) -> bool:
+        """Whether the one target was scraped."""
+        try:
+            return [one["value"][1] for one in self.query("up")] == ["1"]
+        except OSError:
+            return False
+
+
+def check(labels: dict[str, str], rules: list[dict[str, Any]], folder: Path, own: str) -> None:
     with (
         Exporter("--simulate=single") as exporter,
-        Prometheus(exporter.ready().url, folder, "1s", job(labels, rules)) as prometheus,
+        Renamed(exporter.ready().url, folder, "1s", job(labels, rules)) as prometheus,
     ):
         pods = prometheus.query("mgpu_pod_core_usage_gpus")
         devices = prometheus.query("mgpu_device_up")
@@ -61,6 +74,7 @@ def check(labels: dict[str, str], rules: list[dict[str, Any]], folder: Path) -> 
     for one in (*pods, *devices):
         metric = one["metric"]
         assert metric["instance"] == metric["node"] == "node-7"
+        assert metric["job"] == own
         assert not [label for label in metric if label.startswith("exported_")]
     assert all(one["metric"]["pod"] != OPERATOR["pod"] for one in pods)
     for one in (*devices, up):
@@ -80,7 +94,9 @@ def check(labels: dict[str, str], rules: list[dict[str, Any]], folder: Path) -> 
 def test_a_monitors_series_name_who_used_the_gpu_and_nothing_of_the_exporters_pod(
     monitor: tuple[str, str, str], tmp_path: Path
 ) -> None:
-    check({**DISCOVERED, **OPERATOR}, of_monitor(*monitor), tmp_path)
+    check(
+        {**DISCOVERED, **OPERATOR}, of_monitor(*monitor), tmp_path, "observing-gpus-mgpu-exporter"
+    )
 
 
 @pytest.mark.program("prometheus")
@@ -88,4 +104,4 @@ def test_so_do_those_of_the_documented_scrape_configuration(tmp_path: Path) -> N
     documented_job = documented()
     assert documented_job["honor_labels"] is True
     assert documented_job["kubernetes_sd_configs"][0]["role"] == "pod"
-    check(DISCOVERED, documented_job["relabel_configs"], tmp_path)
+    check(DISCOVERED, documented_job["relabel_configs"], tmp_path, "mgpu-exporter")

@@ -71,7 +71,6 @@ def test_a_monitor_selects_what_the_chart_made(value: str) -> None:
         else rendered.one("Service")["metadata"]["labels"]
     )
     assert spec["selector"]["matchLabels"].items() <= labels.items()
-    assert labels[spec["jobLabel"]] == "mgpu-exporter"
     assert spec["namespaceSelector"] == {"matchNames": [NAMESPACE]}
 
 

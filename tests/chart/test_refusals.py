@@ -218,14 +218,41 @@ NAME = "app.kubernetes.io/name"
         # Prometheus' Operator leaves out a monitor that shows two
         (
             {"serviceMonitor": {"enabled": True, "basicAuth": AUTH, "authorization": TOKEN}},
-            r"serviceMonitor\.basicAuth beside a token",
+            r"serviceMonitor\.basicAuth beside serviceMonitor\.authorization",
         ),
         (
             {
                 "accessControl": {"enabled": True},
                 "serviceMonitor": {"enabled": True, "basicAuth": AUTH},
             },
-            r"serviceMonitor\.basicAuth beside a token",
+            r"serviceMonitor\.basicAuth beside accessControl",
+        ),
+        (
+            {
+                "podMonitor": {
+                    "enabled": True,
+                    "authorization": TOKEN,
+                    "extraEndpoint": {"oauth2": {"tokenUrl": "https://a"}},
+                }
+            },
+            r"podMonitor\.authorization beside podMonitor\.extraEndpoint\.oauth2",
+        ),
+        # what the Operator does not know is dropped in silence
+        (
+            {"podMonitor": {"relabelings": [{"source_labels": ["a"], "target_label": "b"}]}},
+            "/podMonitor/relabelings/0",
+        ),
+        (
+            {"serviceMonitor": {"metricRelabelings": [{"source_labels": ["a"]}]}},
+            "/serviceMonitor/metricRelabelings/0",
+        ),
+        ({"podMonitor": {"tlsConfig": {"caFile": "/ca.crt"}}}, "/podMonitor/tlsConfig/caFile"),
+        ({"podMonitor": {"params": {"collect[]": "pod"}}}, r"/podMonitor/params/collect\[\]"),
+        ({"podMonitor": {"bodySizeLimit": "10 MB"}}, "/podMonitor/bodySizeLimit"),
+        ({"podMonitor": {"extraSpec": {"sampleLimit": 5}}}, "/podMonitor/extraSpec/sampleLimit"),
+        (
+            {"serviceMonitor": {"extraEndpoint": {"port": "x"}}},
+            "/serviceMonitor/extraEndpoint/port",
         ),
         ({"kubeRBACProxy": {"enabled": True, "port": 10045}}, r"kubeRBACProxy\.port and web\.port"),
         ({"hostNetwork": True, "networkPolicy": POLICY}, "no NetworkPolicy holds"),

@@ -37,8 +37,9 @@
 {{- end }}
 {{- $parameters := default dict (index $places.parameters .rule.alert) }}
 {{- $own := omit (dig .rule.alert dict (default dict $given.rules) | default dict) "enabled" "for" "severity" }}
-{{- if and (include "mgpu.isDcgm" .root) (hasKey $parameters "jobs") (not (hasKey $own "jobs")) }}
-{{- $own = merge (dict "jobs" ".*(mgpu|dcgm)-exporter.*") $own }}
+{{- $job := include "mgpu.job" .root }}
+{{- if and (not (contains "mgpu-exporter" $job)) (hasKey $parameters "jobs") (not (hasKey $own "jobs")) }}
+{{- $own = merge (dict "jobs" (printf ".*mgpu-exporter.*|%s" $job)) $own }}
 {{- end }}
 {{- range $name, $value := $own }}
 {{- $place := index $parameters $name }}

@@ -175,7 +175,7 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- if and .Values.accessControl.enabled (include "mgpu.isDcgm" .) }}
 {{- fail "compat.dropIn and accessControl.enabled: who looks for dcgm-exporter shows no token; take one of the two" }}
 {{- end }}
-{{- if and .Values.accessControl.enabled .Values.podMonitor.enabled (not .Values.podMonitor.authorization) }}
+{{- if and .Values.accessControl.enabled .Values.podMonitor.enabled (empty (include "mgpu.credentials" (dict "monitor" .Values.podMonitor) | fromJsonArray)) }}
 {{- fail "accessControl.enabled and podMonitor.enabled: a PodMonitor cannot name Prometheus' own token; give podMonitor.authorization, or take serviceMonitor" }}
 {{- end }}
 {{- if and (include "mgpu.isDcgm" .) (not .Values.service.enabled) }}
@@ -201,8 +201,12 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- fail "networkPolicy.enabled and hostNetwork: no NetworkPolicy holds for a pod on the node's own network; take one of the two" }}
 {{- end }}
 {{- range $name, $monitor := dict "podMonitor" .Values.podMonitor "serviceMonitor" .Values.serviceMonitor }}
-{{- if and $monitor.enabled $monitor.basicAuth (or $monitor.authorization $.Values.accessControl.enabled) }}
-{{- fail (printf "%s.basicAuth beside a token (authorization, accessControl): a request has one Authorization; take one of the two" $name) }}
+{{- $given := include "mgpu.credentials" (dict "monitor" $monitor) | fromJsonArray }}
+{{- if and $monitor.enabled (gt (len $given) 1) }}
+{{- fail (printf "%s.%s: a request has one Authorization; take one of them" $name (join (printf " beside %s." $name) $given)) }}
+{{- end }}
+{{- if and $monitor.enabled $.Values.accessControl.enabled $monitor.basicAuth }}
+{{- fail (printf "%s.basicAuth beside accessControl, which wants a token: a request has one Authorization; take one of the two" $name) }}
 {{- end }}
 {{- end }}
 {{- if and .Values.settings .Values.existingConfigMap }}

@@ -1,4 +1,13 @@
 {{/*
+Prometheus' job. Two releases may have a pod each on one node, as NVIDIA's and AMD's: but for the job their
+targets would have the same labels, and each series would jump between the two. So it is of one release
+only: its name, and its namespace unless both are the same. In dcgm-exporter's place it is the GPU operator's.
+*/}}
+{{- define "mgpu.job" -}}
+{{ include "mgpu.isDcgm" . | empty | ternary (include "mgpu.clusterName" .) "nvidia-dcgm-exporter" }}
+{{- end }}
+
+{{/*
 A scrape of one pod. Takes a dict: root, monitor.
 The target's own pod, container and namespace are the exporter's: they would stand on the series
 that name none, and change with each restart. The node is what stays. Dropped, they collide with
@@ -30,12 +39,15 @@ basicAuth:
 {{- with .monitor.authorization }}
 authorization:
   {{- toYaml . | nindent 2 }}
-{{- else }}
-{{- if and .root.Values.accessControl.enabled .root.Values.accessControl.tokenFile }}
+{{- end }}
+{{- if include "mgpu.showsOwnToken" . }}
 bearerTokenFile: {{ .root.Values.accessControl.tokenFile }}
 {{- end }}
+{{- with .monitor.extraEndpoint }}
+{{ toYaml . }}
 {{- end }}
 relabelings:
+  - {action: replace, targetLabel: job, replacement: {{ include "mgpu.job" .root }}}
   - {action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
   - {action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}
   {{- if .monitor.honorLabels }}
@@ -52,7 +64,6 @@ metricRelabelings:
 
 {{/* What both kinds of monitors have around their endpoints. */}}
 {{- define "mgpu.monitorSpec" -}}
-jobLabel: {{ include "mgpu.isDcgm" .root | empty | ternary "app.kubernetes.io/name" "app" }}
 selector:
   matchLabels:
     {{- if and (include "mgpu.isDcgm" .root) (not .component) }}
@@ -68,7 +79,32 @@ namespaceSelector:
 {{- if .monitor.attachNodeMetadata }}
 attachMetadata: {node: true}
 {{- end }}
-{{- with .monitor.limits }}
+{{- range $field := list "bodySizeLimit" "keepDroppedTargets" "scrapeClass" "fallbackScrapeProtocol" "podTargetLabels" "targetLabels" }}
+{{- with get $.monitor $field }}
+{{ toYaml (dict $field .) }}
+{{- end }}
+{{- end }}
+{{- range list .monitor.limits .monitor.extraSpec }}
+{{- with . }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* By what a monitor shows who scrapes, as JSON: the Operator leaves out one that has two. */}}
+{{- define "mgpu.credentials" -}}
+{{- $given := list }}
+{{- range $name := list "basicAuth" "authorization" }}
+{{- if get $.monitor $name }}{{ $given = append $given $name }}{{ end }}
+{{- end }}
+{{- range $name := list "oauth2" "bearerTokenFile" "bearerTokenSecret" }}
+{{- if get $.monitor.extraEndpoint $name }}{{ $given = append $given (printf "extraEndpoint.%s" $name) }}{{ end }}
+{{- end }}
+{{- toJson $given }}
+{{- end }}
+
+{{/* Whether Prometheus shows the token of its own pod: where Kubernetes decides, and nothing else is given. */}}
+{{- define "mgpu.showsOwnToken" -}}
+{{- $access := .root.Values.accessControl }}
+{{- if and $access.enabled $access.tokenFile (empty (include "mgpu.credentials" . | fromJsonArray)) }}true{{ end }}
 {{- end }}
