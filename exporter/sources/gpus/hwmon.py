@@ -44,8 +44,11 @@ class Hwmon:
         return None
 
     def power_mw(self) -> int | None:
-        """Board power in milliwatts: averaged by the firmware, or else the current one."""
-        microwatts = self._first(_POWER)
+        """Board power in milliwatts: averaged by the firmware, or else the current one.
+
+        A board that can be read draws some: 0 is no figure, as of the second die of an MI250.
+        """
+        microwatts = self._first(_POWER, least=1)
         return None if microwatts is None else microwatts // 1000
 
     def sensors(self, disabled: Collection[str], counted_watts: float | None = None) -> Sensors:
@@ -55,7 +58,7 @@ class Hwmon:
         """
         watts = limit = None
         if "power" not in disabled:
-            power, limit = self._first(_POWER), self._first(_LIMIT)
+            power, limit = self._first(_POWER, least=1), self._first(_LIMIT)
             watts = counted_watts if power is None else power / 1e6
         return Sensors.of(
             power_watts=watts,
@@ -86,11 +89,11 @@ class Hwmon:
                 if value is not None:
                     yield text(f"{folder}/{name.removesuffix('input')}label"), value
 
-    def _first(self, wanted: tuple[str, ...]) -> int | None:
-        """The first of these files with a number of 0 or more."""
+    def _first(self, wanted: tuple[str, ...], least: int = 0) -> int | None:
+        """The first of these files with a number of so much or more."""
         folder = self._found()
         values = (number(f"{folder}/{name}") for name in wanted) if folder else ()
-        return next((value for value in values if value is not None and value >= 0), None)
+        return next((value for value in values if value is not None and value >= least), None)
 
     def _found(self) -> str:
         """The folder of the whole device; i915 has others for its parts (``i915_gt0``)."""

@@ -116,8 +116,5 @@ class NvmlEnergy:
         counter_uj = self._engines.energy_uj()
         if "energy" in self._refusals:
             self._board.lose_counter()
-        return self._board.take(counter_uj, self._power_mw, self._clock.monotonic_ns(), core_ns)
-
-    def _power_mw(self) -> int | None:
-        """The power of a board that refuses its counter."""
-        return self._engines.power_mw() if "energy" in self._refusals else None
+        mono_ns = self._clock.monotonic_ns()
+        return self._board.take(counter_uj, self._engines.power_mw, mono_ns, core_ns)
