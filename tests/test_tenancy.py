@@ -22,6 +22,7 @@ from exporter.model import (
 
 CARD = Device("GPU-0", 0, "nvidia")
 BOARD = Device("GPU-0", 0, "nvidia", sharing="mig")
+DIE = Device("GPU-0", 0, "amd", sharing="module")
 INSTANCE = Device("MIG-0", 0, "nvidia", parent_uuid="GPU-0", core_share=3 / 7)
 A, B = ContainerKey("n", "a", "c"), ContainerKey("n", "b", "c")
 OWNERS: dict[int, Owner] = {
@@ -171,8 +172,23 @@ def test_card_without_mps_or_mig_is_shared_by_its_rows() -> None:
     assert usage.unmeasured == {}
 
 
+def test_the_energy_of_a_module_is_nobodys_on_its_die() -> None:
+    """Else who works on the first die would pay for who works on the second."""
+    window = sampled(900, {1: 300, 2: 300})._replace(energy_uj=500, idle_energy_uj=50)
+
+    usage = account_for(DIE, window, OWNERS, listed(holder(1), holder(2)), {A: 1})
+
+    assert core_of(usage) == {A: 450, B: 450, Unattributed.MODULE: 0}
+    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == {
+        A: None,
+        B: None,
+        Unattributed.MODULE: 500,
+    }
+    assert (usage.total.energy_uj, usage.idle_energy_uj) == (500, None)
+
+
 @given(
-    st.sampled_from([CARD, BOARD, INSTANCE]),
+    st.sampled_from([CARD, BOARD, INSTANCE, DIE]),
     st.booleans(),
     st.integers(0, 10**9),
     st.dictionaries(st.integers(1, 7), st.integers(0, 10**9)),

@@ -131,6 +131,7 @@ UNMEASURED: Mapping[Unmeasured, str] = {
     Unmeasured.MIG: "Under MIG this is only measured for each instance; read the instances.",
     Unmeasured.PARTITIONED: "The board is partitioned: read its partitions, whose energy is the "
     "board's.",
+    Unmeasured.MODULE: "The driver counts power and energy of all dies of a module on its first.",
     Unmeasured.MPS: "Clients of several owners share the MPS server, and the driver names "
     "the server alone.",
     Unmeasured.NEVER_IDLE: "The board's idle power is not known until it was idle for 5 s.",
@@ -157,6 +158,7 @@ UNATTRIBUTED: Mapping[Unattributed, str] = {
     Unattributed.OVERLAP: "Memory that processes share and the driver counts for each of them.",
     Unattributed.MIG: "An instance that several containers share.",
     Unattributed.PARTITIONED: "The energy of all partitions of a board together.",
+    Unattributed.MODULE: "The energy of all dies of a module together.",
     Unattributed.MPS: "Credited to the MPS server, which works for clients of several owners.",
 }
 

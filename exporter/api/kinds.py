@@ -37,6 +37,7 @@ NOBODY: Mapping[Unattributed, str] = {  # what use without an owner is called, b
     Unattributed.OVERLAP: "memory counted twice",
     Unattributed.MIG: "shared MIG instance",
     Unattributed.PARTITIONED: "all partitions together",
+    Unattributed.MODULE: "all dies of the module together",
     Unattributed.MPS: "MPS server",
 }
 _WATCHING = frozenset({"pods_api", "pods_kubelet", "pods_files"})

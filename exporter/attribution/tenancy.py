@@ -5,7 +5,7 @@
 * A MIG instance has one figure for all its processes. It is its only owner's. Where several
   owners hold memory on it, it is unattributed, and unmeasured for each of them.
 * The energy of a board with MIG, or with AMD partitions, is that of all its parts together. It is
-  unattributed.
+  unattributed. So is that of a module whose dies are boards of their own: it is all the first's.
 * MPS clients run at once in one context, so a sample names their server (each row of a recorded
   H100 does: ``tests/replay/h100-mps.rec.gz``), or one of them. The server's time is that of the
   only owner of clients; with several owners it is unattributed. A client that is not named may have
@@ -24,11 +24,13 @@ from typing import NamedTuple
 from exporter.attribution.join import account
 from exporter.model import (
     MIG,
+    MODULE,
     PARTITIONED,
     ContainerKey,
     Device,
     DeviceMemory,
     DeviceUsage,
+    Engines,
     GroupKey,
     Owner,
     ProcessActivity,
@@ -131,6 +133,8 @@ def account_for(
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, residents)
     usage = account(device, window, owners, idle_weights)
+    if device.sharing == MODULE:
+        usage = _of_module(account(device, window._replace(energy_uj=None), owners), window)
     if device.sharing in OF_ALL_PARTS:
         return usage._replace(shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:
@@ -168,6 +172,15 @@ def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[O
     return {
         reason if owner is Unattributed.NO_PID else owner: spent for owner, spent in shares.items()
     }
+
+
+def _of_module(usage: DeviceUsage, window: Window) -> DeviceUsage:
+    """The use of a die, with the energy of its module, which is nobody's."""
+    busy = Engines(*(None if spent is None else 0 for spent in window.busy))
+    shares = dict(usage.shares)
+    if window.energy_uj is not None:
+        shares[Unattributed.MODULE] = Spent(busy, window.energy_uj)
+    return usage._replace(total=Spent(window.busy, window.energy_uj), shares=shares)
 
 
 def _with_servers(

@@ -150,6 +150,8 @@ def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
             "that is not known is named at its GPU"
         )
         return note, known, ""
+    if reason is Unmeasured.MODULE:
+        return note, "nothing to do: the driver counts all dies of a module on its first one", ""
     if reason is not Unmeasured.NO_PERMISSION:
         return note, "nothing to do: this kind of GPU does not report it", ""
     refused = (

@@ -34,8 +34,14 @@ BUSY_REASONS = (
     Unattributed.NO_PID,
 )
 MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
-ENERGY_ONLY = (Unattributed.IDLE, Unattributed.UNOBSERVED)
-SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
+NOBODYS_ENERGY = (Unattributed.IDLE, Unattributed.UNOBSERVED)
+ENERGY_ONLY = {*NOBODYS_ENERGY, Unattributed.MODULE}
+SHARING_REASONS = (
+    Unattributed.MIG,
+    Unattributed.PARTITIONED,
+    Unattributed.MODULE,
+    Unattributed.MPS,
+)
 PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allocated, not the board
 BUSY = frozenset({*QUANTITIES, *COUNTED})
 _NO_MEMORY, _NO_SENSORS = DeviceMemoryFacts(), Sensors()
@@ -147,7 +153,7 @@ def _unattributed(seen: DeviceView) -> Mapping[Unattributed, Used]:
     attributable = (r for r in SHARING_REASONS if r == sharing or r in nobody)
     energy = seen.known - BUSY
     made = {}
-    for reason in (*BUSY_REASONS, *ENERGY_ONLY, *attributable):
+    for reason in (*BUSY_REASONS, *NOBODYS_ENERGY, *attributable):
         account = nobody.get(reason)
         known = energy if reason in ENERGY_ONLY else seen.known
         made[reason] = used(account.counters if account else NOTHING, known)

@@ -10,6 +10,7 @@ from exporter.model.devices import (
     COUNTED,
     FIRST_INDEX,
     MIG,
+    MODULE,
     PARTITIONED,
     QUANTITIES,
     CgroupMemory,

@@ -13,6 +13,7 @@ FIRST_INDEX = {"nvidia": 0, "amd": 100, "intel": 200}
 """Where the numbers of a vendor's devices begin: none collides, whichever driver comes first."""
 
 MIG = "mig"  # ``Device.sharing`` of a board in MIG mode: its instances are devices
+MODULE = "module"  # ``Device.sharing`` of a die whose power and energy are counted for its module
 PARTITIONED = "partitioned"  # ``Device.sharing`` of a board whose partitions are devices: AMD's
 
 
@@ -23,9 +24,9 @@ class Device:
     ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
     order of PCI addresses. ``minor`` is that of its device file. ``profile`` is a part's size by
     its vendor's name, such as ``1g.10gb``. ``sharing`` is how a board is divided or shared: "mig",
-    "partitioned" or "mps"; else "". ``core_share`` is the device's share of a whole GPU's core: a
-    part's share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a
-    part has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
+    "partitioned", "module" or "mps"; else "". ``core_share`` is the device's share of a whole GPU's
+    core: a part's share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number
+    that a part has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
     ``sysfs_name`` is that of an AMD partition's own device in sysfs, which its plugin hands out
     (``amdgpu_xcp_30``); a board's first partition has its board's.
     ``cuda_version`` is the highest that the driver supports.

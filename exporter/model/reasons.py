@@ -21,6 +21,7 @@ class Unmeasured(StrEnum):
     # what is read says nothing of it
     MIG = "mig"
     PARTITIONED = "partitioned"
+    MODULE = "module"
     MPS = "mps"
     NEVER_IDLE = "never_idle"
     ASLEEP = "asleep"
@@ -49,6 +50,7 @@ class Unattributed(StrEnum):
     OVERLAP = "overlap"
     MIG = "mig"
     PARTITIONED = "partitioned"
+    MODULE = "module"
     MPS = "mps"
 
 

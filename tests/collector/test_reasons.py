@@ -35,7 +35,7 @@ from tests.cgroups.names import container_path
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Process, Work
-from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Tree, put, v1_6
+from tests.gpus.amd.trees import MI250, MI300X, RADEON, TICKS, V1_3, Tree, put, table, v1_6
 from tests.gpus.nvml.node import HASTY, PATIENT, START, Node
 from tests.rows import rows_of
 
@@ -213,6 +213,22 @@ def partitioned(scene: Scene) -> Snapshot:
     return scene.bench.collector.snapshot
 
 
+def module(scene: Scene) -> Snapshot:
+    """The dies of an MI250, of which the first has the power and the energy of both."""
+    tree, clock = Tree(scene.folder / "sys"), scene.bench.clock
+    tree.load()
+    first, second = tree.add(MI250), tree.add(MI250)
+    second.hwmon(power1_average=0)
+    source = AmdSource(tree.sysfs, clock=clock)
+    for joules in (0, 100, 200):
+        first.metrics(table(V1_3, {24: ("Q", joules * TICKS)}))
+        second.metrics(table(V1_3, {24: ("Q", 0)}))
+        scene.bench.gpus.devices = source.read().devices
+        scene.bench.cycle()  # a second later
+    source.close()
+    return scene.bench.collector.snapshot
+
+
 UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.NOT_SUPPORTED: lambda scene: refused(scene, 3),
     Unmeasured.NO_PERMISSION: lambda scene: refused(scene, 4),
@@ -236,6 +252,7 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.PLACEMENT: placement,
     Unmeasured.MPS: mps,
     Unmeasured.PARTITIONED: partitioned,
+    Unmeasured.MODULE: module,
     Unmeasured.ASLEEP: asleep,
 }
 OF_THE_DRIVER = tuple(UNMEASURED)[:10]
@@ -275,6 +292,7 @@ UNATTRIBUTED: Mapping[Unattributed, Callable[[Scene], Snapshot]] = {
     Unattributed.MIG: mig,
     Unattributed.MPS: mps,
     Unattributed.PARTITIONED: partitioned,
+    Unattributed.MODULE: module,
 }
 
 

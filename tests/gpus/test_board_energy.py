@@ -1,4 +1,4 @@
-"""A board's counter is believed while it moves; power stands in for one that does not."""
+"""A board's counter is accepted while it moves; power stands in for one that does not."""
 
 from collections.abc import Sequence
 

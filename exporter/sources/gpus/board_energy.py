@@ -10,12 +10,12 @@ from collections.abc import Callable
 from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 
 STILL_NS = 2_000_000_000  # boards update their counter about ten times a second
-MOVES = 3  # so often in a row a counter moves before it is believed again
+MOVES = 3  # so often in a row a counter moves before it is accepted again
 COUNTER, POWER, NEITHER = "counter", "power", "none"
 
 
 class _Counter:
-    """Whether a counter is to be believed: it moves for as long as its board is on."""
+    """Whether a counter is to be accepted: it moves for as long as its board is on."""
 
     def __init__(self) -> None:
         self.value: int | None = None
@@ -78,8 +78,8 @@ class BoardEnergy:
         if self._counter.stands and power_uj is not None:
             self._counter.doubt()
         method = COUNTER if is_away else self._method(power_uj, fresh=fresh)
-        is_believed = (self._counter.has_moved or fresh) and not self._counter.stands
-        value = {COUNTER: counter_uj if is_believed else None, POWER: power_uj}.get(method)
+        is_accepted = (self._counter.has_moved or fresh) and not self._counter.stands
+        value = {COUNTER: counter_uj if is_accepted else None, POWER: power_uj}.get(method)
         if method != self.method:
             self.method = method
             self._meter.restart()  # the two do not count from the same zero

@@ -10,10 +10,13 @@ from exporter.model import ProcessMemory, Unmeasured
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import (
     GIB,
+    MI100,
     MI210,
+    MI250,
     MI300X,
     PERCENT,
     TICKS,
+    V1_3,
     attribute,
     attributes,
     put,
@@ -143,6 +146,46 @@ def test_a_counter_that_is_not_told_for_a_moment_is_not_counted_again(node: Node
     windows = [node.window(board.uuid, after=6), node.window(board.uuid)]
 
     assert sum(w.counted["copy"].get(7, 0) for w in windows) == 100_000
+
+
+def v1_3(joules: int) -> bytes:
+    """A table of an MI100 or MI200 whose counter stands there."""
+    return table(V1_3, {24: ("Q", joules * TICKS)})
+
+
+def test_a_counter_that_stands_still_under_power_is_not_used(node: Node) -> None:
+    """As of an MI100 whose job draws 300 W for 40 s."""
+    board = node.tree.add(MI100)
+    board.metrics(v1_3(4711))
+    board.hwmon(power1_average=300_000_000)
+    node.read()
+
+    windows = [node.window(board.uuid) for _ in range(40)]
+
+    assert windows[0].energy_uj is None
+    assert [w.energy_uj for w in windows[1:]] == [300 * JOULE] * 39
+    assert windows[-1].methods.energy == "power"
+
+
+def test_the_second_die_of_a_module_has_no_energy_and_the_first_has_it_for_both(
+    node: Node,
+) -> None:
+    """As of an MI250 that draws 500 W: ``aldebaran_ppt.c`` has 0 for the second die."""
+    first, second = node.tree.add(MI250), node.tree.add(MI250)
+    second.metrics(v1_3(0))
+    second.hwmon(power1_average=0, power1_cap=0)
+    first.metrics(v1_3(0))
+    node.read()
+    for joules in (500, 1000, 1500):
+        first.metrics(v1_3(joules))
+        counted, empty = node.read().devices
+
+    assert counted.device.sharing == empty.device.sharing == "module"
+    assert known(counted.window).energy_uj == 500 * JOULE
+    assert known(empty.window).energy_uj is None
+    assert empty.sensors.number("power_watts") is None
+    assert counted.unmeasured["energy"] is Unmeasured.MODULE  # of those who use it
+    assert {empty.unmeasured[q] for q in ("energy", "power", "power_limit")} == {Unmeasured.MODULE}
 
 
 def test_energy_of_a_table_that_fails_once_is_not_lost(node: Node) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.model import (
+    MODULE,
     QUANTITIES,
     Clock,
     DeviceReading,
@@ -219,6 +220,10 @@ class AmdBoard:
             if total is None or used is None:
                 reasons["device_memory"] = Unmeasured.READ_FAILED
         reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
+        if self._whole.device.sharing == MODULE:
+            # What is known of the first die is its module's, and of the second there is nothing.
+            missing = (q for q in ("power", "power_limit") if q in reasons)
+            reasons |= dict.fromkeys(("energy", *missing), Unmeasured.MODULE)
         remarks = (f"gpu_metrics {self._unknown} is not known",) if self._unknown else ()
         return DeviceReading(
             self._whole.device,

@@ -10,7 +10,7 @@ from os.path import isdir
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.model import FIRST_INDEX, PARTITIONED, Device
+from exporter.model import FIRST_INDEX, MODULE, PARTITIONED, Device
 from exporter.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
 from exporter.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, minors_in
 from exporter.sources.gpus.sysfs import RefusedError, as_count, is_refused, label, names_in, text
@@ -21,6 +21,7 @@ VENDOR = "amd"
 VENDOR_ID = "0x1002"
 MAX_BOARDS = 64
 UNDIVIDED = {"", "spx"}
+TWO_DIES = {"0x7408", "0x740c"}  # MI250X, MI250: each die is a board, and the first has the power
 WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
@@ -215,7 +216,7 @@ def _board(
         model=_model(folder),
         minor=min((minor for minor in minors if minor >= FIRST_RENDER), default=None),
         pci_bus_id=pci,
-        sharing=PARTITIONED if parted else "",
+        sharing=PARTITIONED if parted else MODULE if _is_of_two(folder) else "",
         # Only AMD's own packages have a version.
         driver_version=label(text(folder / "driver/module/version")),
         memory_bytes=as_count(text(folder / "mem_info_vram_total")),
@@ -268,6 +269,10 @@ def _profile(folder: Path) -> str:
     """The partition modes as device plugins name them: cpx_nps4."""
     modes = _compute_mode(folder), text(folder / "current_memory_partition").lower()
     return "_".join(filter(_MODE.fullmatch, modes))
+
+
+def _is_of_two(folder: Path) -> bool:
+    return text(folder / "device").lower() in TWO_DIES
 
 
 def _compute_mode(folder: Path) -> str:
