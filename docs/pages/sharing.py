@@ -49,13 +49,13 @@ These limits are read of any container on the card, without root:
 `mgpu_container_memory_limit_bytes` is then the enforced limit, `…_memory_guaranteed_bytes` the soft
 one, `…_memory_borrowed_bytes` what is used beyond it, `…_memory_protected_bytes` the kernel's best
 effort, `…_memory_charged_bytes` what the cgroup is charged. Groups have the same. Where the driver
-has no figure of a process (`role="figure"`), `…_memory_used_bytes` is the charge.
+has no figure, or lists no process (`role="figure"`), `…_memory_used_bytes` is the charge.
 
 Those that borrow are candidates for eviction when another one within its guarantee meets a full
 card; the MPS server chooses. `sort_desc(mgpu_container_memory_borrowed_bytes > 0)` lists them.
 
-`mgpu-exporter check` explains the driver's answers, and finds guarantees of deleted cgroups and
-limits of the exporter itself.
+`mgpu-exporter check` explains the driver's answers, and finds limits that cannot be read, or are
+beyond the card's memory, and guarantees of deleted cgroups.
 """
 
 READINGS_PREFACE = """

@@ -13,10 +13,13 @@ from typing import NamedTuple
 from exporter.attribution.shares import apportion, reported_time, share_averages, share_core
 from exporter.model import (
     Allocation,
+    CgroupMemory,
+    ContainerKey,
     Device,
     DeviceMemory,
     DeviceUsage,
     Engines,
+    GroupKey,
     MemoryHeld,
     Owner,
     ProcessMemory,
@@ -125,50 +128,90 @@ def _share_energy(
     return shares
 
 
-def share_memory(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
+NOT_CHARGED: Mapping[Owner, CgroupMemory] = {}
+
+
+def share_memory(
+    memory: DeviceMemory,
+    owners: Mapping[int, Owner],
+    charged: Mapping[Owner, CgroupMemory] = NOT_CHARGED,
+) -> dict[Owner, MemoryHeld]:
     """Device memory by owner. What no process explains (driver, reserved) goes to NO_PID.
 
-    If the driver reports no size for one of an owner's processes, and its cgroup is not charged by
-    the kernel, the owner's memory is unknown,
-    and it counts as nothing here. Processes may hold more together than the device has in use: the
-    driver counts shared memory for each of them, and reads device and processes at different
-    moments. The excess is OVERLAP, below zero. Each holder keeps the driver's figure, because its
-    limit is compared with that. So the parts always add up to the device's memory, where that is
-    known.
+    ``charged`` is what the kernel charges to owners, also to those of which the driver lists no
+    process. If the driver reports no size for one of an owner's processes, and its cgroup is not
+    charged by the kernel, the owner's memory is unknown, and it counts as nothing here. Processes
+    may hold more together than the device has in use: the driver counts shared memory for each of
+    them, and reads device and processes at different moments. The excess is OVERLAP, below zero.
+    Each holder keeps the driver's figure, because its limit is compared with that. So the parts
+    always add up to the device's memory, where that is known.
     """
     held_by: dict[Owner, list[ProcessMemory]] = {}
     for process in memory.processes or ():
         owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
         held_by.setdefault(owner, []).append(process)
     held = {
-        owner: _held(own, is_one=_has_one_cgroup(owner), rejected=memory.rejected)
+        owner: _held(
+            own,
+            charged.get(owner),
+            is_one=_has_one_cgroup(owner),
+            rejected=memory.rejected,
+        )
         for owner, own in held_by.items()
     }
     for owner in {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in memory.rejected}:
         held[owner] = replace(held[owner], is_rejected=True)
+    held |= _unlisted(memory, held, charged)
     whole = memory.used_bytes
     rest = 0 if whole is None else whole - sum(h.used_bytes or 0 for h in held.values())
-    if memory.processes is not None and rest:
+    if (memory.processes is not None or held) and rest:
         held[Unattributed.NO_PID if rest > 0 else Unattributed.OVERLAP] = MemoryHeld(rest, 0)
     return held
 
 
+def _unlisted(
+    memory: DeviceMemory, held: Mapping[Owner, MemoryHeld], charged: Mapping[Owner, CgroupMemory]
+) -> dict[Owner, MemoryHeld]:
+    """The owners that are charged, and of which the driver lists no process.
+
+    Their charge is what they hold, if the device has as much in use beside what is listed. Else it
+    may be a listed process's: one that moved to another cgroup, or whose cgroup is not known. Then
+    how much they hold is not known.
+    """
+    others = {o: c for o, c in charged.items() if o not in held and c.charged_bytes}
+    listed = sum(h.used_bytes or 0 for h in held.values())
+    beside = sum(cgroup.charged_bytes or 0 for cgroup in others.values())
+    fits = memory.used_bytes is None or listed + beside <= memory.used_bytes
+    is_figure = fits and Unattributed.UNKNOWN_CGROUP not in held
+    return {
+        owner: MemoryHeld(
+            cgroup.charged_bytes if is_figure else None, 0, cgroup=cgroup, is_charge=is_figure
+        )
+        for owner, cgroup in others.items()
+    }
+
+
 def _has_one_cgroup(owner: Owner) -> bool:
     """Whether all processes of an owner are in one cgroup, or in cgroups below it."""
-    return not isinstance(owner, Unattributed) and bool(getattr(owner, "container", True))
+    if isinstance(owner, GroupKey):
+        return owner.kind != "host"
+    return isinstance(owner, ContainerKey) and bool(owner.container)
 
 
 def _held(
-    processes: Sequence[ProcessMemory], *, is_one: bool, rejected: Collection[int]
+    processes: Sequence[ProcessMemory],
+    charge: CgroupMemory | None,
+    *,
+    is_one: bool,
+    rejected: Collection[int],
 ) -> MemoryHeld:
-    """The memory of one owner; where the driver has no figure, what its cgroup is charged.
-
-    Of cgroups within each other the outermost counts, which is charged the most.
-    """
+    """The memory of one owner; where the driver has no figure, what its cgroup is charged."""
     known = [process.used_bytes for process in processes if process.used_bytes is not None]
     used_bytes = sum(known) if len(known) == len(processes) else None
     cgroups = [p.cgroup for p in processes if is_one and p.cgroup and p.cgroup.evidence]
     cgroup = max(cgroups, key=lambda one: one.charged_bytes or 0, default=None)
+    if charge is not None and (cgroup is None or cgroup.evidence == charge.evidence):
+        cgroup = charge
     is_charge = used_bytes is None and not any(p.pid in rejected for p in processes)
     if cgroup is None or cgroup.charged_bytes is None or not is_charge:
         return MemoryHeld(used_bytes, len(processes), cgroup=cgroup)

@@ -137,14 +137,15 @@ class Collector:
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
         identities, processes = self._identify(devices)
-        found = owners_of(identities, table, by_step=rules.by_step)
+        cgroups = [c.identity for d in devices.values() if d.memory for c in d.memory.charges]
+        found = owners_of(identities, table, by_step=rules.by_step, cgroups=cgroups)
         owners = found.owners
         devices = self._with_known_servers(devices, owners)
         self._enter(devices, found, now)
         seen = partial(found.seen_on, devices.values())
         self._allocate(table, self._poller.node_facts(table, readings), seen, now)
         self._ledger.settle(now)
-        groups = self._group_names.of(owners, identities, self._ledger.groups, self._poller.groups)
+        groups = self._group_names.of(found, identities, self._ledger.groups, self._poller.groups)
         facts = CycleFacts(
             now,
             devices,
@@ -206,8 +207,8 @@ class Collector:
             if reading.state is not DeviceState.UP:
                 continue
             held, residents = found.holders(reading.memory)
-            if residents is not None:
-                ledger.set_memory(uuid, held, now)
+            if residents is not None or held:
+                ledger.set_memory(uuid, held, now, is_whole=residents is not None)
             window = reading.window
             if window is not None:
                 weights = idle_weights(self._idle, uuid, held, self._allocated)

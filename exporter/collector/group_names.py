@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
+from exporter.collector.owners import ProcessOwners
 from exporter.model import (
     SEVERAL,
     CgroupIdentity,
     GroupFacts,
     GroupKey,
     GroupMembers,
-    Owner,
     Unattributed,
 )
 
@@ -33,13 +33,13 @@ class GroupNames:
 
     def of(
         self,
-        owners: Mapping[int, Owner],
+        found: ProcessOwners,
         identities: Mapping[int, CgroupIdentity | Unattributed],
         kept: Callable[[], Collection[GroupKey]],
         ask: Ask,
     ) -> Mapping[GroupKey, GroupFacts]:
-        """Facts of the groups that have processes now, and of those that are ``kept``."""
-        members = _members(owners, identities)
+        """Facts of the groups that have processes or a charge now, and of the ``kept``."""
+        members = _members(found, identities)
         if not (members or self._known):
             return {}
         answers, staying = ask(members), kept()
@@ -53,16 +53,16 @@ class GroupNames:
 
 
 def _members(
-    owners: Mapping[int, Owner], identities: Mapping[int, CgroupIdentity | Unattributed]
+    found: ProcessOwners, identities: Mapping[int, CgroupIdentity | Unattributed]
 ) -> dict[GroupKey, GroupMembers]:
     pids: dict[GroupKey, list[int]] = {}
-    found: dict[GroupKey, CgroupIdentity] = {}
-    for pid, owner in owners.items():
+    known = {owner: at for at, owner in found.charged.items() if isinstance(owner, GroupKey)}
+    for pid, owner in found.owners.items():
         identity = identities[pid]
         if isinstance(owner, GroupKey) and isinstance(identity, CgroupIdentity):
             pids.setdefault(owner, []).append(pid)
-            found[owner] = identity
-    return {key: GroupMembers(tuple(pids[key]), identity) for key, identity in found.items()}
+            known[owner] = identity
+    return {key: GroupMembers(tuple(pids.get(key, ())), at) for key, at in known.items()}
 
 
 def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:

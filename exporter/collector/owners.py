@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.attribution.join import share_memory
-from exporter.attribution.ownership import Member, member_of, owner_as
+from exporter.attribution.ownership import Member, member_of, owner_as, owner_of
 from exporter.attribution.tenancy import Residents, residents_of
 from exporter.model import (
     CgroupIdentity,
+    CgroupMemory,
     DeviceMemory,
     DeviceReading,
     DeviceUsage,
@@ -47,10 +48,14 @@ class Holders(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProcessOwners:
-    """The ``owners`` of all processes by pid, and the ``members`` of pods among them."""
+    """The ``owners`` of all processes by pid, and the ``members`` of pods among them.
+
+    ``charged`` are the owners of cgroups that the kernel charges for device memory.
+    """
 
     owners: Mapping[int, Owner]
     members: Mapping[int, Member]
+    charged: Mapping[CgroupIdentity, Owner]
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
         """The devices on which each container of a pod has a process now, by UUID."""
@@ -62,11 +67,30 @@ class ProcessOwners:
         return seen
 
     def holders(self, memory: DeviceMemory | None) -> Holders:
-        """The holders of a device's memory."""
-        if memory is None or memory.processes is None:
+        """The holders of a device's memory; if nobody is listed, those that are charged."""
+        if memory is None:
             return Holders({}, None)
+        charged = self._charged(memory)
+        if memory.processes is None:
+            return Holders(share_memory(memory, {}, charged) if charged else {}, None)
         residents = residents_of(memory.processes, self.owners)
-        return Holders(share_memory(memory, self.owners), residents)
+        return Holders(share_memory(memory, self.owners, charged), residents)
+
+    def _charged(self, memory: DeviceMemory) -> dict[Owner, CgroupMemory]:
+        """The charges by owner. One with several cgroups, as a job's steps, has their sum.
+
+        Its limits are those of the first, which is the outermost.
+        """
+        found: dict[Owner, CgroupMemory] = {}
+        for identity, cgroup in memory.charges:
+            owner = self.charged.get(identity, Unattributed.UNKNOWN_CGROUP)
+            if isinstance(owner, Unattributed):
+                continue
+            first = found.setdefault(owner, cgroup)
+            if first is not cgroup:
+                both = (first.charged_bytes or 0) + (cgroup.charged_bytes or 0)
+                found[owner] = first._replace(charged_bytes=both)
+        return found
 
 
 def owners_of(
@@ -74,8 +98,12 @@ def owners_of(
     table: PodTable,
     *,
     by_step: bool = False,
+    cgroups: Iterable[CgroupIdentity] = (),
 ) -> ProcessOwners:
-    """The owners of processes with these identities. ``by_step``: see ``owner_of``."""
+    """The owners of processes with these identities, and of these cgroups.
+
+    ``by_step``: see ``owner_of``.
+    """
     owners: dict[int, Owner] = {}
     members: dict[int, Member] = {}
     for pid, identity in identities.items():
@@ -83,7 +111,8 @@ def owners_of(
         owners[pid] = owner_as(identity, member, table, by_step=by_step)
         if member is not None:
             members[pid] = member
-    return ProcessOwners(owners, members)
+    charged = {each: owner_of(each, table, by_step=by_step) for each in set(cgroups)}
+    return ProcessOwners(owners, members, charged)
 
 
 class Residency:

@@ -1,7 +1,7 @@
 """Removes impossible values from the readings of all vendors.
 
-Memory is compared with the card's total, energy with the board's power limit, and each sensor with
-what any board can have. Rows of processes are checked where they are read
+Memory and its limits are compared with the card's total, energy with the board's power limit, and
+each sensor with what any board can have. Rows of processes are checked where they are read
 (``exporter.sources.gpus.samples``).
 """
 
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model import (
+    CgroupMemory,
     Device,
     DeviceMemory,
     DeviceReading,
@@ -31,6 +32,9 @@ LATE_NS = 10**9  # a counter that is updated late adds to one window what belong
 HOST_BYTES = 16 * 2**40
 """No host has more memory. An AMD or Intel driver may count a process's host memory as the
 device's: an APU's total is only what the firmware set aside, and its processes hold more."""
+
+RESERVED = 16
+"""A card has at most this part more than its driver reports: the kernel counts what is reserved."""
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -221,7 +225,44 @@ class _Memory:
             rejected["device_memory"] = 1
             self.messages["device_memory"] = f"{reported.used_bytes} bytes of {total} are in use"
             self.kept = replace(self.kept, used_bytes=None)
+        self._keep_cgroups(total + total // RESERVED, rejected)
         self.rejected = rejected
+
+    def _keep_cgroups(self, most: int, rejected: dict[str, int]) -> None:
+        """Leaves out what cgroups cannot have of a card, such as limits beyond all of it."""
+        kept = self.kept
+        cgroups = [*(c.memory for c in kept.charges), *(p.cgroup for p in kept.processes or ())]
+        wrong = [each for each in cgroups if each and each != _within(each, most)]
+        if not wrong:
+            return
+        rejected["cgroup_memory"] = len(wrong)
+        beyond = max(amount for amount in wrong[0] if isinstance(amount, int))
+        self.messages["cgroup_memory"] = (
+            f"a cgroup has a limit or charge of {beyond} of {most} bytes"
+        )
+        charges = tuple([c._replace(memory=_within(c.memory, most)) for c in kept.charges])
+        processes = kept.processes and tuple(
+            [p._replace(cgroup=p.cgroup and _within(p.cgroup, most)) for p in kept.processes]
+        )
+        self.kept = replace(kept, charges=charges, processes=processes)
+
+
+def _within(cgroup: CgroupMemory, most: int) -> CgroupMemory:
+    """What can be true of it. A limit beyond all of the card is none."""
+
+    def known(amount: int | None) -> int | None:
+        return None if amount is not None and amount > most else amount
+
+    charged, guaranteed, limit, evidence, refused, protected = cgroup
+    has_limit = known(limit) is not None or limit is None
+    return CgroupMemory(
+        known(charged),
+        known(guaranteed) if has_limit or guaranteed else None,
+        known(limit),
+        evidence,
+        refused,
+        known(protected),
+    )
 
 
 class _Board:

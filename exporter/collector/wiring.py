@@ -155,16 +155,16 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     places = places_of(settings)
     node = node_name(settings.node_name)
     pods = open_pod_source(settings.pods_source, node, places, keep_of(settings), timings)
-    gpus = open_gpus(settings)
+    gpus, patterns = open_gpus(settings), GroupPatterns(settings.groups_patterns)
     for source in gpus:
-        source.cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs)
+        source.cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs, patterns=patterns)
         source.follow(demand_of(settings))
     return Sources(
         gpus=gpus,
         processes=CgroupProcesses(
             cgroup_root(settings),
             settings.path_procfs,
-            patterns=GroupPatterns(settings.groups_patterns),
+            patterns=patterns,
         ),
         pods=pods,
         nodes=_real_nodes(settings, pods, places),

@@ -24,7 +24,17 @@ from exporter.model import (
     Container,
     Pod,
 )
-from exporter.sources.cgroups.dmem import CAPACITY, LOW, MAX, MIN, Address, CgroupFiles, read
+from exporter.sources.cgroups.dmem import (
+    CAPACITY,
+    CURRENT,
+    LOW,
+    MAX,
+    MIN,
+    Address,
+    CgroupFiles,
+    address_of,
+    read,
+)
 
 _NEEDS = (
     "NVIDIA_GPU_MEMORY_REQUEST and NVIDIA_GPU_MEMORY_LIMIT both in the container's environment "
@@ -56,6 +66,8 @@ def limits(
     capacity = read(files.root, CAPACITY)
     if capacity is not None:
         yield ok("dmem", f"the kernel counts the memory of {counted(len(capacity), 'device')}")
+        yield from _unread(evidence, files)
+        yield from _beyond(files.root, capacity)
         yield from _drift(files.root)
     yield from _own(files, environ)
 
@@ -101,6 +113,64 @@ def _asked_in_vain(evidence: ProbeResults) -> Iterator[str]:
 def _asks(pod: Pod, container: Container) -> bool:
     stated = container.environment.keys() >= {MEMORY_REQUEST, MEMORY_LIMIT}
     return stated or nvfractions.states_amounts(pod, container)
+
+
+def _unread(evidence: ProbeResults, files: CgroupFiles) -> Iterator[CheckResult]:
+    """Cgroups of the cards' processes whose memory limits the kernel has, and that are not read."""
+    hidden, on_cards = 0, list(_on_cards(evidence))
+    without: set[str] = set()  # the lowest cgroups that have no dmem for those below them
+    garbled: set[str] = set()
+    for pid, address in on_cards:
+        folder = files.path_of(pid)
+        home = files.home(folder) if folder else files.root
+        if folder is None:
+            hidden += 1
+        elif home != files.root and read(home, CURRENT) is None:
+            has = (at for at in files.upward(home) if read(at, CURRENT) is not None)
+            without.add(next(has, "").removeprefix(files.root) or "/")
+        garbled |= {
+            f"{home.removeprefix(files.root)}/{name}"
+            for name in (CURRENT, MIN, LOW, MAX)
+            if (stated := read(home, name)) is not None and address not in stated
+        }
+    if hidden:
+        found = f"{hidden} of {len(on_cards)} processes have a cgroup that is not to be seen"
+        remedy = "mount the node's /sys/fs/cgroup read-only, or set --path.cgroup and --path.procfs"
+        yield problem("processes' cgroups", found, remedy, CGROUPS)
+    if without:
+        remedy = (
+            "write +dmem into cgroup.subtree_control of these, then of those below down to the "
+            "containers; until then all memory is charged to these, and no container has a limit "
+            "of its own"
+        )
+        yield note("dmem limits", f"none can be read below {listed(without)}", remedy)
+    if garbled:
+        remedy = "they name no amount for the card: see the kernel log, and report the file"
+        yield problem("dmem files", f"not read: {listed(garbled)}", remedy)
+
+
+def _on_cards(evidence: ProbeResults) -> Iterator[tuple[int, Address]]:
+    """The processes of whose limits the driver says nothing, each with its card's place."""
+    for device in (device for reading in evidence.readings for device in reading.devices):
+        address = address_of(device.device.pci_bus_id)
+        if address is None or device.memory is None:
+            continue
+        for process in device.memory.processes or ():
+            if process.cgroup is None or process.cgroup.evidence != "driver":
+                yield process.pid, address
+
+
+def _beyond(root: str, capacity: Mapping[Address, int | None]) -> Iterator[CheckResult]:
+    """Limits that nobody can reach: they hold nobody, and are not shown."""
+    beyond = [
+        folder.removeprefix(root)
+        for folder, _, _ in os.walk(root)
+        for device, most in (read(folder, MAX) or {}).items()
+        if most is not None and most > (capacity.get(device) or most)
+    ]
+    if beyond:
+        remedy = "set dmem.max of these below the card's dmem.capacity, in bytes"
+        yield problem(MAX, f"beyond all of the card: {listed(set(beyond))}", remedy)
 
 
 def _drift(root: str) -> Iterator[CheckResult]:

@@ -90,7 +90,7 @@ class DeviceView:
         """
         if account.is_live(self._facts.now.mono_ns):
             return True
-        return self.device_ledger.held is None and account.live_mono_ns > self._since
+        return not self.device_ledger.lists_holders and account.live_mono_ns > self._since
 
     def pending(self, key: OwnerKey) -> bool:
         """Whether a container's use may be under "" for now, because the pod's status lacks its id.

@@ -122,6 +122,7 @@ class DeviceLedger(DeviceStatus):
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
+        self.is_whole = True  # whether ``held`` has all owners that hold any
         self._has_newcomers = False  # owners without memory yet
         self._used: set[Owner] = set()  # owners with any window in their open accounts
         self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
@@ -162,7 +163,7 @@ class DeviceLedger(DeviceStatus):
                 }
                 continue
             account = before[owner] = owners.get(owner) or self.account(owner, now)
-            if self.held is None:  # without a process list, activity is the only sign of life
+            if not self.lists_holders:  # then activity is the only sign of life
                 account = account.seen(now.mono_ns)
             owners[owner] = account.add_window(spent, now)
         self.idle_energy_uj += usage.idle_energy_uj or 0
@@ -241,15 +242,27 @@ class DeviceLedger(DeviceStatus):
                 if isinstance(owner, ContainerKey):
                     self.open_sums(ContainerKey, owner.namespace)
 
-    def set_memory(self, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
-        """Sets the owners that hold memory now; all others hold 0."""
-        if held is self.held and not self._has_newcomers:
+    @property
+    def lists_holders(self) -> bool:
+        """Whether all that hold memory are known."""
+        return self.held is not None and self.is_whole
+
+    def set_memory(
+        self, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
+    ) -> None:
+        """Sets the owners that hold memory now; see ``Ledger.set_memory``."""
+        if held is self.held and is_whole == self.is_whole and not self._has_newcomers:
             return
         for key in held:
             if not isinstance(key, Unattributed):
                 self.account(key, now)
-        self.held, self._has_newcomers = held, False
+        self.held, self.is_whole, self._has_newcomers = held, is_whole, False
         self._apply_memory()
+
+    def _held_by(self, key: OwnerKey) -> MemoryHeld | None:
+        if self.held is None:
+            return None
+        return self.held.get(key, NO_MEMORY if self.is_whole else None)
 
     def set_allocations(
         self,
@@ -266,7 +279,7 @@ class DeviceLedger(DeviceStatus):
         for key in shares:
             account = self.account(key, now)
             if account.held is None and self.held is not None:
-                self.owners[key] = account.with_memory(self.held.get(key, NO_MEMORY))
+                self.owners[key] = account.with_memory(self._held_by(key))
         set_allocations(self.owners, shares, since_mono_ns, now)
         since_mono_ns = max(since_mono_ns, self.since_mono_ns)
         if rest is not None:
@@ -281,7 +294,7 @@ class DeviceLedger(DeviceStatus):
 
     def _apply_memory(self) -> None:
         for key, account in self.owners.items():
-            held = None if self.held is None else self.held.get(key, NO_MEMORY)
+            held = self._held_by(key)
             if held != account.held:
                 self.owners[key] = account.with_memory(held)
 
@@ -300,7 +313,7 @@ class DeviceLedger(DeviceStatus):
         self.pasts = newest(self.pasts, averaged_from_ns)
         if self.uncertain:
             ended = (
-                () if self.held is None else [k for k, a in self.owners.items() if not a.resident]
+                [k for k, a in self.owners.items() if not a.resident] if self.lists_holders else ()
             )
             self.uncertain = self.uncertain.lately(averaged_from_ns, ended)
 

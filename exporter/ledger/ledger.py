@@ -152,9 +152,14 @@ class Ledger:
             allocated_ns = int(share * usage.observed_ns)
             self.unplaced[key, uuid] = account.with_share(allocated_ns, used_ns, now)
 
-    def set_memory(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
-        """Sets the owners that hold memory on a device now; all others hold 0."""
-        self.devices[uuid].set_memory(held, now)
+    def set_memory(
+        self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
+    ) -> None:
+        """Sets the owners that hold memory on a device now.
+
+        All others hold 0, if these are all (``is_whole``); else what they hold is not known.
+        """
+        self.devices[uuid].set_memory(held, now, is_whole=is_whole)
 
     def set_allocations(self, allocated: Sequence[Allocated], now: Moment) -> None:
         """Sets the allocations since the cycle before; the same sequence again changes nothing.

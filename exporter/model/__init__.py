@@ -13,6 +13,7 @@ from exporter.model.devices import (
     MODULE,
     PARTITIONED,
     QUANTITIES,
+    CgroupCharge,
     CgroupMemory,
     Device,
     DeviceMemory,

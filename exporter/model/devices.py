@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.model.processes import CgroupIdentity
 from exporter.model.reasons import Unmeasured
 from exporter.model.sources import CallCount, SourceStatus
 
@@ -223,12 +224,22 @@ class ProcessMemory(NamedTuple):
     cgroup: CgroupMemory | None = None
 
 
+class CgroupCharge(NamedTuple):
+    """What the kernel charges to a cgroup of a container or group, whoever is in it.
+
+    Without what it charges to others' cgroups below it: the parts of a device's charges add up.
+    """
+
+    identity: CgroupIdentity
+    memory: CgroupMemory
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """Memory of a device and of its processes, all read at the same moment.
 
     ``total_bytes`` and ``used_bytes`` None: not reported. ``rejected`` are processes with an
-    impossible size, which is left out.
+    impossible size, which is left out. ``charges`` are at most some seconds older.
     """
 
     total_bytes: int | None
@@ -236,6 +247,7 @@ class DeviceMemory:
     reserved_bytes: int | None
     processes: tuple[ProcessMemory, ...] | None
     rejected: frozenset[int] = frozenset()
+    charges: tuple[CgroupCharge, ...] = ()
 
 
 SensorValue = float | Mapping[str, float] | None

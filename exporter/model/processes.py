@@ -80,6 +80,7 @@ class GroupFacts:
 class GroupMembers(NamedTuple):
     """The processes of a group, and the identity of one: what names the group is the same in all.
 
+    There are none where only its cgroup is seen, because the kernel charges it for device memory.
     What is a process's own, such as its user, is a group's only where all agree.
     """
 

@@ -74,6 +74,7 @@ class BoardNames(Pseudonyms):
             memory,
             processes=listed and tuple(p._replace(pid=self.pid(p.pid)) for p in listed),
             rejected=self._all(memory.rejected),
+            charges=(),
         )
 
     def _all(self, pids: Iterable[int]) -> frozenset[int]:

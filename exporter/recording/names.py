@@ -158,7 +158,14 @@ class Pseudonyms(Names):
         )
 
     def _device_reading(self, reading: DeviceReading) -> DeviceReading:
-        return reading._replace(device=self._device(reading.device), detail="", raw=None)
+        memory = reading.memory
+        if memory is not None and memory.charges:
+            charges = tuple(
+                one._replace(identity=self._identity(one.identity)) for one in memory.charges
+            )
+            memory = replace(memory, charges=charges)
+        device = self._device(reading.device)
+        return reading._replace(device=device, detail="", raw=None, memory=memory)
 
     def _device(self, device: Device) -> Device:
         uuid, parent = self.name(device.uuid), self.name(device.parent_uuid)
@@ -166,8 +173,9 @@ class Pseudonyms(Names):
 
     def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
         """See ``Names``."""
-        if isinstance(identity, Unattributed):
-            return identity
+        return identity if isinstance(identity, Unattributed) else self._identity(identity)
+
+    def _identity(self, identity: CgroupIdentity) -> CgroupIdentity:
         return identity._replace(
             pod_uid=self._maybe(identity.pod_uid),
             container_id=self._maybe(identity.container_id),

@@ -287,7 +287,8 @@ class _Groups(_RecordedSource[GroupSource]):
         real = {
             key: member._replace(identity=identity)
             for key, member in members.items()
-            if isinstance(identity := recorder.real_identities.get(member.pids[0]), CgroupIdentity)
+            for pid in member.pids[:1]
+            if isinstance(identity := recorder.real_identities.get(pid), CgroupIdentity)
         }
 
         def ask() -> GroupAnswer:

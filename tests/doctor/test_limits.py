@@ -53,13 +53,14 @@ class Tree:
         *cgroups: CgroupMemory | None,
         environ: dict[str, str] | None = None,
         table: PodTable = NO_PODS,
+        at: str = "",
     ) -> dict[str, tuple[CheckVerdict, str]]:
         """What the check says of it, by subject."""
         processes = tuple(
             ProcessMemory(pid, 1, frozenset(), one) for pid, one in enumerate(cgroups, 1)
         )
         memory = DeviceMemory(64, 1, 0, processes)
-        device = DeviceReading(Device("GPU-0", 0, "nvidia"), memory=memory)
+        device = DeviceReading(Device("GPU-0", 0, "nvidia", pci_bus_id=at), memory=memory)
         given = evidence(
             settings(path_cgroup=str(self.root), path_procfs=str(self.proc)),
             readings=(Reading(SourceStatus("nvml", up=True), (device,)),),
@@ -190,3 +191,37 @@ def test_the_exporter_in_a_limited_cgroup_is_told(way: str, tree: Tree) -> None:
         tree.write(LEAF if way == "its own" else POD, "max", 5)
         found = tree.findings()
     assert found["exporter's cgroup"][0] is CheckVerdict.PROBLEM
+
+
+def in_cgroup(tree: Tree, pid: int, path: str) -> None:
+    """Put a process into a cgroup."""
+    (tree.proc / str(pid)).mkdir()
+    (tree.proc / str(pid) / "cgroup").write_text(f"0::{path}\n")
+
+
+def test_limits_that_cannot_be_read_are_said_with_what_to_do(tree: Tree) -> None:
+    container = f"pods/pod1/docker-{'c' * 64}.scope"
+    (tree.root / container / "inner").mkdir(parents=True)
+    for cgroup in ("pods", POD, LEAF):
+        tree.write(cgroup, "current", 1)
+    tree.write(OTHER, "current", "9" * 5000)
+    in_cgroup(tree, 1, f"/{container}/inner")
+    in_cgroup(tree, 2, f"/{LEAF}")
+    in_cgroup(tree, 3, f"/{OTHER}")
+    held = CgroupMemory(1, 1, 2, "driver")  # the fifth: the kernel is not asked
+    found = tree.findings(None, None, None, None, held, at="0000:03:00.0")
+    assert found["processes' cgroups"] == (
+        CheckVerdict.PROBLEM,
+        "1 of 4 processes have a cgroup that is not to be seen",
+    )
+    assert found["dmem limits"] == (CheckVerdict.NOTE, "none can be read below /pods/pod1")
+    assert found["dmem files"] == (CheckVerdict.PROBLEM, "not read: /pods/pod1/b/dmem.current")
+
+
+def test_a_limit_beyond_all_of_the_card_is_said(tree: Tree) -> None:
+    tree.write(POD, "max", 65)
+    tree.write(LEAF, "max", 64)
+    assert tree.findings()["dmem.max"] == (
+        CheckVerdict.PROBLEM,
+        "beyond all of the card: /pods/pod1",
+    )
