@@ -89,7 +89,6 @@ def _schema_of(tree: Tree) -> dict[str, object]:
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": [n for n, node in tree.items() if isinstance(node, Value) and _needed(node)],
         "properties": {
             name: {**node.schema, "description": node.about}
             if isinstance(node, Value)
@@ -97,11 +96,6 @@ def _schema_of(tree: Tree) -> dict[str, object]:
             for name, node in tree.items()
         },
     }
-
-
-def _needed(value: Value) -> bool:
-    """Whether null, by which Helm takes a default away, leaves nothing that a template can use."""
-    return bool(value.default) and isinstance(value.default, int | str) and not value.optional
 
 
 def _with_null(form: Mapping[str, object]) -> dict[str, object]:
@@ -130,18 +124,32 @@ def _with_null(form: Mapping[str, object]) -> dict[str, object]:
 
 
 def defaults_json() -> str:
-    """Each part that has values below it, and the whole as "" → its values' defaults."""
+    """Part of the values, the whole as "" → "filled" and "bare", each name → default.
+
+    A template has "filled" wherever they are missing, "bare" only if the whole part is.
+    """
     every = tuple(value for section in SECTIONS for value in section.values)
     parts = dict(_parts(_tree(every)))
     return json.dumps(parts, indent=1, ensure_ascii=False) + "\n"
 
 
 def _parts(tree: Tree, *path: str) -> Iterator[tuple[str, object]]:
-    own = {name: node.default for name, node in tree.items() if isinstance(node, Value)}
-    yield "/".join(path), own
+    own = [(name, node) for name, node in tree.items() if isinstance(node, Value)]
+    yield (
+        "/".join(path),
+        {
+            "filled": {name: value.default for name, value in own if not _may_be_bare(value)},
+            "bare": {name: value.default for name, value in own if _may_be_bare(value)},
+        },
+    )
     for name, node in tree.items():
         if not isinstance(node, Value):
             yield from _parts(node, *path, name)
+
+
+def _may_be_bare(value: Value) -> bool:
+    """Whether null takes more away than nothing: a list, a table, or what Kubernetes has too."""
+    return bool(value.default) and (value.optional or not isinstance(value.default, int | str))
 
 
 def table() -> str:

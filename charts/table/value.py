@@ -43,8 +43,8 @@ def choice(*words: str) -> Schema:
 class Value:
     """One value: its place in values.yaml, such as ``image.tag``, default, form and meaning.
 
-    ``optional``: without it Kubernetes has a default, or the thing is not there. So null, by which
-    Helm takes a default away, is taken. It always is where the default is empty or false.
+    ``optional``: null, which takes a default away, leaves it to Kubernetes, or leaves it out.
+    Lists and tables are so too. For all others null is the default.
     """
 
     path: str

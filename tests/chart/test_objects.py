@@ -216,6 +216,17 @@ def test_no_label_stands_twice() -> None:
     assert "team: gpu" not in rendered.text.partition("template:")[2].partition("spec:")[0]
 
 
+def test_the_pod_of_helms_test_is_taken_where_the_exporters_are() -> None:
+    """Linux nodes, a quota that asks for resources, a policy that asks for a label."""
+    pod = render(commonLabels={"team": "gpu"}, nodeSelector={"pool": "a"}).one("Pod")
+    assert pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "a"}
+    assert pod["metadata"]["labels"]["team"] == "gpu"
+    assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "test"
+    (container,) = pod["spec"]["containers"]
+    for kind in ("requests", "limits"):
+        assert set(container["resources"][kind]) == {"cpu", "memory"}
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Values as people write them: names of Secrets, null, anchors, and umbrella charts."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,62 @@ def test_what_is_null_within_a_value_is_not_there() -> None:
     assert yaml.safe_load(rendered.settings) == {"collection": {"window": "30s"}}
     assert rendered.container["resources"] == {"requests": {"memory": "96Mi"}}
     assert "MgpuGpuLost" in rendered.text
+
+
+def test_an_upgrade_may_reuse_the_values_of_an_older_chart(tmp_path: Path) -> None:
+    """With ``--reuse-values`` Helm takes the defaults of the chart as it was installed."""
+    older = tmp_path / "mgpu-exporter"
+    shutil.copytree(CHART, older)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for name in ("bodySizeLimit", "extraSpec", "extraEndpoint", "annotations", "limits"):
+        del values["podMonitor"][name]
+    for name in ("claim", "verticalPodAutoscaler", "hostPID", "simulate", "envFrom"):
+        del values[name]
+    (older / "values.yaml").write_text(yaml.safe_dump(values))
+    given = json.dumps({"podMonitor": {"enabled": True}})
+    assert Rendered(template(older, given)).objects == Rendered(template(CHART, given)).objects
+
+
+# --- given twice ---------------------------------------------------------------------------------
+
+
+class Strict(yaml.SafeLoader):
+    """Refuses a key that is there twice, as post-renderers do: Flux always runs one."""
+
+
+def once(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [loader.construct_scalar(key) for key, _ in node.value]
+    assert len(set(keys)) == len(keys), keys
+    return loader.construct_mapping(node, deep=True)
+
+
+Strict.add_constructor("tag:yaml.org,2002:map", once)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"podAnnotations": {"kubectl.kubernetes.io/default-container": "other"}},
+        {"tests": {"annotations": {"helm.sh/hook-delete-policy": "before-hook-creation"}}},
+        {"commonLabels": {"app.kubernetes.io/managed-by": "argocd", "app": "gpus"}},
+        {"service": {"labels": {"app.kubernetes.io/part-of": "gpus"}}},
+        {"extraEnv": [{"name": "NODE_NAME", "value": "other"}]},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+@pytest.mark.parametrize("more", [{}, {"compat": {"dropIn": "dcgm"}}], ids=["own", "drop-in"])
+def test_what_the_user_gives_stands_once_and_in_place_of_the_charts(
+    values: dict[str, Any], more: dict[str, Any]
+) -> None:
+    rendered = render({**values, **more})
+    assert list(yaml.load_all(rendered.text, Strict))
+    names = [one["name"] for one in rendered.container["env"]]
+    assert len(set(names)) == len(names)  # server-side apply refuses lists with a key twice
+    ((path, given),) = values.items()
+    if path == "extraEnv":
+        assert rendered.env["NODE_NAME"] == "other"
+    if path == "podAnnotations":
+        assert rendered.annotations.items() >= given.items()
 
 
 # --- anchors, and charts that have this one as a part ---------------------------------------------

@@ -54,7 +54,18 @@
 {{- end }}
 {{- end }}
 
+{{/* Your own variables go before the chart's of the same name: server-side apply refuses a name that is there twice. */}}
 {{- define "mgpu.env" -}}
+{{- $given := dict }}
+{{- range .Values.extraEnv }}{{ $_ := set $given .name true }}{{ end }}
+{{- $kept := list }}
+{{- range include "mgpu.ownEnv" . | fromYamlArray }}
+{{- if not (hasKey $given .name) }}{{ $kept = append $kept . }}{{ end }}
+{{- end }}
+{{- toYaml (concat $kept .Values.extraEnv) }}
+{{- end }}
+
+{{- define "mgpu.ownEnv" -}}
 {{ include "mgpu.places" . }}
 - name: NODE_NAME
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
@@ -69,9 +80,6 @@
 - name: NVIDIA_MIG_MONITOR_DEVICES
   value: all
 {{- end }}
-{{- end }}
-{{- with .Values.extraEnv }}
-{{ toYaml . }}
 {{- end }}
 {{- end }}
 

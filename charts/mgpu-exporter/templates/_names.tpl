@@ -52,6 +52,22 @@ app: nvidia-dcgm-exporter
 app.kubernetes.io/part-of: mgpu-exporter
 {{- end }}
 
+{{- define "mgpu.podAnnotations" -}}
+kubectl.kubernetes.io/default-container: mgpu-exporter
+{{/* It changes with the settings that only a restart takes up; the others are read again. */ -}}
+checksum/settings: {{ include "mgpu.restarting" . | sha256sum }}
+{{- if eq (include "mgpu.gpuAccess" .) "cdi" }}
+{{ .Values.cdi.annotation }}/container.mgpu-exporter: {{ .Values.cdi.device | quote }}
+{{- end }}
+{{- if .Values.openshift.securityContextConstraints }}
+openshift.io/required-scc: {{ include "mgpu.clusterName" . }}
+{{- end }}
+{{- if include "mgpu.isDcgm" . }}
+{{/* Datadog's agent looks for dcgm-exporter by its image, which this one does not have. */ -}}
+ad.datadoghq.com/mgpu-exporter.checks: {{ include "mgpu.datadog" . | quote }}
+{{- end }}
+{{- end }}
+
 {{/* Metadata of an object. Takes a dict: root, and perhaps name, namespace, labels, annotations. */}}
 {{- define "mgpu.metadata" -}}
 name: {{ default (include "mgpu.fullname" .root) .name }}

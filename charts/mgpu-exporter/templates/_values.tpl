@@ -1,8 +1,9 @@
 {{/*
 Makes the values fit for the templates, once: every file begins with it. Null is what Helm users write
 for "nothing of it", and Helm drops it only where the chart has a default, a whole part at once: of
-"podMonitor:" with its lines commented out nothing is left. So null is taken away everywhere; then a part
-that is not there gets its defaults, and a value whose default is empty or false gets that.
+"podMonitor:" with its lines commented out nothing is left. And "helm upgrade --reuse-values" has the
+defaults of the chart as it was, without what has come since. So null is taken away everywhere; then
+what is missing gets its default, unless it may be without a value and null took that away.
 */}}
 {{- define "mgpu.values" -}}
 {{- if not (hasKey .Values "prepared") }}
@@ -16,8 +17,9 @@ that is not there gets its defaults, and a value whose default is empty or false
 {{- if $missing }}{{ $_ := set $at $step dict }}{{ end }}
 {{- $at = index $at $step }}
 {{- end }}
-{{- range $name, $value := index $parts $path }}
-{{- if and (or $missing (empty $value)) (not (hasKey $at $name)) }}{{ $_ := set $at $name $value }}{{ end }}
+{{- $part := index $parts $path }}
+{{- range $name, $value := $missing | ternary (merge (dict) $part.filled $part.bare) $part.filled }}
+{{- if not (hasKey $at $name) }}{{ $_ := set $at $name $value }}{{ end }}
 {{- end }}
 {{- end }}
 {{- $_ := set .Values "prepared" true }}
