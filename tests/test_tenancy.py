@@ -240,6 +240,16 @@ def test_who_has_queues_that_fdinfo_does_not_time_is_unmeasured_and_the_others_a
     assert core_of(usage) == {B: 100, Unattributed.NO_PID: 700}
 
 
+def test_whose_clients_could_not_all_be_read_is_unmeasured_beside_compute_units() -> None:
+    window = sampled(800, {1: 300, 2: 100})._replace(
+        methods=Methods("rates", "cu_occupancy"), unmeasured_pids=frozenset({2})
+    )
+
+    usage = account_for(CARD, window, OWNERS, listed(holder(1), holder(2)))
+
+    assert usage.unmeasured == {B: Unmeasured.READ_FAILED}
+
+
 @pytest.mark.parametrize(("busy", "energy_of_b"), [("fdinfo", None), ("rates", 10)])
 def test_who_is_not_told_costs_nobody_else_energy(busy: str, energy_of_b: int | None) -> None:
     """Where the device's busy time is the sum of what is told, nobody's part of the energy is."""

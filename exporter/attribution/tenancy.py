@@ -139,8 +139,9 @@ def account_for(
         return usage._replace(shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:
         return usage._replace(unmeasured=None)
-    if window.methods.shares == FDINFO:
-        computing = residents.computing if residents else ()
+    if window.methods.shares == FDINFO or window.unmeasured_pids:
+        by_clients = window.methods.shares == FDINFO
+        computing = residents.computing if residents and by_clients else ()
         unread = {_owner(owners, pid) for pid in window.unmeasured_pids}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
         return usage._replace(unmeasured=unmeasured | dict.fromkeys(unread, Unmeasured.READ_FAILED))

@@ -40,7 +40,7 @@ def test_boards_and_partitions_are_named_and_nvidia_is_not_missed(node: Node) ->
     assert {subject: f.verdict for subject, f in findings.items()} == dict.fromkeys(
         [
             *("amdgpu", "GPU 100", "GPU 101", "GPU 101/0", "GPU 101/1"),
-            *("amdgpu core", "amdgpu memory", "amdgpu energy"),
+            *("clients of DRM", "amdgpu core", "amdgpu memory", "amdgpu energy"),
         ],
         CheckVerdict.OK,
     )

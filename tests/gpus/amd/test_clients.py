@@ -7,7 +7,17 @@ import pytest
 from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
 from exporter.sources.gpus.drm.holders import MAX_OF_ONE
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, NOT_OF_A_RADEON, RADEON, RDNA_3, Board, Kind
+from tests.gpus.amd.trees import (
+    GIB,
+    MI50,
+    MI210,
+    MI300X,
+    NOT_OF_A_RADEON,
+    RADEON,
+    RDNA_3,
+    Board,
+    Kind,
+)
 from tests.gpus.known import known
 
 MS = 1_000_000
@@ -133,11 +143,8 @@ def test_a_client_that_a_child_of_rocms_inherited_is_still_rocms(node: Node, boa
     assert held(reading)[ROCM].kinds == COMPUTE
 
 
-@pytest.mark.parametrize(("kind", "parts"), [(MI210, 1), (MI300X, 8)])
-def test_where_kfd_tells_parts_no_process_is_looked_into(
-    node: Node, kind: Kind, parts: int
-) -> None:
-    board = node.tree.add(kind, parts=parts)
+def test_the_processes_of_partitions_are_not_looked_into(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=8)
     node.client(MESA, board, gfx=1)
     node.read()
     node.client(MESA, board, gfx=SECOND)
@@ -149,6 +156,94 @@ def test_where_kfd_tells_parts_no_process_is_looked_into(
         Unmeasured.NOT_SUPPORTED,
         Unmeasured.PARTITIONED,
     }
+
+
+@pytest.fixture
+def gfx9(node: Node) -> Board:
+    """A board with ``cu_occupancy``, busy at 93 %, which a client of Vulkan and one of VAAPI use.
+
+    It was read once, before a second in which they work.
+    """
+    board = node.tree.add(MI50)
+    board.set(mem_info_vram_used=21 * GIB)
+    node.client(MESA, board, vram=20 * GIB)
+    node.client(CHILD, board, number=2)
+    node.read()
+    board.set(gpu_busy_percent=93)
+    return board
+
+
+def vulkan(node: Node, board: Board, ms: int) -> None:
+    node.client(MESA, board, vram=20 * GIB, compute=ms * MS)
+
+
+def test_beside_cu_occupancy_clients_have_what_their_engines_did(node: Node, gfx9: Board) -> None:
+    vulkan(node, gfx9, 920)
+    node.client(CHILD, gfx9, number=2, dec=40 * MS, dma=5 * MS)
+
+    reading = node.device(gfx9.uuid)
+
+    window = known(reading.window)
+    assert (window.busy.core, core(window)) == (930 * MS, {MESA: 920 * MS, CHILD: 0})
+    assert (window.busy.decoder, window.counted["copy"]) == (40 * MS, {CHILD: 5 * MS})
+    assert window.per_sample  # the rest is not theirs
+    assert held(reading)[MESA] == ProcessMemory(MESA, 20 * GIB, NOBODY)
+    assert known(reading.memory).used_bytes == 21 * GIB
+    assert not reading.unmeasured.keys() & {"core", "memory", "encoder", "decoder"}
+
+
+@pytest.mark.parametrize(
+    ("of_vulkan", "occupied", "expected"),
+    [
+        (430, 60, {MESA: 430 * MS, ROCM: 500 * MS}),  # all that is left
+        (430, 3, {MESA: 430 * MS, ROCM: 200 * MS}),  # at most four times what it occupied
+        (0, 60, {ROCM: SECOND}),  # an average of the second, which is scaled to the board's
+        (950, 60, {MESA: 950 * MS, ROCM: 0}),
+    ],
+)
+def test_beside_clients_a_process_of_kfds_has_what_they_leave(
+    node: Node, gfx9: Board, of_vulkan: int, occupied: int, expected: dict[int, int]
+) -> None:
+    rocm(node, gfx9)
+    node.tree.use(ROCM, gfx9.gpu_ids[0], cus=occupied)
+    node.read(after=6)
+    vulkan(node, gfx9, of_vulkan)
+
+    reading = node.device(gfx9.uuid)
+
+    window = known(reading.window)
+    assert {p: c for p, c in core(window).items() if c or p == ROCM} == expected
+    assert (window.methods.shares, window.busy.core) == ("cu_occupancy", max(930, of_vulkan) * MS)
+    assert held(reading)[ROCM] == ProcessMemory(ROCM, GIB, COMPUTE)
+
+
+def test_a_process_with_both_queues_is_counted_once(node: Node, gfx9: Board) -> None:
+    node.tree.run(MESA)
+    node.tree.use(MESA, gfx9.gpu_ids[0], vram=18 * GIB, cus=60)
+    node.read(after=6)
+    vulkan(node, gfx9, 430)
+
+    reading = node.device(gfx9.uuid)
+
+    assert core(known(reading.window)) == {MESA: 930 * MS}
+    assert held(reading)[MESA] == ProcessMemory(MESA, 20 * GIB, COMPUTE)
+
+
+def test_where_no_client_is_visible_cu_occupancy_goes_on_alone(nested: Node) -> None:
+    """A container with device files alone sees KFD's processes: that is no trouble."""
+    board = nested.tree.add(MI210)
+    nested.tree.run(ROCM)
+    nested.tree.use(ROCM, board.gpu_ids[0], vram=GIB, cus=104)
+    nested.read()
+    board.set(gpu_busy_percent=50)
+
+    reading, status = nested.device(board.uuid), nested.read().status
+
+    assert core(known(reading.window)) == {ROCM: SECOND}
+    assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}
+    assert reading.unmeasured["decoder"] is Unmeasured.NOT_SUPPORTED
+    assert "core" not in reading.unmeasured
+    assert status.detail == ""
 
 
 def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(
@@ -197,6 +292,28 @@ def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> No
 
     assert (window.observed_ns, window.unobserved_ns) == (5 * SECOND, 15 * SECOND)
     assert core(window) == {MESA: 2 * SECOND}
+
+
+@pytest.mark.parametrize("kind", [RDNA_3, MI50])
+def test_a_board_without_a_percentage_on_which_rocm_computes_is_not_measured(
+    node: Node, kind: Kind
+) -> None:
+    """As a V710 in a virtual machine: it was 0 % with a job of ROCm's (llama.cpp's PR 16249)."""
+    board = node.tree.add(kind)
+    (Path(board.folder) / "gpu_busy_percent").unlink()
+    rocm(node, board)
+    node.client(MESA, board)
+    node.read()
+    node.client(MESA, board, gfx=7 * MS)
+
+    reading = node.device(board.uuid)
+
+    assert (known(reading.window).busy.core, reading.unmeasured["core"]) == (
+        None,
+        Unmeasured.NOT_SUPPORTED,
+    )
+    assert not any(core(known(reading.window)).values())
+    assert known(reading.window).busy.encoder == 0
 
 
 def test_a_board_that_tells_no_percentage_is_as_busy_as_its_clients(

@@ -211,11 +211,12 @@ def test_a_node_of_kfd_that_cannot_be_understood_costs_only_itself(
     broken, fine = node.tree.add(MI210), node.tree.add(MI210)
     put(node.tree.kfd / "topology/nodes/1" / name, content)
 
+    node.read()
     found = {r.device.uuid: r for r in node.read().devices}
 
     assert found[broken.uuid].state is DeviceState.UP
-    assert "decoder" not in found[broken.uuid].unmeasured  # it goes by its DRM clients
-    assert found[fine.uuid].unmeasured["decoder"] is Unmeasured.NOT_SUPPORTED  # and it by KFD
+    shares = {uuid: known(reading.window).methods.shares for uuid, reading in found.items()}
+    assert shares == {broken.uuid: "fdinfo", fine.uuid: "cu_occupancy"}
 
 
 def test_a_released_source_reads_nothing_and_goes_on_when_it_is_taken_up(node: Node) -> None:

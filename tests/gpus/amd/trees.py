@@ -41,6 +41,7 @@ class Kind:
 
 MI210 = Kind("AMD INSTINCT MI210", "0x740f", 90010, 104, 64 * GIB, table=V1_3)
 MI250 = replace(MI210, model="AMD INSTINCT MI250", device="0x740c")  # one of its two dies
+MI50 = Kind("AMD Instinct MI50", "0x66a1", 90006, 60, 32 * GIB, table=V1_3)  # gfx906
 MI100 = Kind("AMD Instinct MI100", "0x738c", 90008, 120, 32 * GIB, table=V1_3)
 MI300X = Kind(
     *("AMD Instinct MI300X OAM", "0x74a1", 90402, 304, 192 * GIB),

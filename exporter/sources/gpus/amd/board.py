@@ -68,7 +68,7 @@ class AmdBoard:
         self._clock = clock
         self._hwmon = Hwmon(str(found.folder), "amdgpu")
         self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
-        if not found.parts and not self._whole.has_occupancy:
+        if not found.parts:
             clients = DeviceClients(found.minors, found.whole.device.pci_bus_id, str(procfs))
             self._whole = ClientDevice(self._whole, clients, sysfs, clock)
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
@@ -86,8 +86,13 @@ class AmdBoard:
 
     @property
     def by_clients(self) -> bool:
-        """Whether its processes are found by their DRM clients."""
+        """Whether its processes are found by their DRM clients, too."""
         return isinstance(self._whole, ClientDevice)
+
+    @property
+    def needs_clients(self) -> bool:
+        """Whether they are found by nothing else."""
+        return self.by_clients and not self._whole.has_occupancy
 
     def read(self, demand: Demand, scan: HandleScan | None = None) -> tuple[DeviceReading, ...]:
         """The readings of the board and its partitions. ``scan``: who has which device open."""
@@ -153,7 +158,8 @@ class AmdBoard:
         """
         self._paused = True
         window = None
-        if isinstance(self._whole, ClientDevice) and self._whole.has_all_clients:
+        whole = self._whole
+        if isinstance(whole, ClientDevice) and whole.has_all_clients and not whole.has_occupancy:
             window = self._whole.window(self._sample)
         if window and _has_worked(window):
             self._rest.note(self._clock.monotonic_ns(), idle=False)

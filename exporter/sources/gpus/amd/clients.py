@@ -1,4 +1,4 @@
-"""A board without ``cu_occupancy``: the use of its DRM clients, by fdinfo, besides KFD's files.
+"""The use of a board's DRM clients, by fdinfo, beside KFD's files of its processes.
 
 amdgpu counts the time of its own queues for each client: graphics, compute and video by Mesa. The
 time of KFD's queues, which ROCm uses, is not counted: such a process has DRM clients as well, with
@@ -6,13 +6,15 @@ counters that stand still. From RDNA 3 on, decoding is counted as encoding, beca
 queue for both. Sources: ``amdgpu_fdinfo.c`` and ``vcn_v4_0.c`` in ``drivers/gpu/drm/amd/amdgpu``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from exporter.model import (
     Clock,
     DeviceMemory,
+    Engines,
+    ProcessActivity,
     ProcessMemory,
     Unmeasured,
     Window,
@@ -28,6 +30,7 @@ from exporter.sources.gpus.sysfs import RefusedError
 
 ROLES = (CORE, ENCODER, DECODER)
 RDNA_3 = 110_000  # its first target version
+MOST = 4  # times what a process occupied at an instant, it may have used of what clients leave
 NO_KIND: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
 
 
@@ -35,7 +38,8 @@ class ClientDevice:
     """Wraps an ``AmdDevice`` and adds the use of DRM clients. One caller at a time.
 
     The device is as busy as it reports, and at least as its clients together. The rest was used by
-    KFD's processes or by the kernel.
+    KFD's processes or by the kernel. With ``cu_occupancy`` (gfx9) it is divided among the former.
+    Without a figure of the device the core is not measured where one of them may compute.
     """
 
     def __init__(self, kfd: AmdDevice, clients: DeviceClients, sysfs: Path, clock: Clock) -> None:
@@ -51,6 +55,7 @@ class ClientDevice:
         self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
         self._held: dict[int, int | None] = {}
+        self._uncounted = False  # queues of KFD may have worked, and it is not known how much
 
     def use_scan(self, scan: HandleScan | None) -> None:
         """Takes the newest scan of the processes; None before the first."""
@@ -64,6 +69,11 @@ class ClientDevice:
             self._blind = self._blind or Unmeasured.NO_PERMISSION
 
     @property
+    def has_occupancy(self) -> bool:
+        """Whether KFD's processes are known without its clients."""
+        return self._kfd.has_occupancy
+
+    @property
     def has_all_clients(self) -> bool:
         """Whether all of its clients are visible, so that it is idle while they are."""
         return self._scan is not None and not self._scan.cut and self._blind is None
@@ -74,10 +84,10 @@ class ClientDevice:
         return bool(self._computing) or self._kfd.has_work
 
     def window(self, sample: ActivitySample) -> Window | None:
-        """The window until now; None before the first scan of the processes."""
+        """The window until now; of clients alone, None before the first scan of the processes."""
         scan = self._scan
         if scan is None:
-            return None
+            return self._kfd.window(sample) if self.has_occupancy else None
         use = self._clients.read(scan, self._clock.monotonic_ns())
         memory = held_by(use.clients, self.device, None, scan.cut)
         self._held = {p.pid: p.used_bytes for p in memory.processes or ()}
@@ -89,7 +99,8 @@ class ClientDevice:
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """Memory by process, from fdinfo and KFD: neither has all of it."""
         memory = self._kfd.memory(demand, total, used)
-        if self._scan is None or self._blind:
+        lacks_kfd = memory.processes is None and self.has_occupancy  # it has those that compute
+        if self._scan is None or self._blind or lacks_kfd:
             return memory
         of_kfd = {p.pid: p.used_bytes for p in memory.processes or ()}
         pids = sorted({*self._held, *of_kfd, *self._computing})
@@ -104,28 +115,41 @@ class ClientDevice:
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = self._kfd.unmeasured(window)
-        if self._blind:
+        if self._blind and not self.has_occupancy:
             missing = (*ROLES, "memory") if "memory" in reasons else ROLES
             return {**reasons, **dict.fromkeys(missing, self._blind)}
-        return {q: reason for q, reason in reasons.items() if q not in (*self._roles, "memory")}
+        known = set(() if self._blind else self._roles)
+        if not self.has_occupancy:
+            known.add("memory")
+        if self.has_occupancy or self._uncounted:  # it is as KFD's files have it
+            known.discard(CORE)
+        return {q: reason for q, reason in reasons.items() if q not in known}
 
     def _with(self, window: Window, used: Mapping[int, Mapping[str, int]]) -> Window:
         """The window with the use of its clients, scaled to the observed part of the window."""
-        observed_ns = window.observed_ns
+        observed_ns, core_ns = window.observed_ns, window.busy.core
         whole_ns = max(observed_ns + window.unobserved_ns, 1)
         parts = {
             pid: {role: ns * observed_ns // whole_ns for role, ns in own.items()}
             for pid, own in used.items()
         }
-        busy, processes = activities_of(parts, self._roles, observed_ns)
-        core_ns, how = window.busy.core, "fdinfo" if window.busy.core is None else "rates"
+        self._uncounted = core_ns is None and (self.has_occupancy or bool(self._computing))
+        roles = [role for role in self._roles if role != CORE or not self._uncounted]
+        busy, processes = activities_of(parts, roles, observed_ns)
+        of_clients = busy.core or 0
+        by_kfd = {process.pid: process.busy.core or 0 for process in window.processes}
+        if not self._uncounted:
+            busy = busy._replace(core=max(of_clients, core_ns or 0))
+        how = "rates" if core_ns is not None else "none" if self._uncounted else "fdinfo"
+        shares = "cu_occupancy" if self.has_occupancy and core_ns is not None else "fdinfo"
         return window._replace(
-            busy=busy._replace(
-                core=max(busy.core or 0, core_ns or 0), memory_active=window.busy.memory_active
+            busy=busy._replace(memory_active=window.busy.memory_active),
+            processes=_joined(
+                processes, by_kfd, (busy.core or 0) - of_clients if of_clients else None
             ),
-            processes=processes,
-            methods=replace(window.methods, busy=how, shares="fdinfo"),
-            per_sample=True,  # they are counters, and not to be scaled up to what others did
+            methods=replace(window.methods, busy=how, shares=shares),
+            # Counters are not to be scaled up to what others did, as averages are.
+            per_sample=bool(of_clients) or shares == "fdinfo",
             counted=self._counted(window.counted, used),
         )
 
@@ -140,3 +164,20 @@ class ClientDevice:
             if own.get(COPY):
                 copied[pid] = copied.get(pid, 0) + own[COPY]
         return {**of_kfd, COPY: copied}
+
+
+def _joined(
+    clients: Iterable[ProcessActivity], by_kfd: Mapping[int, int], rest_ns: int | None
+) -> tuple[ProcessActivity, ...]:
+    """The activities of clients and of KFD's processes: one that is both has both.
+
+    ``rest_ns`` is the core time that the clients leave; None: they have none, and KFD's averages
+    stay as they are.
+    """
+    found = {client.pid: client.busy for client in clients}
+    whole = sum(by_kfd.values())
+    left = whole if rest_ns is None else min(rest_ns, whole * MOST)
+    for pid, average in by_kfd.items():
+        own = found.get(pid, Engines())
+        found[pid] = own._replace(core=(own.core or 0) + (average * left // whole if whole else 0))
+    return tuple(ProcessActivity(pid, busy) for pid, busy in found.items())

@@ -48,7 +48,8 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         return super()._explain(error)
 
     def _trouble(self) -> str:
-        return self._unreadable or (self._scans.trouble if self._by_clients else "")
+        is_needed = any(board.needs_clients for board in self._devices.values())
+        return self._unreadable or (self._scans.trouble if is_needed else "")
 
     @property
     def _by_clients(self) -> bool:
