@@ -143,6 +143,8 @@ UNMEASURED: Mapping[Unmeasured, str] = {
     Unmeasured.NO_CGROUPS: "No cgroup file system was found; mount the node's /sys/fs/cgroup.",
     Unmeasured.CONTAINER_PENDING: "The pod's status does not name its container's id yet; that "
     "takes a second or two.",
+    Unmeasured.CONTAINER_UNKNOWN: "No status of the pod names the container of its processes, as "
+    "in a sandbox (gVisor, Kata): what they use is the pod's.",
     Unmeasured.POD_UNKNOWN: "The pod's name is not known, so its limits are not either.",
     Unmeasured.PLACEMENT: "Its sharing system does not name the device of its share, and none of "
     "its processes was seen yet.",

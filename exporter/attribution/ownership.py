@@ -1,5 +1,7 @@
 """The owner of a process: a pod's container, a group, or a reason why it has none. Pure."""
 
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model import (
@@ -57,7 +59,26 @@ def owner_as(
     return Unattributed.HOST_PROCESS
 
 
-def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
+class Sandboxes(NamedTuple):
+    """What is known of pods whose processes are in a container that no status names, by API uid.
+
+    A container's id comes into the status a second after its start. A sandboxed runtime (gVisor,
+    Kata) runs all of a pod in one process, whose container is in no status ever.
+
+    ``allocated``: the only container that has an allocation. ``lasting``: the pods that have such
+    processes for so long that they are in a sandbox.
+    """
+
+    allocated: Mapping[str, str] = MappingProxyType({})
+    lasting: Collection[str] = ()
+
+
+NO_SANDBOXES = Sandboxes()
+
+
+def member_of(
+    identity: CgroupIdentity, table: PodTable, sandboxes: Sandboxes = NO_SANDBOXES
+) -> Member | None:
     """The container of a known pod that a process is in; None if no pod here is known.
 
     The outermost known pod of the path wins. What lies within is a nested kubelet's, or was made by
@@ -72,11 +93,25 @@ def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
             return Member(*named)
         uid = table.by_kubelet_uid.get(pod_uid)
         if uid:
-            return Member(uid, _pending_container(table.pods[uid]))
+            return Member(uid, _unnamed_container(table.pods[uid], sandboxes))
     return None
 
 
-def _pending_container(pod: Pod) -> str:
-    """The only container without an id yet, else "": never a guess by order."""
+def is_unnamed(identity: CgroupIdentity, member: Member, table: PodTable) -> bool:
+    """Whether no status names the container that a process of this pod is in."""
+    ids = (identity.container_id, *(slot.container_id for slot in identity.enclosing))
+    return not any(table.by_container_id.get(one or "") == member for one in ids)
+
+
+def _unnamed_container(pod: Pod, sandboxes: Sandboxes) -> str:
+    """The container of a process under an id that is in no status, else "".
+
+    The only one with an allocation, or the only one at all; else the only one without an id yet,
+    but not in a sandbox, where it may never begin. It is never a guess by order.
+    """
+    if pod.uid in sandboxes.allocated:
+        return sandboxes.allocated[pod.uid]
+    if len(pod.containers) == 1:
+        return pod.containers[0].name
     waiting = [c.name for c in pod.containers if not c.container_ids]
-    return waiting[0] if len(waiting) == 1 else ""
+    return waiting[0] if len(waiting) == 1 and pod.uid not in sandboxes.lasting else ""

@@ -16,6 +16,7 @@ from exporter.collector.owners import ProcessOwners, Residency, owners_of, pids_
 from exporter.collector.plausible import Plausible
 from exporter.collector.polling import SourcePoller, Sources
 from exporter.collector.rules import CycleRules, IdlePolicy, idle_weights
+from exporter.collector.sandboxes import SandboxWatch
 from exporter.collector.series_limit import DroppedSeries, limit_facts
 from exporter.facts import CycleFacts, at_most, facts_of
 from exporter.facts.history import extended
@@ -80,6 +81,7 @@ class Collector:
         self._shown = PodLabels()
         self._allocations = Allocations(self._rules.allocations)
         self._search = Search()
+        self._sandboxes = SandboxWatch()
         self._allocated: list[Allocated] = []
         self._limits, self._summed_of = Limits((), ()), (0, tuple[str, ...]())
         self._plausible = Plausible()
@@ -138,13 +140,16 @@ class Collector:
         table = self._poller.table()
         identities, processes = self._identify(devices)
         cgroups = [c.identity for d in devices.values() if d.memory for c in d.memory.charges]
-        found = owners_of(identities, table, by_step=rules.by_step, cgroups=cgroups)
+        found = owners_of(
+            identities, table, self._sandboxes.now, by_step=rules.by_step, cgroups=cgroups
+        )
         owners = found.owners
         devices = self._with_known_servers(devices, owners)
         self._enter(devices, found, now)
         seen = partial(found.seen_on, devices.values())
         self._allocate(table, self._poller.node_facts(table, readings), seen, now)
         self._ledger.settle(now)
+        sandboxed = self._sandboxes.follow(found, self._allocated, now.mono_ns).lasting
         groups = self._group_names.of(found, identities, self._ledger.groups, self._poller.groups)
         facts = CycleFacts(
             now,
@@ -154,6 +159,7 @@ class Collector:
             self._allocations.pods_by_name,
             self._allocations.replicas,
             shown=self._shown.of(table, rules.allowed),
+            sandboxed=sandboxed,
             groups=groups,
             limits=self._summed(),
         )

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.attribution.join import share_memory
-from exporter.attribution.ownership import Member, member_of, owner_as, owner_of
+from exporter.attribution.ownership import (
+    NO_SANDBOXES,
+    Member,
+    Sandboxes,
+    is_unnamed,
+    member_of,
+    owner_as,
+)
 from exporter.attribution.tenancy import Residents, residents_of
 from exporter.model import (
     CgroupIdentity,
@@ -51,11 +58,13 @@ class ProcessOwners:
     """The ``owners`` of all processes by pid, and the ``members`` of pods among them.
 
     ``charged`` are the owners of cgroups that the kernel charges for device memory.
+    ``unnamed`` are the pods, by uid, with a process in a container that no status names.
     """
 
     owners: Mapping[int, Owner]
     members: Mapping[int, Member]
     charged: Mapping[CgroupIdentity, Owner]
+    unnamed: frozenset[str] = frozenset()
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
         """The devices on which each container of a pod has a process now, by UUID."""
@@ -96,6 +105,7 @@ class ProcessOwners:
 def owners_of(
     identities: Mapping[int, CgroupIdentity | Unattributed],
     table: PodTable,
+    sandboxes: Sandboxes = NO_SANDBOXES,
     *,
     by_step: bool = False,
     cgroups: Iterable[CgroupIdentity] = (),
@@ -106,13 +116,22 @@ def owners_of(
     """
     owners: dict[int, Owner] = {}
     members: dict[int, Member] = {}
+    unnamed: set[str] = set()
     for pid, identity in identities.items():
-        member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+        if isinstance(identity, Unattributed):
+            owners[pid] = identity
+            continue
+        member = member_of(identity, table, sandboxes)
         owners[pid] = owner_as(identity, member, table, by_step=by_step)
         if member is not None:
             members[pid] = member
-    charged = {each: owner_of(each, table, by_step=by_step) for each in set(cgroups)}
-    return ProcessOwners(owners, members, charged)
+            if is_unnamed(identity, member, table):
+                unnamed.add(member.pod_uid)
+    charged = {
+        each: owner_as(each, member_of(each, table, sandboxes), table, by_step=by_step)
+        for each in set(cgroups)
+    }
+    return ProcessOwners(owners, members, charged, frozenset(unnamed))
 
 
 class Residency:

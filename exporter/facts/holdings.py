@@ -58,6 +58,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
     allocation = limit.sum if key.container else without_amounts(limit.sum)
     there, shown = owner.there, owner.shown
     held_against = owner.account if key.container else account
+    is_known = "core" in owner.known and owner.withheld is None  # else it is the whole pod's
     if shown and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
     memory = owner.memory if shown else NO_HELD_MEMORY
@@ -77,7 +78,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
             view,
             account,
             limit.sum.core,
-            held_against.counters if held_against and "core" in owner.known else None,
+            held_against.counters if held_against and is_known else None,
         ),
         waiting=_waiting(owner),
         misplaced=misplaced(view, key, seen) if owner.live and not seen.withheld else None,

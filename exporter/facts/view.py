@@ -1,6 +1,6 @@
 """The view that facts are built from: the ledger at the end of one cycle, and the cycle's facts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -45,6 +45,7 @@ class CycleFacts:
     shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
     groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
     limits: Limits | None = None
+    sandboxed: Collection[str] = ()  # pods, by uid
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
@@ -75,12 +76,10 @@ class DeviceView:
         self.newcomers = device_ledger.newcomers
         self._facts = facts
         self._uncertain = device_ledger.uncertain or None
-        # The pods, by namespace and name, in whose accounts use stands under no container.
-        self._whole_pods = {
-            key.pod_name
-            for key in device_ledger.owners
-            if isinstance(key, ContainerKey) and not key.container
-        }
+        # Whether some use stands under no container of its pod.
+        self._has_whole_pods = any(
+            isinstance(key, ContainerKey) and not key.container for key in device_ledger.owners
+        )
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; otherwise only its counters are shown.
@@ -92,24 +91,26 @@ class DeviceView:
             return True
         return not self.device_ledger.lists_holders and account.live_mono_ns > self._since
 
-    def pending(self, key: OwnerKey) -> bool:
-        """Whether a container's use may be under "" for now, because the pod's status lacks its id.
+    def pending(self, key: OwnerKey) -> Unmeasured | None:
+        """Why a container's use may be under "": the pod's status lacks its id, now or for ever.
 
-        Where all containers have their ids, a restarted one has a new id: any without a process.
+        Where all containers have their ids, a restarted one has a new id: any without a process. In
+        a sandbox it is any of them too.
         """
-        if not self._whole_pods or not isinstance(key, ContainerKey):
-            return False
-        if not key.container or key.pod_name not in self._whole_pods:
-            return False
+        if not self._has_whole_pods or not isinstance(key, ContainerKey) or not key.container:
+            return None
         whole_pod = self.device_ledger.owners.get(key._replace(container=""))
-        if whole_pod is None or not self.live(whole_pod):
-            return False
         pod = self._facts.pods.get(key.pod_name)
-        if pod is None:
-            return False
+        if whole_pod is None or pod is None or not self.live(whole_pod):
+            return None
+        is_sandboxed = pod.uid in self._facts.sandboxed
         waiting = {c.name for c in pod.containers if not c.container_ids}
         held = self.device_ledger.owners[key].held
-        return key.container in waiting if waiting else not (held and held.processes)
+        if waiting and not is_sandboxed:
+            return Unmeasured.CONTAINER_PENDING if key.container in waiting else None
+        if held and held.processes:
+            return None
+        return Unmeasured.CONTAINER_UNKNOWN if is_sandboxed else Unmeasured.CONTAINER_PENDING
 
     def unattributable_of(self, owner: OwnerKey) -> Mapping[str, Unmeasured]:
         """The quantities that are unknown of an owner of the device, with reasons."""
@@ -273,9 +274,10 @@ class View:
 
 def _owner_view(seen: DeviceView, key: K, account: Account) -> OwnerView[K]:
     live, pending = seen.live(account), seen.pending(key)
-    withheld = seen.withheld or (Unmeasured.CONTAINER_PENDING if live and pending else None)
+    withheld = seen.withheld or (pending if live else None)
     known = seen.known_of(key)
     is_new = key in seen.newcomers
     average = NO_AVERAGES if is_new else seen.average_of(key, account, known)
     unattributable = seen.unattributable_of(key)
-    return OwnerView(seen, key, account, live, pending, withheld, known, unattributable, average)
+    is_pending = pending is not None
+    return OwnerView(seen, key, account, live, is_pending, withheld, known, unattributable, average)

@@ -188,13 +188,21 @@ class DeviceLedger(DeviceStatus):
             return
         used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
         known = usage.unmeasured if usage.unmeasured is not None else self.owners
-        for owner, account in list(self.owners.items()):
+        shares: dict[OwnerKey, float] = {}
+        for owner, account in self.owners.items():
             share = sum(account.cores.shares)
-            if share and owner not in known and not _is_pending(owner, used):
+            if share and owner not in known:
+                # What a pod uses in no container in particular is held against the shares of all
+                # containers that it may be of: that sum is known, though none of its parts is.
+                whose = _used_as(owner, used)
+                shares[whose] = shares.get(whose, 0) + share
+        for owner, share in shares.items():
+            if owner not in known:
+                account = self.owners[owner]
                 before.setdefault(owner, account)
                 allocated_ns = int(share * usage.observed_ns)
                 self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
-        active = [o for o in self._active(now) if o not in known and not _is_pending(o, used)]
+        active = [o for o in self._active(now) if o not in known and _used_as(o, used) == o]
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
             self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
@@ -370,13 +378,12 @@ class DeviceLedger(DeviceStatus):
         return frozen
 
 
-def _is_pending(owner: OwnerKey, used: Mapping[Owner, int]) -> bool:
-    """Whether the use of a container may be under no container of its pod yet."""
-    return (
-        isinstance(owner, ContainerKey)
-        and not used.get(owner)
-        and bool(used.get(owner._replace(container="")))
-    )
+def _used_as(owner: OwnerKey, used: Mapping[Owner, int]) -> OwnerKey:
+    """The owner under which its use is: a container's may be under no container of its pod."""
+    if isinstance(owner, ContainerKey) and not used.get(owner):
+        whole_pod = owner._replace(container="")
+        return whole_pod if used.get(whole_pod) else owner
+    return owner
 
 
 def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:

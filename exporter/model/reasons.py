@@ -31,6 +31,7 @@ class Unmeasured(StrEnum):
     NO_HOSTPID = "no_hostpid"
     NO_CGROUPS = "no_cgroups"
     CONTAINER_PENDING = "container_pending"
+    CONTAINER_UNKNOWN = "container_unknown"
     POD_UNKNOWN = "pod_unknown"
     PLACEMENT = "placement"
 

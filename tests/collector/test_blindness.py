@@ -274,7 +274,8 @@ def test_memory_without_a_list_of_its_holders_is_nobodys(bench: Bench) -> None:
 
 
 def test_a_container_that_ended_keeps_its_counters_beside_an_unknown_one(bench: Bench) -> None:
-    bench.name_pod(replace(POD, containers=(replace(POD.containers[0], limits={}),)))
+    beside = Container("side", container_ids=("d",))
+    bench.name_pod(replace(POD, containers=(replace(POD.containers[0], limits={}), beside)))
     bench.cycle()
     bench.processes.identities[7] = CgroupIdentity("uid-1", "b" * 64, "containerd")
 

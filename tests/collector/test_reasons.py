@@ -157,6 +157,11 @@ def container_pending(scene: Scene) -> Snapshot:
     return scene.bench.cycle()
 
 
+def container_unknown(scene: Scene) -> Snapshot:
+    container_pending(scene)
+    return [scene.bench.cycle() for _ in range(61)][-1]
+
+
 def pod_unknown(scene: Scene) -> Snapshot:
     scene.bench.pods.current = PodTable()
     return scene.bench.cycle()
@@ -248,6 +253,7 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.NO_HOSTPID: no_hostpid,
     Unmeasured.NO_CGROUPS: no_cgroups,
     Unmeasured.CONTAINER_PENDING: container_pending,
+    Unmeasured.CONTAINER_UNKNOWN: container_unknown,
     Unmeasured.POD_UNKNOWN: pod_unknown,
     Unmeasured.PLACEMENT: placement,
     Unmeasured.MPS: mps,

@@ -275,6 +275,7 @@ CASES: dict[str, Example] = {
             "the container is about to be known": {
                 **NOT_UNMEASURED,
                 UNMEASURED.replace("no_hostpid", "container_pending"): f"1{HOURS}",
+                UNMEASURED.replace("no_hostpid", "container_unknown"): f"1{HOURS}",
             },
             "another quantity": {
                 **NOT_UNMEASURED,
