@@ -17,7 +17,7 @@
 # make fleet   measure what a fleet of nodes costs Prometheus and VictoriaMetrics (minutes)
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
-# make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
+# make docs    write what is generated: pages of docs/, dashboards/*.json
 # make pictures  take the pictures of the documents anew (needs Chromium); of dashboards: see dashboards/README.md
 # make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
 # make docs-site  build the documentation with all its links checked, into docs/_site

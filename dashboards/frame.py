@@ -1,7 +1,7 @@
 """What the dashboards have in common: variables, selectors, links.
 
-Prometheus may have renamed the exporter's labels (``exported_pod``, without ``honorLabels``).
-Hidden variables find out what they are called; every query takes the names from them.
+Prometheus may have renamed some of the exporter's labels (to ``exported_pod`` and so on).
+Hidden variables find out what each is called; every query takes the names from them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,12 @@ FIRING_SINCE = 'ALERTS_FOR_STATE{alertname=~"Mgpu.+",instance=~"$node|"}'
 WORKLOAD = ("namespace", "pod", "container")
 # The plain name is also the answer where Prometheus knows no pod: a query needs a name to be valid.
 RENAMED = (
-    'query_result(label_replace(count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), '
+    "query_result(label_replace(count({1}), "
     '"name", "exported_{0}", "", "") or label_replace(vector(1) '
-    'unless count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), "name", "{0}", "", ""))'
+    'unless count({1}), "name", "{0}", "", ""))'
 )
+# The families that say it are in all profiles, and one of them is left where others are dropped.
+SAY_IT = "mgpu_(pod|container)_(info|allocation_info|core_seconds_total)"
 
 
 def usable_memory(selector: str) -> str:
@@ -132,8 +134,9 @@ def _busiest(name: str) -> build.QueryVariable:
 
 
 def _label_name(label: str) -> build.QueryVariable:
+    renamed = f'{{__name__=~"{SAY_IT}",job=~"$job",exported_{label}!=""}}'
     return (
-        _query(f"{label}_label", f"Label of the {label}", RENAMED.format(label))
+        _query(f"{label}_label", f"Label of the {label}", RENAMED.format(label, renamed))
         .regex('/name="([^"]+)"/')
         .hide(VariableHide.HIDE_VARIABLE)
     )

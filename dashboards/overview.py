@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
-from dashboards.frame import NAMESPACE, NODE, board, events, to, usable_memory
+from dashboards.frame import NAMESPACE, NODE, WORKLOAD, board, events, to, usable_memory
 from dashboards.lines import group_figure
 from dashboards.panels import (
     ALLOCATED,
@@ -29,6 +29,7 @@ EVENTS = events()
 BY_CARD = "cluster, instance, gpu"
 BY_NODE = "cluster, instance"
 BY_NAMESPACE = "cluster, $namespace_label"
+BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
 TO_NAMESPACE = to("overview", namespace="${__value.raw}")
 TO_NODE = to("node", node="${__value.raw}")
@@ -90,7 +91,7 @@ def dashboard() -> build.Dashboard:
         "Who uses the GPUs of the clusters, against what was allocated; what is idle, and what is "
         "wrong.",
         ["namespace"],
-        labels=("namespace", "pod"),
+        labels=WORKLOAD,
     )
     for panel in _totals():
         found.with_panel(panel)
@@ -404,7 +405,10 @@ def _freed(resource: Resource, unit: str) -> Panel:
 
 
 def _sizing(resource: Resource, unit: str, of_all: str) -> Panel:
-    figures = SIZING.figures(resource)
+    figures = {
+        name: f"max by ({BY_WORKLOAD}) ({expr})"  # one name of each label, or rows fall apart
+        for name, expr in SIZING.figures(resource).items()
+    }
     return table(
         f"{resource.title()} to ask for",
         "What the command advise says, by the same rules: amounts are of one card, what could be "

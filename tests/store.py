@@ -50,7 +50,9 @@ class Target(NamedTuple):
 class Store:
     """A Prometheus without targets. ``query`` asks it as of a time."""
 
-    def __init__(self, folder: Path, rules: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, folder: Path, rules: Sequence[Path] = (), program: str = "prometheus"
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -62,7 +64,7 @@ class Store:
         self._shown: dict[object, set[Labels]] = {}  # by what wrote them
         self._process = subprocess.Popen(
             [
-                "prometheus",
+                program,
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder / 'tsdb'}",
                 "--storage.tsdb.retention.time=100y",

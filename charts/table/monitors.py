@@ -74,8 +74,7 @@ def monitor(kind: str, enabled: str) -> tuple[Value, ...]:
             True,
             SWITCH,
             "Keep the series' own `namespace`, `pod` and `container`, those of who used the GPU, "
-            "and drop the exporter's. Without it they become `exported_namespace` and so on, and "
-            "the PrometheusRule has its rules for that.",
+            "and drop the exporter's. Without it they become `exported_namespace` and so on.",
         ),
         Value(
             f"{kind}.relabelings",

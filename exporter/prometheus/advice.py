@@ -15,7 +15,7 @@ from enum import Enum, StrEnum
 from typing import NamedTuple
 
 from exporter.httpclient import NoAnswerError
-from exporter.prometheus.client import Labels, Prometheus, label, quoted
+from exporter.prometheus.client import Labels, Prometheus, label, quoted, renamings
 
 _LEVEL = "namespace_workload_container:"
 _ALLOCATIONS, _LASTING = "mgpu_allocations:count", "mgpu_lasting_pods:count"
@@ -225,28 +225,32 @@ def advised(
         NoAnswerError: the rules recorded none.
 
     """
-    for name in ("namespace", "exported_namespace"):  # as Prometheus may have renamed it
-        chosen = f"{name}={quoted(namespace)}" if namespace else ""
+    advice: list[tuple[Workload, Advice]] = []
+    is_known = False
+    for labels in renamings(namespace=namespace) if namespace else [{}]:
+        chosen = ",".join(f"{name}={quoted(value)}" for name, value in labels.items())
         recorded = Recorded(chosen, f"{until_s - since_s}s")
         schemes = {
             _workload(one.labels): one.labels.get("scheme", "")
             for one in prometheus.at(recorded.allocations, until_s)
         }
-        if schemes:
-            break
-    else:
+        if not schemes:
+            continue
+        is_known = True
+        found = {one: _figures(prometheus, recorded, one, until_s) for one in Resource}
+        advice += [
+            (workload, _advice(resource, figures, outcome, schemes[workload]))
+            for workload in sorted(schemes)
+            for resource in Resource
+            if (figures := found[resource].get(workload)) and (outcome := _outcome(figures))
+        ]
+    if not is_known:
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise NoAnswerError(
             f"{prometheus.address} knows no container of {where} that was allocated a GPU in this "
             "range, by the rules of mgpu-recording.yaml, which look every 15 minutes"
         )
-    found = {one: _figures(prometheus, recorded, one, until_s) for one in Resource}
-    return [
-        (workload, _advice(resource, figures, outcome, schemes[workload]))
-        for workload in sorted(schemes)
-        for resource in Resource
-        if (figures := found[resource].get(workload)) and (outcome := _outcome(figures))
-    ]
+    return advice
 
 
 def _figures(

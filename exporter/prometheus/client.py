@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf
 from typing import Any, NamedTuple, TypeGuard
 
 from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
+from exporter.metrics.families import FAMILIES, LEVELS
 
 Labels = Mapping[str, str]
 
@@ -27,6 +28,7 @@ _ROUNDED_S = 1  # a question says its time in milliseconds
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
+_OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
 
@@ -82,6 +84,11 @@ class Prometheus:
         """A selector of exporters' families by their full names, matchers and label values."""
         equal = [f"{name}={quoted(value)}" for name, value in labels.items()]
         return f"{{{','.join([named(names), *matchers, *equal, *self._targets])}}}"
+
+    def either(self, names: Iterable[str], **own: str) -> str:
+        """The same by own labels, whether or not some of them were renamed."""
+        known = list(names)
+        return " or ".join(self.selector(known, **chosen) for chosen in renamings(**own))
 
     def at(self, expression: str, unix_s: float | None = None) -> list[Series]:
         """The series of an instant query, with one sample each or, of a range, with all of them.
@@ -228,8 +235,28 @@ def place_of(labels: Labels) -> str:
 
 
 def label(labels: Labels, name: str) -> str:
-    """The exporter's own label, whether or not Prometheus had to rename it."""
+    """The exporter's own label, whether or not Prometheus had to rename it.
+
+    "" if the family has none of this name: there the plain name is that of the target.
+    """
+    own = _OWN.get(labels.get("__name__", ""))
+    if own is not None and name not in own:
+        return ""
     return labels.get(_CONFLICTING + name, labels.get(name, ""))
+
+
+def renamings(**own: str) -> Iterator[dict[str, str]]:
+    """The labels that select series by own labels, in each way in which some may be renamed.
+
+    Each is renamed or not by itself. Where it is, the plain name is the target's; where it is not,
+    there is no other.
+    """
+    for prefixes in product(("", _CONFLICTING), repeat=len(own)):
+        chosen: dict[str, str] = {}
+        for prefix, (name, value) in zip(prefixes, own.items(), strict=True):
+            chosen |= {_CONFLICTING + name: value if prefix else ""}
+            chosen |= {} if prefix else {name: value}
+        yield chosen
 
 
 def named(names: Iterable[str]) -> str:

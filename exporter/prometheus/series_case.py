@@ -16,6 +16,7 @@ from exporter.prometheus.client import (
     label,
     place_of,
     quoted,
+    renamings,
 )
 from exporter.prometheus.why import Card, Case, OnCard
 
@@ -101,7 +102,7 @@ class SeriesCase:
         self._cluster: Mapping[str, str] = {} if cluster is None else {"cluster": cluster}
         self._since_s = unix_s - window_s
         self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
-        self._prefix = ""  # of the label of the namespace, as Prometheus may have renamed it
+        self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
 
     def pods(self) -> list[str]:
         """The pods that are known to the viewer, as ``namespace/pod``."""
@@ -132,7 +133,7 @@ class SeriesCase:
                 )
             state = self._state(namespace, pod, ended_s)
         self._cluster = {"cluster": self._only_cluster(namespace, pod)}
-        chosen = self._chosen(self._prefix, namespace, pod)
+        chosen = {**self._pod, **self._cluster}
         self._until_s = self._unix_s if ended_s is None else ended_s
         core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
         since_s = min((one.first_s for one in core.values()), default=0)
@@ -162,9 +163,8 @@ class SeriesCase:
 
         Its counters last for a while after it: they are no sign of it.
         """
-        for prefix in ("", "exported_"):
-            chosen = self._chosen(prefix, namespace, pod)
-            gauges = (self._select([name], **chosen) for name in _GAUGES)
+        for chosen in renamings(namespace=namespace, pod=pod):
+            gauges = (self._select([name], **chosen, **self._cluster) for name in _GAUGES)
             known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
             times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
             for one in self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
@@ -173,15 +173,13 @@ class SeriesCase:
                     return seen_s
         return None
 
-    def _chosen(self, prefix: str, namespace: str, pod: str) -> dict[str, str]:
-        """The labels of a pod's series. A target's own are not the pod's, where it has both."""
-        renamed = {} if prefix else {"exported_namespace": ""}
-        return {f"{prefix}namespace": namespace, f"{prefix}pod": pod, **renamed, **self._cluster}
-
     def _only_cluster(self, namespace: str, pod: str) -> str:
         """The cluster of a pod; figures of two pods that have one name are no figure."""
-        chosen = self._select(_GAUGES, **self._chosen(self._prefix, namespace, pod))
-        lately = f"last_over_time({chosen}[{max(self._window_s, _STALE_S)}s])"
+        lately = " or ".join(
+            f"last_over_time({self._select(_GAUGES, **chosen, **self._cluster)}"
+            f"[{max(self._window_s, _STALE_S)}s])"
+            for chosen in renamings(namespace=namespace, pod=pod)
+        )
         known = self._prometheus.at(f"count by (cluster) ({lately})", self._unix_s)
         found = sorted({one.labels.get("cluster", "") for one in known})
         if len(found) > 1:
@@ -195,12 +193,11 @@ class SeriesCase:
 
     def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
         found: dict[_Key, list[Series]] = defaultdict(list)
-        for prefix in ("", "exported_"):
-            chosen = self._chosen(prefix, namespace, pod)
+        for self._pod in renamings(namespace=namespace, pod=pod):
+            chosen = {**self._pod, **self._cluster}
             for one in self._prometheus.at(self._select(_GAUGES, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
-                self._prefix = prefix
                 break
         return _placed(found)
 

@@ -1,12 +1,14 @@
 """Rules of prometheus-adapter as it asks them of Prometheus (its docs/config.md)."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "autoscaling"
+ADAPTER = EXAMPLES / "prometheus-adapter.yaml"
 
 
 class Rule(NamedTuple):
@@ -32,14 +34,22 @@ class Rule(NamedTuple):
         return filled.replace("<<.GroupBy>>", group_by)
 
 
-def rules(file: str) -> dict[str, Rule]:
-    """The rules of a configuration file, by the name of their metric."""
-    config = yaml.safe_load((EXAMPLES / file).read_text())
-    return {_name(rule): _rule(rule) for rule in [*config["rules"], *config["externalRules"]]}
+def rules(cluster: str = ".*") -> dict[str, list[Rule]]:
+    """The rules of the configuration with this cluster, by the name of their metric."""
+    text = ADAPTER.read_text().replace('cluster=~".*"', f'cluster=~"{cluster}"')
+    config = yaml.safe_load(text)
+    found = defaultdict(list)
+    for rule in [*config["rules"], *config["externalRules"]]:
+        found[rule["name"]["as"]].append(_rule(rule))
+    return dict(found)
 
 
-def _name(rule: dict[str, Any]) -> str:
-    return str(rule["name"]["as"])
+def discovered(known: dict[str, list[Rule]], has: Callable[[str], object]) -> dict[str, Rule]:
+    """The rules whose series there are. Of one metric the adapter can have but one."""
+    found = {}
+    for name, each in known.items():
+        (found[name],) = (rule for rule in each if has(rule.series))
+    return found
 
 
 def _rule(rule: dict[str, Any]) -> Rule:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.autoscaling.adapter import EXAMPLES, Rule, rules
+from tests.autoscaling.adapter import EXAMPLES, Rule, discovered, rules
 from tests.pages import Scraped, pages
 from tests.scenario.clock import SECOND, START
 from tests.store import Store, Target
@@ -29,26 +29,17 @@ OF_CHAT = "chat-7b-[0-9a-z]+-[0-9a-z]{5}"  # KEDA's selector
 pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
 
 
-class World(NamedTuple):
-    """How Prometheus labels what it scrapes, and the adapter's file for that."""
-
-    target: Target
-    file: str
-
-
 WORLDS = {
-    "honored": World(Target(NODE), "prometheus-adapter.yaml"),
-    "honored beside labels of the target": World(
-        Target({**NODE, **EXPORTER}), "prometheus-adapter.yaml"
-    ),
-    "exported": World(
-        Target({**NODE, **EXPORTER}, honors=False), "prometheus-adapter-exported.yaml"
-    ),
+    "honored": Target(NODE),
+    "honored beside labels of the target": Target({**NODE, **EXPORTER}),
+    "exported": Target({**NODE, **EXPORTER}, honors=False),
+    "the namespace alone": Target({**NODE, "namespace": "monitoring"}, honors=False),
+    "the pod alone": Target({**NODE, "pod": "mgpu-exporter-x7k2p"}, honors=False),
 }
 
 
 class Asked(NamedTuple):
-    """A Prometheus and the rules that suit its labels."""
+    """A Prometheus and the rules that the adapter takes for its labels."""
 
     store: Store
     rules: dict[str, Rule]
@@ -82,11 +73,20 @@ def asked(
     told: list[Scraped],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Asked]:
-    world = WORLDS[request.param]
     with Store(tmp_path_factory.mktemp("prometheus")) as store:
         for scraped in told:
-            store.scrape(world.target, scraped.page, scraped.at)
-        yield Asked(store, rules(world.file))
+            store.scrape(WORLDS[request.param], scraped.page, scraped.at)
+        yield of_adapter(store)
+
+
+def of_adapter(store: Store, cluster: str = ".*") -> Asked:
+    """What the adapter asks of a store, when it has found its series."""
+
+    def has(series: str) -> object:
+        span = {"start": str(at(0)), "end": str(at(MINUTES))}
+        return store.get("series", **{"match[]": series}, **span)
+
+    return Asked(store, discovered(rules(cluster), has))
 
 
 def test_a_pods_core_use_is_told_against_its_share(asked: Asked) -> None:
@@ -167,12 +167,11 @@ def test_the_adapter_finds_the_series_of_each_metric(asked: Asked, metric: str) 
 
 
 def test_a_stopped_exporter_lets_everything_be_missing(told: list[Scraped], tmp_path: Path) -> None:
-    world = WORLDS["honored"]
     with Store(tmp_path) as store:
         for scraped in told:
             down = scraped.at > at(8)
-            store.scrape(world.target, None if down else scraped.page, scraped.at)
-        asked = Asked(store, rules(world.file))
+            store.scrape(WORLDS["honored"], None if down else scraped.page, scraped.at)
+        asked = of_adapter(store)
 
         assert asked.pods(SHARE, "inference", 7.9, "chat-a") != {}
         for minute in (8.5, 9, 11, 25):
@@ -193,7 +192,7 @@ def test_a_namespace_on_two_nodes_is_missing_while_one_of_their_exporters_is_dow
             store.scrape(Target(NODE), scraped.page, scraped.at)
             node = Target({**NODE, "instance": "gpu-node-2"})
             store.scrape(node, None if down else other, scraped.at)
-        asked = Asked(store, rules("prometheus-adapter.yaml"))
+        asked = of_adapter(store)
 
         assert asked.external("inference", 5) == pytest.approx(0.6, abs=0.05)
         for minute in (5.5, 7, 9, 19, 25):
@@ -207,7 +206,7 @@ def test_cards_of_one_name_in_two_nodes_are_two(told: list[Scraped], tmp_path: P
             if scraped.at <= at(9):
                 for node in ("gpu-node-1", "gpu-node-2"):
                     store.scrape(Target({**NODE, "instance": node}), scraped.page, scraped.at)
-        asked = Asked(store, rules("prometheus-adapter.yaml"))
+        asked = of_adapter(store)
 
         assert asked.external("inference", 9) == pytest.approx(0.6, abs=0.05)
 
@@ -218,7 +217,7 @@ def test_a_page_scraped_by_two_jobs_counts_once(told: list[Scraped], tmp_path: P
             if scraped.at <= at(9):
                 store.scrape(Target(NODE), scraped.page, scraped.at)
                 store.scrape(Target({**NODE, "job": "other"}), scraped.page, scraped.at)
-        asked = Asked(store, rules("prometheus-adapter.yaml"))
+        asked = of_adapter(store)
 
         assert asked.pods(SHARE, "inference", 9, "chat-a")["chat-a"] < 0.7
         assert asked.pods(PRESSURE, "crowd", 9, "starved")["starved"] < 0.85
@@ -269,17 +268,52 @@ def test_keda_takes_an_empty_answer_for_an_error() -> None:
     assert [trigger["ignoreNullValues"] for trigger in keda()] == ["false", "false"]
 
 
-def test_the_files_of_both_label_worlds_differ_in_label_names_only() -> None:
-    honored, exported = (
-        [line for line in (EXAMPLES / name).read_text().splitlines() if not line.startswith("#")]
-        for name in ("prometheus-adapter.yaml", "prometheus-adapter-exported.yaml")
+def test_of_two_clusters_an_autoscaler_is_told_of_its_own_and_of_none_until_it_says_which(
+    told: list[Scraped], tmp_path: Path
+) -> None:
+    use, pressure = (
+        trigger["query"].replace(OF_CHAT, pods).replace("inference", namespace)
+        for trigger, pods, namespace in zip(
+            keda(), ("chat-.*", "starved|hog"), ("inference", "crowd"), strict=True
+        )
     )
-    assert honored == [line.replace("exported_", "") for line in exported]
-    assert honored != exported
+    with Store(tmp_path) as store:
+        for scraped in told:
+            for cluster in ("east", "west"):  # the west is some minutes behind
+                at_s = scraped.at + (240 if cluster == "west" else 0)
+                if at_s <= at(20):
+                    store.scrape(Target({**NODE, "cluster": cluster}), scraped.page, at_s)
+
+        def figures(cluster: str) -> list[object]:
+            asked = of_adapter(store, cluster)
+            keda = (one.replace('.*",', f'{cluster}",') for one in (use, pressure))
+            return [
+                asked.pods(SHARE, "inference", 15, "chat-a"),
+                asked.pods(DEVICE, "inference", 15, "chat-a"),
+                asked.pods(PRESSURE, "crowd", 15, "starved"),
+                asked.pods(MEMORY, "inference", 15, "chat-a"),
+                asked.external("inference", 15),
+                *(store.values(query, at(15)) for query in keda),
+            ]
+
+        both, east, west = (figures(cluster) for cluster in (".*", "east", "west"))
+        alone = tmp_path / "alone"
+        alone.mkdir()
+        with Store(alone) as other:
+            for scraped in told:
+                other.scrape(Target(NODE), scraped.page, scraped.at)
+            asked = of_adapter(other)
+            expected = asked.pods(SHARE, "inference", 15, "chat-a")
+
+    assert both == [{}, {}, {}, {}, None, {}, {}]
+    assert east[0] == expected
+    assert all(east)
+    assert all(west)
+    assert east != west
 
 
 def test_every_autoscaler_asks_for_a_metric_that_the_adapter_has() -> None:
-    known = rules("prometheus-adapter.yaml").keys()
+    known = rules().keys()
     for path in sorted(EXAMPLES.glob("hpa-*.yaml")):
         for metric in yaml.safe_load(path.read_text())["spec"]["metrics"]:
             assert metric[metric["type"].lower()]["metric"]["name"] in known

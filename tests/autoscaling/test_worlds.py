@@ -2,65 +2,97 @@
 
 Scraped for real. What the operator makes of ``honorLabels`` and ``enforcedNamespaceLabel`` is here
 as it writes it: the enforced namespace is the last of a job's relabelings of samples
-(prometheus-operator, pkg/prometheus/promcfg.go).
+(prometheus-operator, pkg/prometheus/promcfg.go). OpenShift's monitoring of user workloads overrides
+``honorLabels`` as well (overrideHonorLabels).
 """
 
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import pytest
 
-from tests.autoscaling.adapter import rules
+from exporter.httpclient import HttpClient
+from exporter.prometheus.client import Prometheus as Asked
+from exporter.prometheus.series_case import SeriesCase
+from tests.autoscaling.adapter import Rule, discovered, rules
 from tests.e2e.programs import Exporter, Prometheus, eventually
+from tests.worlds import EXPORTER, WORLDS
 
 SHARE = "mgpu_pod_core_limit_utilization"
-EXPORTER = (
-    "namespace: monitoring, pod: mgpu-exporter-x7k2p, container: exporter, instance: gpu-node-1"
-)
 
 JOB = """\
   - job_name: {name}
     honor_labels: {honors}
-    static_configs: [{{targets: ['{target}'], labels: {{{labels}}}}}]
+    static_configs: [{{targets: ['{target}'], labels: {labels}}}]
     metric_relabel_configs: [{relabelings}]
 """
 ENFORCED = "{target_label: namespace, replacement: inference}"
 KEEP = "{source_labels: [%s], regex: inference, action: keep}"
-WORLDS = {  # name → whether labels are honoured, relabelings, the adapter's file
-    "honored": ("true", "", "prometheus-adapter.yaml"),
-    "exported": ("false", "", "prometheus-adapter-exported.yaml"),
+
+
+class World(NamedTuple):
+    """How a job labels what it scrapes."""
+
+    target: Mapping[str, str]
+    honors: bool = False
+    relabelings: str = ""
+
+
+SCRAPES = {
+    **{name: World(world.exporter) for name, world in WORLDS.items() if "node" not in name},
+    "honored beside labels of the target": World(EXPORTER, honors=True),
+    # the chart's PodMonitor drops the target's labels, and its namespace is enforced behind that
+    "openshift": World(
+        {"namespace": "gpu-monitoring"},
+        relabelings="{target_label: namespace, replacement: gpu-monitoring}",
+    ),
     # a tenant's monitor keeps its own pods' series, so that what is enforced is what they have
-    "tenant": ("true", f"{KEEP % 'namespace'}, {ENFORCED}", "prometheus-adapter.yaml"),
-    # overrideHonorLabels, which goes with enforcedNamespaceLabel where tenants are not trusted
-    "overridden": (
-        "false",
-        f"{KEEP % 'exported_namespace'}, {ENFORCED}",
-        "prometheus-adapter-exported.yaml",
+    "tenant": World(EXPORTER, honors=True, relabelings=f"{KEEP % 'namespace'}, {ENFORCED}"),
+    "tenant on openshift": World(
+        EXPORTER, relabelings=f"{KEEP % 'exported_namespace'}, {ENFORCED}"
     ),
 }
 
-pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
+pytestmark = [pytest.mark.program("prometheus", "prometheus3"), pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+@pytest.fixture(scope="module", params=["prometheus", "prometheus3"])
+def prometheus(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
     with Exporter("--simulate=single") as exporter:
         target = exporter.ready().url.partition("://")[2]
         jobs = "".join(
             JOB.format(
-                name=name, honors=honors, target=target, labels=EXPORTER, relabelings=relabelings
+                name=name,
+                honors=str(world.honors).lower(),
+                target=target,
+                labels=json.dumps({"instance": "gpu-node-1", "cluster": name, **world.target}),
+                relabelings=world.relabelings,
             )
-            for name, (honors, relabelings, _) in WORLDS.items()
+            for name, world in SCRAPES.items()
         )
         folder = tmp_path_factory.mktemp("prometheus")
-        with Prometheus(exporter.url, folder, "1s", job=jobs) as prometheus:
+        program = [request.param]
+        with Prometheus(exporter.url, folder, "1s", job=jobs, program=program) as prometheus:
             yield prometheus
 
 
-@pytest.mark.parametrize("world", WORLDS)
+def rule_of(prometheus: Prometheus, world: str) -> Rule:
+    """The rule that the adapter takes where only this world's job is."""
+    alone = {SHARE: rules(world)[SHARE]}
+    eventually(lambda: prometheus.query(f'mgpu_pod_info{{job="{world}"}}'), "the first scrape")
+    return discovered(
+        alone, lambda series: prometheus.query(series.replace("{", f'{{job="{world}",'))
+    )[SHARE]
+
+
+@pytest.mark.parametrize("world", SCRAPES)
 def test_a_pod_is_told_by_its_own_name(prometheus: Prometheus, world: str) -> None:
-    _, _, file = WORLDS[world]
-    rule = rules(file)[SHARE]
-    query = _of(world, rule.of_pods("inference", ["chat-0", "embed-0"]))
+    rule = rule_of(prometheus, world)
+    query = rule.of_pods("inference", ["chat-0", "embed-0"])
     label = rule.labels["pod"]
 
     found = eventually(
@@ -70,22 +102,19 @@ def test_a_pod_is_told_by_its_own_name(prometheus: Prometheus, world: str) -> No
     assert found == {"chat-0", "embed-0"}
 
 
-@pytest.mark.parametrize("world", ["tenant", "overridden"])
-def test_a_tenant_has_no_series_of_other_namespaces(prometheus: Prometheus, world: str) -> None:
-    label = rules(WORLDS[world][2])[SHARE].labels["namespace"]
-    query = f'count by ({label}) (mgpu_pod_info{{job="{world}"}})'
-    eventually(lambda: prometheus.query(query), "the job's first scrape")
-    assert prometheus.values(query, [label]).keys() == {("inference",)}
-
-
-def test_without_honored_labels_the_other_file_would_name_the_exporters_pod(
-    prometheus: Prometheus,
+@pytest.mark.parametrize("world", SCRAPES)
+def test_why_finds_a_pod_of_one_of_the_clusters_that_a_store_has(
+    prometheus: Prometheus, world: str
 ) -> None:
-    query = 'count by (pod) (mgpu_pod_info{job="exported"})'
-    eventually(lambda: prometheus.query(query), "the job's first scrape")
-    assert prometheus.values(query, ["pod"]).keys() == {("mgpu-exporter-x7k2p",)}
+    rule_of(prometheus, world)
+    asks = Asked(HttpClient(f"http://{prometheus.address}"))
+
+    assert SeriesCase(asks, time.time(), 60, cluster=world).read("inference", "chat-0").parts
+    assert not SeriesCase(asks, time.time(), 60, cluster=world).read("research", "chat-0").parts
 
 
-def _of(world: str, query: str) -> str:
-    """The query as it is where only this world's job is."""
-    return query.replace("{", f'{{job="{world}",')
+@pytest.mark.parametrize("world", ["tenant", "tenant on openshift"])
+def test_a_tenant_has_no_series_of_other_namespaces(prometheus: Prometheus, world: str) -> None:
+    label = rule_of(prometheus, world).labels["namespace"]
+    query = f'count by ({label}) (mgpu_pod_info{{job="{world}"}})'
+    assert prometheus.values(query, [label]).keys() == {("inference",)}

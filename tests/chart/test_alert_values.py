@@ -1,4 +1,4 @@
-"""Alerts as values: thresholds, times, severities, XIDs and links, in both worlds of labels."""
+"""Alerts as values: thresholds, times, severities, XIDs and links."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ from tests.rules.run import Case, raised, written
 
 pytestmark = pytest.mark.program("helm")
 
-SOURCES = [ROOT / "rules" / "mgpu-alerts.yaml", ROOT / "rules" / "exported" / "mgpu-alerts.yaml"]
+SOURCE = ROOT / "rules" / "mgpu-alerts.yaml"
 
 
 def _other(one: Parameter, number: int) -> Any:
@@ -33,24 +33,21 @@ NEW = {one: _other(one, number) for number, one in enumerate(PARAMETERS)}  # no 
 
 
 @cache
-def rules_of(source: Path) -> list[Object]:
-    groups = yaml.load(source.read_text(), yaml.CSafeLoader)["groups"]
+def shipped() -> list[Object]:
+    groups = yaml.load(SOURCE.read_text(), yaml.CSafeLoader)["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
 
-def groups(monitor: str = "podMonitor", *, honoured: bool = True, **values: Any) -> list[Object]:
+def groups(**values: Any) -> list[Object]:
     """The chart's groups of rules with these values of `prometheusRule`."""
-    given = {
-        "prometheusRule": {"enabled": True, **values},
-        monitor: {"enabled": True, "honorLabels": honoured},
-    }
+    given = {"prometheusRule": {"enabled": True, **values}}
     found: list[Object] = render(given).one("PrometheusRule")["spec"]["groups"]
     return found
 
 
-def rendered(*, honoured: bool = True, **values: Any) -> list[Object]:
+def rendered(**values: Any) -> list[Object]:
     """The chart's alerts with these values of `prometheusRule`."""
-    found = groups(honoured=honoured, **values)
+    found = groups(**values)
     return [rule for group in found for rule in group["rules"] if "alert" in rule]
 
 
@@ -66,27 +63,18 @@ def as_values(parameters: Sequence[Parameter]) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("monitor", ["podMonitor", "serviceMonitor"])
-@pytest.mark.parametrize("honoured", [True, False])
-def test_what_is_not_set_is_as_in_the_rule_files_of_the_monitors_label_world(
-    monitor: str,
-    honoured: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    files = sorted(SOURCES[not honoured].parent.glob("*.yaml"))
-    found = groups(monitor, honoured=honoured)
+def test_what_is_not_set_is_as_in_the_rule_files() -> None:
+    files = sorted(SOURCE.parent.glob("*.yaml"))
+    found = groups()
     assert found == [g for file in files for g in yaml.safe_load(file.read_text())["groups"]]
     # The operator's CRD lists groups by name: the API server refuses a second one.
     assert len({group["name"] for group in found}) == len(found)
 
 
-@pytest.mark.parametrize("honoured", [True, False])
 @pytest.mark.parametrize("half", [PARAMETERS[::2], PARAMETERS[1::2]], ids=["these", "the others"])
-def test_parameters_change_their_places_and_nothing_else(
-    half: Sequence[Parameter],
-    honoured: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    found = rendered(honoured=honoured, rules=as_values(half))
-    expected = [dict(rule) for rule in rules_of(SOURCES[not honoured])]
+def test_parameters_change_their_places_and_nothing_else(half: Sequence[Parameter]) -> None:
+    found = rendered(rules=as_values(half))
+    expected = [dict(rule) for rule in shipped()]
     for one in half:
         place = f"{one.before}{NEW[one]}{one.after}"
         for rule in named(expected, one.alert):
@@ -96,15 +84,9 @@ def test_parameters_change_their_places_and_nothing_else(
 
 
 @pytest.mark.program("promtool")
-@pytest.mark.parametrize("honoured", [True, False])
-def test_with_every_parameter_set_the_rules_are_promql(
-    tmp_path: Path,
-    honoured: bool,  # noqa: FBT001 - a parameter
-) -> None:
+def test_with_every_parameter_set_the_rules_are_promql(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
-    found = rendered(
-        honoured=honoured, rules=as_values(PARAMETERS), xids={"warning": [], "ignored": [1]}
-    )
+    found = rendered(rules=as_values(PARAMETERS), xids={"warning": [], "ignored": [1]})
     file.write_text(json.dumps({"groups": [{"name": "all", "rules": found}]}))
     done = subprocess.run(
         ["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False
@@ -182,12 +164,10 @@ def test_a_list_of_xids_may_be_what_another_list_was() -> None:
 
 
 def test_the_rules_have_the_lists_of_the_catalogue() -> None:
-    for source in SOURCES:
-        rules = rules_of(source)
-        for alert in ("MgpuXidHardware", "MgpuXidWarning"):
-            assert f'xid=~"{pattern(alert)}"' in named(rules, alert)[0]["expr"]
-        known = "|".join(pattern(alert) for alert in alerts.LISTS.values())
-        assert f'xid!~"{known}"' in named(rules, "MgpuXidError")[0]["expr"]
+    for alert in ("MgpuXidHardware", "MgpuXidWarning"):
+        assert f'xid=~"{pattern(alert)}"' in named(shipped(), alert)[0]["expr"]
+    known = "|".join(pattern(alert) for alert in alerts.LISTS.values())
+    assert f'xid!~"{known}"' in named(shipped(), "MgpuXidError")[0]["expr"]
 
 
 def test_no_xid_is_in_two_lists() -> None:
@@ -208,7 +188,7 @@ def test_time_severity_and_labels_can_be_set() -> None:
     (lost,) = named(found, "MgpuGpuLost")
     assert (lost["for"], lost["labels"]) == ("3m", {"severity": "page", "team": "gpu"})
     assert named(found, "MgpuGpuUnreadable")[0]["labels"]["severity"] == "warning"
-    recording = yaml.safe_load(SOURCES[0].with_name("mgpu-recording.yaml").read_text())["groups"]
+    recording = yaml.safe_load(SOURCE.with_name("mgpu-recording.yaml").read_text())["groups"]
     labelled = groups(alertLabels={"team": "gpu"})
     assert [group for group in labelled if "alert" not in group["rules"][0]] == recording
     assert groups(alerts=False) == recording  # their groups have gone with them

@@ -61,7 +61,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
                             honored.scrape(Target(own), named, at)
                         renamed.scrape(Target({**EXPORTER, **own}, honors=False), named, at)
         honored.record(RECORDING, END, END, "1m")
-        renamed.record(FOLDER / "exported" / RECORDING.name, END, END, "1m")
+        renamed.record(RECORDING, END, END, "1m")
         yield Worlds(honored, renamed)
 
 
@@ -85,10 +85,11 @@ def of_documents() -> Iterator[str]:
                 yield re.sub(r"\$([A-Z]+)", lambda m: values.get(m[1], "x"), expression)
 
 
-def of_adapter(file: str) -> Iterator[str]:
-    for name, rule in rules(file).items():
+def of_adapter() -> Iterator[str]:
+    for name, each in rules().items():
         is_external = name.startswith("mgpu_namespace")
-        yield rule.external("media") if is_external else rule.of_pods("media", ["transcode-0"])
+        for rule in each:
+            yield rule.external("media") if is_external else rule.of_pods("media", ["transcode-0"])
 
 
 def of_keda() -> Iterator[str]:
@@ -116,7 +117,7 @@ def refused(store: Store, expressions: Iterable[str]) -> list[str]:
 
 def test_no_expression_of_the_rules_is_refused(worlds: Worlds) -> None:
     assert refused(worlds.honored, of_rules(FOLDER)) == []
-    assert refused(worlds.renamed, of_rules(FOLDER / "exported")) == []
+    assert refused(worlds.renamed, of_rules(FOLDER)) == []
 
 
 def test_no_expression_of_the_documents_is_refused(worlds: Worlds) -> None:
@@ -125,8 +126,8 @@ def test_no_expression_of_the_documents_is_refused(worlds: Worlds) -> None:
 
 
 def test_no_expression_of_the_autoscalers_is_refused(worlds: Worlds) -> None:
-    assert refused(worlds.honored, of_adapter("prometheus-adapter.yaml")) == []
-    assert refused(worlds.renamed, of_adapter("prometheus-adapter-exported.yaml")) == []
+    assert refused(worlds.honored, of_adapter()) == []
+    assert refused(worlds.renamed, of_adapter()) == []
     assert refused(worlds.honored, of_keda()) == []
 
 

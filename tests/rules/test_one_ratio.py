@@ -132,7 +132,7 @@ def boards() -> Iterator[tuple[str, str]]:
 
 def asked() -> dict[str, str]:
     """What Prometheus is asked for the ratio, by who asks."""
-    adapter = rules("prometheus-adapter.yaml")["mgpu_pod_core_limit_utilization"]
+    adapter = rules()["mgpu_pod_core_limit_utilization"][0]
     keda = yaml.safe_load((EXAMPLES / "keda-core.yaml").read_text())["spec"]["triggers"][0]
     of_one = keda["metadata"]["query"].partition("\nunless")[0].partition(" unless on ()")[0]
     return {

@@ -1,7 +1,6 @@
-"""What the recording rules make of series, and the rules for renamed labels."""
+"""What the recording rules make of series, and the rules in each world of labels."""
 
 import json
-import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +11,11 @@ import yaml
 from rules.generate import FOLDER
 from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, OTHER, POD
 from tests.rules.run import Case, raised, raised_alone
+from tests.worlds import REPORTED, WORLDS, World
 
 RECORDING = FOLDER / "mgpu-recording.yaml"
-RENAMED = [FOLDER / "exported" / "mgpu-recording.yaml", FOLDER / "exported" / "mgpu-alerts.yaml"]
+ALERTS = FOLDER / "mgpu-alerts.yaml"
 MINUTE = 60
-EXPORTER = 'namespace="monitoring",pod="mgpu-exporter-x7k2p",container="exporter"'
 NAMESPACE = f'{NODE},namespace="n",uuid="GPU-a"'
 
 EXPECTED: dict[
@@ -31,6 +30,7 @@ EXPECTED: dict[
     "namespace_pod_container_uuid:mgpu_core_waiting_seconds:rate5m": {
         f"mgpu_container_core_waiting_seconds_total{{{MAIN}}}": 0.6
     },
+    "namespace_pod:mgpu_pod:named": {f"mgpu_pod_info{{{POD}}}": 1},
     "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": {
         f"mgpu_pod_limited_core_seconds_total{{{POD}}}": 0.2,
         f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.4,
@@ -86,7 +86,10 @@ def test_every_recording_rule_has_its_series_here() -> None:
 @pytest.mark.program("promtool")
 @pytest.mark.parametrize("record", EXPECTED)
 def test_a_rule_records_what_it_says(record: str, tmp_path: Path) -> None:
-    series = {name: f"0+{rate * 60}{HOURS}" for name, rate in EXPECTED[record].items()}
+    series = {
+        name: f"0+{rate * 60}{HOURS}" if "_total{" in name else f"{rate}{HOURS}"
+        for name, rate in EXPECTED[record].items()
+    }
     expect(f"sum({record})", VALUES[record], series, tmp_path)
 
 
@@ -163,35 +166,51 @@ def expect(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _renamed(series: str) -> str:
-    """A series as Prometheus stores it without honorLabels."""
-    named = re.sub(r'\b(namespace|pod|container)="', r'exported_\1="', series)
-    return named.replace("{", f"{{{EXPORTER},") if "{" in named else named
+def in_world(world: World) -> dict[str, Case]:
+    """The cases that fire, as Prometheus has their series in a world."""
+    return {
+        title: Case(
+            {world.of(name): values for name, values in example.firing.items()},
+            [title.partition(" ")[0]],
+            [example.minute],
+        )
+        for title, example in CASES.items()
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.program("promtool")
-def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -> None:
-    found = {}
-    for title, example in CASES.items():
-        firing = {_renamed(name): values for name, values in example.firing.items()}
-        found[title] = Case(firing, [title.partition(" ")[0]], [example.minute])
-    alerts = raised_alone(RENAMED[1], RENAMED[0], found, tmp_path)
+@pytest.mark.parametrize("title", WORLDS)
+def test_every_alert_is_raised_in_each_world_of_labels(title: str, tmp_path: Path) -> None:
+    world = WORLDS[title]
+    alerts = raised_alone(ALERTS, RECORDING, in_world(world), tmp_path)
 
     assert sorted(alert.case for alert in alerts) == sorted(CASES)
-    of_pods = [alert for alert in alerts if "exported_pod" in alert.labels]
+    of_pods = [alert for alert in alerts if "pod" in world.own(alert.labels)]
     assert len(of_pods) == 9
+    assert all("n/p" in alert.annotations for alert in of_pods)
     assert not any("mgpu-exporter-x7k2p" in alert.annotations for alert in of_pods)
 
 
 @pytest.mark.program("promtool")
-def test_the_rules_for_renamed_labels_tell_pods_apart(tmp_path: Path) -> None:
-    title, why = "MgpuContainerOverCoreShare", "its policy lets it take what is free"
-    example = CASES[title]
-    quiet = {**example.firing, **example.quiet[why]}
-    series = {_renamed(name): values for name, values in quiet.items() if values is not None}
-    neighbour = MAIN.replace('"p"', '"q"')
-    other = f'mgpu_container_allocation_info{{{neighbour},policy="fixed-share"}}'
-    series[_renamed(other)] = f"1{HOURS}"
+@pytest.mark.parametrize("title", REPORTED)
+def test_a_starved_pod_raises_its_alert_where_some_labels_are_renamed(
+    title: str, tmp_path: Path
+) -> None:
+    cases = {"MgpuContainerStarved": in_world(WORLDS[title])["MgpuContainerStarved"]}
+    (alert,) = raised_alone(ALERTS, RECORDING, cases, tmp_path)
+    assert {"namespace": "n", "pod": "p"}.items() <= WORLDS[title].own(alert.labels).items()
 
-    assert raised(RENAMED, {"": Case(series, [title], [example.minute])}, tmp_path, "1m") == []
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("title", ["namespace-pod-container", *REPORTED])
+def test_pods_are_told_apart_where_labels_are_renamed(title: str, tmp_path: Path) -> None:
+    alert, why = "MgpuContainerOverCoreShare", "its policy lets it take what is free"
+    example = CASES[alert]
+    quiet = {**example.firing, **example.quiet[why]}
+    series = {name: values for name, values in quiet.items() if values is not None}
+    neighbour = MAIN.replace('"p"', '"q"')
+    series[f'mgpu_container_allocation_info{{{neighbour},policy="fixed-share"}}'] = f"1{HOURS}"
+    case = Case({WORLDS[title].of(n): v for n, v in series.items()}, [alert], [example.minute])
+
+    assert raised([RECORDING, ALERTS], {"": case}, tmp_path, "1m") == []

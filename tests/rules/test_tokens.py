@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from tests.rules.cases import HOURS, POD
+from tests.rules.run import RECORDING
+from tests.worlds import REPORTED, WORLDS
 
 RULES = Path(__file__).parents[2] / "examples/tokens/rules.yaml"
 SERVER = 'namespace="n",pod="p",job="servers",model_name="m"'
@@ -15,6 +17,7 @@ OWN: dict[str, float] = {
     f"mgpu_pod_energy_joules_total{{{POD}}}": 300,
     f"mgpu_pod_core_seconds_total{{{POD}}}": 0.5,
     f"mgpu_pod_allocated_gpu_seconds_total{{{POD}}}": 1,
+    f"mgpu_pod_info{{{POD}}}": 1,
 }
 # Names: vllm-project/vllm docs/usage/metrics.md; docs.sglang.io, production metrics; the metrics
 # page of Triton Inference Server (port 8002); triton-inference-server/vllm_backend
@@ -50,6 +53,8 @@ SERVERS: dict[str, dict[str, float]] = {
 EXPECTED = {
     "namespace_pod:served_tokens:rate5m": 500,
     "namespace_pod:served_requests:rate5m": 2,
+    "namespace_pod:mgpu_served_tokens:rate5m": 500,
+    "namespace_pod:mgpu_served_requests:rate5m": 2,
     "namespace_pod:mgpu_joules_per_token:ratio_rate5m": 0.6,
     "namespace_pod:mgpu_gpu_seconds_per_token:ratio_rate5m": 0.001,
     "namespace_pod:mgpu_allocated_gpu_seconds_per_token:ratio_rate5m": 0.002,
@@ -65,9 +70,14 @@ def test_every_rule_is_held_to_a_figure() -> None:
 
 
 @pytest.mark.program("promtool")
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_pods_figures_are_divided_by_what_it_served(server: str, tmp_path: Path) -> None:
-    series = OWN | SERVERS[server]
+@pytest.mark.parametrize(
+    ("server", "world"),
+    [*((server, "honored") for server in SERVERS), *(("vLLM", world) for world in REPORTED)],
+)
+def test_a_pods_figures_are_divided_by_what_it_served(
+    server: str, world: str, tmp_path: Path
+) -> None:
+    series = {WORLDS[world].of(name): rate for name, rate in OWN.items()} | SERVERS[server]
     known = {n: v for n, v in EXPECTED.items() if server != "Triton" or "token" not in n}
     test = {
         "interval": "1m",
@@ -84,7 +94,7 @@ def test_a_pods_figures_are_divided_by_what_it_served(server: str, tmp_path: Pat
         ],
     }
     file = tmp_path / "test.yaml"
-    file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+    file.write_text(json.dumps({"rule_files": [str(RECORDING), str(RULES)], "tests": [test]}))
     done = subprocess.run(
         ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
     )

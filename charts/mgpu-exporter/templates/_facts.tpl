@@ -144,13 +144,6 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- toJson $found }}
 {{- end }}
 
-{{/* Whether Prometheus has who used the GPU as exported_pod and so on; its rules are others then. */}}
-{{- define "mgpu.exportedLabels" -}}
-{{- range list .Values.podMonitor .Values.serviceMonitor }}
-{{- if and .enabled (not .honorLabels) }}true{{ end }}
-{{- end }}
-{{- end }}
-
 {{/* What contradicts itself is refused before anything is made. */}}
 {{- define "mgpu.refuse" -}}
 {{- include "mgpu.refuseSettings" . }}

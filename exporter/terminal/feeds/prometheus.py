@@ -79,7 +79,6 @@ class PrometheusFeed:
         self._prometheus = prometheus
         self._namespace = namespace
         self._clock = clock
-        self._label = "namespace"  # or what Prometheus renamed it to
         self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
 
@@ -133,27 +132,13 @@ class PrometheusFeed:
         )
 
     def _owners(self) -> list[Series]:
-        """The samples of pods and groups; of one namespace, of its pods.
-
-        They are found by the exporter's own label, or by its name after a label conflict.
-        """
+        """The samples of pods and groups; of one namespace, of its pods."""
         levels = _POD_LEVELS if self._namespace else (*_POD_LEVELS, "group")
-        names = [f.full_name for f in FAMILIES if f.level in levels]
-        found = self._ask(self._prometheus.selector(names, *self._selected()))
-        if not found and self._namespace:
-            other = "exported_namespace" if self._label == "namespace" else "namespace"
-            before, self._label = self._label, other
-            found = self._ask(self._prometheus.selector(names, *self._selected()))
-            if not found:
-                self._label = before
-        return found
+        return self._ask(self._selected([f.full_name for f in FAMILIES if f.level in levels]))
 
-    def _selected(self) -> list[str]:
-        """A target's own namespace is not that of its series, where they have both."""
-        if not self._namespace:
-            return []
-        own = ['exported_namespace=""'] if self._label == "namespace" else []
-        return [f"{self._label}={quoted(self._namespace)}", *own]
+    def _selected(self, names: Sequence[str]) -> str:
+        own = {"namespace": self._namespace} if self._namespace else {}
+        return self._prometheus.either(names, **own)
 
     def _devices(self, uuids: Iterable[str]) -> list[Series]:
         """The samples of the pods' devices, or of all. Some may read those of no device."""
@@ -176,10 +161,11 @@ class PrometheusFeed:
     def _past(self) -> dict[str, dict[SeriesKey, Past]]:
         """The core of the last minutes by node and labels, under all numbers that a GPU had."""
         end = self._clock.time_ns() // 10**9
-        selector = self._prometheus.selector([_CORE], *self._selected())
         found: dict[str, dict[SeriesKey, dict[int, float]]]
         found = defaultdict(lambda: defaultdict(dict))
-        for one in self._prometheus.over(selector, Grid(end - HISTORY_S, end, STEP_S)):
+        for one in self._prometheus.over(
+            self._selected([_CORE]), Grid(end - HISTORY_S, end, STEP_S)
+        ):
             *owner, _, uuid = (label(one.labels, name) for name in LEVELS["container"])
             values = found[place_of(one.labels)][SeriesKey(ContainerKey(*owner), uuid)]
             values.update((round(at), value) for at, value in one.samples)
