@@ -16,6 +16,7 @@ from exporter import __doc__ as about
 from exporter import __version__
 from exporter.commands import logs
 from exporter.commands.commandline import USAGE_ERROR, Parser, without_traceback
+from exporter.commands.output import warn
 from exporter.settings import TABLE, SettingsError, add_arguments, unknown_variables
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = read_settings(_flags(arguments))
     except SettingsError as error:
         for problem in error.problems:
-            print(f"mgpu-exporter: {problem}", file=sys.stderr)
+            warn(f"mgpu-exporter: {problem}")
         return USAGE_ERROR
     for_people = command.name != _SERVE and settings.log_format == "logfmt"
     logs.configure(settings.log_level, logs.PLAIN if for_people else settings.log_format)

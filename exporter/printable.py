@@ -1,9 +1,13 @@
-"""Texts that others wrote, as they are shown in a terminal or a message. Pure."""
+"""Texts that others wrote, as they are shown in a terminal, a message or a cell of CSV. Pure."""
 
+import re
 import unicodedata
 from datetime import UTC, datetime
 
 LONGEST_TEXT = 512
+
+_CALCULATED = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width too
+_COLOUR = re.compile(r"(\x1b\[[0-9;]{0,8}m)")
 
 
 def clean(value: str, *, longest: int | None = LONGEST_TEXT) -> str:
@@ -16,9 +20,26 @@ def clean(value: str, *, longest: int | None = LONGEST_TEXT) -> str:
     return "".join(map(_shown, value[:longest]))
 
 
-def printable(value: str) -> str:
-    """As ``clean``, for a text of several lines and any length."""
+def printable(value: str, *, coloured: bool = False) -> str:
+    """As ``clean``, for a text of several lines and any length. A ``coloured`` one stays so."""
+    if coloured:
+        return "".join(
+            part if _COLOUR.fullmatch(part) else printable(part) for part in _COLOUR.split(value)
+        )
+    if value.isascii() and value.replace("\n", "").isprintable():
+        return value
     return "".join(character if character == "\n" else _shown(character) for character in value)
+
+
+def cell(value: str) -> str:
+    """As ``clean``, for a cell of CSV that spreadsheets do not take for a formula.
+
+    They calculate what begins with one of ``= + - @``, and a formula can send the sheet away. An
+    apostrophe before it makes it a text; spreadsheets show the text without. Names of Kubernetes
+    begin with none of these. Numbers are none of these texts: a cell below zero stays a number.
+    """
+    text = clean(value, longest=None)
+    return f"'{text}" if text.startswith(_CALCULATED) else text
 
 
 def utc(unix_s: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:

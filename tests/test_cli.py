@@ -15,6 +15,7 @@ from exporter import __version__
 from exporter.cli import main
 from exporter.collector.wiring import open_sources
 from exporter.commands.commandline import without_traceback
+from exporter.commands.output import say
 from exporter.settings import SUBJECTS, TABLE, load
 from exporter.simulation import ScenarioError
 from tests.e2e.programs import eventually
@@ -226,7 +227,7 @@ def test_version_and_help_load_neither_a_server_nor_a_source(flag: str) -> None:
 
     loaded = {line.rpartition("|")[2].strip() for line in agent.said.splitlines()}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("exporter.")}
-    assert rooms <= {"cli", "commands", "settings", "metrics", "model"}
+    assert rooms <= {"cli", "commands", "settings", "metrics", "model", "printable"}
     assert not loaded & {"aiohttp", "asyncio", "prometheus_client", "ssl"}
 
 
@@ -236,7 +237,7 @@ def test_what_a_terminal_cannot_write_is_its_escape(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, "latin-1"))
 
     def run() -> int:
-        print("→ mount it")
+        say("→ mount it\n")
         return 1
 
     assert without_traceback(run) == 1

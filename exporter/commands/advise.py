@@ -1,12 +1,12 @@
 """The command ``advise``: what each workload should ask for, by what a Prometheus saw of it."""
 
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 
+from exporter.commands.output import say, warn
 from exporter.commands.progress import progress
 from exporter.httpclient import NoAnswerError
-from exporter.printable import printable
+from exporter.printable import clean, printable
 from exporter.prometheus import advice_report
 from exporter.prometheus.advice import advised
 from exporter.prometheus.ranges import moment
@@ -48,10 +48,10 @@ def advise(_settings: Settings, arguments: Namespace) -> int:
             found = advised(prometheus, since_s, until_s, seen)
     except (NoAnswerError, ValueError) as error:
         return _refused(str(error))
-    print(printable(advice_report.written_as(arguments.format, found, since_s, until_s)), end="")
+    say(printable(advice_report.written_as(arguments.format, found, since_s, until_s)))
     return _OK
 
 
 def _refused(why: str) -> int:
-    print(f"mgpu-exporter advise: {why}", file=sys.stderr)
+    warn(f"mgpu-exporter advise: {clean(why, longest=None)}")
     return _NOTHING

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
@@ -11,8 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from exporter.commands.output import say, warn
 from exporter.commands.progress import Progress, progress
 from exporter.httpclient import NoAnswerError
+from exporter.printable import clean
 from exporter.prometheus import focus, report
 from exporter.prometheus.bill import Bill, Unpriced, bill_of
 from exporter.prometheus.books import BY, Books, span_of
@@ -210,8 +211,8 @@ def _write(text: str | bytes, arguments: Namespace) -> int:
             Path(arguments.output).write_bytes(data)
         except OSError as error:
             return _refused(f"--output: {arguments.output}: {error.strerror}")
-    else:
-        print(text, end="")
+    elif isinstance(text, str):
+        say(text)
     return _OK
 
 
@@ -221,4 +222,4 @@ def _refused(why: str) -> int:
 
 
 def _warn(why: str) -> None:
-    print(f"mgpu-exporter bill: {why}", file=sys.stderr)
+    warn(f"mgpu-exporter bill: {clean(why, longest=None)}")

@@ -3,11 +3,11 @@
 import logging
 import os
 import shutil
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 
 from exporter.collector.wiring import open_sources
+from exporter.commands.output import is_terminal, say
 from exporter.commands.progress import progress
 from exporter.doctor import CheckVerdict, ReportEntry, as_json, as_text, examine, gather
 from exporter.settings import Settings
@@ -39,12 +39,11 @@ def check(settings: Settings, arguments: Namespace) -> int:
             examined.append(one)
             shown.say(f"examining {one.room} ...")
     if arguments.format == "json":
-        sys.stdout.write(as_json(examined))
+        say(as_json(examined))
     else:
         width = shutil.get_terminal_size().columns
-        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        sys.stdout.write(as_text(examined, width, coloured=coloured))
-    sys.stdout.flush()
+        coloured = is_terminal() and not os.environ.get("NO_COLOR")
+        say(as_text(examined, width, coloured=coloured), coloured=coloured)
     return 1 if any(one.finding.verdict is CheckVerdict.PROBLEM for one in examined) else 0
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.collector.wiring import examine_settings
 from exporter.commands.commandline import Refusal
+from exporter.commands.output import say
 from exporter.settings import Place, Problem, Settings, unknown_variables
 from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
@@ -38,10 +39,9 @@ def check_config(
     problems = [*unknown, *problems, *_of_files(settings)]
     warnings = unknown_variables(environ)
     if form == "json":
-        print(json.dumps(_document(problems, warnings), indent=2))
+        say(json.dumps(_document(problems, warnings), indent=2) + "\n")
     else:
-        for line in _lines(settings, problems, warnings):
-            print(line)
+        say("".join(f"{line}\n" for line in _lines(settings, problems, warnings)))
     return _UNUSABLE if problems else 0
 
 

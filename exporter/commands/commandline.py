@@ -1,18 +1,22 @@
 """The command-line parser: one-line errors with suggestions. How commands end."""
 
-import os
 import re
 import signal
 import sys
 from argparse import Action, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from exporter.commands.output import NOT_READ, OutputError, say, warn
+from exporter.printable import clean
 from exporter.settings import meant, nearest
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
 USAGE_ERROR = 2
-INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
+INTERRUPTED = 128 + signal.SIGINT  # as shells report a signal
 _COMMON = dict.fromkeys(("--port", "--listen", "--listen-address"), "--web.listen-address")
 """Flags that other exporters have, and ours."""
 _ELSEWHERE, _HERE = {"--url", "--prometheus"}, {"serve", "check", "check-config", "record"}
@@ -49,7 +53,17 @@ class Parser(ArgumentParser):
             given = choice["given"]
             near = meant(given, self.commands) or f"; known: {', '.join(self.commands)}"
             message = f"no such command: {given}{near}"
-        self.exit(USAGE_ERROR, f"{self.program}: {message}\n")
+        self.exit(USAGE_ERROR, f"{self.program}: {clean(message, longest=None)}\n")
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print what argparse says, help and errors, as commands do."""
+        if file is not sys.stdout or file is None:
+            warn(message.rstrip("\n"))
+            return
+        try:
+            say(message)
+        except OutputError as error:
+            sys.exit(_unwritten(error, self.program))
 
     @property
     def flags(self) -> list[str]:
@@ -117,7 +131,7 @@ class Parser(ArgumentParser):
                 yield Refusal(given, f"unexpected argument of {command}")
 
     def _refuse(self, problems: Iterable[Refusal]) -> None:
-        lines = [f"{self.program}: {problem}\n" for problem in problems]
+        lines = [f"{self.program}: {clean(str(one), longest=None)}\n" for one in problems]
         if lines:
             self.exit(USAGE_ERROR, "".join(lines))
 
@@ -137,8 +151,8 @@ class _HelpFormat(HelpFormatter):
         super().__init__(prog, max_help_position=8, width=100)
 
 
-def without_traceback(run: Callable[[], int]) -> int:
-    """Run a command. An interrupt or a closed output shows no traceback.
+def without_traceback(run: Callable[[], int], program: str = Parser.program) -> int:
+    """Run a command. An interrupt shows no traceback, nor does an output that cannot be written.
 
     What a terminal's encoding lacks is written as its escape.
     """
@@ -146,13 +160,15 @@ def without_traceback(run: Callable[[], int]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        try:
-            status = run()
-        except KeyboardInterrupt:
-            status = INTERRUPTED
-        print(end="", flush=True)  # also if there is no standard output
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
-        return NOT_READ
-    return status
+        return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OutputError as error:
+        return _unwritten(error, program)
+
+
+def _unwritten(error: OutputError, program: str) -> int:
+    """The status; who is not read is silent."""
+    if error.status != NOT_READ:
+        warn(f"{program}: {error}")
+    return error.status

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from exporter.model import Clock
+from exporter.printable import printable
 
 PLAIN = "plain"
 _FORMS = ("logfmt", "json", PLAIN)
@@ -133,8 +134,7 @@ def _plain(fields: dict[str, str]) -> str:
     """The message; a warning or an error begins with the program's name, as those of shells do."""
     program = "" if fields["level"] in {"debug", "info"} else "mgpu-exporter: "
     lines = "\n".join(filter(None, (fields["msg"], fields.get("error"))))
-    shown = (c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in lines)
-    return program + "".join(shown)
+    return program + printable(lines)
 
 
 def _value(text: str) -> str:

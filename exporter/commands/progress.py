@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from exporter.model import Clock
+from exporter.printable import printable
 
 SECOND_NS = 10**9
 _EVERY_NS = 10**8
@@ -19,10 +20,10 @@ class Progress:
     The cursor stays at the beginning of the line, so that a log line overwrites it.
     """
 
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
+    def __init__(self, stream: TextIO | None, clock: Clock) -> None:
         self._stream = stream
         self._clock = clock
-        self._shown = stream.isatty()
+        self._shown = stream is not None and stream.isatty()
         self._next_ns = clock.monotonic_ns()
 
     def say(self, words: str) -> None:
@@ -30,7 +31,7 @@ class Progress:
         now_ns = self._clock.monotonic_ns()
         if self._shown and now_ns >= self._next_ns:
             self._next_ns = now_ns + _EVERY_NS
-            self._write(f"{_CLEAR}{words}\r")
+            self._write(f"{_CLEAR}{printable(words)}\r")
 
     def end(self) -> None:
         """Clear the line."""
@@ -38,8 +39,9 @@ class Progress:
             self._write(_CLEAR)
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if self._stream is not None:
+            self._stream.write(text)
+            self._stream.flush()
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import os
 import platform
 import secrets
 import signal
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import BinaryIO, Literal
 from exporter import __version__
 from exporter.collector import FIRST_LIST_S, Collector, Sources
 from exporter.collector.wiring import make_collector, open_sources
+from exporter.commands.output import OutputError, binary, warn
 from exporter.commands.progress import Progress, progress
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
@@ -103,6 +103,8 @@ def record(settings: Settings, arguments: Namespace) -> int:
         logger.error("%s already exists; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
         return 1
     except OSError as error:
+        if arguments.output == STDOUT:
+            raise OutputError(error) from None
         advice = "; make its folder first" if isinstance(error, FileNotFoundError) else ""
         logger.error("cannot write %s: %s%s", arguments.output, error.strerror, advice)  # noqa: TRY400 - as above
         return 1
@@ -118,7 +120,7 @@ def _ended(arguments: Namespace, session: "Session", writer: RecordingWriter) ->
     if not session.read:
         logger.error("no GPU was read: %s", session.why)
     elif arguments.share:
-        sys.stderr.write(_contents(arguments.output, session.collector.snapshot))
+        warn(_contents(arguments.output, session.collector.snapshot).rstrip())
     return 0 if session.read else 1
 
 
@@ -165,7 +167,7 @@ def _opened(path: str, session: "Session", *, force: bool) -> Iterator[BinaryIO]
     A new one in which no GPU was read is removed, so that it does not refuse the next try.
     """
     if path == STDOUT:
-        yield sys.stdout.buffer
+        yield binary()
         return
     mode: Literal["wb", "xb"] = "wb" if force else "xb"
     with open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -1,7 +1,6 @@
 """The command ``replay``: runs the cycle over a recording and prints the resulting page."""
 
 import logging
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +8,7 @@ from dataclasses import replace
 from exporter.collector import Collector
 from exporter.collector.rules import rules_of
 from exporter.collector.wiring import make_collector
+from exporter.commands.output import say
 from exporter.commands.progress import progress
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
@@ -65,20 +65,18 @@ def replay(_: Settings, arguments: Namespace) -> int:
 
 
 def _print(run: "Replay", form: Format, which: str) -> None:
-    write = sys.stdout.buffer.write
     end = b"# EOF\n" if form is Format.OPENMETRICS else b""
     renderer = run.renderer()
     newest: Snapshot | None = None
     with progress() as shown:
         for newest in run.snapshots():
             if which == EACH:
-                write(b"# cycle %d\n" % run.cycles)
+                say(f"# cycle {run.cycles}\n")
             if which in {EACH, str(run.cycles)}:
-                write(renderer.render(newest, form) + end)
+                say((renderer.render(newest, form) + end).decode())
             shown.say(f"cycle {run.cycles}")
     if which == LAST and newest is not None:
-        write(renderer.render(newest, form) + end)
-    sys.stdout.flush()
+        say((renderer.render(newest, form) + end).decode())
 
 
 def _report(run: "Replay", which: str) -> int:

@@ -4,17 +4,16 @@ import json
 import logging
 import os
 import shutil
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
 from exporter.collector.wiring import open_sources
+from exporter.commands.output import is_terminal, say
 from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.printable import printable
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
@@ -69,7 +68,7 @@ def snapshot(settings: Settings, arguments: Namespace) -> int:
 
 def _far(feed: RemoteFeed, settings: Settings, form: str) -> int:
     if form == "metrics":
-        _write(feed.metrics(settings.web_telemetry_path).decode("utf-8", "replace"))
+        say(feed.metrics(settings.web_telemetry_path).decode("utf-8", "replace"))
         return _OK
     document = feed.document if form == "json" else None
     return _print(feed.read(), feed.name, document)
@@ -85,7 +84,7 @@ def _near(settings: Settings, arguments: Namespace) -> int:
         if arguments.format != "metrics":
             return _print(result, feed.name, feed.document if arguments.format == "json" else None)
         renderer = Renderer(families_without(settings.metrics_left_out))
-        _write(renderer.render(feed.snapshot, Format.TEXT).decode())
+        say(renderer.render(feed.snapshot, Format.TEXT).decode())
         return _status(view_of(result, feed.name))
     finally:
         feed.close()
@@ -103,21 +102,13 @@ def _print(result: FeedResult, name: str, document: Mapping[str, Any] | None = N
     """Print the document, or without one a table."""
     view = view_of(result, name)
     if document is not None:
-        _write(json.dumps(document, indent=2) + "\n")
+        say(json.dumps(document, indent=2) + "\n")
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        _write(report(view, width, coloured=coloured), plain=not coloured)
+        width = shutil.get_terminal_size().columns if is_terminal() else None
+        coloured = is_terminal() and not os.environ.get("NO_COLOR")
+        say(report(view, width, coloured=coloured), coloured=coloured)
     return _status(view)
 
 
 def _status(view: Overview) -> int:
     return _TROUBLE if view.troubles or view.totals.lost or not view.lines else _OK
-
-
-def _write(text: str, *, plain: bool = True) -> None:
-    """Write to standard output. A terminal gets no control characters of names."""
-    if plain and sys.stdout.isatty():
-        text = printable(text)
-    sys.stdout.write(text)
-    sys.stdout.flush()

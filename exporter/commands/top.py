@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
 from exporter.collector.wiring import open_sources
+from exporter.commands.output import is_terminal
 from exporter.commands.snapshot import USUAL_NS, print_once
 from exporter.httpclient import NoAnswerError
 from exporter.settings import Settings, argument, duration
@@ -80,7 +81,7 @@ def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> 
 
 
 def _is_live(arguments: Namespace) -> bool:
-    return not arguments.once and sys.stdin.isatty() and sys.stdout.isatty()
+    return not arguments.once and sys.stdin is not None and sys.stdin.isatty() and is_terminal()
 
 
 def _once(feed: Feed, wait_ns: int) -> int:

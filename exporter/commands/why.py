@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from exporter.collector.wiring import open_sources
+from exporter.commands.output import say, warn
 from exporter.commands.progress import watch
 from exporter.httpclient import NoAnswerError
 from exporter.model import PodName, Snapshot
@@ -67,15 +67,15 @@ def answer(asked: Callable[[], Case], form: str) -> int:
     try:
         case = asked()
     except _NoSuchPodError as error:
-        print(f"mgpu-exporter why: {error}", file=sys.stderr)
+        warn(f"mgpu-exporter why: {error}")
         return _UNKNOWN
     except (NoAnswerError, ScenarioError) as error:
-        print(f"mgpu-exporter why: {clean(str(error), longest=None)}", file=sys.stderr)
+        warn(f"mgpu-exporter why: {clean(str(error), longest=None)}")
         return _NOTHING
     if form == "json":
-        print(json.dumps(_document(case), indent=1))
+        say(json.dumps(_document(case), indent=1) + "\n")
     else:
-        print("\n".join(clean(one.text, longest=None) for one in sentences(case)))
+        say("".join(f"{clean(one.text, longest=None)}\n" for one in sentences(case)))
     return _OK
 
 

@@ -5,7 +5,6 @@ which ask the API server about it (``--web.kubernetes-access``).
 """
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.commands import advise, bill, top, why
+from exporter.commands.output import warn
 from exporter.httpclient import NoAnswerError
 from exporter.kubectl import KUBECONFIG, USUAL
 from exporter.kubectl.cluster import Cluster, Exporter
@@ -97,7 +97,7 @@ def ask(arguments: Namespace) -> int:
             return command.with_prometheus(load({}, {}), arguments)
         return _in_cluster(command, arguments)
     except (NoAnswerError, KubeconfigError, ApiError) as error:
-        print(f"kubectl mgpu {arguments.command}: {error}", file=sys.stderr)
+        warn(f"kubectl mgpu {arguments.command}: {error}")
         return _NOTHING
 
 
@@ -156,5 +156,5 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
             return command.with_prometheus(load({}, {}), arguments)
         status = command.run(_User(cluster, namespace, arguments))
         if status == _NOTHING and not token:
-            print(_CERTIFICATE, file=sys.stderr)
+            warn(_CERTIFICATE)
         return status

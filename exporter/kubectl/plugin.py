@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     from exporter.kubectl.asking import ask  # noqa: PLC0415 - see above
 
-    return without_traceback(lambda: ask(arguments))
+    return without_traceback(lambda: ask(arguments), _PluginParser.program)
 
 
 def _read(argv: Sequence[str]) -> Namespace:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
+from exporter.printable import cell
 from exporter.prometheus.bill import Bill, BillRow
 from exporter.prometheus.money import largest_remainder
 from exporter.prometheus.ranges import written
@@ -131,8 +132,12 @@ def as_csv(bill: Bill, issuer: str, account: str) -> str:
         if writer is None:
             writer = csv.DictWriter(out, list(row), lineterminator="\n")
             writer.writeheader()
-        writer.writerow({k: f"{v:f}" if isinstance(v, Decimal) else v for k, v in row.items()})
+        writer.writerow({name: _cell(value) for name, value in row.items()})
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    return cell(value) if isinstance(value, str) else f"{value:f}" if value is not None else None
 
 
 def as_parquet(bill: Bill, issuer: str, account: str) -> bytes:

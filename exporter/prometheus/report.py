@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from exporter.printable import clean
+from exporter.printable import cell, clean
 from exporter.prometheus.bill import Bill, BillRow
 from exporter.prometheus.parts import NOBODY, Part, Payer
 from exporter.prometheus.ranges import written
@@ -44,7 +44,10 @@ def as_csv(bill: Bill) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, _FIELDS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_record(row) for row in bill.rows)
+    writer.writerows(
+        {k: cell(v) if isinstance(v, str) else v for k, v in _record(row).items()}
+        for row in bill.rows
+    )
     return out.getvalue()
 
 

@@ -355,7 +355,8 @@ def test_a_prometheus_that_was_found_gets_no_credential(
             heard.append(self.headers.get("Authorization", ""))
             body = b'{"status": "success", "data": {"resultType": "vector", "result": []}}'
             if "build_info" in self.path:
-                body = body.replace(b"[]", b'[{"metric": {}, "value": [1, "1"]}]')
+                value = b'[{"metric": {}, "value": [%d, "1"]}]' % time.time()
+                body = body.replace(b"[]", value)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
