@@ -4,7 +4,8 @@ import errno
 import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +17,11 @@ from exporter.httpclient import NoAnswerError
 from exporter.printable import clean
 from exporter.prometheus import focus, report
 from exporter.prometheus.bill import Bill, Unpriced, bill_of
-from exporter.prometheus.books import BY, Books, span_of
+from exporter.prometheus.books import Books, CardBook, span_of
 from exporter.prometheus.client import Prometheus
+from exporter.prometheus.lives import name_of
 from exporter.prometheus.money import Prices, price, sanitized
-from exporter.prometheus.parts import METHODS
+from exporter.prometheus.parts import BY, METHODS
 from exporter.prometheus.pricefile import PriceError, currency, prices_of
 from exporter.prometheus.ranges import moment, written
 from exporter.settings import Settings, yamldocument
@@ -29,6 +31,8 @@ from exporter.terminal.access import far_prometheus
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
 _SHORTEST_S = 60  # of a range
+_MOST_LINES = 10  # on exporters that are counted from some time on
+_HOUR_S = 3600
 _LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
 
@@ -129,7 +133,27 @@ def _made(
             f"the first data is of {written(int(first_s))}, and the bill begins there: "
             "before, nothing was scraped, or it is past the retention of this Prometheus"
         )
-    return bill_of(books, prices, arguments.method, since_s, until_s)
+    for said in _late(books):
+        _warn(said)
+    return bill_of(books, prices, arguments.method, by, since_s, until_s)
+
+
+def _late(books: Iterable[CardBook]) -> Iterator[str]:
+    """From when on which exporters are counted, and how much is not known before."""
+    hours: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for book in books:
+        for one in book.late:
+            since_s = max(one.since_s, book.begin_s)
+            hours[name_of(one.target), one.from_s].append((one.from_s - since_s) / _HOUR_S)
+    for (target, from_s), many in sorted(hours.items())[:_MOST_LINES]:
+        yield (
+            f"counting of {target} begins at {written(int(from_s))}: it is older than the range, "
+            f"and was not scraped as that began. Of {sum(many):.2f} GPU hours until then, what is "
+            "not certain is unobserved"
+        )
+    if len(hours) > _MOST_LINES:
+        rest = sum(sum(many) for _, many in sorted(hours.items())[_MOST_LINES:])
+        yield f"so does that of {len(hours) - _MOST_LINES} others: {rest:.2f} GPU hours"
 
 
 def _prices(arguments: Namespace) -> Prices:

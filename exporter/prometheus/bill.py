@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from exporter.prometheus.books import CardBook, CardFacts
 from exporter.prometheus.money import Prices, amount, cost_of, largest_remainder, units
-from exporter.prometheus.parts import NOBODY, Part, Parts, Payer, add_parts, divide
+from exporter.prometheus.parts import NOBODY, Part, Parts, Payer, divide
 
 _MS = 1000
 
@@ -59,9 +59,14 @@ class Unpriced(ValueError):  # noqa: N818 - it says what is missing
 
 
 def bill_of(
-    books: Iterable[CardBook], prices: Prices, method: str, since_s: int, until_s: int
+    books: Iterable[CardBook],
+    prices: Prices,
+    method: str,
+    by: str,
+    since_s: int,
+    until_s: int,
 ) -> Bill:
-    """The bill of some cards.
+    """The bill of some cards. Parts are those of pods, summed by who pays.
 
     Raises:
         Unpriced: there are cards without a price.
@@ -74,20 +79,23 @@ def bill_of(
         if hourly is None:
             unpriced.add(book.facts.model or book.facts.uuid)
             continue
-        rows += _card_rows(book, hourly, method)
+        rows += _card_rows(book, hourly, method, by)
     if unpriced:
         raise Unpriced(sorted(unpriced))
     return Bill(since_s, until_s, method, prices.currency, tuple(rows))
 
 
-def _card_rows(book: CardBook, hourly: Decimal, method: str) -> list[BillRow]:
+def _card_rows(book: CardBook, hourly: Decimal, method: str, by: str) -> list[BillRow]:
     whole_ms = round((book.end_s - book.begin_s) * _MS)
-    parts = add_parts(divide(step, method) for step in book.steps.values())
+    parts: Parts = defaultdict(float)
+    for step in book.steps.values():
+        for (payer, part), seconds in divide(step, method).items():
+            parts[payer.of(by), part] += seconds
     divided = _divided(parts, whole_ms)
     costs = largest_remainder(
         units(cost_of(whole_ms, hourly)), {key: Decimal(ms) for key, ms in divided.items()}
     )
-    borrowed = _borrowed(book)
+    borrowed = _borrowed(book, by)
     marked: set[Payer] = set()
     rows = []
     for key in sorted(divided):
@@ -112,9 +120,9 @@ def _divided(parts: Parts, whole_ms: int) -> dict[tuple[Payer, Part], int]:
     return largest_remainder(whole_ms, exact)
 
 
-def _borrowed(book: CardBook) -> Mapping[Payer, int]:
+def _borrowed(book: CardBook, by: str) -> Mapping[Payer, int]:
     found: dict[Payer, float] = defaultdict(float)
     for step in book.steps.values():
         for payer, had in step.had.items():
-            found[payer] += had.borrowed
+            found[payer.of(by)] += had.borrowed
     return {payer: round(seconds * _MS) for payer, seconds in found.items()}

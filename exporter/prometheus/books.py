@@ -5,23 +5,18 @@ A board with MIG is one card; what its instances were used for is a part of the 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import PREFIX
-from exporter.prometheus.client import (
-    Labels,
-    Prometheus,
-    Series,
-    label,
-    node_of,
-)
-from exporter.prometheus.growth import Counters, Grown, Presence, Span, Target, name_of
+from exporter.prometheus.client import Labels, Prometheus, Series, label, node_of
+from exporter.prometheus.counters import Counters
+from exporter.prometheus.growth import CardGrowth, Grown, Late, cards_of
+from exporter.prometheus.lives import Target
 from exporter.prometheus.parts import CardStep, Had, Payer
-
-BY = ("namespace", "pod", "owner", "label")  # who pays
+from exporter.prometheus.ranges import Span
 
 _ALLOCATED, _CORE = "allocated_gpu_seconds_total", "core_seconds_total"
 _BORROWED = "borrowed_core_seconds_total"
@@ -41,11 +36,13 @@ _MIG_SLICES = 7
 
 _STEPS_S = ((6 * 3600, 60), (2 * 86400, 300))  # for ranges that are at most so long
 _LONG_STEP_S = 3600  # for all others
-_TWICE = 1.05  # of the time there was; beyond it, some time was counted twice
+_OF_SCRAPES = {  # labels in which the targets of one place differ
+    *("__name__", "job", "instance", "namespace", "pod", "container", "service", "endpoint"),
+    *("prometheus", "prometheus_replica", "replica", "node", "uid"),
+}
 
-
-_PodKey = tuple[str, str, str]
-"""The cluster, the namespace and the name of a pod."""
+_PodKey = tuple[Target, str, str]
+"""The target that showed a pod, and the pod's namespace and name."""
 
 
 class CardFacts(NamedTuple):
@@ -72,6 +69,7 @@ class CardBook:
     steps: dict[int, CardStep] = field(default_factory=lambda: defaultdict(CardStep))
     begin_s: float = 0.0
     end_s: float = 0.0
+    late: Sequence[Late] = ()
 
 
 def span_of(since_s: int, until_s: int) -> Span:
@@ -82,9 +80,9 @@ def span_of(since_s: int, until_s: int) -> Span:
 
 
 class Books:
-    """Reads the books of all cards of a Prometheus.
+    """Reads the books of all cards of a Prometheus, with pods as payers.
 
-    ``by`` is one of ``BY``; ``pod_label`` is the one that pods are billed by, if it is "label".
+    With ``by`` "label", a pod's owner is its value of the label ``pod_label``.
     """
 
     def __init__(self, prometheus: Prometheus, span: Span, by: str, pod_label: str = "") -> None:
@@ -92,24 +90,35 @@ class Books:
         self._span = span
         self._by = by
         self._label = f"label_{pod_label}"
+        self._nodes: dict[str, list[Labels]] | None = None
 
     def read(self) -> list[CardBook]:
         """The book of each card, by node and UUID.
 
         Raises:
-            NoAnswerError: no exporter with these counters was scraped in the range.
+            NoAnswerError: no exporter with these counters was scraped in the range, or nobody knows
+                which of two exporters of a card is true.
 
         """
-        names = [*_DEVICE, *_NAMESPACE, *_KIND]
-        if self._by != "namespace":
-            names += [*_CONTAINER, *_GROUP]
+        names = (*_DEVICE, *_NAMESPACE, *_KIND, *_CONTAINER, *_GROUP)
         counters = Counters(self._prometheus, names, self._span)
         if _UNALLOCATED not in counters.names:
             raise NoAnswerError(self._why_none())
-        boards, facts = self._devices()
-        owners = self._owners() if self._by in {"owner", "label"} else {}
-        sorter = _Sorter(boards, owners, self._by, self._span, counters.targets)
-        books = sorter.books(counters.grown(), facts)
+        infos = self._infos()
+        boards = _boards(infos)
+        owners = self._owners(counters) if self._by in {"owner", "label"} else {}
+        sorter = _Sorter(boards, owners)
+        books = []
+        for card in cards_of(
+            counters.taken(),
+            counters.scrapes,
+            counters.known_until(),
+            self._span,
+            {uuid: part.board for uuid, part in boards.items()},
+        ):
+            steps = sorter.steps(card.grown)
+            facts = self._facts(card, infos, counters)
+            books.append(CardBook(facts, steps, card.begin_s, card.end_s, card.late))
         return sorted(books, key=lambda book: (book.facts.node, book.facts.uuid))
 
     def _why_none(self) -> str:
@@ -135,44 +144,56 @@ class Books:
         last = f"last_over_time({self._prometheus.selector([name])}[{length_s}s])"
         return self._prometheus.at(last, self._span.until_s)
 
-    def _devices(self) -> tuple[dict[str, _PartOf], dict[str, CardFacts]]:
-        """Of each instance its board, and the facts of each card."""
-        infos = self._last(_INFO)
-        nodes = self._node_labels(self._span.until_s - self._span.since_s)
-        instances: dict[str, dict[str, str]] = defaultdict(dict)  # by board, with their profiles
-        facts: dict[str, CardFacts] = {}
-        for one in infos:
-            uuid, parent = label(one.labels, "uuid"), label(one.labels, "parent_uuid")
-            if parent and parent != uuid:
-                instances[parent][uuid] = label(one.labels, "profile")
-                continue
-            node = node_of(one.labels)
-            cluster = one.labels.get("cluster", "")
-            own = nodes.get((cluster, node)) or nodes.get(("", node), {})
-            labels = {**one.labels, **own}
-            facts[uuid] = CardFacts(uuid, node, label(one.labels, "model"), labels)
-        boards = {
-            uuid: _PartOf(board, _part(profile, len(all_of)))
-            for board, all_of in instances.items()
-            for uuid, profile in all_of.items()
-        }
-        return boards, facts
+    def _infos(self) -> dict[str, list[Series]]:
+        """What is known of each card and of each instance, by UUID."""
+        found: dict[str, list[Series]] = defaultdict(list)
+        for one in self._last(_INFO):
+            found[label(one.labels, "uuid")].append(one)
+        return found
 
-    def _node_labels(self, length_s: int) -> dict[tuple[str, str], Labels]:
-        """The labels of nodes, by cluster and node."""
-        found = self._prometheus.at(
-            f"last_over_time({_NODE_LABELS}[{length_s}s])", self._span.until_s
-        )
+    def _facts(
+        self, card: CardGrowth, infos: Mapping[str, Sequence[Series]], counters: Counters
+    ) -> CardFacts:
+        """The facts of a card, as the target that showed it last has them."""
+        known = {
+            target: one.labels
+            for one in infos.get(card.uuid, ())
+            for target in counters.index.of(one.labels)
+        }
+        labels = next((known[one] for one in card.targets if one in known), None)
+        model = label(labels, "model") if labels else ""
+        labels = labels or dict(card.targets[0])
+        node = node_of(labels)
+        return CardFacts(card.uuid, node, model, {**labels, **self._node_labels(node, labels)})
+
+    def _node_labels(self, node: str, of: Labels) -> Labels:
+        """The labels of a node; of several that have one name, of that in the same cluster.
+
+        A store may call its clusters anything: they are the same if no label of both differs.
+        """
+        if self._nodes is None:
+            length_s = self._span.until_s - self._span.since_s
+            last = f"last_over_time({_NODE_LABELS}[{length_s}s])"
+            self._nodes = defaultdict(list)
+            for one in self._prometheus.at(last, self._span.until_s):
+                self._nodes[one.labels.get("node", "")].append(one.labels)
+        ours = {item for item in of.items() if item[0] not in _OF_SCRAPES}
+        names = {name for name, _ in ours}
+        same = [
+            (len(ours & labels.items()), labels)
+            for labels in self._nodes.get(node, ())
+            if not any(
+                name in names and (name, value) not in ours for name, value in labels.items()
+            )
+        ]
+        _, found = max(same, key=lambda each: each[0], default=(0, {}))
         return {
-            (one.labels.get("cluster", ""), one.labels.get("node", "")): {
-                name.removeprefix("label_"): value
-                for name, value in one.labels.items()
-                if name.startswith("label_")
-            }
-            for one in found
+            name.removeprefix("label_"): value
+            for name, value in found.items()
+            if name.startswith("label_")
         }
 
-    def _owners(self) -> dict[_PodKey, tuple[str, str]]:
+    def _owners(self, counters: Counters) -> dict[_PodKey, tuple[str, str]]:
         """Of each pod its owner's kind and name, or its value of the label that is asked for.
 
         A pod may have been without that label in a part of the range.
@@ -189,115 +210,69 @@ class Books:
             if self._by == "owner":
                 kind, name = label(one.labels, "owner_kind"), label(one.labels, "owner_name")
             if name:
-                names[_pod_key(one.labels)] = kind, name
+                for target in counters.index.of(one.labels):
+                    pod = target, label(one.labels, "namespace"), label(one.labels, "pod")
+                    names[pod] = kind, name
         return names
 
 
+def _boards(infos: Mapping[str, Sequence[Series]]) -> dict[str, _PartOf]:
+    """The board of each instance."""
+    instances: dict[str, dict[str, str]] = defaultdict(dict)  # by board, with their profiles
+    for uuid, series in infos.items():
+        for one in series:
+            parent = label(one.labels, "parent_uuid")
+            if parent and parent != uuid:
+                instances[parent][uuid] = label(one.labels, "profile")
+    return {
+        uuid: _PartOf(board, _part(profile, len(all_of)))
+        for board, all_of in instances.items()
+        for uuid, profile in all_of.items()
+    }
+
+
 class _Sorter:
-    """Sorts what was counted into the books of cards. ``boards`` has all instances."""
+    """Sorts what was counted of a card by step and payer. ``boards`` has all instances."""
 
     def __init__(
-        self,
-        boards: Mapping[str, _PartOf],
-        owners: Mapping[_PodKey, tuple[str, str]],
-        by: str,
-        span: Span,
-        presence: Mapping[Target, Presence],
+        self, boards: Mapping[str, _PartOf], owners: Mapping[_PodKey, tuple[str, str]]
     ) -> None:
         self._boards = boards
         self._owners = owners
-        self._by = by
-        self._span = span
-        self._presence = presence
 
-    def books(self, grown: Iterable[Grown], facts: Mapping[str, CardFacts]) -> list[CardBook]:
-        """The book of each card."""
-        by_card: dict[str, dict[Target, list[Grown]]] = defaultdict(lambda: defaultdict(list))
-        for one in grown:
-            board, _ = self._board(label(one.labels, "uuid"))
-            if board:  # the card of an allocation without one counts it neither way: unobserved
-                by_card[board][one.target].append(one)
-        books = []
-        while by_card:  # a month of many cards is large: what is done is let go
-            uuid, by_target = by_card.popitem()
-            book = CardBook(facts.get(uuid) or _unnamed(uuid, by_target))
-            each = {target: self._steps(many) for target, many in by_target.items()}
-            for step in sorted({step for steps in each.values() for step in steps}):
-                mine = {target: steps[step] for target, steps in each.items() if step in steps}
-                book.steps[step] = self._of_all(step, mine)
-            self._set_bounds(book, by_target)
-            books.append(book)
-        return books
-
-    def _of_all(self, step: int, counted: Mapping[Target, CardStep]) -> CardStep:
-        """What all exporters counted of a card in one step: first those of each job, then the jobs.
-
-        What they count is compared with the part of the step in which any of them was there.
-        """
-        first_s, last_s = self._there(counted)
-        length_s = min(self._span.ends[step], last_s) - max(self._span.begin(step), first_s)
-        by_job: dict[str, list[CardStep]] = defaultdict(list)
-        for target, one in counted.items():
-            by_job[target.job].append(one)
-        return _merged([_merged(of_job, length_s) for of_job in by_job.values()], length_s)
-
-    def _there(self, targets: Iterable[Target]) -> tuple[float, float]:
-        """When any of these exporters was there first and last."""
-        seen = [self._presence[target] for target in targets]
-        return min(one.first_s for one in seen), max(one.known_until_s for one in seen)
-
-    def _set_bounds(self, book: CardBook, targets: Iterable[Target]) -> None:
-        """Sets when the card was there: for as long as was counted of it, at the least."""
-        first_s, last_s = self._there(targets)
-        begin_s = since_s = float(self._span.since_s)
-        if first_s > since_s:  # it came in the range; what it counted before it was seen is its own
-            step = self._span.step_of(first_s)
-            early = book.steps[step].counted if step in book.steps else 0.0
-            begin_s = min(first_s, self._span.ends[step] - early)
-        book.end_s = min(last_s, float(self._span.until_s))
-        counted = sum(step.counted for step in book.steps.values())
-        book.begin_s = max(since_s, min(begin_s, book.end_s - counted))
-
-    def _board(self, uuid: str) -> _PartOf:
-        return self._boards.get(uuid) or _PartOf(uuid, 1.0)
-
-    def _steps(self, many: Iterable[Grown]) -> dict[int, CardStep]:
+    def steps(self, many: Sequence[Grown]) -> dict[int, CardStep]:
+        """The book's steps."""
         steps: dict[int, CardStep] = defaultdict(CardStep)
         sums: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
         instances: dict[int, float] = defaultdict(float)  # the unobserved time of instances
         for one in many:
-            name = name_of(one.labels)
-            uuid = label(one.labels, "uuid")
-            board, part = self._board(uuid)
+            name = one.labels["__name__"]
+            part = self._boards.get(label(one.labels, "uuid"))
+            payer = self._payer(one)
             for at, value in one.steps.items():
-                if name == _UNOBSERVED and board != uuid:
-                    instances[at] += value * part
+                if name == _UNOBSERVED and part is not None:
+                    instances[at] += value * part.part
                 elif name in _DEVICE:
                     _count_device(steps[at], name, value)
                 elif name in _NAMESPACE or name in _KIND:
-                    _count(sums[at], self._payer(one.labels), name, value)
+                    _count(sums[at], payer, name, value)
                 else:
-                    _count(steps[at].had, self._payer(one.labels), name, value)
+                    _count(steps[at].had, payer, name, value)
         for at, whole in sums.items():
             _add_rest(steps[at].had, whole)
         for at, seconds in instances.items():  # a board that gives no reading has none of them
             steps[at].unobserved = max(steps[at].unobserved, seconds)
-        return steps
+        return dict(steps)
 
-    def _payer(self, labels: Labels) -> Payer:
-        name = name_of(labels)
+    def _payer(self, one: Grown) -> Payer:
+        labels, name = one.labels, one.labels["__name__"]
         if name in (*_GROUP, *_KIND):
             return Payer("", label(labels, "kind"), "", label(labels, "group"))
         namespace, pod = label(labels, "namespace"), label(labels, "pod")
         if name in _NAMESPACE:  # a label "pod" is the exporter's own here
             return Payer(namespace)
-        if self._by == "pod":
-            return Payer(namespace, "", "", pod)
-        return Payer(namespace, *self._owners.get(_pod_key(labels), ("", "")), "")
-
-
-def _pod_key(labels: Labels) -> _PodKey:
-    return labels.get("cluster", ""), label(labels, "namespace"), label(labels, "pod")
+        owners = (self._owners.get((target, namespace, pod)) for target in one.targets)
+        return Payer(namespace, *next(filter(None, owners), ("", "")), pod)
 
 
 def _count_device(step: CardStep, name: str, value: float) -> None:
@@ -323,49 +298,22 @@ def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None
 
 def _add_rest(had: dict[Payer, Had], whole: Mapping[Payer, Had]) -> None:
     """Adds what namespaces and kinds counted beyond their pods and groups that were seen."""
+    parts: dict[Payer, list[Had]] = defaultdict(list)
+    for payer, mine in had.items():
+        parts[payer.of("namespace")].append(mine)
     for payer, total in whole.items():
-        parts = [
-            mine
-            for other, mine in had.items()
-            if other.namespace == payer.namespace
-            and (payer.namespace or other.owner_kind == payer.owner_kind)
-        ]
-        allocated = max(0.0, total.allocated - sum(mine.allocated for mine in parts))
+        seen = parts[payer.of("namespace")]
+        allocated = max(0.0, total.allocated - sum(one.allocated for one in seen))
         used = None
         if total.used is not None:
-            used = max(0.0, total.used - sum(mine.used or 0.0 for mine in parts))
-        if allocated or used or not parts:
-            borrowed = max(0.0, total.borrowed - sum(mine.borrowed for mine in parts))
+            used = max(0.0, total.used - sum(one.used or 0.0 for one in seen))
+        if allocated or used or not seen:
+            borrowed = max(0.0, total.borrowed - sum(one.borrowed for one in seen))
             rest = had.setdefault(payer, Had(allocatable=total.allocatable))
             rest.add(allocated, used, borrowed)
-
-
-def _merged(steps: Sequence[CardStep], length_s: float) -> CardStep:
-    """What several exporters counted of a card in one step, in which they were there so long.
-
-    One may have followed another: then both count. Or two jobs scrape the same exporter: then the
-    one that counted most stands for both.
-    """
-    if len(steps) == 1 or sum(step.counted for step in steps) > length_s * _TWICE:
-        return max(steps, key=lambda step: step.counted)
-    merged = CardStep()
-    for step in steps:
-        merged.unallocated += step.unallocated
-        merged.overcommitted += step.overcommitted
-        merged.unattributed += step.unattributed
-        merged.unobserved += step.unobserved
-        for payer, had in step.had.items():
-            mine = merged.had.setdefault(payer, Had(allocatable=had.allocatable))
-            mine.add(had.allocated, had.used, had.borrowed)
-    return merged
 
 
 def _part(profile: str, instances: int) -> float:
     """The part of its board that an instance of MIG is, or one of equal parts."""
     slices = _SLICES.match(profile)
     return int(slices[1]) / _MIG_SLICES if slices else 1 / instances
-
-
-def _unnamed(uuid: str, by_target: Mapping[Target, Sequence[Grown]]) -> CardFacts:
-    labels = next(iter(by_target.values()))[0].labels
-    return CardFacts(uuid, node_of(labels), "", labels)

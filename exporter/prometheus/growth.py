@@ -1,331 +1,280 @@
-"""What counters counted in each step of a range, through restarts and gaps.
+"""What the counters of each card counted in each step of a range, life by life. Pure.
 
-``increase()`` is of no use for a bill. It extrapolates, and it loses what a series had counted
-before its first scrape. Here the counters themselves are read, once a step. Where an exporter
-restarted in a step, or a series came or went, every scrape of that step is read instead.
-
-An exporter's counters begin at 0 with it. So a series that is new counts in full, one that fell has
-begun again, and one that was away for a while goes on where it was.
-
-A series is known by the labels that the exporter gave it. Others come and go with a configuration,
-and two servers that scrape one exporter differ in them: a counter is one all the same.
+A counter belongs to a life of an exporter and to a card; it is known by the labels that the
+exporter gave it. It is counted as far as its growth was seen: since an earlier sample, since a
+scrape of the same life that did not have it yet, or since that life itself began in the range. What
+else a first value holds may be years old: counting begins with it, and the time before is lost.
 """
 
 import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from math import ceil, inf
+from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from exporter.metrics.families import FAMILIES, LEVELS
-from exporter.prometheus.client import (
-    MAX_SAMPLES,
-    Grid,
-    Labels,
-    Prometheus,
-    Series,
-    label,
-    quoted,
+from exporter.prometheus.client import Labels, label, node_of
+from exporter.prometheus.counters import STALE_S, Counted
+from exporter.prometheus.lives import (
+    ClaimedError,
+    Life,
+    Scrapes,
+    Stretch,
+    Target,
+    check,
+    name_of,
+    path,
 )
+from exporter.prometheus.ranges import Span
 
-CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
-_TARGET = ("job", "instance", "cluster")
 _OWN = {
-    family.full_name: [n for n in (*LEVELS[family.level], *family.labels) if n != "gpu"]
+    family.full_name: tuple(n for n in (*LEVELS[family.level], *family.labels) if n != "gpu")
     for family in FAMILIES  # the driver may give a GPU another number; its UUID stays
 }
-_SCRAPE_S = 15  # the usual time between two scrapes
-_TARGETS = 50  # in one question
-_STALE_S = 300  # before a step, where the last scrape before a restart may be
-_AWAY_S = 86_400  # what was away when the range began, as a device that was not read, goes on
-
-
-class Target(NamedTuple):
-    """An exporter as Prometheus knows it. Those of two clusters may have one address."""
-
-    job: str
-    instance: str
-    cluster: str
-
-
-class Span(NamedTuple):
-    """A range in Unix seconds, divided at the multiples of ``step_s``.
-
-    VictoriaMetrics and Thanos move the times of a range query to these multiples.
-    """
-
-    since_s: int
-    until_s: int
-    step_s: int
-
-    @property
-    def grid(self) -> Grid:
-        """The end of each step; the last may be after the range."""
-        first = self.since_s // self.step_s + 1
-        return Grid(first * self.step_s, -(-self.until_s // self.step_s) * self.step_s, self.step_s)
-
-    @property
-    def ends(self) -> list[int]:
-        """The end of each step. The first and the last step may be shorter than the others."""
-        return [*self.grid.times[:-1], self.until_s]
-
-    def begin(self, step: int) -> int:
-        """When a step begins."""
-        return self.ends[step - 1] if step else self.since_s
-
-    def step_of(self, at_s: float) -> int:
-        """The step that a time is in."""
-        return max(0, ceil(at_s / self.step_s) - self.since_s // self.step_s - 1)
+_PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # in a UUID of its PCI address
+_CARDS = 10  # that a payer can have counted of one card: allocations may pass it
+_SLACK_S = 60
 
 
 class Grown(NamedTuple):
-    """What a series of a target counted in each step."""
+    """What a counter of a card counted in each step, and the targets that may have shown it."""
 
     labels: Labels
-    target: Target
+    targets: frozenset[Target]
     steps: Mapping[int, float]
 
 
+class Late(NamedTuple):
+    """A life that is older than the range and was not read as it began, in Unix seconds.
+
+    ``since_s``: from when on nothing was read. ``from_s``: when it was scraped first.
+    """
+
+    since_s: float
+    from_s: float
+    target: Target
+
+
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """When a target was first scraped, and until when Prometheus knew of it, in Unix seconds."""
+class CardGrowth:
+    """What the counters of a card counted, and when it was there, in Unix seconds.
 
-    first_s: float
-    known_until_s: float
+    ``begin_s``: since when there was an exporter on it. ``end_s``: until when Prometheus knew of
+    one. ``targets``: those that showed it, the last one first.
+    """
+
+    uuid: str
+    targets: Sequence[Target]
+    begin_s: float
+    end_s: float
+    grown: Sequence[Grown]
+    late: Sequence[Late]
 
 
-@dataclass(slots=True)
-class _Counted:
-    """The samples of one series, by time. ``was_away``: when the range began."""
-
-    labels: Labels
-    samples: dict[float, float] = field(default_factory=dict)
-    was_away: bool = False
+class _Sample(NamedTuple):
+    at_s: float
+    value: float
+    target: Target
 
 
 _Key = tuple[str, ...]
+_Scraped = Mapping[Life, Mapping[Target, Sequence[float]]]
 
 
-def _key(labels: Labels) -> _Key:
-    name = name_of(labels)
-    return (name, *(label(labels, own) for own in _OWN[name]))
+def cards_of(
+    series: Sequence[Counted],
+    scrapes: Scrapes,
+    known_until: Mapping[Target, float],
+    span: Span,
+    boards: Mapping[str, str],
+) -> Iterator[CardGrowth]:
+    """What was counted of each card; ``boards`` has the board of each instance's UUID.
+
+    Raises:
+        ClaimedError: two lives have one card, or two targets of one life do not agree.
+
+    """
+    by_card: dict[str, list[Counted]] = defaultdict(list)
+    for one in series:
+        if uuid := label(one.labels, "uuid"):  # without one it is on a card that counts it as well
+            by_card[boards.get(uuid, uuid)].append(one)
+    while by_card:
+        uuid, many = by_card.popitem()
+        for some in _apart(uuid, many, scrapes):
+            yield _Card(uuid, some, scrapes, span).growth(known_until)
 
 
-class Counters:
-    """What all counters of some families counted over a span. It asks when it is made."""
+def _apart(uuid: str, many: Sequence[Counted], scrapes: Scrapes) -> list[list[Counted]]:
+    """The series of each card. A UUID that is only a place stands for a card in each node.
 
-    def __init__(self, prometheus: Prometheus, names: Sequence[str], span: Span) -> None:
-        self._prometheus = prometheus
-        self._names = [*names, CYCLES]
-        self.span = span
-        self._series: dict[Target, dict[_Key, _Counted]] = defaultdict(dict)
-        self._runs = prometheus.selector([CYCLES])
-        self._whole = prometheus.selector(self._names)
-        self._read()
-        self._restarts = self._steps_of(f"resets({self._runs}[{span.step_s + _STALE_S}s]) > 0")
-        self._there = _targets(prometheus.at(self._runs, span.until_s))
-        unclear: dict[int, list[Target]] = defaultdict(list)
-        for target in self._series:
-            for step in self._unclear(target):
-                unclear[step].append(target)
-        for step in sorted(unclear):
-            for some in self._some_at_once(unclear[step], step):
-                self._look_closer(some, step)
+    Series are of one card if one life showed them, or exporters of one node did.
+    """
+    if not _PLACE.search(uuid):
+        return [list(many)]
+    groups: list[tuple[set[object], list[Counted]]] = []
+    for one in many:
+        marks: set[object] = {node_of(dict(target)) for target in one.targets}
+        marks |= {life for target in one.targets for life in scrapes.of(target)[1]}
+        mine = [one]
+        for group in [each for each in groups if not marks.isdisjoint(each[0])]:
+            groups.remove(group)
+            marks |= group[0]
+            mine += group[1]
+        groups.append((marks, mine))
+    return [mine for _, mine in groups]
 
-    def _read(self) -> None:
-        """The last scrape of each step, and the one before the range."""
-        since_s, ends = self.span.since_s, self.span.ends
-        for step in {0, len(ends) - 1}:
-            last = self._last_in(ends[step] - self.span.begin(step))
-            self._take(self._prometheus.at(last, ends[step]), ends[step])
-        if between := ends[1:-1]:
-            grid = Grid(between[0], between[-1], self.span.step_s)
-            for piece in self._prometheus.pieces(self._last_in(self.span.step_s), grid):
-                self._take(piece)
-        before = self._prometheus.at(self._whole, since_s)
-        self._take_before(before)
-        if any(since_s not in one.samples for one in self._all()):
-            restarts = f"resets({self._runs}[{_AWAY_S}s]) > 0"
-            began_again = _targets(before) & _targets(self._prometheus.at(restarts, since_s))
-            long_ago = self._prometheus.at(self._last_in(_AWAY_S), since_s)
-            known = [one for one in long_ago if target_of(one.labels) not in began_again]
-            self._take_before(known, was_away=True)
 
-    def _take_before(self, found: Sequence[Series], *, was_away: bool = False) -> None:
-        """Takes what series of the range had counted before it, where that is not known yet."""
-        largest: dict[tuple[Target, _Key], float] = {}
-        for one in found:
-            whose, value = (target_of(one.labels), _key(one.labels)), one.samples[-1][1]
-            largest[whose] = max(value, largest.get(whose, value))
-        for (target, key), value in largest.items():
-            known = self._series.get(target, {}).get(key)
-            if known is not None and self.span.since_s not in known.samples:
-                known.samples[self.span.since_s], known.was_away = value, was_away
+class _Card:
+    """The samples of one card, by the counter and the life that they are of."""
 
-    def _last_in(self, seconds: int) -> str:
-        return f"last_over_time({self._whole}[{seconds}s])"
+    def __init__(self, uuid: str, many: Sequence[Counted], scrapes: Scrapes, span: Span) -> None:
+        self._uuid = uuid
+        self._scrapes = scrapes
+        self._span = span
+        self._labels: dict[_Key, Labels] = {}
+        self._samples: dict[Life, dict[_Key, list[_Sample]]]
+        self._samples = defaultdict(lambda: defaultdict(list))
+        shown: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in many:
+            name = one.labels["__name__"]
+            key = name, *(label(one.labels, own) for own in _OWN[name])
+            self._labels[key] = one.labels
+            for at_s, value in one.samples.items():
+                found = scrapes.which(one.targets, at_s)
+                if found is None:
+                    continue
+                life, target = found
+                self._samples[life][key].append(_Sample(at_s, value, target))
+                if one.is_of_device:
+                    shown[life][target].append(at_s)
+        for times in (times for targets in shown.values() for times in targets.values()):
+            times.sort()
+        # When each life showed the card: its exporter may live on without it.
+        self._shown: _Scraped = shown
 
-    @property
-    def names(self) -> set[str]:
-        """The families that were found."""
-        return {name_of(one.labels) for one in self._all()}
-
-    @property
-    def targets(self) -> Mapping[Target, Presence]:
-        """The exporters that were scraped, and when."""
-        up, until_s = self._up(), float(self.span.until_s)
-        known = {
-            target_of(one.labels): one.samples[-1][0]
-            for one in self._prometheus.over(up, self.span.grid)
+    def growth(self, known_until: Mapping[Target, float]) -> CardGrowth:
+        """What was counted of it."""
+        check(f"two exporters have the card {self._uuid}", self._shown)
+        since_s = self._span.since_s
+        first_s = {
+            life: min(times[0] for times in targets.values())
+            for life, targets in self._shown.items()
         }
-        known |= {target_of(one.labels): until_s for one in self._prometheus.at(up, until_s)}
-        found: dict[Target, Presence] = {}
-        for target in self._series:
-            seen = self._scraped(target)
-            found[target] = Presence(seen[0], max(seen[-1], known.get(target, 0)))
-        return found
+        order = sorted(first_s, key=lambda life: first_s[life])
+        # Where one life replaces another both may be scraped for a while: then the new one counts.
+        ends_s = [*(first_s[life] for life in order[1:]), inf]
+        begin_s, end_s, read_until_s = float(self._span.until_s), 0.0, float(since_s)
+        grown: list[Grown] = []
+        late: list[Late] = []
+        for life, until_s in zip(order, ends_s, strict=True):
+            targets = self._scrapes.by_life(self._shown[life])[life]
+            stretches = path(targets, max(STALE_S, self._span.step_s))
+            pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
+            early = [at for at in pages if at <= since_s]
+            unread = not early or early[-1] < since_s - STALE_S
+            if unread and not life.is_since(since_s) and pages[-1] > since_s:
+                late.append(Late(read_until_s, pages[len(early)], min(targets, key=sorted)))
+            begin_s = min(begin_s, _began(life, pages, since_s))
+            end_s = max(end_s, pages[-1], *(known_until.get(target, 0.0) for target in targets))
+            read_until_s = max(read_until_s, pages[-1])
+            for key, samples in self._samples[life].items():
+                mine = sorted((s for s in samples if s.at_s < until_s), key=lambda s: s.at_s)
+                if len(targets) > 1:
+                    self._check_agreement(mine)
+                if steps := self._steps(mine, life, stretches, pages):
+                    grown.append(Grown(self._labels[key], frozenset(targets), steps))
+        end_s = min(end_s, self._span.until_s)
+        every = {target for life in order for target in self._shown[life]}
+        last = sorted(every, key=lambda one: (-self._scrapes.of(one)[0][-1], sorted(one)))
+        return CardGrowth(self._uuid, last, min(begin_s, end_s), end_s, grown, late)
 
-    def grown(self) -> Iterator[Grown]:
-        """What each series counted. Asked once: what was read of a series is let go."""
-        for target, series in self._series.items():
-            lives = self._lives(target)
-            for key in [key for key, one in series.items() if name_of(one.labels) != CYCLES]:
-                one = series.pop(key)
-                yield Grown(one.labels, target, self._steps(one, lives))
+    def _check_agreement(self, samples: Sequence[_Sample]) -> None:
+        """Refuses two targets that count differently, though they say that they are one life.
 
-    def _up(self) -> str:
-        jobs = "|".join(sorted({re.escape(target.job) for target in self._series}))
-        return f"up{{job=~{quoted(jobs)}}}"
-
-    def _all(self) -> Iterator[_Counted]:
-        return (one for series in self._series.values() for one in series.values())
-
-    def _take(self, found: Sequence[Series], at_s: float | None = None) -> None:
-        """Takes the ends of steps; of two servers that scraped a series, the newer sample."""
-        for one in found:
-            samples = self._series_of(one.labels).samples
-            for at, value in one.samples:
-                time = at if at_s is None else at_s
-                samples[time] = max(value, samples.get(time, value))
-
-    def _series_of(self, labels: Labels) -> _Counted:
-        return self._series[target_of(labels)].setdefault(_key(labels), _Counted(labels))
-
-    def _steps_of(self, expression: str) -> dict[Target, set[int]]:
-        """The steps in which an expression has a value, by target."""
-        found: dict[Target, set[int]] = defaultdict(set)
-        for one in self._prometheus.over(expression, self.span.grid):
-            steps = {self.span.step_of(at) for at, value in one.samples if value > 0}
-            found[target_of(one.labels)] |= steps
-        return found
-
-    def _unclear(self, target: Target) -> set[int]:
-        """The steps whose ends do not say all: what was counted in them, or when it was there."""
-        steps = set(self._restarts.get(target, ()))
-        for one in self._series[target].values():
-            steps |= {self.span.step_of(at) for at in _falls(one.samples)}
-            steps |= self._returns(one)
-        seen = self._scraped(target)
-        if seen[0] > self.span.since_s:
-            steps.add(self.span.step_of(seen[0]))
-        if target not in self._there:
-            steps.add(self.span.step_of(seen[-1]))
-        return steps
-
-    def _returns(self, one: _Counted) -> set[int]:
-        """The steps in which a series that was away came back: another pod may have its name."""
-        times = sorted(one.samples)
-        steps = [self.span.step_of(at) for at in times]
-        found = {after for before, after in pairwise(steps) if after - before > 1}
-        if one.was_away:
-            found.add(steps[1])
-        return found
-
-    def _some_at_once(self, targets: Sequence[Target], step: int) -> Iterator[list[Target]]:
-        """The targets, as many together as one answer about a step has room for."""
-        scrapes = (self.span.ends[step] - self.span.begin(step)) / _SCRAPE_S
-        some: list[Target] = []
-        series = 0
-        for target in targets:
-            series += len(self._series[target])
-            if some and (series * scrapes > MAX_SAMPLES or len(some) == _TARGETS):
-                yield some
-                some, series = [], len(self._series[target])
-            some.append(target)
-        yield some
-
-    def _look_closer(self, targets: Sequence[Target], step: int) -> None:
-        """Reads every scrape of some targets in one step.
-
-        Of two servers that scraped a series, it takes one, and of the other what is before or after
-        that: what they scraped at nearly the same time may be in another order.
+        When a process started is what its page says, so who writes a page can say the same.
         """
-        begin, end = self.span.begin(step), self.span.ends[step]
-        for target in targets:
-            for counted in self._series[target].values():
-                counted.samples.pop(end, None)
-        instances = quoted("|".join(sorted(re.escape(target.instance) for target in targets)))
-        chosen = self._prometheus.selector(self._names, f"instance=~{instances}")
-        found = self._prometheus.at(f"{chosen}[{end - begin}s]", end)
-        wanted = set(targets)
-        bounds: dict[tuple[Target, _Key], tuple[float, float]] = {}
-        for one in sorted(found, key=lambda one: (-len(one.samples), sorted(one.labels.items()))):
-            target, key = target_of(one.labels), _key(one.labels)
-            if target not in wanted:
-                continue
-            first, last = bounds.get((target, key), (inf, -inf))
-            new = {at: value for at, value in one.samples if at < first or at > last}
-            self._series_of(one.labels).samples.update(new)
-            bounds[target, key] = min([first, *new]), max([last, *new])
+        by_time: dict[float, dict[Target, float]] = defaultdict(dict)
+        for sample in samples:
+            by_time[sample.at_s][sample.target] = sample.value
+        apart: dict[tuple[Target, Target], float] = {}
+        # Each value may be as old as a step, and grows by no more than a second in a second.
+        most = self._span.step_s + STALE_S
+        for values in by_time.values():
+            one = min(values, key=sorted)
+            for other in values.keys() - {one}:
+                difference = values[other] - values[one]
+                if abs(difference - apart.setdefault((one, other), difference)) > most:
+                    raise ClaimedError(
+                        f"{name_of(one)} and {name_of(other)} say that they are one exporter of "
+                        f"the card {self._uuid}, but count differently: name the job that is yours "
+                        "(--job)"
+                    )
 
-    def _scraped(self, target: Target) -> list[float]:
-        """When the target was scraped, as far as it is read."""
-        many = self._cycles(target) or self._series[target].values()
-        return sorted({at for one in many for at in one.samples})
-
-    def _cycles(self, target: Target) -> list[_Counted]:
-        return [one for one in self._series[target].values() if name_of(one.labels) == CYCLES]
-
-    def _lives(self, target: Target) -> list[float]:
-        """When each life of the exporter but the first was seen first."""
-        return sorted(later for one in self._cycles(target) for later in _falls(one.samples))
-
-    def _steps(self, one: _Counted, lives: Sequence[float]) -> dict[int, float]:
+    def _steps(
+        self,
+        samples: Sequence[_Sample],
+        life: Life,
+        stretches: Sequence[Stretch],
+        pages: Sequence[float],
+    ) -> dict[int, float]:
+        """What a counter counted in each step."""
+        since_s = self._span.since_s
         found: dict[int, float] = defaultdict(float)
-        last = None
-        for at in sorted(one.samples):
-            value = one.samples[at]
-            life = bisect_right(lives, at)
-            if at > self.span.since_s:
-                found[self.span.step_of(at)] += _counted(last, value, life)
-            last = (value, life)
+        last: _Sample | None = None
+        for one in samples:
+            if one.at_s <= since_s:
+                last = one
+                continue
+            if not _is_counted(one, stretches):
+                continue
+            from_s, counted = _counted(last, one, life, pages, since_s)
+            last = one
+            if counted and from_s < since_s - STALE_S:
+                # A gap in which the range begins: the counter knows how much, not when. So it
+                # counts what cannot have been before the range, at one card's full speed.
+                speed = max(1.0, counted / (one.at_s - from_s))
+                counted = max(0.0, counted - (since_s - from_s) * speed)
+            if counted:
+                found[self._span.step_of(one.at_s)] += counted
         return dict(found)
 
 
-def _falls(samples: Mapping[float, float]) -> list[float]:
-    """The times at which a value is below the one before."""
-    return [b for a, b in pairwise(sorted(samples)) if samples[b] < samples[a]]
+def _began(life: Life, pages: Sequence[float], since_s: float) -> float:
+    """Since when the life is known to have had the card; at the earliest the range's begin."""
+    if life.start_s is None:
+        return max(pages[0], since_s)
+    return max(life.start_s, since_s)
 
 
-def _counted(last: tuple[float, int] | None, value: float, life: int) -> float:
-    """What was counted since the sample before; without one, and after a restart, since 0."""
-    if last is None or life != last[1] or value < last[0]:
-        return value
-    return value - last[0]
+def _is_counted(one: _Sample, stretches: Sequence[Stretch]) -> bool:
+    """Whether the sample is of the target whose scrapes are counted at its time."""
+    at = bisect_right(stretches, one.at_s, key=lambda each: each.begin_s) - 1
+    return at >= 0 and stretches[at].target == one.target
 
 
-def name_of(labels: Labels) -> str:
-    """The name of a series' family."""
-    return labels.get("__name__", "")
-
-
-def target_of(labels: Labels) -> Target:
-    """The target that a series is of."""
-    return Target(*(labels.get(name, "") for name in _TARGET))
-
-
-def _targets(many: Sequence[Series]) -> set[Target]:
-    return {target_of(one.labels) for one in many}
+def _counted(
+    last: _Sample | None, one: _Sample, life: Life, pages: Sequence[float], since_s: float
+) -> tuple[float, float]:
+    """Since when a counter grew to this sample, and what it counted in that time."""
+    if last is not None:
+        grown = one.value - last.value
+        if grown >= 0:
+            return last.at_s, grown
+        # Two targets of a life are scraped at other times, by clocks of their own.
+        if one.target != last.target and -grown <= STALE_S:
+            return last.at_s, 0.0
+        from_s = last.at_s  # the account was dropped after its pod, and has begun again
+    else:
+        # It is new, and has grown since a scrape that did not have it: the one before its own. A
+        # store may give the samples of one scrape other times: its own is not the one before it.
+        scraped = bisect_right(pages, one.at_s)
+        if scraped > 1:
+            from_s = pages[scraped - 2]
+        elif life.is_since(since_s):
+            from_s = since_s if life.start_s is None else life.start_s
+        else:
+            return one.at_s, 0.0
+    most = (one.at_s - from_s) * _CARDS + _SLACK_S
+    return from_s, one.value if one.value <= most else 0.0

@@ -10,7 +10,7 @@ The parts of one step add up to the time that the exporter counted in it, by eit
 Where allocations pass the whole card they are scaled to it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 K = TypeVar("K")
 
 ALLOCATION, USE = METHODS = ("allocation", "use")
+BY = ("namespace", "pod", "owner", "label")  # who pays
 
 
 class Part(StrEnum):
@@ -37,6 +38,17 @@ class Payer(NamedTuple):
     owner_kind: str = ""
     owner: str = ""
     pod: str = ""
+
+    def of(self, by: str) -> "Payer":
+        """Who it is in a bill by ``by``, one of ``BY``. A pod's owner is not shown by pod."""
+        if by == "namespace":
+            kind = "" if self.namespace else self.owner_kind
+            return Payer(self.namespace, kind)
+        if not self.namespace:
+            return self
+        if by == "pod":
+            return Payer(self.namespace, pod=self.pod)
+        return self._replace(pod="")
 
 
 NOBODY = Payer()
@@ -161,12 +173,3 @@ def _at_most(many: Mapping[K, float], most: float) -> dict[K, float]:
     whole, most = sum(many.values()), max(0.0, most)  # a rest of floats may be just below 0
     scale = most / whole if whole > most else 1.0
     return {key: value * scale for key, value in many.items()}
-
-
-def add_parts(each: Iterable[Parts]) -> Parts:
-    """The sums of some parts."""
-    total: Parts = {}
-    for parts in each:
-        for (payer, part), seconds in parts.items():
-            _add(total, payer, part, seconds)
-    return total

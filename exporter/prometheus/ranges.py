@@ -1,7 +1,11 @@
-"""Ranges of time as people write them."""
+"""Ranges of time: as people write them, and in steps."""
 
 import re
 from datetime import UTC, datetime
+from math import ceil
+from typing import NamedTuple
+
+from exporter.prometheus.client import Grid
 
 _AGO = re.compile(r"^(\d{1,6})(m|h|d|w)$")
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -39,3 +43,33 @@ def _read(text: str, now_s: int) -> int:
 def written(unix_s: int) -> str:
     """A time in UTC, to the second."""
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Span(NamedTuple):
+    """A range in Unix seconds, divided at the multiples of ``step_s``.
+
+    VictoriaMetrics and Thanos move the times of a range query to these multiples.
+    """
+
+    since_s: int
+    until_s: int
+    step_s: int
+
+    @property
+    def grid(self) -> Grid:
+        """The end of each step; the last may be after the range."""
+        first = self.since_s // self.step_s + 1
+        return Grid(first * self.step_s, -(-self.until_s // self.step_s) * self.step_s, self.step_s)
+
+    @property
+    def ends(self) -> list[int]:
+        """The end of each step. The first and the last step may be shorter than the others."""
+        return [*self.grid.times[:-1], self.until_s]
+
+    def begin(self, step: int) -> int:
+        """When a step begins."""
+        return self.ends[step - 1] if step else self.since_s
+
+    def step_of(self, at_s: float) -> int:
+        """The step that a time is in."""
+        return max(0, ceil(at_s / self.step_s) - self.since_s // self.step_s - 1)

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.cli import main
-from exporter.prometheus.growth import Span
-from exporter.prometheus.ranges import written
+from exporter.prometheus.ranges import Span, written
 from tests.store import Store, Target
 from tests.terminal.test_http import Server
 
@@ -26,9 +25,15 @@ HOUR = 3600
 class Exporter:
     """An exporter of one card, told what happens in each second."""
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, started: float = BEGIN - 40 * 86_400) -> None:
         self.uuid = uuid
+        self.started = started
         self.counted: dict[str, float] = defaultdict(float)
+
+    def restart(self, second: int) -> None:
+        """Another process takes its place."""
+        self.started = BEGIN + second
+        self.counted.clear()
 
     def second(self, had: dict[str, tuple[float, float]], unattributed: float = 0.0) -> None:
         """``had``: of each namespace, or namespace/pod, the part allocated and the part used."""
@@ -56,8 +61,9 @@ class Exporter:
     def page(self, times: int = 1) -> str:
         """Its page now, had each second been so many."""
         info = f'mgpu_device_info{{uuid="{self.uuid}",gpu="0",model="L4",parent_uuid=""}} 1'
+        start = f"process_start_time_seconds {self.started}"
         return "\n".join(
-            [info, *(f"{name} {value * times!r}" for name, value in self.counted.items())]
+            [info, start, *(f"{name} {value * times!r}" for name, value in self.counted.items())]
         )
 
 
@@ -69,7 +75,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     no scrape sees, and a pod without an owner. Its exporter restarts after 1,800 s. Node b comes
     after 1,200 s and uses the whole card in ``team``; from 3,000 s on it does not answer.
     """
-    a, b = Exporter("GPU-a"), Exporter("GPU-b")
+    a, b = Exporter("GPU-a"), Exporter("GPU-b", BEGIN + 1200)
     targets = {
         one.uuid: Target({"job": "mgpu", "instance": f"{one.uuid}:10045", "node": one.uuid[-1]})
         for one in (a, b)
@@ -77,7 +83,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with Store(tmp_path_factory.mktemp("prometheus")) as store:
         for second in range(-300, HOUR + 301):
             if second == 1800:
-                a.counted.clear()
+                a.restart(second)
             job = (0.25, 0.25) if second % 20 < 10 else (0.0, 0.0)
             a.second({"team": (0.5, 0.25), "batch": job, "batch/bare": (0.1, 0.1)}, 0.1)
             if 1200 <= second < 3000:
@@ -160,7 +166,8 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     c does not answer for the last two hours before the range and the first of it; ``old`` had it
     until then, and ``team`` has it since.
     """
-    a, b, c = (Exporter(f"GPU-{name}") for name in "abc")
+    a, b, c = (Exporter(f"GPU-{name}", BEGIN - 4 * HOUR) for name in "abc")
+    b.restart(109_800)
     with Store(tmp_path_factory.mktemp("days")) as store:
         for second in range(-4 * HOUR, DAYS, EVERY_S):
             job = second // 2400
@@ -237,8 +244,8 @@ def test_a_card_that_two_jobs_scrape_is_billed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also in a step of which it has a part: where the range begins, and where the card comes."""
-    a, b = Exporter("GPU-a"), Exporter("GPU-b")
     came = 660
+    a, b = Exporter("GPU-a"), Exporter("GPU-b", BEGIN + came)
     with Store(tmp_path) as store:
         for second in range(-60, HOUR + 61):
             a.second({"early" if second < 20 else "late": (1.0, 1.0)})
@@ -263,7 +270,7 @@ def test_a_card_whose_exporter_is_replaced_in_a_step_is_billed_whole(
     with Store(tmp_path) as store:
         for second in range(-60, HOUR + 61):
             if second == replaced + 1:
-                one.counted.clear()
+                one.restart(second)
             one.second({"early" if second <= replaced else "late": (1.0, 1.0)})
             if second % 10 == 0:
                 instance = "first" if second <= replaced else "second"
@@ -303,7 +310,7 @@ def test_a_restart_in_one_cluster_is_none_in_another(
     with Store(tmp_path) as store:
         for second in range(-HOUR, HOUR + 61):
             if second == 1800:
-                b.counted.clear()
+                b.restart(second)
             a.second({"early" if second < 0 else "late": (1.0, 1.0)})
             b.second({"late": (1.0, 1.0)})
             if second % 15 == 0:
@@ -523,7 +530,7 @@ def test_two_servers_that_scrape_one_exporter_are_one(
     with Store(tmp_path) as store:
         for second in range(-60, HOUR + 61):
             if second == 1234:
-                one.counted.clear()
+                one.restart(second)
             one.second({"early/a" if second < 1800 else "late/b": (0.5, 0.25)})
             for replica in range(2):
                 away = replica == 0 and 2000 < second < 2500
@@ -566,7 +573,7 @@ def test_questions_about_a_restart_of_many_exporters_are_few(
         for second in range(-60, HOUR + 1, 60):
             for card in cards:
                 if second == 1800:
-                    card.counted.clear()
+                    card.restart(second)
                 card.second({"team": (1.0, 1.0)})
                 labels = {"job": "mgpu", "instance": f"{card.uuid}:10045"}
                 store.scrape(Target(labels), card.page(60), BEGIN + second)

@@ -44,7 +44,7 @@ def made(steps: list[CardStep], method: str, hourly: str = "2.00") -> Bill:
         CardBook(CardFacts(f"GPU-{n}", "node-1", "L4", {}), {0: step}, BEGIN, BEGIN + HOUR)
         for n, step in enumerate(steps)
     ]
-    return bill_of(books, Prices(flat=Decimal(hourly)), method, BEGIN, BEGIN + HOUR)
+    return bill_of(books, Prices(flat=Decimal(hourly)), method, "owner", BEGIN, BEGIN + HOUR)
 
 
 def lines(bill: Bill) -> list[dict[str, str]]:

@@ -1,0 +1,295 @@
+"""What others' Prometheus servers kept of an exporter: the bill is of what was seen to grow.
+
+The histories are those of public reports (VictoriaMetrics#286, prometheus#1673 and #12967,
+kubecost#358, opencost#268, krr#18), with small inputs of our own. ``old`` left before the range,
+``new`` has had the card since. Back-filled blocks are read by real servers, of both major versions.
+"""
+
+import csv
+import io
+import json
+import re
+import socket
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from exporter.cli import main
+from exporter.prometheus.parts import METHODS
+from exporter.prometheus.ranges import written
+from tests.e2e.programs import eventually, fetch
+from tests.prometheus.test_bill import Exporter
+
+HOUR, DAY = 3600, 86_400
+RANGE_S = 4 * HOUR
+BEGIN = 1_780_005_600
+SCRAPE_S = 60
+
+pytestmark = pytest.mark.program("prometheus")
+Labels = Mapping[str, str]
+MGPU = {"job": "mgpu", "instance": "10.0.0.1:10045", "node": "a"}
+
+
+class Scrape(NamedTuple):
+    """What a Prometheus stored: of which target, when, and the page."""
+
+    labels: Labels
+    at_s: int
+    page: str
+
+
+def openmetrics(scrapes: Sequence[Scrape]) -> str:
+    """The samples as promtool takes them, with the labels that a target has."""
+    lines: list[str] = []
+    for labels, at_s, page in scrapes:
+        target = ",".join(f'{name}="{value}"' for name, value in labels.items())
+        lines.append(f"up{{{target}}} 1 {at_s}")
+        for line in page.splitlines():
+            series, _, value = line.rpartition(" ")
+            name, _, own = series.partition("{")
+            both = ",".join(filter(None, (own.removesuffix("}"), target)))
+            lines.append(f"{name}{{{both}}} {value} {at_s}")
+    return "\n".join(sorted(lines)) + "\n# EOF\n"
+
+
+@contextmanager
+def backfilled(folder: Path, program: str, scrapes: Sequence[Scrape]) -> Iterator[str]:
+    """The address of a server of blocks that hold these samples."""
+    text, blocks = folder / "history.om", folder / "blocks"
+    text.write_text(openmetrics(scrapes))
+    subprocess.run(
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(blocks)],
+        check=True,
+        capture_output=True,
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    config = folder / "prometheus.yml"
+    config.write_text("{}")
+    process = subprocess.Popen(
+        [
+            program,
+            f"--config.file={config}",
+            f"--storage.tsdb.path={blocks}",
+            "--storage.tsdb.retention.time=100y",
+            f"--web.listen-address={address}",
+            "--log.level=error",
+        ]
+    )
+    try:
+        eventually(lambda: fetch(f"http://{address}/-/ready"), "Prometheus is ready")
+        yield address
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def life(
+    labels: Callable[[int], Sequence[Labels]],
+    scraped: Callable[[int], bool] = lambda _: True,
+    *,
+    uuid: str = "GPU-a",
+    from_s: int = -2 * HOUR,
+    length_s: int = RANGE_S,
+    every_s: int = SCRAPE_S,
+    restart_s: int | None = None,
+) -> list[Scrape]:
+    """The scrapes of an exporter that began 30 days ago, where and under which labels it had some.
+
+    ``old`` had the card until two hours before the range.
+    """
+    one = Exporter(uuid, BEGIN - 30 * DAY)
+    had = {"old/web-0": (1.0, 0.75)}
+    for _ in range(28):
+        one.second(had)
+    for name in one.counted:  # 28 days of it
+        one.counted[name] *= DAY
+    found = []
+    for second in range(min(from_s, -2 * HOUR), length_s + every_s, every_s):
+        if second == restart_s:
+            one.restart(second)
+        if second >= -2 * HOUR:
+            had = {"new/job-1": (1.0, 0.75)}
+        before = dict(one.counted)
+        one.second(had)
+        for name, value in one.counted.items():
+            one.counted[name] = before.get(name, 0.0) + (value - before.get(name, 0.0)) * every_s
+        if second >= from_s and scraped(second):
+            found += [Scrape(each, BEGIN + second, one.page()) for each in labels(second)]
+    return found
+
+
+def renamed(**changed: str) -> Callable[[int], list[Labels]]:
+    """The labels, which change in the middle of the range."""
+    return lambda second: [MGPU | changed if second >= RANGE_S // 2 + 17 else MGPU]
+
+
+HISTORIES: dict[str, Callable[[], list[Scrape]]] = {
+    "S1 a label is added": lambda: life(renamed(cluster="west")),
+    "S1 the instance changes": lambda: life(renamed(instance="node-a")),
+    "S1 the job changes": lambda: life(renamed(job="serviceScrape/mgpu")),
+    "S2 it is scraped from mid-range on": lambda: life(
+        lambda _: [MGPU], lambda second: second >= RANGE_S // 2
+    ),
+    "S3 a gap of 20 hours": lambda: life(
+        lambda _: [MGPU], lambda s: not -18 * HOUR < s < 2 * HOUR, from_s=-20 * HOUR
+    ),
+    "S3 a gap of 3 days": lambda: life(
+        lambda _: [MGPU], lambda s: not -71 * HOUR < s < HOUR, from_s=-73 * HOUR
+    ),
+    "S4 a second job, the same instance": lambda: life(
+        lambda s: [MGPU, MGPU | {"job": "second"}] if s >= HOUR else [MGPU]
+    ),
+    "S4 a second job, another instance": lambda: life(
+        lambda s: [MGPU, {"job": "pods", "instance": "a"}] if s >= HOUR else [MGPU]
+    ),
+    "S5 two clusters, one restart": lambda: [
+        *life(lambda _: [MGPU | {"k8s_cluster": "west"}]),
+        *life(lambda _: [MGPU | {"k8s_cluster": "east"}], uuid="GPU-b", restart_s=2 * HOUR),
+    ],
+}
+UNREAD_H = {"S2 it is scraped from mid-range on": 2.0}
+"""What nobody read of a card, and no counter tells: in hours of the range."""
+
+
+class Billed(NamedTuple):
+    """Hours by payer's namespace; what was said."""
+
+    hours: Mapping[str, float]
+    said: str
+
+
+def billed(
+    address: str, capsys: pytest.CaptureFixture[str], *flags: str, length_s: int = RANGE_S
+) -> Billed:
+    where = f"--prometheus=http://{address}"
+    times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + length_s)}"]
+    assert main(["bill", where, *times, "--price=1", "--format=json", *flags]) == 0
+    said = capsys.readouterr()
+    hours: dict[str, float] = defaultdict(float)
+    for row in json.loads(said.out)["rows"]:
+        hours[row["namespace"] or row["part"]] += row["gpu_seconds"] / HOUR
+    return Billed(hours, said.err)
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+@pytest.mark.parametrize("program", ["prometheus", pytest.param("prometheus3", marks=pytest.mark.slow)])
+def test_only_what_was_seen_to_grow_is_billed(
+    history: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scrapes = HISTORIES[history]()
+    cards = len({tuple(re.findall(r'GPU-\w', one.page))[0] for one in scrapes})
+    unread = UNREAD_H.get(history, 0.0)
+    with backfilled(tmp_path, program, scrapes) as address:
+        for by in ("namespace", "pod", "owner"):
+            for method in METHODS:
+                hours, said = billed(address, capsys, f"--by={by}", f"--method={method}")
+                assert hours.get("old", 0.0) == 0
+                assert sum(hours.values()) == pytest.approx(4 * cards, abs=1e-6)
+                assert hours["new"] == pytest.approx(4 * cards - unread, abs=0.04)
+                assert ("counting of mgpu/10.0.0.1:10045 begins at" in said) == (
+                    history.startswith(("S2", "S3"))
+                )
+
+
+def test_every_format_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with backfilled(tmp_path, "prometheus", HISTORIES["S1 a label is added"]()) as address:
+        times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + RANGE_S)}"]
+        command = ["bill", f"--prometheus=http://{address}", *times, "--price=1", "--by=pod"]
+        said: dict[str, str] = {}
+        for form in ("csv", "focus", "table"):
+            assert main([*command, f"--format={form}"]) == 0
+            said[form] = capsys.readouterr().out
+    rows = list(csv.DictReader(io.StringIO(said["csv"])))
+    focus = list(csv.DictReader(io.StringIO(said["focus"])))
+    assert sum(Decimal(row["cost"]) for row in rows) == 4
+    assert sum(Decimal(row["BilledCost"]) for row in focus) == 4
+    assert "new/job-1" in said["table"]
+    assert "old" not in "".join(said.values())
+
+
+@pytest.mark.slow
+def test_a_month_with_a_relabelling_on_its_fifteenth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    month_s = 30 * DAY
+    scrapes = life(
+        lambda s: [MGPU | {"cluster": "west"} if s > month_s // 2 else MGPU],
+        length_s=month_s,
+        every_s=240,
+    )
+    with backfilled(tmp_path, "prometheus", scrapes) as address:
+        hours, _ = billed(address, capsys, length_s=month_s)
+    assert hours == pytest.approx({"new": 720}, abs=0.2)
+
+
+def test_two_exporters_of_one_card_are_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tenant's own pod, which is scraped as pods with an annotation are, has a true UUID."""
+    forged = Exporter("GPU-a", BEGIN - HOUR)
+    scrapes = life(lambda _: [MGPU])
+    for second in range(0, RANGE_S, SCRAPE_S):
+        for _ in range(SCRAPE_S):
+            forged.second({"new/job-1": (1.0, 0.0), "rich/other": (1.0, 1.0)})
+        labels = {"job": "kubernetes-pods", "instance": "10.9.9.9:80"}
+        scrapes.append(Scrape(labels, BEGIN + second, forged.page()))
+    with backfilled(tmp_path, "prometheus", scrapes) as address:
+        times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + RANGE_S)}"]
+        assert main(["bill", f"--prometheus=http://{address}", *times, "--price=1"]) == 2
+        said = capsys.readouterr().err
+        for each in ("GPU-a", "mgpu/10.0.0.1:10045", "kubernetes-pods/10.9.9.9:80", "--job"):
+            assert each in said
+        hours, _ = billed(address, capsys, "--job=mgpu")
+    assert hours == pytest.approx({"new": 4.0}, abs=0.03)
+
+
+def test_a_page_that_copies_an_exporters_start_is_refused_for_what_it_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scrapes = life(lambda _: [MGPU])
+    forged = Exporter("GPU-a", BEGIN - 30 * DAY)
+    for second in range(0, RANGE_S, SCRAPE_S):
+        for _ in range(SCRAPE_S):
+            forged.second({"rich/other": (1.0, 1.0)})
+        scrapes.append(Scrape({"job": "pods", "instance": "b"}, BEGIN + second, forged.page()))
+    scrapes += [
+        Scrape({"job": "pods", "instance": "b"}, one.at_s, one.page.replace("new", "rich"))
+        for one in life(lambda _: [MGPU])
+        if one.at_s > BEGIN + 2 * HOUR
+    ][:0]
+    with backfilled(tmp_path, "prometheus", scrapes) as address:
+        times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + RANGE_S)}"]
+        status = main(["bill", f"--prometheus=http://{address}", *times, "--price=1"])
+        said = capsys.readouterr()
+        assert status == 2, said.out
+        assert "say that they are one exporter of the card GPU-a, but count differently" in said.err
+
+
+def test_two_exporters_under_one_set_of_labels_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two nodes whose targets were given one instance."""
+    a, b = Exporter("GPU-a", BEGIN - DAY), Exporter("GPU-b", BEGIN - 2 * DAY)
+    scrapes = []
+    for second in range(-600, RANGE_S, SCRAPE_S):
+        for one, late in ((a, 0), (b, 30)):
+            for _ in range(SCRAPE_S):
+                one.second({"new": (1.0, 1.0)})
+            scrapes.append(Scrape({"job": "mgpu", "instance": "x"}, BEGIN + second + late, one.page()))
+    with backfilled(tmp_path, "prometheus", scrapes) as address:
+        times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + RANGE_S)}"]
+        assert main(["bill", f"--prometheus=http://{address}", *times, "--price=1"]) == 2
+    said = capsys.readouterr().err
+    assert "two exporters under one set of labels" in said
+    assert f"started {written(BEGIN - DAY)}" in said
+    assert f"started {written(BEGIN - 2 * DAY)}" in said
+    assert "a label of its own, such as instance" in said
