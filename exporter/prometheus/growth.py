@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -179,10 +180,9 @@ class _Card:
             begin_s = min(begin_s, _began(life, pages, since_s))
             end_s = max(end_s, pages[-1], *(known_until.get(target, 0.0) for target in targets))
             read_until_s = max(read_until_s, pages[-1])
+            self._check_agreement(life, targets)
             for key, samples in self._samples[life].items():
                 mine = sorted((s for s in samples if s.at_s < until_s), key=lambda s: s.at_s)
-                if len(targets) > 1:
-                    self._check_agreement(mine)
                 if steps := self._steps(mine, life, stretches, pages):
                     grown.append(Grown(self._labels[key], frozenset(targets), steps))
         end_s = min(end_s, self._span.until_s)
@@ -190,27 +190,24 @@ class _Card:
         last = sorted(every, key=lambda one: (-self._scrapes.of(one)[0][-1], sorted(one)))
         return CardGrowth(self._uuid, last, min(begin_s, end_s), end_s, grown, late)
 
-    def _check_agreement(self, samples: Sequence[_Sample]) -> None:
-        """Refuses two targets that count differently, though they say that they are one life.
+    def _check_agreement(self, life: Life, targets: Mapping[Target, Sequence[float]]) -> None:
+        """Refuses targets that count differently, though they say that they are one life.
 
         When a process started is what its page says, so who writes a page can say the same.
         """
-        by_time: dict[float, dict[Target, float]] = defaultdict(dict)
-        for sample in samples:
-            by_time[sample.at_s][sample.target] = sample.value
-        apart: dict[tuple[Target, Target], float] = {}
-        # Each value may be as old as a step, and grows by no more than a second in a second.
-        most = self._span.step_s + STALE_S
-        for values in by_time.values():
-            one = min(values, key=sorted)
-            for other in values.keys() - {one}:
-                difference = values[other] - values[one]
-                if abs(difference - apart.setdefault((one, other), difference)) > most:
-                    raise ClaimedError(
-                        f"{name_of(one)} and {name_of(other)} say that they are one exporter of "
-                        f"the card {self._uuid}, but count differently: name the job that is yours "
-                        "(--job)"
-                    )
+        for one, other in combinations(sorted(targets, key=sorted), 2):
+            common = sorted(set(targets[one]) & set(targets[other]))
+            apart: dict[object, float] = defaultdict(float)  # by counter, and by family
+            for key, samples in self._samples[life].items():
+                ones, others = (_grown(samples, target, common) for target in (one, other))
+                apart[key] += ones - others
+                apart[key[0]] += ones - others
+            # A value may be as old as a step. It grows by no more than a second in a second.
+            if max(map(abs, apart.values()), default=0.0) > self._span.step_s + STALE_S:
+                raise ClaimedError(
+                    f"{name_of(one)} and {name_of(other)} say that they are one exporter of the "
+                    f"card {self._uuid}, but count differently: name the job that is yours (--job)"
+                )
 
     def _steps(
         self,
@@ -239,6 +236,15 @@ class _Card:
             if counted:
                 found[self._span.step_of(one.at_s)] += counted
         return dict(found)
+
+
+def _grown(samples: Sequence[_Sample], target: Target, times: Sequence[float]) -> float:
+    """How much a counter grew by the samples of one target at these times."""
+    wanted = set(times)
+    mine = sorted((one.at_s, one.value) for one in samples if one.target == target)
+    known = [each for each in mine if each[0] in wanted]
+    first = known[0][1] if known and known[0][0] > times[0] else 0.0
+    return first + sum(max(0.0, after - before) for (_, before), (_, after) in pairwise(known))
 
 
 def _began(life: Life, pages: Sequence[float], since_s: float) -> float:

@@ -98,7 +98,7 @@ class Scrapes:
         return set(self._cycles)
 
     def take(self, labels: Labels, samples: Iterable[tuple[float, float]]) -> None:
-        """Takes samples of one of the two families that tell lives apart."""
+        """Takes samples of one of the two families that distinguish lives."""
         target = target_of(labels)
         known = self._starts if labels["__name__"] == START else self._cycles
         known[target].update(samples)
@@ -204,7 +204,7 @@ def _remedy(one: Iterable[Target], other: Iterable[Target]) -> str:
     if set(one) & set(other):
         return (
             "Give each target a label of its own, such as instance, and bill from then on: what is "
-            "stored under one name cannot be told apart"
+            "stored under one name cannot be separated"
         )
     jobs = {dict(target).get("job", "") for target in one}
     others = {dict(target).get("job", "") for target in other}
@@ -214,7 +214,7 @@ def _remedy(one: Iterable[Target], other: Iterable[Target]) -> str:
 
 
 def name_of(target: Target) -> str:
-    """How a target is named to people: its job and address, and what else tells it apart."""
+    """How a target is named to people: its job and address, or all its labels."""
     labels = dict(target)
     place = "/".join(filter(None, (labels.get("job"), labels.get("instance"))))
     return place or ", ".join(f"{name}={value}" for name, value in sorted(target)) or "a target"
