@@ -99,7 +99,7 @@ def cards_of(
     """
     by_card: dict[str, list[Counted]] = defaultdict(list)
     for one in series:
-        if uuid := label(one.labels, "uuid"):  # without one it is on a card that counts it as well
+        if uuid := label(one.labels, "uuid"):  # without one its card counts it neither way
             by_card[boards.get(uuid, uuid)].append(one)
     while by_card:
         uuid, many = by_card.popitem()

@@ -71,11 +71,9 @@ def backfilled(folder: Path, program: str, scrapes: Sequence[Scrape]) -> Iterato
     """The address of a server of blocks that hold these samples."""
     text = folder / "history.om"
     text.write_text(openmetrics(scrapes))
-    subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / "tsdb")],
-        check=True,
-        capture_output=True,
-    )
+    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=1000h"]
+    history = ["openmetrics", str(text), str(folder / "tsdb")]
+    subprocess.run([*command, *history], check=True, capture_output=True)
     with Store(folder, program=program) as store:
         yield store.address
 
