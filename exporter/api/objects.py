@@ -37,6 +37,7 @@ def _seconds(ns: int | None) -> float | None:
 
 _ENDED = "It has ended; its counters are shown for a while."
 _COMM = "Its short name (comm); command lines are never shown."
+_JOB = "The job of a batch system inside of the container, such as slurm/31."
 _PROCESS = Object(
     "process",
     (
@@ -49,6 +50,7 @@ _PROCESS = Object(
         maybe("memory_used_bytes", NUMBER, "memory_bytes"),
         *(maybe(name, NUMBER, of, "Its part of its container's.") for of, name in RATIOS.items()),
         maybe("start_timestamp_seconds", NUMBER, lambda p, _: _seconds(p.start_unix_ns or None)),
+        maybe("job", TEXT, lambda p, _: p.job or None, _JOB),
     ),
     open=None,
 )

@@ -67,6 +67,7 @@ def processes_of(snapshot: Snapshot) -> Iterator[Process]:
                     **ratios,
                     name=info.name,
                     start_unix_ns=info.start_unix_ns,
+                    job=info.job,
                 )
 
 

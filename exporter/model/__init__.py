@@ -94,6 +94,7 @@ from exporter.model.processes import (
     PodSlot,
     ProcessInfo,
     Unit,
+    job_of,
 )
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 from exporter.model.snapshot import (

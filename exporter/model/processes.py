@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from exporter.model.reasons import Unattributed
+
 
 class PodSlot(NamedTuple):
     """A pod directory in a cgroup path and the container below it, if any."""
@@ -31,7 +33,8 @@ class CgroupIdentity(NamedTuple):
     ``pod_uid`` is the kubelet's own: for a static pod the 32-hex config hash. ``enclosing`` holds
     further pod directories of the same path, from the inside out (a kind node inside a pod). A
     container outside any pod has a ``container_id``, and the ``unit`` that holds it where that is a
-    user's or a machine's own. A host process has a ``unit`` only, or nothing.
+    user's or a machine's own. A host process has a ``unit`` only, or nothing. ``job`` is that of a
+    batch system inside of the container (slurmd in a pod); whose the process is, it does not say.
     """
 
     pod_uid: str | None = None
@@ -40,16 +43,25 @@ class CgroupIdentity(NamedTuple):
     qos: str | None = None
     enclosing: tuple[PodSlot, ...] = ()
     unit: Unit | None = None
+    job: Unit | None = None
 
 
 class ProcessInfo(NamedTuple):
     """A process's short name (comm, never its arguments) and start, from ``/proc``.
 
-    Its owner chooses the name: it may hold anything.
+    Its owner chooses the name: it may hold anything. ``job``: kind and id of the job inside of the
+    container that it is in, as ``slurm/31``; the container's owner may choose it.
     """
 
     name: str
     start_unix_ns: int | None = None
+    job: str = ""
+
+
+def job_of(identity: CgroupIdentity | Unattributed) -> str:
+    """The job of a process with this identity, as ``ProcessInfo`` has it."""
+    job = identity.job if isinstance(identity, CgroupIdentity) else None
+    return f"{job.kind}/{job.name}" if job else ""
 
 
 SEVERAL = -1  # in place of a user's number

@@ -32,6 +32,7 @@ class Tenants(NamedTuple):
 class Process:
     """A process on a device. ``kinds`` as in ``ProcessMemory``, None where it is not listed.
 
+    ``name``, ``start_unix_ns`` and ``job`` as in ``ProcessInfo``.
     The ratios are its part of its owner's, averaged over ``--collection.window`` or the newest 60
     windows of the device, whichever is less; None where they are unknown.
     """
@@ -47,6 +48,7 @@ class Process:
     decoder: float | None = None
     name: str = ""
     start_unix_ns: int | None = None
+    job: str = ""
 
 
 class HistoryPoint(NamedTuple):

@@ -184,6 +184,7 @@ class Pseudonyms(Names):
                 for slot in identity.enclosing
             ),
             unit=identity.unit and self._unit(identity.unit),
+            job=identity.job and self._unit(identity.job),
         )
 
     def _unit(self, unit: Unit) -> Unit:

@@ -122,6 +122,7 @@ def of_process(process: Process, user: str, command: str) -> Details:
         ("user", user),
         ("command", command),
         ("type", f"{letters} ({kinds[letters]})" if letters in kinds else letters),
+        ("job", clean(process.job)),
         ("began", "" if began is None else utc(began / 1e9)),
     )
 

@@ -260,7 +260,7 @@ def _process(process: Process, key: Key, why: str, node: NodeContext) -> Line:
     return Line(
         key=(*key, shown),
         kind=LineKind.PROCESS,
-        name=clean(" ".join(filter(None, (shown, user, command or process.name)))),
+        name=clean(" ".join(filter(None, (shown, user, command or process.name, process.job)))),
         also=clean(process.name),
         core=_figure(process.core, why=why),
         memory=_figure(process.memory_bytes, why=NOT_REPORTED),

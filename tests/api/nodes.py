@@ -91,7 +91,7 @@ def hostile() -> Snapshot:
     bench.pods.current = PodTable(1, pods, {uid: uid for uid in pods}, by_cid)
     for number, name in enumerate(HOSTILE):
         bench.processes.identities[100 + number] = CgroupIdentity(f"uid-{number}", f"{number:064x}")
-        bench.processes.infos[100 + number] = ProcessInfo(name, bench.clock.time_ns())
+        bench.processes.infos[100 + number] = ProcessInfo(name, bench.clock.time_ns(), name)
     bench.processes.identities[99] = CgroupIdentity(None, HOSTILE[0], HOSTILE[1])
     bench.gpus.devices = (_shared_by(range(99, 100 + len(HOSTILE))),)
     return _run(bench.collector, bench.clock, 8)

@@ -12,6 +12,7 @@ from exporter.metrics.text import Format, Renderer
 from exporter.model import (
     NO_AVERAGES,
     Averages,
+    CgroupIdentity,
     Device,
     DeviceFacts,
     DeviceMemoryFacts,
@@ -19,12 +20,14 @@ from exporter.model import (
     Facts,
     GroupHolding,
     GroupKey,
+    ProcessInfo,
     Snapshot,
 )
 from exporter.terminal import table
 from exporter.terminal.lines import NodeContext, lines_of
 from exporter.terminal.view import Arrangement, Line, LineKind, path, rows
 from tests.api.nodes import HOSTILE, crowded, demo, hostile
+from tests.collector.bench import CID, Bench
 from tests.snapshots import container as holding
 from tests.terminal.views import document, everything, find, history, lines_in, view
 
@@ -321,3 +324,19 @@ def test_a_pod_whose_policy_lends_it_what_is_free_is_not_accused() -> None:
     assert (pod.core.share or 0) > 2
     assert table.tone_of(pod, pod.core) is table.Tone.CALM
     assert pod.marks == ()
+
+
+def test_a_process_of_a_job_inside_of_its_container_names_it() -> None:
+    bench = Bench()
+    bench.name_pod()
+    bench.processes.identities[7] = CgroupIdentity("uid-1", CID)
+    bench.processes.infos[7] = ProcessInfo("python", job="slurm/31")
+    bench.use(7, 10**9 // 4)
+    bench.cycle()
+    snapshot = bench.cycle()
+    made = document(snapshot)
+    (device,) = made["pods"][0]["containers"][0]["devices"]
+    assert [one.get("job") for one in device["process_list"]] == ["slurm/31"]
+    process = find(lines_in(made), "slurm/31")
+    assert process.name == "7 python slurm/31"
+    assert ("job", "slurm/31") in process.details

@@ -8,12 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from exporter.api import About
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Snapshot
+from exporter.model import CgroupIdentity, ProcessInfo, Snapshot
 from exporter.simulation.load import shipped
 from exporter.web.page import Choice, node_of, page
 from exporter.web.page.entries import key_of
 from exporter.web.page.text import held_of, percent
 from tests.api.nodes import demo
+from tests.collector.bench import CID, Bench
 
 Labels = tuple[str, ...]
 Cells = tuple[str, str]  # core and memory
@@ -95,3 +96,18 @@ def test_a_pod_whose_policy_lends_it_what_is_free_is_not_accused() -> None:
     assert "of\u00a010\u00a0%" in entry
     assert 'class="mark"' not in entry
     assert "over" not in " ".join(re.findall(r'class="([^"]*)"', entry)).split()
+
+
+def test_a_process_of_a_job_inside_of_its_container_names_it() -> None:
+    bench = Bench()
+    bench.name_pod()
+    bench.processes.identities[7] = CgroupIdentity("uid-1", CID)
+    bench.processes.infos[7] = ProcessInfo("python", job="slurm/<31>")
+    bench.use(7, 10**9 // 4)
+    bench.cycle()
+    snapshot = bench.cycle()
+    for choice in (Choice(all=True), Choice(all=True, text="slurm/")):
+        markup = page(node_of(snapshot, About(), 0), choice, 0, "")
+        assert "python · slurm/&lt;31&gt;" in markup
+    markup = page(node_of(snapshot, About(), 0), Choice(all=True, text="slurm/7"), 0, "")
+    assert "python" not in markup

@@ -204,6 +204,7 @@ class PathState(NamedTuple):
 
     ``is_pod``: the directory is a pod's own, so that its children are the pod's containers.
     ``patterns`` may begin in the directory as ``beginning`` says, and ``opened`` go on there.
+    ``inner`` is the unit of a directory inside of a container, by the path from there on.
     """
 
     identity: CgroupIdentity
@@ -212,6 +213,7 @@ class PathState(NamedTuple):
     patterns: GroupPatterns = NO_SITE
     beginning: str = ""
     opened: Open = ()
+    inner: Unit | None = None
 
 
 def root_of(patterns: GroupPatterns = NO_SITE) -> PathState:
@@ -291,7 +293,12 @@ def descend(place: PathState, name: str) -> PathState:
         container = _container(place.name, name, in_pod=place.is_pod)
         if container is not None:
             identity = _of_container(identity, *container)
-    if identity.container_id is not None or identity.pod_uid is not None or is_in_job:
+    if identity.container_id is not None:
+        if identity is place.identity:
+            return _inside_container(place, name)
+        # The container's own directory: inside, paths begin again.
+        return PathState(identity, "", patterns=place.patterns, beginning=SYSTEMS)
+    if identity.pod_uid is not None or is_in_job:
         if is_in_job and (found := below(unit, place.name, name)) != unit:
             identity = CgroupIdentity(unit=found)
         return PathState(identity, name, patterns=place.patterns)
@@ -301,6 +308,21 @@ def descend(place: PathState, name: str) -> PathState:
         identity = CgroupIdentity(unit=found)
     beginning = "" if named else _beginning(place, identity, name)
     return PathState(identity, name, False, place.patterns, beginning, opened)
+
+
+def _inside_container(place: PathState, name: str) -> PathState:
+    """A directory of a container: its own, but a batch system in it has jobs as on a machine."""
+    identity, inner = place.identity, place.inner
+    if is_job(inner):
+        return place
+    opened, named = place.patterns.further(place.opened, place.beginning, name)
+    inner = _of_pattern(named, None) if named else below(inner, place.name, name)
+    if inner is not None and is_job(inner):
+        identity = identity._replace(job=inner)
+        return PathState(identity, name, patterns=place.patterns, inner=inner)
+    is_slice = bool(place.beginning) and (name in _TOP or name.endswith(".slice"))
+    beginning = SYSTEMS if inner is None and is_slice else ""
+    return PathState(identity, name, False, place.patterns, beginning, opened, inner)
 
 
 def _of_pattern(named: Named, unit: Unit | None) -> Unit:

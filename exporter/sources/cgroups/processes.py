@@ -21,6 +21,7 @@ from exporter.model import (
     Unattributed,
     Unit,
     Unmeasured,
+    job_of,
 )
 from exporter.sources.cgroups.layout import HOST, best_identity
 from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns
@@ -280,6 +281,7 @@ def _ttl_ns(pid: int, known: _Process, now_ns: int) -> int:
 
 
 def _info(known: _Process, boot_unix_ns: int | None) -> ProcessInfo:
+    job = job_of(known.answer)
     if known.start is None or boot_unix_ns is None:
-        return ProcessInfo(known.name)
-    return ProcessInfo(known.name, boot_unix_ns + known.start * SECOND_NS // _TICKS)
+        return ProcessInfo(known.name, job=job)
+    return ProcessInfo(known.name, boot_unix_ns + known.start * SECOND_NS // _TICKS, job)

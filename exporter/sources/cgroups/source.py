@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, job_of
 from exporter.sources.cgroups.layout import kinds_of, parse_path
 from exporter.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.sources.source import AlwaysUp, Source
@@ -63,7 +63,12 @@ class SimulatedProcesses(AlwaysUp):
         }
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
-        return {pid: info for pid, info in self._infos().items() if pid in pids}
+        paths = self._paths()
+        return {
+            pid: info._replace(job=job_of(parse_path(paths.get(pid, ""), self._patterns)))
+            for pid, info in self._infos().items()
+            if pid in pids
+        }
 
     def group_kinds(self) -> frozenset[str]:
         return self._group_kinds

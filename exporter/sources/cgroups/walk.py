@@ -159,11 +159,12 @@ class _Walker:
         except OSError as error:
             if self._skip(error) == "vanished":
                 return
-        self._identities.add(identity)
+        whole = identity if identity.job is None else identity._replace(job=None)
+        self._identities.add(whole)
         self._by_pid.update(dict.fromkeys(pids, identity))
         # A user's or a machine's, which has a unit, may have taken another's id.
         if identity.container_id is not None and identity.unit is None:
-            self._by_container[identity.container_id] = identity
+            self._by_container[identity.container_id] = whole
 
     def _processes(self, content: bytes) -> list[int]:
         lines = content.split()

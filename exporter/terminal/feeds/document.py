@@ -133,6 +133,7 @@ def _processes(owner: Owner, uuid: str, part: Json) -> Iterator[Process]:
                 number(one, "decoder_utilization_ratio"),
                 text(one, "name"),
                 None if began is None else round(began * 1e9),
+                text(one, "job"),
             )
 
 

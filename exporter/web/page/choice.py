@@ -72,7 +72,7 @@ def matches(entry: TreeEntry, words: Sequence[str], devices: Mapping[str, str]) 
         texts += [part.name, devices.get(part.uuid, part.uuid)]
         texts += [*part.schemes, *(mark.kind for mark in part.marks)]
         for process in part.processes:
-            texts += [process.name, str(process.pid)]
+            texts += [process.name, str(process.pid), process.job]
     return has_all("\n".join(texts), words)
 
 

@@ -160,7 +160,7 @@ def _process(process: Process, part: Part, now_unix_ns: int) -> Row:
     held = process.memory_bytes
     return Row(
         key=key_of(part.name, part.uuid, str(process.pid)),
-        name=process.name or "(name not known)",
+        name=f"{process.name or '(name not known)'}{process.job and f' · {process.job}'}",
         pid=process.pid,
         type=process_type(process.kinds or frozenset()),
         cells=[
