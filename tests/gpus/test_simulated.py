@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -198,3 +199,21 @@ def test_an_instance_is_lost_with_its_card() -> None:
     broken = Node(replace(asked.scenario, faults=(lost,)), clock)
     states = [d.state for d in SimulatedGpus(broken, clock).read().devices]
     assert states == [DeviceState.LOST] * 3
+
+
+def test_a_lost_card_is_logged_as_a_real_one_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    _, asked, clock = _divided("NVIDIA H100 80GB HBM3")
+    lost = Fault(0, DeviceState.LOST, 2 * 10**9, 5 * 10**9)
+    gpus = SimulatedGpus(Node(replace(asked.scenario, faults=(lost,)), clock), clock)
+    for _ in range(10):
+        states = [device.state for device in gpus.read().devices]
+        clock.move(1)
+    uuids = ", ".join(device.uuid for device in asked.devices())
+    assert states == [DeviceState.UP] * 3
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines.count("simulated driver opened: 3 devices") == 2
+    fallen, unread, back = lines[2:]
+    assert fallen.startswith(f"device {asked.devices()[0].uuid} reports XID 79: GPU has fallen off")
+    assert unread.startswith(f"devices are not read (gpu_lost): {uuids}: the scenario has taken")
+    assert back == f"devices are read again (before: gpu_lost): {uuids}"

@@ -8,12 +8,13 @@ hooks of ``Fleet``.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
+from exporter.sources.gpus.changes import DeviceChanges
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.sources.gpus.source import Demand, DeviceCgroups, NoCgroups, RestartRequiredError
 
@@ -75,7 +76,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         self._look_at_ns = self._looked_ns = 0
         self._pause_s = FIRST_PAUSE_S  # until the next look without a driver
         self._failing = 0
-        self._states: dict[str, DeviceState] = {}
+        self._changes = DeviceChanges()
         self._detail = ""
         self._last_success: int | None = None
 
@@ -247,7 +248,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             return self._all(DeviceState.FAILED, self._detail)
         readings = [r for u, each in self._devices.items() for r in self._of(each, results[u])]
         readings += [r for each in self._gone.values() for r in each.unread(DeviceState.LOST, GONE)]
-        self._log_changes(readings)
+        self._changes.log(readings)
         failing = sum(reading.state is not DeviceState.UP for reading in readings)
         if failing > self._failing:
             self._look_in(LOOK_AGAIN_S)
@@ -290,26 +291,6 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             self._last_success = self._clock.time_ns()
         absent = not (up or devices or self.missed())
         return SourceStatus(self.name, up, detail, duration_ns, self._last_success, absent=absent)
-
-    def _log_changes(self, readings: Sequence[DeviceReading]) -> None:
-        """Logs the devices that can or cannot be read any more: one line for all of one cause."""
-        before, self._states = self._states, {r.device.uuid: r.state for r in readings}
-        for uuid in before.keys() - self._states.keys():
-            logger.info("device %s is no longer there", uuid)
-        changed: dict[tuple[DeviceState, DeviceState], list[DeviceReading]] = {}
-        for reading in readings:
-            was = before.get(reading.device.uuid, DeviceState.UP)
-            if reading.state is not was:
-                changed.setdefault((was, reading.state), []).append(reading)
-        for (was, state), of_these in changed.items():
-            uuids = ", ".join(reading.device.uuid for reading in of_these)
-            if state is DeviceState.UP:
-                logger.info("devices are read again (before: %s): %s", was, uuids)
-            else:
-                logger.warning(
-                    "devices are not read (%s): %s: %s; series are withheld until this ends",
-                    *(state, uuids, of_these[0].detail),
-                )
 
 
 AnyFleet = Fleet[Any, Any]

@@ -6,6 +6,7 @@ activity sample, the compute units that processes occupy at that instant, and th
 device's busy time, as ``sources.gpus.drm`` reads them.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -37,10 +38,13 @@ from exporter.sources.gpus.amd.device import (
     ActivityWindows,
 )
 from exporter.sources.gpus.board_energy import BoardEnergy
+from exporter.sources.gpus.changes import DeviceChanges
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.window import WindowCursor
-from exporter.sources.gpus.xids import ACTED_ON, FALLEN_OFF
+from exporter.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first
+
+logger = logging.getLogger(__name__)
 
 NAME = "simulated"
 MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
@@ -74,6 +78,7 @@ class _Device(ABC):
         self._known: frozenset[int] = frozenset()
         self._energy = BoardEnergy()
         self._end_unix_ns: int | None = None
+        self._xids_logged = False
 
     def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
         state = DeviceState.RELEASED if released else self._node.state(self._number)
@@ -95,6 +100,9 @@ class _Device(ABC):
         if self._device.vendor != "nvidia":
             return {}
         when = self._node.fallen_off_unix_ns(self._number)
+        if when and not self._xids_logged:
+            self._xids_logged = True
+            log_first(self._device.uuid, FALLEN_OFF)
         counts = {str(xid): XidCount() for xid in ACTED_ON}
         return counts | ({str(FALLEN_OFF): XidCount(len(when), max(when))} if when else {})
 
@@ -321,7 +329,8 @@ class SimulatedGpus:
             _kind_of(device)(node, number, device, clock)
             for number, device in enumerate(node.devices())
         )
-        self._released = False
+        self._released, self._changes = False, DeviceChanges()
+        logger.info("simulated driver opened: %d devices", len(self._devices))
 
     @property
     def name(self) -> str:
@@ -330,6 +339,8 @@ class SimulatedGpus:
     def read(self) -> Reading:
         begun_ns = self._clock.monotonic_ns()
         readings = tuple(device.read(self._released) for device in self._devices)
+        if not self._released:
+            self._changes.log(readings)
         status = SourceStatus(
             NAME,
             up=not self._released,

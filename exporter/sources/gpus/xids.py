@@ -3,9 +3,12 @@
 Source: NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors). The kernel log has the details.
 """
 
+import logging
 from collections.abc import Mapping
 
 from exporter.model import Clock, XidCount
+
+logger = logging.getLogger(__name__)
 
 FALLEN_OFF = 79
 
@@ -27,6 +30,12 @@ ACTED_ON: Mapping[int, str] = {
 
 MAX_OTHERS = 20  # further numbers of one device; the rest are counted together
 OTHER = "other"
+
+
+def log_first(uuid: str, xid: int) -> None:
+    """Logs the first report of an XID of a device."""
+    meaning = ACTED_ON.get(xid, "see NVIDIA's catalogue of XIDs")
+    logger.warning("device %s reports XID %d: %s; see the kernel log", uuid, xid, meaning)
 
 
 class XidCounts:

@@ -16,7 +16,7 @@ from exporter.model import Clock, Unmeasured, XidCount
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import retry_of
-from exporter.sources.gpus.xids import ACTED_ON, XidCounts
+from exporter.sources.gpus.xids import XidCounts, log_first
 
 logger = logging.getLogger(__name__)
 
@@ -256,5 +256,4 @@ class XidWatch:
             first = self._counts[uuid].add(xid)
             self._changed.notify_all()
         if first:
-            meaning = ACTED_ON.get(xid, "see NVIDIA's catalogue of XIDs")
-            logger.warning("device %s reports XID %d: %s; see the kernel log", uuid, xid, meaning)
+            log_first(uuid, xid)
