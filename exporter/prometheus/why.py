@@ -6,7 +6,7 @@ the facts are a node's or a Prometheus's makes no difference (``cases``).
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ _HELD_BY = {
 
 
 _OF_THE_BOARD = {Unmeasured.MIG, Unmeasured.PARTITIONED}  # nobody can read it for a part
+_UNNAMED = {Unmeasured.CONTAINER_PENDING, Unmeasured.CONTAINER_UNKNOWN}
 _OF_ITS_PART = "Several share this part of the GPU, or the driver does not count by part."
 
 
@@ -132,6 +133,7 @@ class Case:
 
 def sentences(case: Case) -> tuple[Sentence, ...]:
     """The sentences, the most important first."""
+    case = replace(case, parts=_of_whole_pods(case.parts))
     found = (
         *_ended(case),
         *_use(case),
@@ -143,6 +145,31 @@ def sentences(case: Case) -> tuple[Sentence, ...]:
         *_unknown(case),
     )
     return tuple(sorted(found, key=lambda one: not one.urgent))
+
+
+def _of_whole_pods(parts: Sequence[OnCard]) -> tuple[OnCard, ...]:
+    """The parts, in which use of no container in particular is of all that it may be of.
+
+    In a sandbox the use of several containers is one. It is compared with the sum of what they were
+    promised: it is not true of it that nothing was.
+    """
+    whole = {(one.card.uuid, one.card.node): one for one in parts if not one.container}
+    found: list[OnCard] = []
+    for part in parts:
+        place = part.card.uuid, part.card.node
+        of, reasons = whole.get(place), _UNNAMED.intersection(part.unmeasured.values())
+        if of is None or (part.container and not reasons):
+            found.append(part)
+        elif part.container:
+            limits = (of.memory_limit_bytes, part.memory_limit_bytes)
+            whole[place] = replace(
+                of,
+                share=sum(filter(None, (of.share, part.share))) or None,
+                memory_limit_bytes=sum(filter(None, limits)) or None,
+                scheme=of.scheme or part.scheme,
+                unmeasured={**of.unmeasured, "which of its containers it was": min(reasons)},
+            )
+    return (*whole.values(), *found)
 
 
 def _ended(case: Case) -> Iterator[Sentence]:

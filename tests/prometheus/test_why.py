@@ -147,6 +147,33 @@ def test_what_is_not_known_is_said_first_and_never_as_zero() -> None:
     assert list(found) == [Topic.UNKNOWN, Topic.CARDS]
 
 
+@pytest.mark.parametrize("reason", ["container_pending", "container_unknown"])
+def test_use_of_no_container_in_particular_is_compared_with_what_all_were_promised(
+    reason: str,
+) -> None:
+    """Of a pod in a sandbox, two of whose containers have an allocation."""
+    nothing = replace(
+        STARVED,
+        core=None,
+        waiting=None,
+        waiting_on=None,
+        memory_bytes=None,
+        last_active_unix_s=None,
+        unmeasured={"core": reason, "memory": reason},
+    )
+    whole = replace(
+        STARVED, container="", share=None, memory_limit_bytes=None, scheme="", core=0.6, waiting=0.0
+    )
+    found = said(
+        whole,
+        replace(nothing, container="a"),
+        replace(nothing, container="b", share=0.25, memory_limit_bytes=8 * GIB),
+    )
+    assert found[Topic.USE] == "It used 60% of GPU 0 in the last minute: 80% of its share of 75%."
+    assert found[Topic.MEMORY] == "It holds 12.0 GiB of its 24.0 GiB of memory on GPU 0 (50%)."
+    assert found[Topic.UNKNOWN].startswith("Not known: which of its containers it was. ")
+
+
 def test_waiting_without_a_second_sign_is_not_urgent() -> None:
     at_its_share = said(replace(STARVED, core=0.5))
     assert next(iter(at_its_share)) is Topic.USE
