@@ -62,6 +62,7 @@ def account(
         methods=window.methods,
         counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
         is_lower_bound=window.is_sum_of_processes,
+        end_unix_ns=window.end_unix_ns,
     )
 
 

@@ -164,7 +164,7 @@ def without_amounts(allocation: AllocationFacts) -> AllocationFacts:
 
 def last_granted(view: View, key: ContainerKey) -> tuple[Granted, ...]:
     """What a container of an ended pod had been allocated: itself, or as a part of its pod."""
-    own, whole = (view.ended.of_container(k, "").sum for k in (key, key._replace(container="")))
+    own, whole = (view.ended.of_container(k, "").sum for k in (key, key.whole))
     return own.granted or whole.granted
 
 
@@ -176,10 +176,12 @@ def allocated_time(
 ) -> AllocatedTime:
     """The time allocated until now; None if there never was an allocation, or none of core.
 
-    ``counters`` have what of it was idle and borrowed; None where use is not known.
+    ``counters`` have what of it was idle and borrowed; None where use is not known. Use on a device
+    without an allocation there is borrowed from it, where the owner is allocated another.
     """
+    borrowed_ns = counters.borrowed if counters and counters.borrowed else None
     if account is None:
-        return NEVER_ALLOCATED
+        return AllocatedTime(borrowed_ns=borrowed_ns) if borrowed_ns else NEVER_ALLOCATED
     now_ns = view.facts.now.mono_ns
     core_ns, gpu_ns = account.allocated_core_ns(now_ns), account.gpus.at(now_ns)
     is_promised = bool(core_ns) or core is not None
@@ -187,7 +189,7 @@ def allocated_time(
     return AllocatedTime(
         core_ns if is_promised else None,
         used.allocated_idle if used else None,
-        used.borrowed if used else None,
+        used.borrowed if used else borrowed_ns,
         gpu_ns if gpu_ns or any(account.gpus.shares) else None,
     )
 
@@ -208,7 +210,7 @@ def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, U
     """The limits of its pod that cannot be shown, of a container without one of its own."""
     if not key.container:
         return NONE
-    return _unplaced(view, view.limits.of_container(key._replace(container=""), uuid))
+    return _unplaced(view, view.limits.of_container(key.whole, uuid))
 
 
 def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:

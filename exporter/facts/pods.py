@@ -197,11 +197,9 @@ def _namespace(
     counters: Counters,
     known: frozenset[str],
 ) -> NamespaceFacts:
-    if account is None:
-        return NamespaceFacts(*place, used(counters, known))
-    core = 0.0 if any(account.cores.shares) else None
+    core = 0.0 if account and any(account.cores.shares) else None
     allocated = allocated_time(view, account, core, counters if "core" in known else None)
-    gpus = sum(account.gpus.shares) if any(account.gpus.shares) else None
+    gpus = sum(account.gpus.shares) if account and any(account.gpus.shares) else None
     return NamespaceFacts(*place, used(counters, known), allocated, gpus)
 
 

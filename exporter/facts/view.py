@@ -99,7 +99,7 @@ class DeviceView:
         """
         if not self._has_whole_pods or not isinstance(key, ContainerKey) or not key.container:
             return None
-        whole_pod = self.device_ledger.owners.get(key._replace(container=""))
+        whole_pod = self.device_ledger.owners.get(key.whole)
         pod = self._facts.pods.get(key.pod_name)
         if whole_pod is None or pod is None or not self.live(whole_pod):
             return None

@@ -40,6 +40,14 @@ class Moment(NamedTuple):
     unix_ns: int
 
 
+class WindowSpan(NamedTuple):
+    """When a window was, by the monotonic clock. ``follows``: it begins where the last ended."""
+
+    begin_mono_ns: int
+    end_mono_ns: int
+    follows: bool = True
+
+
 class Accrual(NamedTuple):
     """Shares of a GPU that are held since a moment, and what they came to before it, in ns."""
 
@@ -48,8 +56,8 @@ class Accrual(NamedTuple):
     before_ns: int = 0
 
     def at(self, mono_ns: int) -> int:
-        """The shares times their time until the given moment, in ns."""
-        total_ns, elapsed_ns = self.before_ns, mono_ns - self.since_mono_ns
+        """The shares times their time until the given moment, in ns; from its beginning on."""
+        total_ns, elapsed_ns = self.before_ns, max(0, mono_ns - self.since_mono_ns)
         for share in self.shares:
             total_ns += int(share * elapsed_ns)
         return total_ns
@@ -65,7 +73,8 @@ class Account(NamedTuple):
     It is immutable: a window makes another one, so readers may keep what they were given.
 
     ``cores``: the allocated core time, with 0 for an allocation that promises none. ``gpus``: the
-    parts of GPUs that are kept from others. ``resident``: it is known to hold memory.
+    parts of GPUs that are kept from others. ``compared_ns``: the part of ``cores`` until the end of
+    the newest window. ``resident``: it is known to hold memory.
     ``live_mono_ns``: when the owner was last there, if it has no allocation and is not resident.
     ``used_mono_ns``: when it last used anything; ``counted_mono_ns``: when a counter last changed;
     ``ran_mono_ns``: when it last used the core, None if never.
@@ -78,6 +87,7 @@ class Account(NamedTuple):
     resident: bool = False
     cores: Accrual = Accrual()
     gpus: Accrual = Accrual()
+    compared_ns: int = 0
     used_mono_ns: int = 0
     counted_mono_ns: int = 0
     ran_mono_ns: int | None = None
@@ -133,6 +143,22 @@ class Account(NamedTuple):
         account = self.seen(before_mono_ns) if self.resident else self
         return account._replace(resident=resident)
 
+    def due_ns(self, span: WindowSpan) -> int:
+        """The core time that was allocated in a window, in the part in which it was allocated.
+
+        It is what was allocated until the end of the window, less what was until the end of the
+        window before. So each ns that is allocated is of one window, however long the windows are,
+        and whenever the allocation begins, changes or ends in them.
+        """
+        before_ns = self.compared_ns
+        if not span.follows:
+            before_ns = max(before_ns, self.cores.at(span.begin_mono_ns))
+        return self.cores.at(span.end_mono_ns) - before_ns
+
+    def compared(self, span: WindowSpan) -> Self:
+        """The account after this window: what was allocated in it is due in no later one."""
+        return self._replace(compared_ns=self.cores.at(span.end_mono_ns))
+
     def with_share(self, allocated_ns: int, used_ns: int, now: Moment) -> Self:
         """The account with the use of one more window set against what was allocated in it."""
         before = self.counters
@@ -147,12 +173,11 @@ class Account(NamedTuple):
         counters = self.counters._replace(waiting=self.counters.waiting + waited_ns)
         return self._replace(counters=counters, counted_mono_ns=now.mono_ns)
 
-    def allocated(self, to: "Shares", since_mono_ns: int) -> Self:
-        """The account with other allocations from the given moment on."""
-        account = self.seen(since_mono_ns) if self.has_allocation else self
+    def allocated(self, to: "Shares", before_mono_ns: int, mono_ns: int) -> Self:
+        """The account with other allocations from now on. It had its own in the cycle before."""
+        account = self.seen(before_mono_ns) if self.has_allocation else self
         return account._replace(
-            cores=self.cores.then(to.cores, since_mono_ns),
-            gpus=self.gpus.then(to.gpus, since_mono_ns),
+            cores=self.cores.then(to.cores, mono_ns), gpus=self.gpus.then(to.gpus, mono_ns)
         )
 
     def allocated_core_ns(self, mono_ns: int) -> int:
@@ -222,9 +247,9 @@ NO_SHARES: Final = Shares()
 
 
 def set_allocations(
-    accounts: dict[K, Account], shares: Mapping[K, Shares], since_mono_ns: int, now: Moment
+    accounts: dict[K, Account], shares: Mapping[K, Shares], before_mono_ns: int, now: Moment
 ) -> None:
-    """Sets all allocations from the given moment on; missing accounts are opened.
+    """Sets all allocations from now on, the cycle after the given one; missing accounts are opened.
 
     Accounts that are not in ``shares`` get none. The time allocated until then is cut to whole ns
     in all accounts at once, so that a sum and its parts lose the same fractions.
@@ -233,4 +258,5 @@ def set_allocations(
         opened(accounts, key, now)
     for key, account in accounts.items():
         if key in shares or account.has_allocation:
-            accounts[key] = account.allocated(shares.get(key, NO_SHARES), since_mono_ns)
+            shared = shares.get(key, NO_SHARES)
+            accounts[key] = account.allocated(shared, before_mono_ns, now.mono_ns)

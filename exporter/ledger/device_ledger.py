@@ -1,6 +1,6 @@
 """The accounts of one device, and averages: its counters now, less those of its newest windows."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from exporter.ledger.accounts import (
     Counters,
     Moment,
     Shares,
+    WindowSpan,
     set_allocations,
     sum_counters,
 )
@@ -95,6 +96,8 @@ def normalization(pasts: Pasts) -> float | None:
     return sum([past.given_ns for past in pasts]) / named_ns if named_ns else None
 
 
+LATE_NS = 2 * 10**9  # a window that is read ended so long ago at most: a sample, and a slow call
+SLOW = 10_000  # the clock of samples may be slower than the monotonic one by a part in so many
 NO_OWNERS: frozenset[Owner] = frozenset()
 NO_MEMORY = MemoryHeld(0, 0)
 
@@ -113,13 +116,14 @@ class DeviceLedger(DeviceStatus):
         self.owners: dict[OwnerKey, Account] = {}
         self.closed: Mapping[type[OwnerKey], Mapping[str, Counters]]
         self.closed = {ContainerKey: {}, GroupKey: {}}
-        self.since_mono_ns = now.mono_ns
         self.unallocated = self.overcommitted = Accrual(since_mono_ns=now.mono_ns)
         self.waited: Mapping[OwnerKey, Mapping[Owner, int]] = {}  # by who ran, since the start
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
+        self.span = WindowSpan(now.mono_ns, now.mono_ns)
+        self._end_unix_ns = 0  # of the newest window, in its own time
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
         self.is_whole = True  # whether ``held`` has all owners that hold any
@@ -145,10 +149,16 @@ class DeviceLedger(DeviceStatus):
         return found
 
     def record(
-        self, usage: DeviceUsage, now: Moment, *, is_owned: bool = True
+        self,
+        usage: DeviceUsage,
+        now: Moment,
+        compared: Collection[Owner] = NO_OWNERS,
+        *,
+        is_owned: bool = True,
     ) -> Sequence[ContainerKey]:
         """Enters one window. Returns the containers that had no window before.
 
+        ``compared``: those whose use is held against their allocation, even if it is elsewhere.
         ``is_owned``: whether its processes could be given to owners.
         """
         shares, owners = usage.shares, self.owners
@@ -170,43 +180,80 @@ class DeviceLedger(DeviceStatus):
         self.unobserved_ns += usage.unobserved_ns
         self.held_in_window = self.held
         self.measure(usage, now)
-        self._hold_against(usage, before, now)
+        self.span, self._end_unix_ns = self._span_of(usage, now), usage.end_unix_ns
+        self._hold_against(usage, compared, before, now)
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):
             self.unexplained = _with(self.unexplained, usage.unexplained)
         self.pasts = (*self.pasts, _past(usage, now, before, usage.observed_ns * is_owned))
         return () if self._used.issuperset(shares) else self._first_used(shares)
 
+    def _span_of(self, usage: DeviceUsage, now: Moment) -> WindowSpan:
+        """When a window was, by the monotonic clock.
+
+        A window says how long it is, and when it ended in its own time: how old its newest sample
+        is, nobody says. The first one has ended now. One that follows ends its length later, so
+        that it is not longer because it happened to be read late. None has ended later than now:
+        so, after some windows, those that are read at once end when they do. The clock of samples
+        may be a little slower than the monotonic one; one that falls behind by more is another.
+        """
+        length_ns, before_ns = usage.length_ns, self.span.end_mono_ns
+        follows = usage.end_unix_ns - length_ns == self._end_unix_ns
+        end_ns = before_ns + length_ns
+        if end_ns < now.mono_ns - LATE_NS:
+            end_ns += length_ns // SLOW
+        if not follows or end_ns < now.mono_ns - 2 * LATE_NS:
+            return WindowSpan(max(before_ns, now.mono_ns - length_ns), now.mono_ns, follows=False)
+        return WindowSpan(before_ns, min(end_ns, now.mono_ns))
+
     def _hold_against(
-        self, usage: DeviceUsage, before: dict[OwnerKey | None, Account], now: Moment
+        self,
+        usage: DeviceUsage,
+        compared: Collection[Owner],
+        before: dict[OwnerKey | None, Account],
+        now: Moment,
     ) -> None:
         """Enters what allocations left idle or was borrowed, and who waited while who ran.
 
         Time whose use is not known is none of these.
         """
+        used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
+        unknown = usage.unmeasured if usage.unmeasured is not None else self.owners
+        due = self._due(usage, used, compared, unknown)
         if not self.divides_core:
             return
-        used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
-        known = usage.unmeasured if usage.unmeasured is not None else self.owners
-        shares: dict[OwnerKey, float] = {}
-        for owner, account in self.owners.items():
-            share = sum(account.cores.shares)
-            if share and owner not in known:
-                # What a pod uses in no container in particular is held against the shares of all
-                # containers that it may be of: that sum is known, though none of its parts is.
-                whose = _used_as(owner, used)
-                shares[whose] = shares.get(whose, 0) + share
-        for owner, share in shares.items():
-            if owner not in known:
+        for owner, allocated_ns in due.items():
+            if owner not in unknown:
                 account = self.owners[owner]
                 before.setdefault(owner, account)
-                allocated_ns = int(share * usage.observed_ns)
                 self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
-        active = [o for o in self._active(now) if o not in known and _used_as(o, used) == o]
+        active = [o for o in self._active(now) if o not in unknown and _used_as(o, used) == o]
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
             self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
             self.waited = {**self.waited, owner: _summed(self.waited.get(owner, {}), by_owner)}
+
+    def _due(
+        self,
+        usage: DeviceUsage,
+        used: Mapping[Owner, int],
+        compared: Collection[Owner],
+        unknown: Container[Owner],
+    ) -> Mapping[OwnerKey, int]:
+        """What of the core was allocated in a window to each owner, in ns of its observed time."""
+        due: dict[OwnerKey, int] = {}
+        for owner, account in list(self.owners.items()):
+            allocated_ns = account.due_ns(self.span)
+            if not allocated_ns and owner not in compared:
+                continue
+            self.owners[owner] = account.compared(self.span)
+            if owner not in unknown:
+                # What a pod uses in no container in particular is held against the shares of all
+                # containers that it may be of: that sum is known, though none of its parts is.
+                whose = _used_as(owner, used)
+                observed_ns = allocated_ns * usage.observed_ns // (usage.length_ns or 1)
+                due[whose] = due.get(whose, 0) + observed_ns
+        return due
 
     @property
     def divides_core(self) -> bool:
@@ -276,10 +323,10 @@ class DeviceLedger(DeviceStatus):
         self,
         shares: Mapping[OwnerKey, Shares],
         rest: tuple[float, float] | None,
-        since_mono_ns: int,
+        before_mono_ns: int,
         now: Moment,
     ) -> None:
-        """Sets the allocations of its containers from the given moment on.
+        """Sets the allocations of its containers from now on, the cycle after the given one.
 
         ``rest`` is how much of the board is nobody's, and how much is allocated beyond it; None for
         an instance, a part of a board.
@@ -288,12 +335,11 @@ class DeviceLedger(DeviceStatus):
             account = self.account(key, now)
             if account.held is None and self.held is not None:
                 self.owners[key] = account.with_memory(self._held_by(key))
-        set_allocations(self.owners, shares, since_mono_ns, now)
-        since_mono_ns = max(since_mono_ns, self.since_mono_ns)
+        set_allocations(self.owners, shares, before_mono_ns, now)
         if rest is not None:
             free, beyond = rest
-            self.unallocated = self.unallocated.then((free,), since_mono_ns)
-            self.overcommitted = self.overcommitted.then((beyond,), since_mono_ns)
+            self.unallocated = self.unallocated.then((free,), now.mono_ns)
+            self.overcommitted = self.overcommitted.then((beyond,), now.mono_ns)
 
     def depart(self, now: Moment) -> None:
         """Ends what is free or overcommitted: a device that is not there is neither."""
@@ -381,7 +427,7 @@ class DeviceLedger(DeviceStatus):
 def _used_as(owner: OwnerKey, used: Mapping[Owner, int]) -> OwnerKey:
     """The owner under which its use is: a container's may be under no container of its pod."""
     if isinstance(owner, ContainerKey) and not used.get(owner):
-        whole_pod = owner._replace(container="")
+        whole_pod = owner.whole
         return whole_pod if used.get(whole_pod) else owner
     return owner
 

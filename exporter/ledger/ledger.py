@@ -93,8 +93,8 @@ class Ledger:
         self.group_kinds: Collection[str] = ()
         self._last_set: tuple[Sequence[Allocated], tuple[DeviceLedger, ...]] | None = None
         self._limited: frozenset[ContainerKey] = frozenset()  # with a share; "": the whole pod's
-        self._core_ns: list[tuple[ContainerKey, int]] = []  # in the windows of this cycle
-        self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
+        self._limited_pods: frozenset[PodName] = frozenset()
+        self._somewhere: frozenset[PodName] = frozenset()  # with a share on no known device
         self._settled_mono_ns = 0
         self._first_sign_ns = 0  # no account that is open had its last sign of life before
 
@@ -120,14 +120,31 @@ class Ledger:
         is_owned = self.unidentified is None
         if not is_owned:
             usage = usage._replace(unmeasured=None)
-        for key in self.devices[usage.device.uuid].record(usage, now, is_owned=is_owned):
+        device_ledger, compared = self.devices[usage.device.uuid], self._compared(usage)
+        for key in device_ledger.record(usage, now, compared, is_owned=is_owned):
             opened(self.pods, key.pod_name, now)
         self._hold_pods_against(usage, now)
-        self._core_ns += [
-            (owner, spent.busy.core)
-            for owner, spent in usage.shares.items()
-            if isinstance(owner, ContainerKey) and spent.busy.core
-        ]
+
+    def _compared(self, usage: DeviceUsage) -> Collection[Owner]:
+        """Those whose use in a window is held against their shares, which may be elsewhere.
+
+        Enters how much they used. A pod with a share on no known device may have it on this one.
+        """
+        compared = set[Owner]()
+        for owner, spent in usage.shares.items():
+            if isinstance(owner, ContainerKey) and spent.busy.core and self._is_limited(owner):
+                name = owner.pod_name
+                self.limited_core_ns[name] = self.limited_core_ns.get(name, 0) + spent.busy.core
+                is_here = (owner.whole, usage.device.uuid) in self.unplaced
+                if name not in self._somewhere and not is_here:
+                    compared.add(owner)
+        return compared
+
+    def _is_limited(self, key: ContainerKey) -> bool:
+        """Whether use under this key is compared with a share: its own, or its pod's."""
+        if not key.container:
+            return key.pod_name in self._limited_pods
+        return key in self._limited or key.whole in self._limited
 
     def _hold_pods_against(self, usage: DeviceUsage, now: Moment) -> None:
         """Enters what pods left idle or borrowed of the shares that they have as a whole.
@@ -135,12 +152,15 @@ class Ledger:
         Such a share is for the containers without one of their own.
         """
         device_ledger = self.devices[usage.device.uuid]
-        if not device_ledger.divides_core or usage.unmeasured is None:
-            return
-        unknown = {one.pod_name for one in usage.unmeasured if isinstance(one, ContainerKey)}
-        for (key, uuid), account in list(self.unplaced.items()):
-            share = sum(account.cores.shares)
-            if uuid != usage.device.uuid or not share or key.pod_name in unknown:
+        known = device_ledger.divides_core and usage.unmeasured is not None
+        unmeasured = usage.unmeasured or ()
+        unknown = {one.pod_name for one in unmeasured if isinstance(one, ContainerKey)}
+        for (key, uuid), before in list(self.unplaced.items()):
+            if uuid != usage.device.uuid:
+                continue
+            due_ns, account = before.due_ns(device_ledger.span), before.compared(device_ledger.span)
+            self.unplaced[key, uuid] = account
+            if not known or key.pod_name in unknown or not (due_ns or key in self._limited):
                 continue
             used_ns = sum(
                 spent.busy.core or 0
@@ -149,8 +169,8 @@ class Ledger:
                 and owner.pod_name == key.pod_name
                 and not any(device_ledger.owners[owner].cores.shares)
             )
-            allocated_ns = int(share * usage.observed_ns)
-            self.unplaced[key, uuid] = account.with_share(allocated_ns, used_ns, now)
+            observed_ns = due_ns * usage.observed_ns // (usage.length_ns or 1)
+            self.unplaced[key, uuid] = account.with_share(observed_ns, used_ns, now)
 
     def set_memory(
         self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
@@ -162,19 +182,26 @@ class Ledger:
         self.devices[uuid].set_memory(held, now, is_whole=is_whole)
 
     def set_allocations(self, allocated: Sequence[Allocated], now: Moment) -> None:
-        """Sets the allocations since the cycle before; the same sequence again changes nothing.
+        """Sets the allocations from now on; the same sequence again changes nothing.
+
+        An allocation began, changed or ended at some moment since the cycle before: no source says
+        it more exactly than a cycle. It counts from the cycle that sees it begin to the one that
+        sees it gone: both are late by as much on the average, so that their time is right. It was
+        there before its first process and until its last, so that what is missed at its beginning
+        and counted after its end are both idle, and cancel each other. Early at both ends, its last
+        use would be without a share.
 
         A container is shown at 0 from the moment its pod is bound, if the device is known.
         Otherwise its pod is, and its namespace on every device. An allocation to no container in
         particular is the pod's.
         """
-        before_mono_ns, self._allocated_mono_ns = self._allocated_mono_ns, now.mono_ns
-        self._enter_limited(allocated)
+        before_mono_ns = self._settled_mono_ns
+        self._remove_absent(now)
         if (tuple(allocated), tuple(self.devices.values())) == self._last_set:
             return
         self._last_set = tuple(allocated), tuple(self.devices.values())
         self.tenures = self._tenures_of(allocated, now)
-        since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
+        self._set_limited(allocated)
         pods: _SharesBy[PodName] = {}
         namespaces: _SharesBy[_NamespacePlace] = {}
         unplaced: _SharesBy[_ContainerPlace] = {}
@@ -191,28 +218,32 @@ class Ledger:
                 _add(owners[uuid], key, allocation)
             else:
                 _add(unplaced, (key, uuid), allocation)
-        set_allocations(self.pods, pods, since_mono_ns, now)
-        set_allocations(self.namespaces, namespaces, since_mono_ns, now)
-        set_allocations(self.unplaced, unplaced, since_mono_ns, now)
+        set_allocations(self.pods, pods, before_mono_ns, now)
+        set_allocations(self.namespaces, namespaces, before_mono_ns, now)
+        set_allocations(self.unplaced, unplaced, before_mono_ns, now)
         gpus = self._allocated_gpus(allocated)
         free = self._unallocated_gpus(allocated, gpus)
         for uuid, device_ledger in self.devices.items():
             beyond = max(0.0, gpus.get(uuid, 0.0) - 1)
             rest = (free[uuid], beyond) if uuid in free else None
-            device_ledger.set_allocations(owners[uuid], rest, since_mono_ns, now)
+            device_ledger.set_allocations(owners[uuid], rest, before_mono_ns, now)
 
-    def _enter_limited(self, allocated: Iterable[Allocated]) -> None:
-        """Enters the core time of containers that have a share now, or had one until now."""
-        limited = frozenset(key for key, a in allocated if a.core is not None)
-        either, self._limited = limited | self._limited, limited
-        pods = {key.pod_name for key in either}
-        for name in pods:
-            self.limited_core_ns.setdefault(name, 0)
-        for key, core_ns in self._core_ns:
-            is_counted = key in either or key._replace(container="") in either
-            if is_counted or (not key.container and key.pod_name in pods):
-                self.limited_core_ns[key.pod_name] += core_ns
-        self._core_ns = []
+    def _set_limited(self, allocated: Collection[Allocated]) -> None:
+        """Sets whose core time is compared with a share.
+
+        After a share has ended, the last use is still to come: it was read before, or its process
+        goes on for a moment. Other allocations without a share end the comparison at once.
+        """
+        shared = [each for each in allocated if each.allocation.core is not None]
+        there = {key for key, _ in allocated}
+        ended = {key for key in self._limited - there if key.pod_name in self.pods}
+        self._limited = frozenset(ended.union(key for key, _ in shared))
+        self._limited_pods = frozenset(key.pod_name for key in self._limited)
+        self._somewhere = frozenset(
+            key.pod_name for key, a in shared if a.device not in self.devices
+        )
+        for key, _ in shared:
+            self.limited_core_ns.setdefault(key.pod_name, 0)
 
     def _boards(self) -> dict[str, str]:
         """The board of each device: itself, or that of which it is a part."""
@@ -260,24 +291,26 @@ class Ledger:
         return tenures
 
     def settle(self, now: Moment) -> None:
-        """Ends the cycle: keeps residents alive, closes old accounts and those of absent devices.
-
-        A device that was not observed is not there: one that cannot be read is observed as such.
-        """
+        """Ends the cycle: keeps residents alive, and closes old accounts."""
         oldest_ns = now.mono_ns - self.retention_ns
-        for uuid, device_ledger in list(self.devices.items()):
-            if device_ledger.observed_mono_ns != now.mono_ns:
-                self._close(device_ledger, tuple(device_ledger.owners))
-                device_ledger.depart(now)
-                self._departed[uuid] = self.devices.pop(uuid)
-                self._last_set = None  # its allocations are set again when it is back
-                continue
+        for device_ledger in self.devices.values():
             device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns
         self._forget_departed(oldest_ns)
         self._open_kinds()
         if self._first_sign_ns < oldest_ns:
             self._close_gone(oldest_ns, now)
+
+    def _remove_absent(self, now: Moment) -> None:
+        """Closes the accounts of absent devices, before what they were allocated goes elsewhere.
+
+        A device that was not observed is not there: one that cannot be read is observed as such.
+        """
+        for uuid, device_ledger in list(self.devices.items()):
+            if device_ledger.observed_mono_ns != now.mono_ns:
+                self._close(device_ledger, tuple(device_ledger.owners))
+                device_ledger.depart(now)
+                self._departed[uuid] = self.devices.pop(uuid)
 
     def _forget_departed(self, oldest_ns: int) -> None:
         """Forgets the devices that were there last before the given moment."""

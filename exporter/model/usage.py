@@ -30,6 +30,11 @@ class ContainerKey(NamedTuple):
         """The pod that it is of."""
         return self.namespace, self.pod
 
+    @property
+    def whole(self) -> "ContainerKey":
+        """Its pod as a whole, whose container is not known."""
+        return self._replace(container="")
+
 
 class GroupKey(NamedTuple):
     """A cgroup that is not a named pod's container."""
@@ -73,6 +78,7 @@ class DeviceUsage(NamedTuple):
     ``unmeasured`` holds the owners whose part of the core cannot be measured, with the reason; it
     is None if the owners were unknown in this window. ``counted`` holds nanoseconds by the names in
     ``COUNTED``. ``is_lower_bound``: the device may have been busier than ``total``.
+    ``end_unix_ns``: when the window ended, in its own time.
     """
 
     device: Device
@@ -88,6 +94,12 @@ class DeviceUsage(NamedTuple):
     unmeasured: Mapping[Owner, Unmeasured] | None = MappingProxyType({})
     counted: Mapping[str, Mapping[Owner, int]] = MappingProxyType({})
     is_lower_bound: bool = False
+    end_unix_ns: int = 0
+
+    @property
+    def length_ns(self) -> int:
+        """How long the window is."""
+        return self.observed_ns + self.unobserved_ns
 
 
 class SharedWindow(NamedTuple):

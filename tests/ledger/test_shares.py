@@ -117,7 +117,7 @@ def test_the_books_close(seconds: list[Second]) -> None:
         use = {one.pid: one.busy.core or 0 for one in seen.processes}
         for key, pid, share in zip((A, B), (1, 2), last, strict=True):
             if share and second.is_told:
-                promised[key] += int(share * seen.observed_ns)
+                promised[key] += int(share * SECOND) * seen.observed_ns // SECOND
                 within[key] += use[pid]
         now = [allocated(key, s, s or 0.3) for key, s in zip((A, B), second.shares, strict=True)]
         node.untold = {} if second.is_told else None
@@ -126,7 +126,8 @@ def test_the_books_close(seconds: list[Second]) -> None:
     device = card(node)
     for key in (A, B):
         counters = device.owners[key].counters
-        assert within[key] + counters.allocated_idle - counters.borrowed == promised[key]
+        held = within[key] + counters.allocated_idle - counters.borrowed
+        assert abs(held - promised[key]) <= len(seconds)  # of rounding
     end_ns = at(len(seconds) - 1).mono_ns
     kept_ns = sum(account.gpus.at(end_ns) for account in device.owners.values())
     assert_closed(device, kept_ns, len(seconds))
@@ -250,7 +251,7 @@ def test_an_instance_of_unknown_place_is_a_part_of_its_board() -> None:
 def test_a_device_that_was_away_goes_on_with_its_allocations(
     devices: tuple[Device, ...], away: int
 ) -> None:
-    """From the cycle that misses it to the one before its return it is neither kept nor free."""
+    """From the cycle that misses it to that of its return it is neither kept nor free."""
     node = Node(devices)
     half = (allocated(A, 0.5, 0.5),)
     node.cycle(0, allocated=half)
@@ -264,8 +265,9 @@ def test_a_device_that_was_away_goes_on_with_its_allocations(
         node.cycle(second, {"GPU-0": window({})}, allocated=half)
     device, end_ns = card(node), at(3 + away).mono_ns
     assert device.owners[A].cores.shares == (0.5,)
-    assert device.unallocated.at(end_ns) == 2 * SECOND
-    assert node.ledger.namespaces["n", "GPU-0"].gpus.at(end_ns) == 2 * SECOND
+    there_ns = 3 * SECOND  # until 2, and from its return on
+    assert device.unallocated.at(end_ns) == there_ns // 2
+    assert node.ledger.namespaces["n", "GPU-0"].gpus.at(end_ns) == there_ns // 2
 
 
 def test_the_last_device_and_the_last_allocation_may_go_together() -> None:
@@ -318,7 +320,8 @@ def test_the_books_of_a_pod_that_has_a_share_as_a_whole_close(
     accounts += node.ledger.unplaced.values()
     idle, borrowed = (sum(getattr(a.counters, n) for a in accounts) for n in NAMES)
     first_promised = int((share or 0) * SECOND) + SECOND // 4  # of the last window
-    assert used + idle - borrowed == promised + first_promised
+    held = used + idle - borrowed
+    assert abs(held - promised - first_promised) <= 2 * len(seconds)  # of rounding
     node.cycle(400, {"GPU-0": window({})})  # all have ended
     [of_namespace] = [one for one in node.facts.namespaces if one.uuid]
     assert (of_namespace.allocated.idle_ns, of_namespace.allocated.borrowed_ns) == (idle, borrowed)
