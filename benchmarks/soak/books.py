@@ -6,8 +6,9 @@ Between two whole pages, for each device:
 - by allocation: allocated - overcommitted + unallocated = the time that passed;
 - by use: busy + idle + unobserved = that time, where idle is the rest, so that it is not below 0.
 
-For each container that has a share on both: used + idle - borrowed = allocated, or less, if its use
-may have been unknown in between, or was under its pod, whose status lacked the container's id.
+For each container and each pod with a share, also where it came or ended in between: used + idle -
+borrowed = allocated; or less, if its use may have been unknown in between, or a container's was
+under its pod, whose status lacked the container's id.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,12 +25,9 @@ QUANTITIES = {  # of a device → of its parts
     "energy_joules_total": "energy_joules_total",
 }
 PARTS = ("mgpu_container_", "mgpu_group_", "mgpu_device_unattributed_")
-HELD = (
-    "core_seconds_total",
-    "allocated_idle_core_seconds_total",
-    "borrowed_core_seconds_total",
-    "allocated_core_seconds_total",
-)
+HELD = ("allocated_idle_core_seconds_total", "borrowed_core_seconds_total")
+ALLOCATED = "allocated_core_seconds_total"
+USED = {"mgpu_container_": "core_seconds_total", "mgpu_pod_": "limited_core_seconds_total"}
 SHORTEST_FAILURE_S = 5.5  # of the node's sources, and a cycle's jitter
 CLOSE = 1e-5  # seconds or joules: pages are written in floating point
 
@@ -47,7 +45,6 @@ class Books:
         self._last: dict[Series, float] = {}
         self._whole: dict[Series, float] = {}
         self._whole_at = 0.0
-        self._shares: set[Labels] = set()
 
     def check(self, page: Page) -> list[str]:
         """Take in the next page; gives what is wrong with it."""
@@ -58,13 +55,12 @@ class Books:
         at = measured_at(page)
         if is_whole(page):
             self.whole_pages += 1
-            shares = {_labels(own) for own, _ in page.all("mgpu_container_core_limit_ratio")}
             wrong += self._imbalances(page)
             if self._whole_at:
                 wrong += self._lost_time(page, at - self._whole_at)
-            wrong += self._lost_shares(counters, shares & self._shares, at - self._whole_at)
+                wrong += self._lost_shares(page, counters, at - self._whole_at)
             self._whole.update(counters)
-            self._whole_at, self._shares = at, shares
+            self._whole_at = at
         self.seen |= counters.keys()
         return wrong
 
@@ -100,21 +96,35 @@ class Books:
                 yield f"{uuid}: in {seconds} s, {known} were busy or unobserved"
 
     def _lost_shares(
-        self, counters: Mapping[Series, float], shares: set[Labels], seconds: float
+        self, page: Page, counters: Mapping[Series, float], seconds: float
     ) -> Iterator[str]:
-        """Containers whose allocated time is not what they used and left idle of it."""
-        for own in shares:
-            used, idle, borrowed, allocated = (
-                counters.get(series, 0.0) - self._whole.get(series, 0.0)
-                for name in HELD
-                for series in [(f"mgpu_container_{name}", own)]
-            )
-            lost = allocated - (used + idle - borrowed)
-            unnamed = f"mgpu_container_{HELD[0]}", _labels({**dict(own), "container": ""})
-            rose = counters.get(unnamed, 0.0) > self._whole.get(unnamed, 0.0)
-            known = seconds < SHORTEST_FAILURE_S and not rose
-            if lost < -CLOSE or (lost > CLOSE and known):
-                yield f"{own}: {used} + {idle} - {borrowed} is not the allocated {allocated}"
+        """Containers and pods whose allocated time is not what they used and left idle of it.
+
+        A container may have used something before its share was known; a pod's use leaves that out.
+        """
+        for level, use in USED.items():
+            for labels, value in page.all(f"{level}{ALLOCATED}"):
+                own = _labels(labels)
+                is_new = "uuid" in labels and (f"{level}{ALLOCATED}", own) not in self._whole
+                if is_new or (f"{level}{HELD[0]}", own) not in counters:
+                    continue
+                allocated = self._more(f"{level}{ALLOCATED}", labels, value)
+                used, idle, borrowed = (
+                    self._more(name, labels, counters.get((name, own), 0.0))
+                    for name in (f"{level}{name}" for name in (use, *HELD))
+                )
+                lost = allocated - (used + idle - borrowed)
+                known = seconds < SHORTEST_FAILURE_S and not self._is_pending(counters, labels)
+                if lost < -CLOSE or (lost > CLOSE and known):
+                    yield f"{own}: {used} + {idle} - {borrowed} is not the allocated {allocated}"
+
+    def _is_pending(self, counters: Mapping[Series, float], labels: Mapping[str, str]) -> bool:
+        """Whether its pod used more, without the container's name."""
+        if not labels.get("container"):
+            return False
+        unnamed = {**labels, "container": ""}
+        name = "mgpu_container_core_seconds_total"
+        return self._more(name, unnamed, counters.get((name, _labels(unnamed)), 0.0)) > 0
 
     def _rose(self, page: Page, name: str, uuid: str) -> float:
         return sum(self._more(name, own, value) for own, value in page.all(name, uuid=uuid))
