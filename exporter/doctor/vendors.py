@@ -57,13 +57,13 @@ def devices_found(
         subject = f"GPU {_number(reading)}"
         if reading.state is not DeviceState.UP:
             yield problem(subject, f"{name}: {reading.state}: {reading.detail}", remedy)
-        elif reading.detail:
-            yield note(subject, f"{name}, {device.uuid}: {reading.detail}")
-        elif device.uuid in windows or "core" in reading.unmeasured:
-            yield ok(subject, f"{name}, {device.uuid}")
+            continue
+        found = ": ".join(filter(None, (f"{name}, {device.uuid}", reading.detail)))
+        if device.uuid in windows or "core" in reading.unmeasured:
+            yield (note if reading.detail else ok)(subject, found)
         else:
             later = "an idle driver takes its first samples seconds after it was opened; ask again"
-            yield note(subject, f"{name}, {device.uuid}: no new samples yet", later)
+            yield note(subject, f"{found}: no new samples yet", later)
 
 
 class _Vendor(NamedTuple):

@@ -12,7 +12,7 @@ from exporter.sources.gpus.drm.holders import CROWDED, REFUSED
 from exporter.sources.gpus.fleet import HANGS
 from tests.doctor.looking import by_subject, check, evidence, settings
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import MI210, MI300X, RADEON, table, v1_6
+from tests.gpus.amd.trees import MI210, MI250, MI300X, RADEON, STRIX_HALO, table, v1_6
 
 ABSENT = Reading(SourceStatus("nvml", up=False, absent=True))
 
@@ -100,6 +100,28 @@ def test_partitions_whose_use_no_file_tells_are_not_called_measured(node: Node) 
     assert finding.verdict is CheckVerdict.NOTE
     assert finding.found.startswith("not measured on GPU 101/0, 101/1: partitioned")
     assert "gpu_metrics 1.6" in finding.remedy
+
+
+def test_the_memory_of_an_apu_is_its_hosts(node: Node) -> None:
+    node.tree.add(STRIX_HALO)
+    node.read()
+
+    finding = found(node.read())["GPU 100"]
+
+    assert finding.verdict is CheckVerdict.NOTE
+    assert finding.found.endswith("its memory is its host's, GTT included")
+
+
+def test_the_dies_of_a_module_are_said_to_be_some(node: Node) -> None:
+    node.tree.add(MI250)
+    node.tree.add(MI250)
+    node.read()
+
+    finding = found(node.read())["amdgpu energy"]
+
+    assert finding.verdict is CheckVerdict.NOTE
+    assert finding.found.startswith("not measured on GPU 100, 101: module")
+    assert "all dies of a module on its first" in finding.remedy
 
 
 def test_a_table_that_is_not_known_is_named_by_its_number(node: Node) -> None:

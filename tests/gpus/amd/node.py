@@ -36,7 +36,9 @@ class Node:
         assert window is not None
         return window
 
-    def client(self, pid: int, board: Board, number: int = 1, vram: int = 0, **ns: int) -> None:
+    def client(
+        self, pid: int, board: Board, number: int = 1, vram: int = 0, gtt: int = 0, **ns: int
+    ) -> None:
         """Let a process have a DRM client on a board, whose engines have been busy for so long."""
         if not (self.machine.proc / str(pid)).is_dir():
             self.machine.process(pid)
@@ -44,6 +46,7 @@ class Node:
         self.machine.open(
             *(pid, 4 + number),
             f"drm-driver:\tamdgpu\ndrm-client-id:\t{number}\ndrm-pdev:\t{board.pci}\n"
-            f"pasid:\t32771\ndrm-memory-vram:\t{vram >> 10} KiB\n{told}",
+            f"pasid:\t32771\ndrm-memory-vram:\t{vram >> 10} KiB\n"
+            f"drm-memory-gtt: \t{gtt >> 10} KiB\ndrm-memory-cpu: \t4 KiB\n{told}",
             board.render,
         )

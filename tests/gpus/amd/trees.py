@@ -24,7 +24,11 @@ TYPES = "BbHhIiQq"  # by the number of a type, from AMDGPU_METRICS_TYPE_U8 on
 
 @dataclass(frozen=True)
 class Kind:
-    """What boards of one kind have. ``cus``: of all compute dies together."""
+    """What boards of one kind have. ``cus``: of all compute dies together.
+
+    ``vram`` is what amdgpu says of it, ``bank`` what KFD says, if that differs; ``gtt`` is what it
+    may have of its host's memory.
+    """
 
     model: str
     device: str
@@ -37,6 +41,9 @@ class Kind:
     partitionable: bool = False
     unique: bool = True
     edge: bool = True
+    gtt: int = 64 * GIB
+    bank: int | None = None
+    hwmon: tuple[str, ...] = ()
 
 
 MI210 = Kind("AMD INSTINCT MI210", "0x740f", 90010, 104, 64 * GIB, table=V1_3)
@@ -55,6 +62,21 @@ RADEON = Kind(
     ras=False,
     table=V1_3,
     unique=False,
+)
+STRIX_HALO = replace(  # an APU: KFD allocates from GTT, which is the larger one (Linux 6.10)
+    *(RADEON,),
+    device="0x1586",
+    gfx=110501,
+    cus=40,
+    vram=GIB // 2,
+    gtt=96 * GIB,
+    bank=96 * GIB,
+    table=None,
+    hwmon=("vddgfx", "vddnb"),
+)
+RENOIR = replace(STRIX_HALO, device="0x1636", gfx=90012, cus=8, occupancy=True, bank=GIB // 2)
+MI300A = replace(  # an APU of one memory, of which amdgpu calls none its own
+    MI300X, model="AMD Instinct MI300A", device="0x74a0", cus=228, vram=0, gtt=0, bank=128 * GIB
 )
 RDNA_3 = replace(RADEON, device="0x744c", gfx=110000, cus=96, vram=24 * GIB)
 
@@ -245,6 +267,9 @@ class Tree:
             put(folder / "unique_id", board.unique)
             put(folder / "product_name", kind.model)
         board.set(mem_info_vram_total=kind.vram, mem_info_vram_used=0, gpu_busy_percent=0)
+        board.set(mem_info_gtt_total=kind.gtt, mem_info_gtt_used=0)
+        for number, label in enumerate(kind.hwmon):
+            board.hwmon(**{f"in{number}_label": label})
         board.set(mem_busy_percent=0)
         board.hwmon(name="amdgpu", power1_average=100_000_000, power1_cap=300_000_000)
         if kind.edge:
@@ -290,7 +315,7 @@ class Tree:
             own.mkdir(parents=True, exist_ok=True)
         put(
             folder / "mem_banks/0/properties",
-            f"heap_type 1\nsize_in_bytes {kind.vram // parts}\nflags 0",
+            f"heap_type 1\nsize_in_bytes {(kind.bank or kind.vram) // parts}\nflags 0",
         )
 
     def partition(self, board: Board, part: int) -> Path:

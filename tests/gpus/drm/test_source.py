@@ -188,6 +188,41 @@ def test_the_device_is_never_busier_than_the_time_that_went_by(machine: Machine)
     assert known(step(machine, source).window).busy.core == SECOND
 
 
+@pytest.mark.parametrize(
+    ("files", "total", "used", "of_42"),
+    [
+        ({"hwmon/hwmon3/in1_label": "vddnb"}, 2560, 700, 500),  # an APU: its memory is its host's
+        ({}, 512, 100, 100),
+        ({"mem_info_vram_total": "0", "mem_info_vram_used": "0"}, None, None, 100),  # an MI300A
+    ],
+)
+def test_what_amdgpu_has_in_gtt_is_memory_of_an_apu(
+    machine: Machine,
+    files: dict[str, str],
+    total: int | None,
+    used: int | None,
+    of_42: int,
+) -> None:
+    mib = {"vram_total": 512, "vram_used": 100, "gtt_total": 2048, "gtt_used": 600}
+    sizes = {f"mem_info_{name}": str(size * MIB) for name, size in mib.items()}
+    machine.card(
+        0, "amdgpu", PCI, (0x1002, 0x1586), {"hwmon/hwmon3/name": "amdgpu", **sizes, **files}
+    )
+    machine.process(42)
+    head = f"drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t{PCI}\n"
+    show(machine, f"{head}drm-memory-vram:\t102400 KiB\ndrm-memory-gtt:\t409600 KiB\n")
+    source = machine.source()
+    source.read()
+
+    memory = known(step(machine, source).memory)
+
+    assert (memory.total_bytes, memory.used_bytes) == (
+        total and total * MIB,
+        used and used * MIB,
+    )
+    assert [p.used_bytes for p in known(memory.processes)] == [of_42 * MIB]
+
+
 def test_amdgpu_lists_an_engine_once_it_is_used(machine: Machine) -> None:
     head = f"drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t{PCI}\npasid:\t32771\n"
     memory = "drm-memory-vram:\t44564 KiB\ndrm-memory-gtt: \t2392 KiB\ndrm-shared-vram:\t8 KiB\n"

@@ -13,6 +13,7 @@ from exporter.model import (
     MODULE,
     QUANTITIES,
     Clock,
+    DeviceMemory,
     DeviceReading,
     DeviceState,
     Sensors,
@@ -70,7 +71,9 @@ class AmdBoard:
         self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
         if not found.parts:
             clients = DeviceClients(found.minors, found.whole.device.pci_bus_id, str(procfs))
-            self._whole = ClientDevice(self._whole, clients, sysfs, clock)
+            self._whole = ClientDevice(
+                *(self._whole, clients, sysfs, clock), shares_host=found.shares_host
+            )
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
@@ -220,25 +223,36 @@ class AmdBoard:
         memory, reasons = None, dict(UNDER_PARTITIONS)
         if not self._parts:
             total = read_count(self._folder / "mem_info_vram_total")
-            used = read_count(self._folder / "mem_info_vram_used")
-            memory = self._whole.memory(demand, total, used)
+            memory = self._memory(demand, total)
             reasons = self._whole.unmeasured(window)
-            if total is None or used is None:
+            if None in {total, memory.total_bytes, memory.used_bytes}:
                 reasons["device_memory"] = Unmeasured.READ_FAILED
         reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
         if self._whole.device.sharing == MODULE:
             # What is known of the first die is its module's, and of the second there is nothing.
             missing = (q for q in ("power", "power_limit") if q in reasons)
             reasons |= dict.fromkeys(("energy", *missing), Unmeasured.MODULE)
-        remarks = (f"gpu_metrics {self._unknown} is not known",) if self._unknown else ()
+        said = {
+            f"gpu_metrics {self._unknown} is not known": bool(self._unknown),
+            "its memory is its host's, GTT included": self.found.shares_host,
+        }
         return DeviceReading(
             self._whole.device,
-            detail="; ".join(remarks),
+            detail="; ".join(remark for remark, is_so in said.items() if is_so),
             window=window,
             memory=memory,
             sensors=self._sensors,
             unmeasured=reasons,
         )
+
+    def _memory(self, demand: Demand, total: int | None) -> DeviceMemory:
+        """The memory of a board without partitions. A total of 0 is none."""
+        used = read_count(self._folder / "mem_info_vram_used")
+        if not self.found.shares_host:
+            return self._whole.memory(demand, total or None, used)
+        in_gtt = read_count(self._folder / "mem_info_gtt_used")
+        memory = self._whole.memory(demand, None, (used or 0) + in_gtt if in_gtt else None)
+        return memory if in_gtt else _as_held(memory)
 
     def _part(self, part: AmdDevice, covers_ns: int | None, demand: Demand) -> DeviceReading:
         """The reading of a partition; without ``covers_ns`` its window waits."""
@@ -247,9 +261,7 @@ class AmdBoard:
             None if covers_ns is None else part.window(ActivitySample(percent, None, covers_ns))
         )
         memory = part.memory(demand, part.device.memory_bytes, None)
-        if memory.processes is not None:  # no file says how much of a partition is in use
-            used = sum(process.used_bytes or 0 for process in memory.processes)
-            memory = replace(memory, used_bytes=used)
+        memory = _as_held(memory)  # no file says how much of a partition is in use
         reasons = part.unmeasured(window)
         reasons["energy"] = Unmeasured.PARTITIONED
         if percent is None:
@@ -268,6 +280,13 @@ class AmdBoard:
                 else self.throttling.add(metrics, now_ns),
                 ecc_errors_total={} if "ecc" in off else memory_errors(self._folder),
             )
+
+
+def _as_held(memory: DeviceMemory) -> DeviceMemory:
+    """The memory of which that is in use which its processes hold."""
+    if memory.processes is None:
+        return memory
+    return replace(memory, used_bytes=sum(p.used_bytes or 0 for p in memory.processes))
 
 
 def _has_worked(window: Window | None) -> bool:

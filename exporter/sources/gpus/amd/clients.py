@@ -23,7 +23,7 @@ from exporter.sources.gpus.amd.device import COMPUTE, ActivitySample, AmdDevice
 from exporter.sources.gpus.amd.kfd import processes_of
 from exporter.sources.gpus.drm.clients import DeviceClients, activities_of
 from exporter.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
-from exporter.sources.gpus.drm.fdinfo import held_by
+from exporter.sources.gpus.drm.fdinfo import LOCAL, OF_AN_APU, held_by
 from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.sysfs import RefusedError
@@ -42,13 +42,22 @@ class ClientDevice:
     Without a figure of the device the core is not measured where one of them may compute.
     """
 
-    def __init__(self, kfd: AmdDevice, clients: DeviceClients, sysfs: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        kfd: AmdDevice,
+        clients: DeviceClients,
+        sysfs: Path,
+        clock: Clock,
+        *,
+        shares_host: bool,
+    ) -> None:
         self.device = kfd.device
         self.found = kfd.found
         self._kfd = kfd
         one_queue = kfd.found.node is not None and kfd.found.node.gfx >= RDNA_3
         self._roles = (CORE, ENCODER) if one_queue else ROLES
         self._clients = clients
+        self._regions = OF_AN_APU if shares_host else LOCAL
         self._sysfs = sysfs
         self._clock = clock
         self._scan: HandleScan | None = None
@@ -89,7 +98,7 @@ class ClientDevice:
         if scan is None:
             return self._kfd.window(sample) if self.has_occupancy else None
         use = self._clients.read(scan, self._clock.monotonic_ns())
-        memory = held_by(use.clients, self.device, None, scan.cut)
+        memory = held_by(use.clients, self.device, None, scan.cut, self._regions)
         self._held = {p.pid: p.used_bytes for p in memory.processes or ()}
         window = self._kfd.window(sample)
         if window is None or self._blind:

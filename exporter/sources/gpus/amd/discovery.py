@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from exporter.model import FIRST_INDEX, MODULE, PARTITIONED, Device
 from exporter.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
-from exporter.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, minors_in
+from exporter.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, is_apu, minors_in
 from exporter.sources.gpus.sysfs import RefusedError, as_count, is_refused, label, names_in, text
 
 logger = logging.getLogger(__name__)
@@ -21,6 +21,10 @@ VENDOR = "amd"
 VENDOR_ID = "0x1002"
 MAX_BOARDS = 64
 UNDIVIDED = {"", "spx"}
+APUS = {  # by gfx_target_version; that of an MI300A is an MI300X's
+    *(90002, 90012, 100103, 100303, 100305, 100306),
+    *(110003, 110500, 110501, 110502, 110503),
+}
 TWO_DIES = {"0x7408", "0x740c"}  # MI250X, MI250: each die is a board, and the first has the power
 WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
@@ -46,13 +50,15 @@ class KfdDevice(NamedTuple):
 class FoundBoard(NamedTuple):
     """A board. ``folder``: its PCI device in sysfs. ``parts``: its partitions, if it has any.
 
-    ``minors``: the minor numbers of its device files.
+    ``minors``: the minor numbers of its device files. ``shares_host``: its memory is its host's, so
+    that GTT is a part of it.
     """
 
     folder: Path
     whole: KfdDevice
     minors: frozenset[int]
     parts: tuple[KfdDevice, ...] = ()
+    shares_host: bool = False
 
     @property
     def nodes(self) -> tuple[KfdNode | None, ...]:
@@ -209,6 +215,7 @@ def _board(
 ) -> FoundBoard:
     parted = len(nodes) > 1
     minors = minors_in(folder / "drm")
+    memory_bytes, shares_host = _memory(folder, nodes)
     device = Device(
         uuid=uuid,
         index=index,
@@ -219,10 +226,11 @@ def _board(
         sharing=PARTITIONED if parted else MODULE if _is_of_two(folder) else "",
         # Only AMD's own packages have a version.
         driver_version=label(text(folder / "driver/module/version")),
-        memory_bytes=as_count(text(folder / "mem_info_vram_total")),
+        memory_bytes=memory_bytes,
     )
     if not parted:
-        return FoundBoard(folder, KfdDevice(device, nodes[0] if nodes else None), minors)
+        whole = KfdDevice(device, nodes[0] if nodes else None)
+        return FoundBoard(folder, whole, minors, shares_host=shares_host)
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
     ordered = sorted(nodes, key=lambda node: node.partition)
@@ -235,6 +243,22 @@ def _board(
         for node in ordered
     )
     return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
+
+
+def _memory(folder: Path, nodes: list[KfdNode]) -> tuple[int | None, bool]:
+    """The bytes of a board's memory, and whether it is its host's.
+
+    An APU has some of that as "VRAM" and what it wants as GTT. Of an MI300A amdgpu calls nothing
+    VRAM: there KFD's bank is the memory, and no board has 0.
+    """
+    vram, gtt = (as_count(text(folder / f"mem_info_{name}_total")) or 0 for name in ("vram", "gtt"))
+    bank = sum(node.memory_bytes or 0 for node in nodes)
+    # From Linux 6.10 on KFD allocates from GTT where that is the larger one, and says so.
+    in_gtt = bank * 10 > vram * 11
+    shares_host = in_gtt or is_apu(folder) or any(node.gfx in APUS for node in nodes)
+    if not vram:
+        return bank or None, shares_host
+    return vram + gtt if shares_host else vram, shares_host
 
 
 def _part(

@@ -50,9 +50,11 @@ class DrmBoard:
         """The quantities that this board does not measure, without disabled groups of families."""
         return unmeasured(self.sensors, self.energy.method, disabled)
 
-    def vram_used(self) -> int | None:
+    def memory_used(self, *, shares_host: bool) -> int | None:
         """Bytes of device memory in use, if the driver reports them (amdgpu)."""
-        return number(f"{self._card}/device/mem_info_vram_used")
+        names = ("vram", "gtt") if shares_host else ("vram",)
+        used = [number(f"{self._card}/device/mem_info_{name}_used") for name in names]
+        return None if None in used else sum(filter(None, used))
 
 
 MS = 10**6

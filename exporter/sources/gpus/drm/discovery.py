@@ -117,12 +117,16 @@ _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DrmCard:
-    """A device, its directory in sysfs (``card``) and the minor numbers of its nodes."""
+    """A device, its directory in sysfs (``card``) and the minor numbers of its nodes.
+
+    ``shares_host``: its memory is its host's, so that GTT is a part of it (amdgpu's APUs).
+    """
 
     device: Device
     driver: str
     card: str
     minors: frozenset[int]
+    shares_host: bool = False
 
 
 def discover(
@@ -144,11 +148,13 @@ def discover(
             wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
             pci = _pci_address(card)
             if wanted and not (pci and pci in taken):
-                found.append(DrmCard(_device(card, driver, pci, kernel), driver, card, minors))
+                shares = is_apu(f"{card}/device")
+                device = _device(card, driver, pci, kernel, shares_host=shares)
+                found.append(DrmCard(device, driver, card, minors, shares))
     return tuple(found)
 
 
-def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
+def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool) -> Device:
     number_of, vendor = int(card.rpartition("/card")[2]), _vendor(card, driver)
     return Device(
         uuid=f"DRM-{pci or link(f'{card}/device') or number_of}",
@@ -158,13 +164,15 @@ def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
         minor=number_of,
         pci_bus_id=pci,
         driver_version=label(f"{driver} {kernel}".strip()),
-        memory_bytes=_memory(card),
+        memory_bytes=_memory(card, shares_host=shares_host),
     )
 
 
-def _memory(card: str) -> int | None:
-    """Bytes of the device's own memory; None if it has none, or its driver does not report it."""
+def _memory(card: str, *, shares_host: bool) -> int | None:
+    """Bytes of the device's memory; None if it has none, or its driver does not report it."""
     whole = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
+    if whole and shares_host:
+        whole += number(f"{card}/device/mem_info_gtt_total") or 0
     tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
     of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
     return whole or sum(of_tiles) or None
@@ -196,6 +204,15 @@ def _pci_address(card: str) -> str:
         if key == "PCI_SLOT_NAME" and PCI_ADDRESS.fullmatch(value.lower()):
             return value.lower()
     return ""
+
+
+def is_apu(folder: str | Path) -> bool:
+    """Whether amdgpu's device is an APU, which has what it wants of its host's memory.
+
+    Only an APU has the voltage of a north bridge (amdgpu_pm.c: "only APUs have vddnb").
+    """
+    above = f"{folder}/hwmon"
+    return any(text(f"{above}/{name}/in1_label") == "vddnb" for name in names(above))
 
 
 def minors_in(folder: str | Path) -> frozenset[int]:

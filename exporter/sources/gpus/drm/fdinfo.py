@@ -128,7 +128,8 @@ def _size(text: str) -> int | None:
     return int(match[1]) * unit if match and unit else None
 
 
-_LOCAL = re.compile(r"(?:vram|local)[0-9]*", re.ASCII)  # amdgpu, xe and i915; others have none
+LOCAL = re.compile(r"(?:vram|local)[0-9]*", re.ASCII)  # amdgpu, xe and i915; others have none
+OF_AN_APU = re.compile(r"vram|gtt", re.ASCII)  # whose memory is its host's
 _KINDS: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
 
 
@@ -137,8 +138,9 @@ def held_by(
     device: Device,
     used_bytes: int | None,
     cut: AbstractSet[int] = frozenset(),
+    regions: re.Pattern[str] = LOCAL,
 ) -> DeviceMemory:
-    """Device memory by process. A buffer that clients share is counted for each of them.
+    """Device memory by process: what is in its ``regions``, for each client of a shared buffer.
 
     Sizes are None on a device without its own memory. ``used_bytes`` of the whole device is its
     driver's figure, None without one: the clients' sum is not all of it. Processes that are ``cut``
@@ -146,7 +148,7 @@ def held_by(
     """
     held: dict[int, int | None] = {}
     for pid, client in clients:
-        local = [size for region, size in client.held.items() if _LOCAL.fullmatch(region)]
+        local = [size for region, size in client.held.items() if regions.fullmatch(region)]
         before = held.get(pid)
         held[pid] = sum(local) + (before or 0) if local else before
     held |= dict.fromkeys(held.keys() & cut, None)

@@ -28,7 +28,7 @@ from exporter.sources.gpus.drm.discovery import (
     discover,
     role_of,
 )
-from exporter.sources.gpus.drm.fdinfo import held_by
+from exporter.sources.gpus.drm.fdinfo import LOCAL, OF_AN_APU, held_by
 from exporter.sources.gpus.drm.holders import HandleScan, WorkerScans
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.fleet import GONE, Fleet, Readings
@@ -123,7 +123,12 @@ class DrmDevice:
         return (reading,)
 
     def _held(self, use: ClientUse, scan: HandleScan) -> DeviceMemory:
-        memory = held_by(use.clients, self.found.device, self._board.vram_used(), scan.cut)
+        found = self.found
+        used = self._board.memory_used(shares_host=found.shares_host)
+        if not (used or found.device.memory_bytes):  # 0 of nothing is no figure
+            used = None
+        regions = OF_AN_APU if found.shares_host else LOCAL
+        memory = held_by(use.clients, found.device, used, scan.cut, regions)
         return replace(memory, processes=None) if scan.blind else memory
 
     def _measure(self, scan: HandleScan, use: ClientUse, now_ns: int) -> Window | None:
