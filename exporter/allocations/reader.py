@@ -14,12 +14,14 @@ from exporter.allocations.quantities import (
     parse_quantity,
     parse_share,
 )
+from exporter.allocations.room import MAX_OF_POD
 from exporter.allocations.scheme import Decoded, DecodeProblem, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16
 MAX_ANNOTATION_LENGTH = 64 * 1024  # the API server allows 256 KiB for all annotations of an object
 MAX_NUMBERS_LENGTH = 4096  # of a list of numbers: one for each of a pod's 512 containers takes less
+_MAX_MADE = 4 * MAX_OF_POD  # some decoders drop a part of what they make
 _MAX_DETAIL_LENGTH = 200
 _WHOLE_CARD = 100
 _POD = Container(name="")
@@ -96,6 +98,7 @@ class PodReader:
         self._problems: dict[Reason, DecodeProblem] = {}
         self._suspected: list[DecodeProblem] = []
         self._is_consumer = True
+        self._made = 0  # allocations
         self._numbers: dict[str, tuple[int, ...]] = {}  # by annotation
         self._placements: dict[tuple[str, int], tuple[Device | None, ...]] = {}
 
@@ -146,6 +149,10 @@ class PodReader:
     def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
         """Return the allocations together with the problems found so far."""
         found = tuple(allocations)  # may reject
+        if len(found) > MAX_OF_POD:
+            self.reject(Reason.TOO_MANY_ALLOCATIONS, f"{len(found)} in this pod")
+        if Reason.TOO_MANY_ALLOCATIONS in self._problems:  # a part of them would be a wrong sum
+            found = ()
         problems = (*self._problems.values(), *self._suspected)
         return Decoded(found, problems, consumer=self._is_consumer)
 
@@ -291,6 +298,11 @@ class PodReader:
         devices of which one that is None is one; none of them if it is named and is not known.
         """
         uuids = None if among is None else tuple(device.uuid for device in among)
+        devices = tuple(cards)
+        self._made += len(devices)
+        if self._made > _MAX_MADE:
+            self.reject(Reason.TOO_MANY_ALLOCATIONS, f"{owner.name or 'pod'}: {self._made} so far")
+            return []
         return [
             Allocation(
                 pod_uid=self.pod.uid,
@@ -304,7 +316,7 @@ class PodReader:
                 replicas=share.replicas,
                 among=uuids if card is None else None,
             )
-            for card in cards
+            for card in devices
         ]
 
     def allows(self, container: Container, count: int) -> bool:

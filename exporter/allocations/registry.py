@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from exporter.allocations.reader import PodReader
 from exporter.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, VOLCANO_REGISTERS
+from exporter.allocations.room import MAX_OF_POD, has_too_many
 from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
 from exporter.allocations.schemes import (
     aliyun_acs,
@@ -41,6 +42,7 @@ from exporter.allocations.schemes import (
     volcano_gpushare,
     volcano_vgpu,
 )
+from exporter.allocations.ties import has_ended
 from exporter.model import Allocation, NodeFacts, Pod
 
 SCHEMES: tuple[Scheme, ...] = (
@@ -90,11 +92,11 @@ def vendor_of(name: str) -> str | None:
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
     """Return the allocations of a pod's containers; never raises.
 
-    A pod that has ended or is deleted has no allocations. A scheme that finds something in the pod
-    prevents later schemes from counting the same resources again. A scheme that only rejected the
-    pod's annotations as forged does not.
+    A pod that has ended or is deleted has no allocations, and neither has one with too many. A
+    scheme that finds something in the pod prevents later schemes from counting the same resources
+    again. A scheme that only rejected the pod's annotations as forged does not.
     """
-    if pod.terminal or pod.deleted or not (pod.uid in node.grants or _is_readable(pod)):
+    if has_ended(pod) or not may_have_any(pod, node):
         return Decoded()
     keys = _keys(pod, node)
     claimed: set[str] = set()
@@ -112,12 +114,16 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
         read = any(problem.reason not in FORGED for problem in found.problems)
         if found.allocations or read or not found.consumer:
             claimed.update(scheme.resources)
-    return Decoded(tuple(allocations), tuple(problems))
+    if len(allocations) > MAX_OF_POD:
+        reason, detail = Reason.TOO_MANY_ALLOCATIONS, f"{len(allocations)} by several systems"
+        problems.append(DecodeProblem(pod.uid, allocations[-1].scheme, reason, detail))
+    decoded = Decoded(tuple(allocations), tuple(problems))
+    return replace(decoded, allocations=()) if has_too_many(decoded) else decoded
 
 
-def _is_readable(pod: Pod) -> bool:
+def may_have_any(pod: Pod, node: NodeFacts) -> bool:
     """Whether a pod has anything that a scheme reads."""
-    if pod.annotations or pod.labels:
+    if pod.annotations or pod.labels or pod.uid in node.grants:
         return True
     return any(container.limits or container.claims for container in pod.containers)
 

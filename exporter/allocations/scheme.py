@@ -35,6 +35,7 @@ class Reason(StrEnum):
     CORE_OUT_OF_RANGE = "core_out_of_range"
     MEMORY_OUT_OF_RANGE = "memory_out_of_range"
     TOO_MANY_DEVICES = "too_many_devices"
+    TOO_MANY_ALLOCATIONS = "too_many_allocations"
     DUPLICATE_DEVICE = "duplicate_device"
     UNKNOWN_DEVICE = "unknown_device"
     PLACEMENT_MISMATCH = "placement_mismatch"

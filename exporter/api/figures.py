@@ -148,6 +148,10 @@ UNMEASURED: Mapping[Unmeasured, str] = {
     Unmeasured.POD_UNKNOWN: "The pod's name is not known, so its limits are not either.",
     Unmeasured.PLACEMENT: "Its sharing system does not name the device of its share, and none of "
     "its processes was seen yet.",
+    Unmeasured.ALLOCATION_PENDING: "What its pod asks for takes long to read; that is not done "
+    "yet.",
+    Unmeasured.ALLOCATION_OVER_LIMIT: "Its pod, or its namespace, has more allocations than are "
+    "kept; the log names the pod.",
 }
 
 UNATTRIBUTED: Mapping[Unattributed, str] = {

@@ -1,28 +1,35 @@
-"""The allocations of this node's pods, decoded again when pods or facts of the node change."""
+"""The allocations of this node's pods: as decoded, within bounds, and where they were seen."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from exporter.allocations.devices import sharing_replicas
 from exporter.allocations.kept import kept
-from exporter.allocations.registry import vendor_of
+from exporter.allocations.registry import may_have_any, vendor_of
+from exporter.allocations.room import MAX_OF_NODE, MAX_OF_POD, has_too_many, left_out
 from exporter.allocations.rules import Rules
-from exporter.allocations.scheme import SHARED, DecodeProblem, Reason
+from exporter.allocations.scheme import SHARED, Decoded, DecodeProblem, Reason
+from exporter.allocations.ties import has_ended
 from exporter.attribution.join import place
 from exporter.attribution.ownership import Member
+from exporter.collector.decoding import Decoding, Decodings
 from exporter.ledger import Allocated
 from exporter.model import (
     MIG,
     PARTITIONED,
     Allocation,
+    Clock,
     ContainerKey,
     Device,
     NodeFacts,
     Pod,
     PodName,
     PodTable,
+    Unmeasured,
 )
 
 logger = logging.getLogger(__name__)
@@ -31,6 +38,7 @@ SeenOn = Callable[[], Mapping[Member, Sequence[str]]]
 """The devices on which each container of a pod has a process now, by UUID."""
 
 LONGEST_SEARCH_NS = 60 * 10**9
+MAX_LINES = 5  # in the log for one reason in one namespace: who makes many pods fills no disk
 
 # What follows from an annotation that is not accepted, and what to do.
 OUTCOMES = {
@@ -42,6 +50,8 @@ OUTCOMES = {
     "annotation has it",
     Reason.UNPROVEN: "the annotation is ignored; find out who wrote it, or whether its sharing "
     "system runs on this node and the exporter may read the node",
+    Reason.TOO_MANY_ALLOCATIONS: f"of a pod at most {MAX_OF_POD} are exported, of a node "
+    f"{MAX_OF_NODE}, in equal parts for its namespaces; find out who asks for so many",
 }
 
 
@@ -59,6 +69,8 @@ class Allocations:
     that is divided is no such place, and neither is a device that is gone.
 
     ``awaited`` are the pods, by uid, with an allocation of a device that is not known (yet).
+    ``undecoded`` are those whose allocations are not known at all, with the reason: a pod that
+    takes long to decode, or has too many.
 
     ``rules`` may be replaced at any time: the next call decodes all pods by them. ``version`` rises
     with each change of what ``of`` returns.
@@ -68,15 +80,18 @@ class Allocations:
     another pod has its name, its series are that pod's.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, clock: Clock = time) -> None:
         self.rules = rules
         self.version = 0
         self.ended: Sequence[Allocated] = ()
         self.awaited: Collection[str] = ()
+        self.undecoded: Mapping[PodName, Unmeasured] = {}
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
         self.pods_by_name: Mapping[PodName, Pod] = {}
-        self._decoded_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
+        self._decoding = Decoding(clock)
+        self._asked_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
+        self._taken = 0  # the version of what was decoded
         self._devices: dict[str, Device] = {}  # by UUID
         self._divided: Collection[str] = ()  # the boards of which only parts are allocated
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
@@ -85,6 +100,7 @@ class Allocations:
         self._suspected: dict[str, list[DecodeProblem]] = {}  # by uid, until seen to be right
         self._allocated: list[Allocated] | None = None  # None: to be placed again
         self._logged: set[tuple[str, str, str]] = set()
+        self._lines: Counter[tuple[str, Reason]] = Counter()  # logged, by namespace
         self._logged_node_unknown = False
 
     def of(self, table: PodTable, node: NodeFacts, seen: SeenOn) -> list[Allocated]:
@@ -93,9 +109,12 @@ class Allocations:
         ``seen`` is called only while an allocation has no device.
         """
         of = table.version, node, self.rules
-        if of != self._decoded_of:
-            self._decode(table, node, self.rules)
-            self._decoded_of = of
+        if of != self._asked_of:
+            self._look_at(table, node)
+            self._take(self._decoding.ask(table, node, self.rules), table, node)
+            self._asked_of = of
+        elif self._decoding.newest.version != self._taken:
+            self._take(self._decoding.newest, table, node)
         unplaced = {u for u, own in self._decoded.items() if any(map(_is_unplaced, own))}
         if unplaced or self._suspected:
             where = seen()
@@ -142,22 +161,40 @@ class Allocations:
         parted = [d.uuid for d in own if d.sharing in {MIG, PARTITIONED} and allocation.core != 1]
         return replace(allocation, among=tuple(parted))
 
-    def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
-        """Decodes all pods: some 0.1 ms each, when pods, the node's facts or the rules changed."""
+    def beside(self) -> AbstractContextManager[None]:
+        """While this is entered, no call of ``of`` waits for a pod that takes long to decode."""
+        return self._decoding.beside()
+
+    def _look_at(self, table: PodTable, node: NodeFacts) -> None:
+        """Looks at pods or facts of the node that changed."""
         self.pods_by_name = by_name(table)
         self.replicas = sharing_replicas(node)
         self._devices = {device.uuid: device for device in node.devices}
         in_parts = {d.uuid for d in node.devices if d.sharing in {MIG, PARTITIONED}}
         self._divided = in_parts | {d.parent_uuid for d in node.devices}
-        self._suspected, self._allocated = {}, None
-        facts = rules.tied(replace(node, index_bases=rules.index_bases), table.pods.values())
-        decoded = {uid: self._decode_pod(pod, facts, rules) for uid, pod in table.pods.items()}
+
+    def _take(self, decodings: Decodings, table: PodTable, node: NodeFacts) -> None:
+        """Takes over what is decoded. A pod that is decoded again has its last ones until then."""
+        self._taken, self._suspected, self._allocated = decodings.version, {}, None
+        living = {uid: pod for uid, pod in table.pods.items() if not has_ended(pod)}
+        found = {uid: decodings.found[uid] for uid in living if uid in decodings.found}
+        for uid, one in found.items():
+            self._follow_up(living[uid], one.problems)
+        pending = (u for u, pod in living.items() if u not in found and may_have_any(pod, node))
+        unknown = dict.fromkeys(pending, Unmeasured.ALLOCATION_PENDING)
+        unknown |= dict.fromkeys(self._over(found, living), Unmeasured.ALLOCATION_OVER_LIMIT)
+        self.undecoded = {(living[u].namespace, living[u].name): why for u, why in unknown.items()}
+        decoded = {
+            uid: tuple(map(self._off_board, one.allocations))
+            for uid, one in found.items()
+            if uid not in unknown
+        }
         last = {**self._ended, **self._decoded}
         newest = self.pods_by_name
         gone = {
             uid
             for uid, pod in table.pods.items()
-            if (pod.terminal or pod.deleted) and newest[pod.namespace, pod.name].uid == uid
+            if has_ended(pod) and newest[pod.namespace, pod.name].uid == uid
         }
         self._ended = {uid: allocations for uid, allocations in last.items() if uid in gone}
         self.ended = [each for u, own in self._ended.items() for each in named(table.pods[u], own)]
@@ -166,15 +203,21 @@ class Allocations:
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
         self._logged = {problem for problem in self._logged if problem[0] in table.pods}
 
-    def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
-        found = rules.decode(pod, facts)
-        suspected = [problem for problem in found.problems if problem.devices]
+    def _over(self, found: Mapping[str, Decoded], pods: Mapping[str, Pod]) -> Iterator[str]:
+        """The pods, by uid, with more allocations than there is room for; counts and logs them."""
+        yield from (uid for uid, one in found.items() if has_too_many(one))
+        for uid, problem in left_out(found, pods, self._decoded).items():
+            self._log(pods[uid], problem)
+            yield uid
+
+    def _follow_up(self, pod: Pod, problems: Sequence[DecodeProblem]) -> None:
+        """Counts and logs what could not be read, but for what is only suspected so far."""
+        suspected = [problem for problem in problems if problem.devices]
         if suspected:
             self._suspected[pod.uid] = suspected
-        for problem in found.problems:
+        for problem in problems:
             if not problem.devices:
                 self._log(pod, problem)
-        return tuple(map(self._off_board, found.allocations))
 
     def _off_board(self, allocation: Allocation) -> Allocation:
         """An allocation of a board in MIG mode is of one of its instances; which is not known."""
@@ -191,16 +234,15 @@ class Allocations:
         if reason is Reason.NODE_UNKNOWN:
             self._log_node_unknown(scheme)
             return
-        outcome = OUTCOMES.get(reason, "its limits are not exported")
-        logger.warning(
-            "pod %s/%s: its %s allocation cannot be read (%s: %s); %s",
-            pod.namespace,
-            pod.name,
-            scheme,
-            reason,
-            detail,
-            outcome,
-        )
+        self._lines[pod.namespace, reason] += 1
+        left = MAX_LINES - self._lines[pod.namespace, reason]
+        if left >= 0:
+            outcome = OUTCOMES.get(reason, "its limits are not exported")
+            logger.warning(
+                "pod %s/%s: its %s allocation cannot be read (%s: %s); %s%s",
+                *(pod.namespace, pod.name, scheme, reason, detail, outcome),
+                "" if left else "; more of this namespace are counted and not logged",
+            )
 
     def _log_node_unknown(self, scheme: str) -> None:
         if not self._logged_node_unknown:

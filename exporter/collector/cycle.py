@@ -79,7 +79,7 @@ class Collector:
         self._poller = SourcePoller(sources, clock, self._rules)
         self._idle = idle
         self._shown = PodLabels()
-        self._allocations = Allocations(self._rules.allocations)
+        self._allocations = Allocations(self._rules.allocations, clock)
         self._search = Search()
         self._sandboxes = SandboxWatch()
         self._allocated: list[Allocated] = []
@@ -106,6 +106,10 @@ class Collector:
         The first cycle waits a moment for the first list of pods: use that is entered before would
         be under the pods' ids instead of their names.
         """
+        with self._allocations.beside():
+            self._run(stop)
+
+    def _run(self, stop: threading.Event) -> None:
         self._pods.wait(FIRST_LIST_S)
         due = self._clock.monotonic_ns()
         while not stop.is_set():
@@ -158,6 +162,7 @@ class Collector:
             self._allocations.ended,
             self._allocations.pods_by_name,
             self._allocations.replicas,
+            undecoded=self._allocations.undecoded,
             shown=self._shown.of(table, rules.allowed),
             sandboxed=sandboxed,
             groups=groups,

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from exporter.allocations.room import left_out
 from exporter.allocations.scheme import Reason
 from exporter.collector.allocations import OUTCOMES
 from exporter.collector.rules import rules_of
@@ -21,13 +22,15 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
     node = rules.tied(evidence.node, pods.values())
     schemes: dict[str, set[str]] = defaultdict(set)
     problems: dict[tuple[str, Reason], list[str]] = defaultdict(list)
-    for pod in pods.values():
-        decoded = rules.decode(pod, node)
+    found = {uid: rules.decode(pod, node) for uid, pod in pods.items()}
+    for uid, decoded in found.items():
         for allocation in decoded.allocations:
-            schemes[allocation.scheme].add(pod.uid)
-        for one in decoded.problems:
-            if not one.devices:
-                problems[one.scheme, one.reason].append(f"{pod.namespace}/{pod.name}")
+            schemes[allocation.scheme].add(uid)
+    of_all = (problem for decoded in found.values() for problem in decoded.problems)
+    for one in (*of_all, *left_out(found, pods).values()):
+        if not one.devices:
+            pod = pods[one.pod]
+            problems[one.scheme, one.reason].append(f"{pod.namespace}/{pod.name}")
     for scheme, uids in sorted(schemes.items()):
         yield ok(scheme, f"allocations of {counted(len(uids), 'pod')}")
     for (scheme, reason), names in sorted(problems.items()):

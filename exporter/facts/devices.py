@@ -166,7 +166,7 @@ def _allocated(view: View, device_ledger: DeviceLedger) -> DeviceAllocation:
     is_part = bool(device.parent_uuid)
     here = view.limits.of_device(device.uuid)
     parted = device.sharing in PARTED
-    some = here.allocations or view.limits.has_unplaced or parted
+    some = here.allocations or view.limits.has_unplaced or view.facts.undecoded or parted
     none = 0 if view.facts.pods and not some else None
     return DeviceAllocation(
         none if here.sum.core is None else here.sum.core,

@@ -42,6 +42,7 @@ def container_holdings(view: View) -> Iterator[ContainerHolding]:
     for owner in view.containers:
         yield _container(view, owner)
     yield from unplaced_holdings(view)
+    yield from _undecoded_holdings(view)
 
 
 def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
@@ -206,8 +207,25 @@ def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
     return device.uuid not in allocated and (device.parent_uuid or device.uuid) not in allocated
 
 
+def _undecoded(view: View, key: ContainerKey) -> dict[str, Unmeasured]:
+    """The limits of a pod whose allocations are not known; none of another."""
+    reason = view.facts.undecoded.get(key.pod_name)
+    return dict.fromkeys(("core_limit", "memory_limit"), reason) if reason else {}
+
+
+def _undecoded_holdings(view: View) -> Iterator[ContainerHolding]:
+    """Each pod whose allocations are not known, where nothing else of it is shown."""
+    there = {owner.key.pod_name for owner in view.containers if owner.there}
+    for name in view.facts.undecoded:
+        key = ContainerKey(*name, "")
+        if name not in there and (key, "") not in view.ledger.unplaced:
+            yield ContainerHolding(owner=key, index=None, uuid="", unmeasured=_undecoded(view, key))
+
+
 def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
     """The limits of its pod that cannot be shown, of a container without one of its own."""
+    if undecoded := _undecoded(view, key):
+        return undecoded
     if not key.container:
         return NONE
     return _unplaced(view, view.limits.of_container(key.whole, uuid))
@@ -225,7 +243,7 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
         is_known = seen is not None and "core" in seen.attributable
         counters = account.counters if is_known else None
         allocated = allocated_time(view, None if is_withheld else account, limit.sum.core, counters)
-        reasons: dict[str, Unmeasured] = {}
+        reasons = {} if uuid or key.container else _undecoded(view, key)
         if not uuid and key.container and limit.allocations:
             reasons |= _unplaced(view, limit)
             reasons |= dict.fromkeys(("core", "memory"), unidentified) if unidentified else {}

@@ -34,6 +34,7 @@ class CycleFacts:
     """The facts of one cycle beside the ledger.
 
     ``limits`` are ``allocated`` summed up for the ledger's devices; None: not done yet.
+    ``undecoded`` are pods whose allocations are not known, with the reason.
     """
 
     now: Moment
@@ -46,6 +47,7 @@ class CycleFacts:
     groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
     limits: Limits | None = None
     sandboxed: Collection[str] = ()  # pods, by uid
+    undecoded: Mapping[PodName, Unmeasured] = field(default_factory=dict)
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core

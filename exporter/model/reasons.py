@@ -34,6 +34,9 @@ class Unmeasured(StrEnum):
     CONTAINER_UNKNOWN = "container_unknown"
     POD_UNKNOWN = "pod_unknown"
     PLACEMENT = "placement"
+    # what its pod was allocated is not known
+    ALLOCATION_PENDING = "allocation_pending"
+    ALLOCATION_OVER_LIMIT = "allocation_over_limit"
 
 
 class Unattributed(StrEnum):

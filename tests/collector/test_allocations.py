@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 
-from exporter.allocations.reader import PodReader
 from exporter.allocations.rules import Rules, make
-from exporter.allocations.scheme import IndexBasis, Scheme
 from exporter.attribution.ownership import Member
 from exporter.collector.allocations import Allocations
 from exporter.ledger import Allocated
 from exporter.model import (
-    Allocation,
     ClaimedDevice,
     ClaimRef,
     Container,
@@ -83,48 +80,6 @@ def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
 
     assert (before, after) == (["GPU-2"], ["GPU-1"])
     assert (replaced.scheme, replaced.core, replaced.device) == ("mine", 0.5, "GPU-2")
-
-
-class Counting:
-    """A scheme that notes which pods it is asked about. A label says with whom a pod has a tie."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.allocations = Allocations(self.rules())
-
-    def rules(self) -> Rules:
-        """Rules that no others are equal to."""
-        scheme = Scheme(
-            *("counting", (), (), IndexBasis.UUID, self._read),
-            labels=("for",),
-            ties=lambda pod, _: [(("tie", pod.labels["for"]), (pod.name,))],
-        )
-        return Rules((scheme,))
-
-    def after(self, *pods: Pod, node: NodeFacts = NODE, version: int) -> list[str]:
-        """The names of the pods that are decoded in a cycle."""
-        self.asked.clear()
-        self.allocations.of(indexed({pod.uid: pod for pod in pods}, version), node, dict)
-        return self.asked
-
-    def _read(self, reader: PodReader) -> list[Allocation]:
-        self.asked.append(reader.pod.name)
-        return []
-
-
-ONE, RESERVE = (Pod(f"u-{name}", "n", name, labels={"for": "a"}) for name in ("one", "reserve"))
-
-
-@pytest.mark.parametrize("change", ["nothing", "the pods", "the node", "the rules"])
-def test_pods_are_decoded_again_when_what_allocations_depend_on_changed(change: str) -> None:
-    counting = Counting()
-    assert counting.after(ONE, RESERVE, version=1) == ["one", "reserve"]
-    if change == "the rules":
-        counting.allocations.rules = counting.rules()
-    node = replace(NODE, labels={"a": "b"} if change == "the node" else {})
-    version = 2 if change == "the pods" else 1
-    decoded = [] if change == "nothing" else ["one", "reserve"]
-    assert counting.after(ONE, RESERVE, node=node, version=version) == decoded
 
 
 def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:

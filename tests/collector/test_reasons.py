@@ -3,15 +3,21 @@
 A reason that nothing here produces fails: it would be a word without a meaning.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from exporter.collector import Collector, Sources
+from exporter.allocations.reader import PodReader
+from exporter.allocations.room import MAX_OF_POD
+from exporter.allocations.rules import Rules
+from exporter.allocations.scheme import Scheme
+from exporter.collector import Collector, CycleRules, Sources
 from exporter.ledger import Ledger
 from exporter.model import (
+    Allocation,
     CgroupIdentity,
     Container,
     DeviceMemory,
@@ -173,6 +179,30 @@ def placement(scene: Scene) -> Snapshot:
     return scene.bench.cycle()
 
 
+def allocation_pending(scene: Scene) -> Snapshot:
+    """A decoder that does not come to its end while the cycle waits for it."""
+    release = threading.Event()
+
+    def read(_: PodReader) -> list[Allocation]:
+        release.wait(60)
+        return []
+
+    rules = Rules((Scheme("slow", (), (), None, read),))
+    scene.bench.collector.follow(CycleRules(allocations=rules))
+    scene.bench.name_pod(PLACED_POD)
+    with scene.bench.collector._allocations.beside():
+        snapshot = scene.bench.cycle()
+        release.set()
+    return snapshot
+
+
+def allocation_over_limit(scene: Scene) -> Snapshot:
+    asking = POD.containers[0]
+    many = [replace(asking, name=f"c{n}", container_ids=()) for n in range(MAX_OF_POD)]
+    scene.bench.name_pod(replace(PLACED_POD, containers=(asking, *many)))
+    return scene.bench.cycle()
+
+
 def mps(scene: Scene) -> Snapshot:
     """The driver credits the server with all that its clients do."""
     scene.bench.name_pod(PLACED_POD)
@@ -256,6 +286,8 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.CONTAINER_UNKNOWN: container_unknown,
     Unmeasured.POD_UNKNOWN: pod_unknown,
     Unmeasured.PLACEMENT: placement,
+    Unmeasured.ALLOCATION_PENDING: allocation_pending,
+    Unmeasured.ALLOCATION_OVER_LIMIT: allocation_over_limit,
     Unmeasured.MPS: mps,
     Unmeasured.PARTITIONED: partitioned,
     Unmeasured.MODULE: module,
