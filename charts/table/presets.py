@@ -51,7 +51,7 @@ PRESETS: tuple[Preset, ...] = (
     _runtime_of_the_node(
         "eks",
         "Amazon EKS, Amazon Linux 2023 and Ubuntu",
-        "NVIDIA's runtime is the default of accelerated images. There is no RuntimeClass.",
+        "NVIDIA's runtime is the default.",
         "awslabs/amazon-eks-ami",
     ),
     Preset(
@@ -78,7 +78,7 @@ PRESETS: tuple[Preset, ...] = (
     _runtime_of_the_node(
         "aks",
         "Azure AKS",
-        "NVIDIA's runtime is the default of GPU nodes. With the GPU operator take its preset.",
+        "NVIDIA's runtime is the default. With the GPU operator take its preset.",
         "Azure/AgentBaker",
     ),
     Preset(

@@ -83,6 +83,17 @@ def test_the_notes_say_what_to_do_next() -> None:
     assert "gpuNodeLabels" in text
 
 
+def test_the_notes_say_which_job_to_trust() -> None:
+    text = notes({"podMonitor": {"enabled": True}})
+    assert f"bill --job={NAMESPACE}-gpus-mgpu-exporter" in text
+    assert "--job=" not in notes({})
+
+
+def test_openshifts_own_prometheus_takes_labelled_namespaces_only() -> None:
+    made = {"podMonitor": {"enabled": True}, "openshift": {"securityContextConstraints": True}}
+    assert f"label namespace {NAMESPACE} openshift.io/cluster-monitoring=true" in notes(made)
+
+
 def test_the_notes_are_loud_about_a_simulated_node() -> None:
     assert "It SIMULATES its nodes" in notes(MATRIX["simulated"])
 
