@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from charts.table.value import DURATION, TEXT, Schema
+from charts.table.value import DURATION, PATTERN, TEXT, Schema
 from exporter.model.alerts import HARDWARE, IGNORED, WATCH
 from rules.parameters import NUMBER, TIME, Parameter, of
 from rules.xids import pattern
@@ -18,7 +18,6 @@ LISTS = {"critical": HARDWARE, "warning": WATCH, "ignored": IGNORED}
 """Value below `prometheusRule.xids` → the alert that it is the list of."""
 
 _FORMS: dict[str, Schema] = {NUMBER: {"type": "number"}, TIME: DURATION}
-_PATTERN: Schema = {"type": "string", "pattern": '^[^"\\\\]*$'}  # it goes into a quoted string
 _PROMQL_TIME = {"minLength": 2}  # not empty: `[]` would be no range
 
 
@@ -48,7 +47,7 @@ def _alert(name: str) -> dict[str, object]:
 
 
 def _parameter(one: Parameter) -> dict[str, object]:
-    form = _FORMS.get(one.kind, _PATTERN)
+    form = _FORMS.get(one.kind, PATTERN)
     more = _PROMQL_TIME if one.kind == TIME else {}
     return {**form, **more, "description": f"{one.about} ({one.default})"}
 

@@ -6,6 +6,7 @@ from charts.table.value import (
     NUMBER,
     OBJECT,
     PAIRS,
+    PATTERN,
     SWITCH,
     TEXT,
     TEXTS,
@@ -24,6 +25,14 @@ MONITORING = (
         (
             *monitor("podMonitor", "A PodMonitor; the better choice with many nodes."),
             *monitor("serviceMonitor", "A ServiceMonitor; it needs `service.enabled`."),
+            Value(
+                "trustedJobs",
+                "",
+                PATTERN,
+                "Prometheus' jobs that rules and boards take for exporters, as a pattern: what "
+                "others show of our series is not believed. By default `.*mgpu-exporter.*` and the "
+                "job of the chart's monitor; without a monitor all.",
+            ),
             Value(
                 "prometheusRule.enabled",
                 False,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 Schema = Mapping[str, object]
 
 TEXT: Schema = {"type": "string"}
+PATTERN: Schema = {"type": "string", "pattern": '^[^"%\\\\]*$'}  # it goes into quoted strings
 SWITCH: Schema = {"type": "boolean"}
 AUTO: Schema = {"enum": ["auto", True, False]}
 OBJECT: Schema = {"type": "object"}  # of Kubernetes' own: the API server checks what is in it

@@ -1,4 +1,45 @@
-{{/* The alerts of the rule files, as the values want them. Each takes a dict: root, rule. */}}
+{{/* The rules of the rule files, as the values want them. */}}
+
+{{/* The jobs that are believed, as a pattern. Takes the root. */}}
+{{- define "mgpu.trustedJobs" -}}
+{{- $job := include "mgpu.job" . }}
+{{- if .Values.trustedJobs }}{{ .Values.trustedJobs }}
+{{- else if not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) }}.+
+{{- else if contains "mgpu-exporter" $job }}.*mgpu-exporter.*
+{{- else }}.*mgpu-exporter.*|{{ $job }}{{ end }}
+{{- end }}
+
+{{/*
+PromQL that asks these jobs alone. Takes a dict: root, text. A recorded series has its level and a colon
+before the name, and was recorded of these jobs.
+*/}}
+{{- define "mgpu.ofTrusted" -}}
+{{- $jobs := include "mgpu.trustedJobs" .root }}
+{{- if eq $jobs ".+" }}{{ .text }}
+{{- else }}
+{{- $own := printf "{job=~%q" $jobs }}
+{{- $selected := printf "${1}${2}%s}" (replace "$" "$$" $own) }}
+{{- regexReplaceAll `(^|[^0-9A-Za-z_:"])(mgpu_[a-z0-9_]+)` .text $selected | replace (print $own "}{") (print $own ",") | replace "{__name__=~\"mgpu_" (print $own ",__name__=~\"mgpu_") }}
+{{- end }}
+{{- end }}
+
+{{/* A board whose jobs are these. Takes a dict: root, text. */}}
+{{- define "mgpu.board" -}}
+{{- $jobs := include "mgpu.trustedJobs" .root }}
+{{- if eq $jobs ".+" }}{{ .text }}
+{{- else }}
+{{- $known := "label_values(mgpu_exporter_build_info" }}
+{{- $selected := printf "%s{job=~\\\"%s\\\"}, job)" $known $jobs }}
+{{- .text | replace (print $known ", job)") $selected | replace "\"allValue\": \".+\"" (printf "\"allValue\": %q" $jobs) }}
+{{- end }}
+{{- end }}
+
+{{/* As JSON: a rule that records. Takes a dict: root, rule. */}}
+{{- define "mgpu.recording" -}}
+{{- set (deepCopy .rule) "expr" (include "mgpu.ofTrusted" (dict "root" .root "text" .rule.expr)) | toJson }}
+{{- end }}
+
+{{/* Whether an alert is there. Takes a dict: root, rule. */}}
 
 {{- define "mgpu.raises" -}}
 {{- $rule := .root.Values.prometheusRule }}
@@ -11,7 +52,8 @@
 {{- $given := .root.Values.prometheusRule }}
 {{- $own := dig .rule.alert dict (default dict $given.rules) | default dict }}
 {{- $rule := deepCopy .rule }}
-{{- $_ := set $rule "expr" (include "mgpu.expression" .) }}
+{{- $_ := set $rule "expr" (include "mgpu.ofTrusted" (dict "root" .root "text" (include "mgpu.expression" .))) }}
+{{- $_ := set $rule.annotations "description" (include "mgpu.ofTrusted" (dict "root" .root "text" $rule.annotations.description)) }}
 {{- $labels := default dict $rule.labels }}
 {{- with $own.severity }}{{ $_ := set $labels "severity" . }}{{ end }}
 {{- $_ := set $rule "labels" (mergeOverwrite $labels (default dict $given.alertLabels)) }}
@@ -37,9 +79,9 @@
 {{- end }}
 {{- $parameters := default dict (index $places.parameters .rule.alert) }}
 {{- $own := omit (dig .rule.alert dict (default dict $given.rules) | default dict) "enabled" "for" "severity" }}
-{{- $job := include "mgpu.job" .root }}
-{{- if and (not (contains "mgpu-exporter" $job)) (hasKey $parameters "jobs") (not (hasKey $own "jobs")) }}
-{{- $own = merge (dict "jobs" (printf ".*mgpu-exporter.*|%s" $job)) $own }}
+{{- $jobs := include "mgpu.trustedJobs" .root }}
+{{- if and (hasKey $parameters "jobs") (not (hasKey $own "jobs")) (ne $jobs ".+") }}
+{{- $own = merge (dict "jobs" $jobs) $own }}
 {{- end }}
 {{- range $name, $value := $own }}
 {{- $place := index $parameters $name }}
