@@ -1,6 +1,7 @@
 """Alerts as values: thresholds, times, severities, XIDs and links."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -38,9 +39,9 @@ def shipped() -> list[Object]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def groups(**values: Any) -> list[Object]:
-    """The chart's groups of rules with these values of `prometheusRule`."""
-    given = {"prometheusRule": {"enabled": True, **values}}
+def groups(chart: Mapping[str, Any] = {}, **values: Any) -> list[Object]:
+    """The chart's groups of rules with these values, and these of `prometheusRule`."""
+    given = {**chart, "prometheusRule": {"enabled": True, **values}}
     found: list[Object] = render(given).one("PrometheusRule")["spec"]["groups"]
     return found
 
@@ -224,3 +225,69 @@ def test_the_link_to_runbooks_is_the_sites() -> None:
 def test_what_no_alert_has_or_would_change_its_sense_is_refused(rules: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="prometheusRule"):
         rendered(rules=rules)
+
+
+MONITOR = {"podMonitor": {"enabled": True}}
+RAW = re.compile(r'(?<![\w:"])mgpu_\w+|\{[^{}]*(?=__name__=~"mgpu)')  # what no rule recorded
+
+
+@pytest.mark.parametrize(
+    ("chart", "jobs"),
+    [
+        (MONITOR, ".*mgpu-exporter.*"),
+        ({"serviceMonitor": {"enabled": True}}, ".*mgpu-exporter.*"),
+        ({**MONITOR, "fullnameOverride": "gpus"}, ".*mgpu-exporter.*|observing-gpus"),
+        ({"trustedJobs": "kubernetes-pods"}, "kubernetes-pods"),
+        ({**MONITOR, "trustedJobs": "gpus|more"}, "gpus|more"),
+    ],
+)
+def test_rules_and_boards_believe_the_jobs_of_the_monitor_or_those_that_are_named(
+    chart: Mapping[str, Any], jobs: str
+) -> None:
+    texts = [rule["expr"] for group in groups(chart) for rule in group["rules"]]
+    texts += [rule["annotations"]["description"] for rule in rendered_of(chart)]
+    asked = [text[at.start() :] for text in texts for at in RAW.finditer(text)]
+    own = re.compile(r"(mgpu_\w+)?\{job=~" + re.escape(f'"{jobs}"') + "[,}]")
+    assert len(asked) > 100
+    assert [text[:80] for text in asked if not own.match(text)] == []
+    assert all(
+        f'up{{job=~"{jobs}"' in named(rendered_of(chart), name)[0]["expr"]
+        for name in ("MgpuExporterDown", "MgpuExporterMissing")
+    )
+    boards = render({**chart, "dashboards": {"enabled": True}}).of("ConfigMap")
+    for board in (text for one in boards for name, text in one["data"].items() if "json" in name):
+        (variable,) = (v for v in json.loads(board)["templating"]["list"] if v["name"] == "job")
+        assert variable["allValue"] == jobs
+        assert f'{{job=~"{jobs}"}}' in variable["query"]
+
+
+def rendered_of(chart: Mapping[str, Any]) -> list[Object]:
+    return [rule for group in groups(chart) for rule in group["rules"] if "alert" in rule]
+
+
+FORGED = ("MgpuPodNearMemoryLimit", "MgpuContainerStarved", "MgpuXidHardware", "MgpuExporterBlind")
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize(("chart", "raised_by_it"), [(MONITOR, []), ({}, sorted(FORGED))])
+def test_what_another_job_shows_of_our_series_raises_nothing(
+    chart: Mapping[str, Any], raised_by_it: list[str], tmp_path: Path
+) -> None:
+    """A tenant's pod that is scraped by its annotations, and shows what we do."""
+    cases = {
+        title: Case(
+            {
+                name.replace('job="mgpu-exporter"', 'job="kubernetes-pods"'): values
+                for name, values in CASES[title].firing.items()
+            },
+            [title],
+            [CASES[title].minute],
+        )
+        for title in FORGED
+    }
+    rules = [rule for group in groups(chart) for rule in group["rules"]]
+    kept = [rule for rule in rules if rule.get("alert", FORGED[0]) in FORGED]
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "all", "rules": kept}]}))
+    found = raised([file], cases, tmp_path, "1m")
+    assert sorted({alert.title for alert in found}) == raised_by_it
