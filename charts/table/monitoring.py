@@ -30,7 +30,7 @@ MONITORING = (
                 "",
                 PATTERN,
                 "Prometheus' jobs that rules and boards take for exporters, as a pattern: what "
-                "others show of our series is not believed. By default `.*mgpu-exporter.*` and the "
+                "others show of our series is not trusted. By default `.*mgpu-exporter.*` and the "
                 "job of the chart's monitor; without a monitor all.",
             ),
             Value(

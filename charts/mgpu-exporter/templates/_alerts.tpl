@@ -1,6 +1,6 @@
 {{/* The rules of the rule files, as the values want them. */}}
 
-{{/* The jobs that are believed, as a pattern. Takes the root. */}}
+{{/* The jobs that are trusted, as a pattern. Takes the root. */}}
 {{- define "mgpu.trustedJobs" -}}
 {{- $job := include "mgpu.job" . }}
 {{- if .Values.trustedJobs }}{{ .Values.trustedJobs }}
