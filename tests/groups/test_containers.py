@@ -8,6 +8,7 @@ import pytest
 
 from exporter.model import CgroupIdentity, GroupKey, GroupMembers, Unit
 from exporter.sources.groups.containers import RENAMED_NS, ContainerNames, sockets_of
+from exporter.sources.groups.engine import LARGEST_ANSWER
 from tests.groups.engines import Engine, serving, short_folder
 from tests.node.asking import Asking
 from tests.scenario.clock import ManualClock
@@ -88,6 +89,19 @@ def test_a_container_is_asked_of_the_engine_that_may_have_it_and_of_no_other(
         names = named(ContainerNames(root=str(root)), members(identity))
     assert {path for path, engine in engines.items() if engine.asked} == asked
     assert names == ["web" if asked else ""]
+
+
+def test_a_container_with_labels_of_any_length_costs_no_other_its_name(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(root / DOCKER) as engine:
+        put(engine, A, "web")
+        engine.containers.append({"Id": B, "Names": ["/b"], "Labels": {"x": "x" * LARGEST_ANSWER}})
+        source = ContainerNames(root=str(root))
+        assert [named(source, docker(A, B)) for _ in range(2)] == [["web", ""]] * 2
+        assert source.rejected() == {"container_names_unanswered": 1}
+        assert caplog.text.count("shorten its labels") == 1
+        assert source.problem == ""
 
 
 def test_a_users_engine_names_no_container_of_the_machine(root: Path) -> None:

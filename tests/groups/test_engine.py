@@ -46,6 +46,17 @@ def test_many_ids_are_asked_about_in_several_questions(folder: Path) -> None:
         assert max(map(len, docker.requests)) < 8192
 
 
+def test_a_container_whose_description_is_too_long_costs_no_other_its_name(folder: Path) -> None:
+    """Whoever starts a container chooses how long its labels are."""
+    ids = [f"{number:064x}" for number in range(40)]
+    with serving(folder / "s") as docker:
+        docker.containers = [{"Id": one, "Names": [f"/c{one[-2:]}"]} for one in ids]
+        docker.containers[7]["Labels"] = {"x": "x" * engine_module.LARGEST_ANSWER}
+        found = ContainerEngine().names(str(docker.path), ids)
+        assert {one for one, name in found.items() if not name} == {ids[7]}
+        assert found.keys() == set(ids)
+
+
 @pytest.mark.parametrize(
     ("names", "told"),
     [

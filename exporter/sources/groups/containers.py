@@ -88,6 +88,13 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
             for one in containers:
                 if one.container_id in names:
                     self._known[one] = _Named(names[one.container_id], now_ns)
+                    if not names[one.container_id]:
+                        self._rejections.reject(
+                            "container_names_unanswered",
+                            f"the name of container {one.container_id[:12]}, whose description is "
+                            "too long,",
+                            remedy="shorten its labels",
+                        )
         self.problem = "; ".join(self._problems.values())
         self.is_down = bool(self.problem and self._paths)
         return {one: named.name for one, named in self._known.items()}

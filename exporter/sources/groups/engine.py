@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Collection, Mapping
 
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
 from exporter.sources.cgroups.layout import readable
 
 TIMEOUT_S = 5.0
@@ -29,6 +29,8 @@ class ContainerEngine:
     def names(self, path: str, ids: Collection[str]) -> Mapping[str, str]:
         """Name by id of those containers that this engine has, stopped ones too.
 
+        It is "" for one whose description is longer than what is read.
+
         Raises:
             NoAnswerError: it does not say.
 
@@ -36,9 +38,21 @@ class ContainerEngine:
         found: dict[str, str] = {}
         wanted = sorted(ids)
         for start in range(0, len(wanted), MAX_AT_ONCE):
-            some = wanted[start : start + MAX_AT_ONCE]
-            found |= _names(path, self._ask(path, some), frozenset(some))
+            found |= self._some(path, wanted[start : start + MAX_AT_ONCE])
         return found
+
+    def _some(self, path: str, ids: list[str]) -> Mapping[str, str]:
+        """The names of a few. A tenant chooses how long his container's description is.
+
+        So an answer that is too long is asked for in halves, until it is that of one container.
+        """
+        try:
+            return _names(path, self._ask(path, ids), frozenset(ids))
+        except TooLongError:
+            if len(ids) == 1:
+                return {ids[0]: ""}
+            half = len(ids) // 2
+            return {**self._some(path, ids[:half]), **self._some(path, ids[half:])}
 
     def interrupt(self) -> None:
         """End the call that is under way, and all later ones."""

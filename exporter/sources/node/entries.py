@@ -13,7 +13,7 @@ from exporter.model import ClaimedDevice, Grant
 
 # What is longer costs itself alone. The whole is bounded by the length of an answer.
 MAX_CONTAINERS = 512  # of one pod
-MAX_IDS = 8192  # of one container and resource
+MAX_IDS = 10_000  # of one container and resource: as many replicas as a device may have
 MAX_CLAIMED = 256  # devices of one claim
 MAX_TEXT = 512
 
