@@ -9,6 +9,7 @@ import json
 import os
 import stat
 from collections.abc import Collection, Mapping
+from time import monotonic
 
 from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
 from exporter.sources.cgroups.layout import readable
@@ -37,22 +38,27 @@ class ContainerEngine:
         """
         found: dict[str, str] = {}
         wanted = sorted(ids)
+        until_s = monotonic() + self._timeout_s
         for start in range(0, len(wanted), MAX_AT_ONCE):
-            found |= self._some(path, wanted[start : start + MAX_AT_ONCE])
+            found |= self._some(path, wanted[start : start + MAX_AT_ONCE], until_s)
         return found
 
-    def _some(self, path: str, ids: list[str]) -> Mapping[str, str]:
+    def _some(self, path: str, ids: list[str], until_s: float) -> Mapping[str, str]:
         """The names of a few. A tenant chooses how long his container's description is.
 
-        So an answer that is too long is asked for in halves, until it is that of one container.
+        So an answer that is too long is asked for in halves, until it is that of one container. An
+        engine that is a tenant's own may take its time over each: it has not more than all of it.
         """
         try:
             return _names(path, self._ask(path, ids), frozenset(ids))
         except TooLongError:
+            if monotonic() > until_s:
+                raise
             if len(ids) == 1:
                 return {ids[0]: ""}
-            half = len(ids) // 2
-            return {**self._some(path, ids[:half]), **self._some(path, ids[half:])}
+        half = len(ids) // 2
+        first = self._some(path, ids[:half], until_s)
+        return {**first, **self._some(path, ids[half:], until_s)}
 
     def interrupt(self) -> None:
         """End the call that is under way, and all later ones."""
