@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -51,7 +52,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--cluster",
         metavar="NAME",
-        help="the pod's, by the label cluster, if several in a Prometheus have such a pod",
+        type=lambda name: f"cluster={re.escape(name)}",
+        dest="target",
+        action="append",
+        help="as --target=cluster=NAME: of a pod that several clusters of a Prometheus have",
     )
     group.add_argument("--format", choices=("text", "json"), default="text", help="[default text]")
     add_access(parser, prometheus=True)
@@ -104,7 +108,7 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
         return _near(settings, arguments, (namespace, pod), seen)
     asks = far_prometheus(arguments, namespace=seen)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
-    reader = SeriesCase(asks, time.time(), over_s, seen, arguments.cluster)
+    reader = SeriesCase(asks, time.time(), over_s, seen)
     case = reader.read(namespace, pod)
     if not case.parts:
         seen_s = reader.last_seen(namespace, pod)

@@ -12,11 +12,14 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from math import inf
+from re import escape
 from typing import NamedTuple
 
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.prometheus.client import Labels
+
+_OF_A_NODE = {"instance", "pod", "node", "container", "namespace", "service", "endpoint"}
 
 START = "process_start_time_seconds"
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
@@ -62,17 +65,26 @@ class Index:
 
     def of(self, labels: Labels) -> Sequence[Target]:
         """The targets that a series may be of."""
-        own = _OWN.get(labels["__name__"], frozenset())
-        own |= {name for name in labels if name.startswith("label_")}  # a pod's, by --pods.labels
-        renamed = {name for name in own if f"exported_{name}" in labels}
-        hidden = own - renamed
+        hidden, _ = _own(labels)
         if hidden not in self._by:
             found: dict[Target, list[Target]] = defaultdict(list)
             for target in self._targets:
                 found[_without(hidden, target)].append(target)
             self._by[hidden] = found
-        ours = {"__name__", *hidden, *(f"exported_{name}" for name in renamed)}
-        return self._by[hidden].get(_without(ours, target_of(labels)), ())
+        return self._by[hidden].get(self.visible(labels), ())
+
+    def visible(self, labels: Labels) -> Target:
+        """The labels of a series that are its target's."""
+        hidden, renamed = _own(labels)
+        return _without(hidden | renamed, target_of(labels))
+
+
+def _own(labels: Labels) -> tuple[frozenset[str], frozenset[str]]:
+    """The labels that a series has of the exporter: under their names, and renamed."""
+    own = _OWN.get(labels["__name__"], frozenset())
+    own |= {name for name in labels if name.startswith("label_")}  # a pod's, by --pods.labels
+    renamed = frozenset(name for name in own if f"exported_{name}" in labels)
+    return own - renamed, frozenset(f"exported_{name}" for name in renamed)
 
 
 def _without(names: Container[str], target: Target) -> Target:
@@ -170,7 +182,11 @@ class Scrapes:
         return found
 
 
-def check(what: str, lives: Mapping[Life, Mapping[Target, Sequence[float]]]) -> None:
+def check(
+    what: str,
+    lives: Mapping[Life, Mapping[Target, Sequence[float]]],
+    most_s: float = OVERLAP_S,
+) -> None:
     """Refuses lives that were there at one time for longer than one takes to replace another.
 
     Raises:
@@ -180,7 +196,7 @@ def check(what: str, lives: Mapping[Life, Mapping[Target, Sequence[float]]]) -> 
     bounds = {life: _bounds(times) for life, times in lives.items()}
     for one, other in combinations(sorted(lives, key=lambda life: bounds[life]), 2):
         together_s = min(bounds[one][1], bounds[other][1]) - max(bounds[one][0], bounds[other][0])
-        if together_s > OVERLAP_S:
+        if together_s > most_s:
             raise ClaimedError(
                 f"{what}: {_described(one, lives[one])}, and {_described(other, lives[other])}. "
                 f"{_remedy(lives[one], lives[other])}"
@@ -206,11 +222,13 @@ def _remedy(one: Iterable[Target], other: Iterable[Target]) -> str:
             "Give each target a label of its own, such as instance, and bill from then on: what is "
             "stored under one name cannot be separated"
         )
-    jobs = {dict(target).get("job", "") for target in one}
-    others = {dict(target).get("job", "") for target in other}
-    if jobs.isdisjoint(others):
-        return "Name the job that is yours (--job), and find out who runs the other one"
-    return "Name what is yours (--target=LABEL=PATTERN), and find out who runs the other one"
+    ones, others = (dict(min(targets, key=sorted)) for targets in (one, other))
+    differ = sorted(name for name in ones.keys() | others if ones.get(name) != others.get(name))
+    # What names a place of several nodes, such as a cluster, says more than an address does.
+    name = min(differ, key=lambda each: (each != "job", each in _OF_A_NODE, each))
+    flag = f"--{name}" if name == "job" else f"--target={name}"
+    both = " or ".join(sorted(f"{flag}={escape(one.get(name, ''))}" for one in (ones, others)))
+    return f"Say which is yours ({both}), and find out who runs the other"
 
 
 def name_of(target: Target) -> str:

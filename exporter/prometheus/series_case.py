@@ -4,10 +4,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple, TypeVar
 
-from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import PREFIX
 from exporter.prometheus.client import (
     Labels,
@@ -18,6 +17,7 @@ from exporter.prometheus.client import (
     quoted,
     renamings,
 )
+from exporter.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check
 from exporter.prometheus.why import Card, Case, OnCard
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
@@ -33,19 +33,16 @@ _STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series a
 _SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
-_MAX_CLUSTERS = 5
-_REPLICAS = {"replica", "prometheus_replica"}
-"""What replicas of a Prometheus differ by, as Thanos and the Prometheus Operator call it."""
+_MOVED_S = 60  # in which a pod may be on two nodes: one of its name follows another
 
 K = TypeVar("K")
 
 
 class _Key(NamedTuple):
-    """A container on a device of a node. A device's number is left out: it may change."""
+    """A container on a device. The device's number is left out: it may change."""
 
     container: str
     uuid: str
-    node: str
 
 
 class _Counted(NamedTuple):
@@ -82,8 +79,7 @@ class SeriesCase:
 
     Shares are of the time in which the pod was observed; a card's are of the time since it was
     first seen, or until it was last seen.
-    With ``seen``, the viewer's namespace, the pods of other namespaces are "others". ``cluster`` is
-    the pod's, as the label says it; None stands for any.
+    With ``seen``, the viewer's namespace, the pods of other namespaces are "others".
     """
 
     def __init__(
@@ -92,22 +88,22 @@ class SeriesCase:
         unix_s: float,
         window_s: int,
         seen: str = "",
-        cluster: str | None = None,
     ) -> None:
         self._prometheus = prometheus
         self._select = prometheus.selector
         self._unix_s = unix_s
         self._window_s = window_s
         self._seen = seen
-        self._cluster: Mapping[str, str] = {} if cluster is None else {"cluster": cluster}
         self._since_s = unix_s - window_s
         self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
         self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
+        self._index = Index(())
+        self._turns: dict[Target, int] = {}  # of its exporter's targets: one after another
 
     def pods(self) -> list[str]:
         """The pods that are known to the viewer, as ``namespace/pod``."""
         names = [_POD_INFO, f"{_CONTAINER}allocation_info"]
-        found = self._at(self._select(names, **self._cluster))
+        found = self._at(self._select(names))
         return sorted(
             {
                 _pod(one.labels)
@@ -120,7 +116,8 @@ class SeriesCase:
         """The case. It has no parts if the pod is not known.
 
         Raises:
-            NoAnswerError: several clusters have such a pod, or Prometheus does not answer.
+            NoAnswerError: two exporters have such a pod, as those of two clusters may, or
+                Prometheus does not answer.
 
         """
         ended_s = None
@@ -132,17 +129,15 @@ class SeriesCase:
                     namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
                 )
             state = self._state(namespace, pod, ended_s)
-        self._cluster = {"cluster": self._only_cluster(namespace, pod)}
-        chosen = {**self._pod, **self._cluster}
+        self._find_exporter(namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
-        core, waiting = self._counted(_CORE, chosen), self._counted(_WAITING, chosen)
+        core, waiting = self._counted(_CORE), self._counted(_WAITING)
         since_s = min((one.first_s for one in core.values()), default=0)
         self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
-        others = self._others(chosen, core)
-        numbers = {key: label(many[0].labels, "gpu") for key, many in state.items()}
-        cards = self._cards(numbers, f"{namespace}/{pod}")
+        others = self._others(core)
+        cards = self._cards({key: many[0].labels for key, many in state.items()})
         parts = tuple(
             _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
             for key in sorted(state)
@@ -164,7 +159,7 @@ class SeriesCase:
         Its counters last for a while after it: they are no sign of it.
         """
         for chosen in renamings(namespace=namespace, pod=pod):
-            gauges = (self._select([name], **chosen, **self._cluster) for name in _GAUGES)
+            gauges = (self._select([name], **chosen) for name in _GAUGES)
             known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
             times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
             for one in self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
@@ -173,37 +168,54 @@ class SeriesCase:
                     return seen_s
         return None
 
-    def _only_cluster(self, namespace: str, pod: str) -> str:
-        """The cluster of a pod; figures of two pods that have one name are no figure."""
-        lately = " or ".join(
-            f"last_over_time({self._select(_GAUGES, **chosen, **self._cluster)}"
-            f"[{max(self._window_s, _STALE_S)}s])"
-            for chosen in renamings(namespace=namespace, pod=pod)
-        )
-        known = self._prometheus.at(f"count by (cluster) ({lately})", self._unix_s)
-        found = sorted({one.labels.get("cluster", "") for one in known})
-        if len(found) > 1:
-            named = " or ".join(f"--cluster={name}" for name in found[:_MAX_CLUSTERS])
-            others = f" (of {len(found)})" if len(found) > _MAX_CLUSTERS else ""
-            raise NoAnswerError(
-                f"several clusters of {self._prometheus.address} have, or had in this time, a pod "
-                f"{namespace}/{pod}; add {named}{others}"
-            )
-        return "".join(found)
+    def _find_exporter(self, namespace: str, pod: str) -> None:
+        """Finds the targets of the exporter that has the pod, whatever their labels are.
+
+        Two exporters that have a pod of one name at one time have two pods: figures of both are
+        figures of neither.
+        """
+        long = f"[{max(self._window_s, _STALE_S)}s]"
+        shown: list[Series] = []
+        for chosen in renamings(namespace=namespace, pod=pod):
+            shown += self._prometheus.at(f"{self._select(_GAUGES, **chosen)}{long}", self._unix_s)
+        instances = "|".join(sorted({re.escape(one.labels.get("instance", "")) for one in shown}))
+        scrapes = Scrapes()
+        both = self._select([START, CYCLES], f"instance=~{quoted(instances)}")
+        for one in self._prometheus.at(f"{both}{long}", self._unix_s):
+            scrapes.take(one.labels, one.samples)
+        self._index = Index(scrapes.targets)
+        lives: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in shown:
+            targets, seen = self._index.of(one.labels), self._index.visible(one.labels)
+            for at_s, _ in one.samples:
+                # Where nobody stored when it started, a target is one life.
+                of = scrapes.which(targets, at_s) or (Life(None, seen, 1), seen)
+                lives[of[0]][of[1]].append(at_s)
+        for times in (times for targets in lives.values() for times in targets.values()):
+            times.sort()
+        what = f"{self._prometheus.address} has two pods {namespace}/{pod}, of two exporters"
+        check(what, lives, _MOVED_S)
+        turn, last_s = 0, -inf
+        times_of = {
+            target: times for targets in lives.values() for target, times in targets.items()
+        }
+        for target in sorted(times_of, key=lambda target: times_of[target]):
+            turn += times_of[target][0] > last_s
+            last_s = max(last_s, times_of[target][-1])
+            self._turns[target] = turn
 
     def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
         found: dict[_Key, list[Series]] = defaultdict(list)
         for self._pod in renamings(namespace=namespace, pod=pod):
-            chosen = {**self._pod, **self._cluster}
-            for one in self._prometheus.at(self._select(_GAUGES, **chosen), at_s):
+            for one in self._prometheus.at(self._select(_GAUGES, **self._pod), at_s):
                 found[_key(one.labels)].append(one)
             if found:
                 break
         return _placed(found)
 
-    def _counted(self, name: str, chosen: Mapping[str, str]) -> dict[_Key, _Counted]:
+    def _counted(self, name: str) -> dict[_Key, _Counted]:
         long = self._window_s + _STALE_S  # with the last scrape before
-        found = self._prometheus.at(f"{self._select([name], **chosen)}[{long}s]", self._unix_s)
+        found = self._mine(f"{self._select([name], **self._pod)}[{long}s]", name, self._unix_s)
         known: dict[_Key, _Counted] = {}
         for several in found:  # an exporter's restart may give it another instance label
             one = several._replace(
@@ -214,9 +226,7 @@ class SeriesCase:
                 known[_key(one.labels)] = before.and_(now) if before else now
         return known
 
-    def _others(
-        self, chosen: Mapping[str, str], core: Mapping[_Key, _Counted]
-    ) -> dict[_Key, dict[str, float]]:
+    def _others(self, core: Mapping[_Key, _Counted]) -> dict[_Key, dict[str, float]]:
         def named(labels: Labels) -> tuple[_Key, str]:
             namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
             if self._seen and namespace != self._seen:
@@ -225,72 +235,89 @@ class SeriesCase:
             return _key(labels), name
 
         found: dict[_Key, dict[str, float]] = defaultdict(dict)
-        grown = f"increase({self._select([_CONTENTION], **chosen)}[{self._window_s}s])"
-        for (key, name), seconds in self._once(grown, self._unix_s, named).items():
+        grown = f"increase({self._select([_CONTENTION], **self._pod)}[{self._window_s}s])"
+        for (key, name), seconds in self._once(grown, _CONTENTION, self._unix_s, named).items():
             if key in core and core[key].observed_s:
                 found[key][name] = seconds / core[key].observed_s
         return found
 
-    def _cards(self, numbers: Mapping[_Key, str], pod: str) -> dict[_Key, Card]:
-        uuids = sorted({key.uuid for key in numbers if key.uuid})
+    def _cards(self, state: Mapping[_Key, Labels]) -> dict[_Key, Card]:
+        """The cards of the pod's containers, by what their series say of them."""
+        uuids = sorted({key.uuid for key in state if key.uuid})
         if not uuids:
-            return {key: Card() for key in numbers}
+            return {key: Card() for key in state}
         matcher = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
-
-        def of_these(*names: str) -> str:
-            return self._select(names, matcher, **self._cluster)
-
+        name = f"{_DEVICE}info"
         infos = {
-            label(one.labels, "uuid"): one.labels for one in self._at(of_these(f"{_DEVICE}info"))
+            label(one.labels, "uuid"): one.labels
+            for one in self._mine(self._select([name], matcher), name, self._until_s)
         }
-        busy = self._rates(of_these(f"{_DEVICE}busy_seconds_total"), _uuid)
+        busy = self._rates(f"{_DEVICE}busy_seconds_total", matcher, _uuid)
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
-        rates = self._rates(of_these(f"{_DEVICE}throttle_seconds_total"), _uuid_and_reason)
+        rates = self._rates(f"{_DEVICE}throttle_seconds_total", matcher, _uuid_and_reason)
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
-        on = self._holders(of_these(*_HOLDERS), pod)
+        on = self._holders(self._select(_HOLDERS, matcher), *map(_pod, state.values()))
         return {
             key: Card(
                 uuid=key.uuid,
-                gpu=_number(number, infos.get(key.uuid, {})),
-                node=key.node,
+                gpu=_number(label(labels, "gpu"), infos.get(key.uuid, {})),
+                node=place_of(labels),
                 model=label(infos.get(key.uuid, {}), "model"),
                 busy=busy.get(key.uuid),
                 throttled=throttled[key.uuid],
                 others=tuple(sorted(on[key.uuid])),
                 is_part=bool(label(infos.get(key.uuid, {}), "parent_uuid")),
             )
-            for key, number in numbers.items()
+            for key, labels in state.items()
         }
 
-    def _holders(self, holders: str, pod: str) -> dict[str, set[str]]:
+    def _holders(self, holders: str, *pod: str) -> dict[str, set[str]]:
         """Who else is on each card."""
         found: dict[str, set[str]] = defaultdict(set)
-        for one in self._at(holders):
+        for one in self._mine(holders, "", self._until_s):
             is_pod = _name(one).startswith(_CONTAINER)  # a target has a namespace too
             name = _pod(one.labels) if is_pod else _group(one.labels)
-            if is_pod and name == pod:
+            if is_pod and name in pod:
                 continue
             if self._seen and not (is_pod and label(one.labels, "namespace") == self._seen):
                 name = _OTHERS
             found[label(one.labels, "uuid")].add(name)
         return found
 
-    def _rates(self, chosen: str, key: Callable[[Labels], K]) -> dict[K, float]:
-        return self._once(f"rate({chosen}[{self._span_s}s])", self._until_s, key)
+    def _rates(self, name: str, matcher: str, key: Callable[[Labels], K]) -> dict[K, float]:
+        rate = f"rate({self._select([name], matcher)}[{self._span_s}s])"
+        return self._once(rate, name, self._until_s, key)
 
-    def _once(self, expression: str, unix_s: float, key: Callable[[Labels], K]) -> dict[K, float]:
-        """The sums of what the exporters of a job counted, one after another, by key.
+    def _once(
+        self, expression: str, name: str, unix_s: float, key: Callable[[Labels], K]
+    ) -> dict[K, float]:
+        """The sums of what targets of its exporter show one after another, by key.
 
-        Of several jobs or servers that scrape the same exporters, the one that has most stands for
-        all.
+        Of several that show it at one time the one that has most stands for all.
         """
-        each: dict[K, dict[str, dict[object, float]]] = defaultdict(lambda: defaultdict(dict))
-        for one in self._prometheus.at(expression, unix_s):
-            series = frozenset(item for item in one.labels.items() if item[0] not in _REPLICAS)
-            of_job, value = each[key(one.labels)][one.labels.get("job", "")], one.samples[-1][1]
-            of_job[series] = max(value, of_job.get(series, value))
-        return {of: max(sum(many.values()) for many in jobs.values()) for of, jobs in each.items()}
+        each: dict[K, dict[int, float]] = defaultdict(dict)
+        for one in self._mine(expression, name, unix_s):
+            turn = max(self._turns_of(one, name), default=0)
+            value, of_key = one.samples[-1][1], each[key(one.labels)]
+            of_key[turn] = max(value, of_key.get(turn, value))
+        return {of: sum(turns.values()) for of, turns in each.items()}
+
+    def _mine(self, expression: str, name: str, unix_s: float) -> list[Series]:
+        """The series of the pod's exporter. ``name``: their family, where a function drops it."""
+        return [
+            one
+            for one in self._prometheus.at(expression, unix_s)
+            if not self._turns or self._turns_of(one, name)
+        ]
+
+    def _turns_of(self, one: Series, name: str) -> list[int]:
+        """The turns of the targets that a series may be of; none if it is not of this exporter."""
+        labels = {**one.labels, "__name__": _name(one) or name}
+        if targets := self._index.of(labels):
+            return [self._turns[target] for target in targets if target in self._turns]
+        seen = self._index.visible(labels)
+        return [turn for of, turn in self._turns.items() if of <= seen or seen <= of]
 
     def _at(self, expression: str) -> list[Series]:
         return self._prometheus.at(expression, self._until_s)
@@ -342,7 +369,7 @@ def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
 
 
 def _key(labels: Labels) -> _Key:
-    return _Key(label(labels, "container"), label(labels, "uuid"), place_of(labels))
+    return _Key(label(labels, "container"), label(labels, "uuid"))
 
 
 def _name(one: Series) -> str:

@@ -7,6 +7,7 @@ as it writes it: the enforced namespace is the last of a job's relabelings of sa
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -107,10 +108,11 @@ def test_why_finds_a_pod_of_one_of_the_clusters_that_a_store_has(
     prometheus: Prometheus, world: str
 ) -> None:
     rule_of(prometheus, world)
-    asks = Asked(HttpClient(f"http://{prometheus.address}"))
+    http = HttpClient(f"http://{prometheus.address}")
+    asks = Asked(http, targets={"cluster": re.escape(world)})
 
-    assert SeriesCase(asks, time.time(), 60, cluster=world).read("inference", "chat-0").parts
-    assert not SeriesCase(asks, time.time(), 60, cluster=world).read("research", "chat-0").parts
+    assert SeriesCase(asks, time.time(), 60).read("inference", "chat-0").parts
+    assert not SeriesCase(asks, time.time(), 60).read("research", "chat-0").parts
 
 
 @pytest.mark.parametrize("world", ["tenant", "tenant on openshift"])

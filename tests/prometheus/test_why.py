@@ -223,11 +223,13 @@ def test_an_unknown_pod_is_answered_with_names_like_it(capsys: pytest.CaptureFix
     )
 
 
-def _page(second: int) -> str:
+def _page(second: int, started: int = NOW - 3600) -> str:
     """Chat has a half of a card and waits for crawl, which takes nearly all of it."""
     mine = 'namespace="team",pod="chat-0",container="main",gpu="0",uuid="GPU-a"'
     its = 'namespace="batch",pod="crawl-0",container="main",gpu="0",uuid="GPU-a"'
     return f"""\
+process_start_time_seconds {started}
+mgpu_exporter_cycles_total {second}
 mgpu_device_info{{gpu="0",uuid="GPU-a",model="L4"}} 1
 mgpu_device_busy_seconds_total{{gpu="0",uuid="GPU-a"}} {second}
 mgpu_device_throttle_seconds_total{{gpu="0",uuid="GPU-a",reason="hw_thermal"}} {second * 0.5}
@@ -296,13 +298,16 @@ def test_names_of_pods_are_those_of_the_viewers_namespace(
     assert SeriesCase(asks, NOW + 600, 300, seen).pods() == named
 
 
+REPLACED = {"a": (0, 285), "b": (300, 600)}
+
+
 @pytest.mark.parametrize(
     "scraped",
     [
         [("mgpu", "a:10045", 0, 600), ("other", "b:10045", 0, 600)],
         [("mgpu", "a:10045", 0, 600), ("mgpu", "a:10045 again", 0, 600)],
         [("mgpu", "a:10045", 0, 285), ("mgpu", "b:10045", 300, 600)],
-        [("mgpu", "a:10045", 0, 600), ("other", "a:10045", 0, 285), ("other", "b:10045", 300, 600)],
+        [(job, f"{at}:1", *times) for job in ("mgpu", "other") for at, times in REPLACED.items()],
     ],
     ids=["two jobs", "replicas", "replaced", "both"],
 )
@@ -317,7 +322,7 @@ def test_what_several_series_say_of_one_time_counts_once(
                 labels = {"job": job, "instance": instance, "node": "n1"}
                 target = Target(labels | ({"replica": replica} if replica else {}))
                 if begin <= second <= end:
-                    store.scrape(target, _page(second - begin), NOW + second)
+                    store.scrape(target, _page(second - begin, NOW + begin), NOW + second)
                 elif second == end + 15:
                     store.scrape(target, "", NOW + second)
         asks = Prometheus(HttpClient(f"http://{store.address}"))
@@ -332,6 +337,10 @@ def test_what_several_series_say_of_one_time_counts_once(
     assert part.card.throttled["hw_thermal"] == pytest.approx(0.5, abs=0.03)
 
 
+def of_cluster(store: Store, cluster: str) -> Prometheus:
+    return Prometheus(HttpClient(f"http://{store.address}"), targets={"cluster": cluster})
+
+
 def test_of_one_name_in_two_clusters_one_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,19 +348,19 @@ def test_of_one_name_in_two_clusters_one_is_asked_for(
         for second in range(0, 601, 15):
             for cluster, faster in (("east", 1), ("west", 3)):
                 of = Target({"job": "mgpu", "instance": "a:1", "node": "n1", "cluster": cluster})
-                store.scrape(of, _page(second * faster), NOW + second)
+                store.scrape(of, _page(second * faster, NOW - faster), NOW + second)
         asks = Prometheus(HttpClient(f"http://{store.address}"))
-        with pytest.raises(NoAnswerError, match="--cluster=east or --cluster=west"):
+        with pytest.raises(NoAnswerError, match="--target=cluster=east or --target=cluster=west"):
             SeriesCase(asks, NOW + 600, 300).read("team", "chat-0")
         for cluster, used in (("east", 0.2), ("west", 0.6)):
-            case = SeriesCase(asks, NOW + 600, 300, cluster=cluster).read("team", "chat-0")
+            case = SeriesCase(of_cluster(store, cluster), NOW + 600, 300).read("team", "chat-0")
             [part] = case.parts
             assert part.core == pytest.approx(used)
             assert part.card.busy == pytest.approx(used * 5, abs=0.05)
             assert part.card.node == f"{cluster}/n1"
             assert part.waiting_on is not None
             assert part.waiting_on["batch/crawl-0"] == pytest.approx(used * 4, abs=0.05)
-        assert SeriesCase(asks, NOW + 600, 300, cluster="north").pods() == []
+        assert SeriesCase(of_cluster(store, "north"), NOW + 600, 300).pods() == []
         flags = [f"--prometheus=http://{store.address}", "--cluster=north"]
         assert main(["why", "team/chat-0", *flags]) == 1
     assert "is not known" in capsys.readouterr().err
@@ -364,13 +373,15 @@ def test_of_one_name_in_two_clusters_one_may_have_ended(tmp_path: Path) -> None:
             for cluster, until in (("east", 900), ("west", 300)):
                 of = Target({"job": "mgpu", "instance": "a:1", "node": "n1", "cluster": cluster})
                 if second <= until + 15:
-                    store.scrape(of, _page(second) if second <= until else "", NOW + second)
+                    page = _page(second, NOW - until) if second <= until else ""
+                    store.scrape(of, page, NOW + second)
         asks = Prometheus(HttpClient(f"http://{store.address}"))
-        with pytest.raises(NoAnswerError, match="--cluster=east or --cluster=west"):
+        with pytest.raises(NoAnswerError, match="--target=cluster=east or --target=cluster=west"):
             SeriesCase(asks, NOW + 900, 700).read("team", "chat-0")
-        for chosen, over in ((None, 300), ("west", 700)):
-            case = SeriesCase(asks, NOW + 900, over, cluster=chosen).read("team", "chat-0")
-            assert (case.ended_unix_s is None) is (chosen is None)
+        for chosen, over in (("east", 300), ("west", 700)):
+            asks = of_cluster(store, chosen)
+            case = SeriesCase(asks, NOW + 900, over).read("team", "chat-0")
+            assert (case.ended_unix_s is None) is (chosen == "east")
 
 
 def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
