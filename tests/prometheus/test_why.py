@@ -347,7 +347,11 @@ def test_of_one_name_in_two_clusters_one_is_asked_for(
     with Store(tmp_path) as store:
         for second in range(0, 601, 15):
             for cluster, faster in (("east", 1), ("west", 3)):
-                of = Target({"job": "mgpu", "instance": "a:1", "node": "n1", "cluster": cluster})
+                labels = {
+                    "cluster": cluster,
+                    "k8s_cluster": cluster,
+                }  # a store may call it anything
+                of = Target({"job": "mgpu", "instance": "a:1", "node": "n1", **labels})
                 store.scrape(of, _page(second * faster, NOW - faster), NOW + second)
         asks = Prometheus(HttpClient(f"http://{store.address}"))
         with pytest.raises(NoAnswerError, match="--target=cluster=east or --target=cluster=west"):
@@ -503,3 +507,36 @@ def test_the_command_names_what_a_prometheus_knows(
     status = main(["why", "team/chat-0", f"--prometheus=http://{prometheus.address}"])
     assert status == 1  # today, nothing is scraped
     assert "no pod with a GPU is known there" in capsys.readouterr().err
+
+
+def test_a_target_that_is_renamed_is_one_exporter_all_the_time(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        for second in range(0, 601, 15):
+            labels = {"job": "mgpu", "instance": "a:1", "node": "n1"}
+            labels |= {"instance": "n1", "job": "again", "zone": "z"} if second > 300 else {}
+            for each in (labels, {"job": "mgpu", "instance": "a:1", "node": "n1"}):
+                page = _page(second) if each == labels else ""
+                store.scrape(Target(each), page, NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 600, 500).read("team", "chat-0")
+    [part] = case.parts
+    assert part.core == pytest.approx(0.2)
+    assert part.card.busy == pytest.approx(1, abs=0.1)
+    assert case.observed_s is None  # about all of it: one scrape of 15 s is not known
+
+
+def test_a_forged_pod_of_the_name_is_refused_unless_the_job_is_named(tmp_path: Path) -> None:
+    """A tenant's own page may say anything of anybody's pod."""
+    with Store(tmp_path) as store:
+        for second in range(0, 601, 15):
+            true = {"job": "mgpu", "instance": "a:1", "node": "n1"}
+            store.scrape(Target(true), _page(second), NOW + second)
+            store.scrape(
+                Target({"job": "pods", "instance": "b:1"}), _page(second * 5, NOW), NOW + second
+            )
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        with pytest.raises(NoAnswerError, match="has two pods team/chat-0.*--job=mgpu or --job="):
+            SeriesCase(asks, NOW + 600, 300).read("team", "chat-0")
+        asks = Prometheus(HttpClient(f"http://{store.address}"), targets={"job": "mgpu"})
+        [part] = SeriesCase(asks, NOW + 600, 300).read("team", "chat-0").parts
+    assert part.core == pytest.approx(0.2)

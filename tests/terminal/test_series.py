@@ -147,15 +147,17 @@ def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
 
 def test_what_two_jobs_scrape_under_two_names_of_a_node_is_shown_once() -> None:
     """One job takes the node's name from the pod, the other one has an address only."""
-    own = list(series_of(demo()))
+    own = [*series_of(demo()), Series("process_start_time_seconds", {}, 1_780_000_000)]
     other = {"node": "", "instance": "10.0.0.1:10045", "job": "second"}
     twice = [*own, *(one._replace(labels={**one.labels, **other}) for one in own)]
     views = [view_of(asked(SetPrometheus(each)).read(), "x") for each in (own, twice)]
     assert len(views[0].lines) == len(views[1].lines)
     assert views[0].totals == views[1].totals
     third = [one._replace(labels={**one.labels, "node": "", "instance": "b:1"}) for one in own]
-    found = asked(SetPrometheus([*own, *third])).read()  # simulated nodes: one job
+    third[-1] = third[-1]._replace(value=1_780_000_001)
+    found = asked(SetPrometheus([*own, *third])).read()  # another life, of the same cards
     assert [node.name for node in found.nodes] == ["b:1", "n"]
+    assert "two exporters have the card GPU-" in found.troubles[0]
 
 
 def test_a_label_of_a_prometheus_cannot_act_on_the_terminal() -> None:
@@ -166,6 +168,17 @@ def test_a_label_of_a_prometheus_cannot_act_on_the_terminal() -> None:
     said = report(view_of(asked(SetPrometheus(each)).read(), "x"), 120, coloured=True)
     assert "\x1b[31m" not in said
     assert "\u202e" not in said
+
+
+def test_nodes_of_one_name_are_separated_by_whatever_a_store_calls_its_clusters() -> None:
+    each = [
+        one._replace(labels={**one.labels, "k8s_cluster": name})
+        for name in ("west", "east")
+        for one in series_of(demo())
+    ]
+    found = asked(SetPrometheus(each)).read()
+    names = [node.name for node in found.nodes]
+    assert names == ["n (k8s_cluster=east)", "n (k8s_cluster=west)"]
 
 
 @pytest.mark.parametrize("value", [1e308, 10**400, -1e308, "9" * 5000])

@@ -15,8 +15,10 @@ from exporter.facts.tree import DeviceEntry, Others, UnattributedCore, tree_of
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
-from exporter.prometheus.client import Grid, Prometheus, label, place_of, quoted
+from exporter.prometheus.client import Grid, Prometheus, label, quoted
+from exporter.prometheus.lives import START, target_of
 from exporter.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
+from exporter.terminal.feeds.nodes import SIMULATED, Nodes
 from exporter.terminal.feeds.series import Series, facts_from
 from exporter.terminal.view import Past
 
@@ -27,7 +29,6 @@ HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
 MAX_UUIDS = 64  # in one selector; for more, all devices are queried
 
-_PORT = re.compile(r":\d+$")  # of an address
 _POD_LEVELS = ("container", "pod")
 _UNATTRIBUTED = "mgpu_device_unattributed_core_seconds_total"
 _DEVICE = (
@@ -38,38 +39,9 @@ _DEVICE = (
     *("row_remapping", "retired_pages_pending", "recovery_action", "throttle_seconds_total"),
     "unattributed_memory_bytes",
 )
-_EXPORTER = SIMULATED, SOURCE_UP = "mgpu_exporter_simulated", "mgpu_exporter_source_up"
+SOURCE_UP = "mgpu_exporter_source_up"
+_EXPORTER = SIMULATED, SOURCE_UP
 _CORE = "mgpu_container_core_utilization_ratio"
-
-
-def by_node(found: Iterable[Series]) -> dict[str, list[Series]]:
-    """The series of each node, with the exporter's own labels."""
-    nodes: dict[str, list[Series]] = defaultdict(list)
-    for series in found:
-        own = {name: text for name in _OWN if (text := label(series.labels, name))}
-        nodes[place_of(series.labels)].append(series._replace(labels=own))
-    return nodes
-
-
-def once(found: Sequence[Series]) -> list[Series]:
-    """The series without those of nodes whose devices another one has by another job.
-
-    Of two jobs that scrape an exporter, one may know its node's name and one only its address.
-    """
-    devices: dict[str, set[tuple[str, str]]] = defaultdict(set)  # with their cluster
-    jobs: dict[str, set[str]] = defaultdict(set)
-    for labels in (series.labels for series in found):
-        place = place_of(labels)
-        jobs[place].add(labels.get("job", ""))
-        if uuid := label(labels, "uuid"):
-            devices[place].add((labels.get("cluster", ""), uuid))
-    known: dict[tuple[str, str], set[str]] = {}
-    doubled = set()
-    for place in sorted(devices, key=lambda name: (_PORT.search(name) is not None, name)):
-        if all(jobs[place].isdisjoint(known.get(each, jobs[place])) for each in devices[place]):
-            doubled.add(place)
-        known |= dict.fromkeys(devices[place], jobs[place])
-    return [series for series in found if place_of(series.labels) not in doubled]
 
 
 class PrometheusFeed:
@@ -81,6 +53,7 @@ class PrometheusFeed:
         self._clock = clock
         self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
+        self._nodes = Nodes((), {})
 
     @property
     def name(self) -> str:
@@ -95,20 +68,37 @@ class PrometheusFeed:
             why = "does this Prometheus scrape exporters, and has a pod a GPU?"
             return FeedResult((), (f"there are no series of {where} now: {why}",))
         found += self._devices(label(series.labels, "uuid") for series in found)
+        every, ours = (self._prometheus.selector([name]) for name in (START, SIMULATED))
+        started = {
+            target_of(one.labels): one.samples[-1][1]
+            for one in self._prometheus.at(f"{every} and {ours}")
+            if one.labels.get("__name__") == START
+        }
+        self._nodes = Nodes(found, started)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             with suppress(NoAnswerError):  # the longest question; the figures go on without it
                 self._history = self._past()
         unattributed = f"rate({self._prometheus.selector([_UNATTRIBUTED])}[1m])"
-        nobody = {} if self._namespace else by_node(self._ask(unattributed))
+        nobody = {} if self._namespace else self._by_node(self._ask(unattributed, _UNATTRIBUTED))
         nodes = [
             self._node(name, some, nobody.get(name, ()))
-            for name, some in sorted(by_node(once(found)).items())
+            for name, some in sorted(self._by_node(found).items())
         ]
         if self._namespace:  # each exporter has series of its own
             nodes = [node for node in nodes if node.tree.devices or node.tree.nowhere]
-        return FeedResult(nodes, namespace=self._namespace)
+        return FeedResult(nodes, self._nodes.troubles, self._namespace)
+
+    def _by_node(self, found: Iterable[Series]) -> dict[str, list[Series]]:
+        """The series of each node, with the exporter's own labels."""
+        nodes: dict[str, list[Series]] = defaultdict(list)
+        for series in found:
+            name = self._nodes.of({**series.labels, "__name__": series.family})
+            if name is not None:
+                own = {name: text for name in _OWN if (text := label(series.labels, name))}
+                nodes[name].append(series._replace(labels=own))
+        return nodes
 
     def close(self) -> None:
         """Does nothing: no connection is kept."""
@@ -152,9 +142,10 @@ class PrometheusFeed:
             found = [one for one in found if label(one.labels, "uuid") in known]
         return found + self._ask(self._prometheus.selector(_EXPORTER)) if known else []
 
-    def _ask(self, expression: str) -> list[Series]:
+    def _ask(self, expression: str, family: str = "") -> list[Series]:
+        """The series that an expression gives. ``family``: theirs, where a function drops it."""
         return [
-            Series(one.labels.get("__name__", ""), one.labels, one.samples[-1][1])
+            Series(one.labels.get("__name__", family), one.labels, one.samples[-1][1])
             for one in self._prometheus.at(expression)
         ]
 
@@ -167,8 +158,9 @@ class PrometheusFeed:
             self._selected([_CORE]), Grid(end - HISTORY_S, end, STEP_S)
         ):
             *owner, _, uuid = (label(one.labels, name) for name in LEVELS["container"])
-            values = found[place_of(one.labels)][SeriesKey(ContainerKey(*owner), uuid)]
-            values.update((round(at), value) for at, value in one.samples)
+            if (name := self._nodes.of(one.labels)) is not None:
+                values = found[name][SeriesKey(ContainerKey(*owner), uuid)]
+                values.update((round(at), value) for at, value in one.samples)
         return {
             place: {
                 key: tuple(values.get(at) for at in range(min(values), end + 1, STEP_S))
