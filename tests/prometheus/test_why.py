@@ -535,7 +535,7 @@ def test_a_forged_pod_of_the_name_is_refused_unless_the_job_is_named(tmp_path: P
                 Target({"job": "pods", "instance": "b:1"}), _page(second * 5, NOW), NOW + second
             )
         asks = Prometheus(HttpClient(f"http://{store.address}"))
-        with pytest.raises(NoAnswerError, match="has two pods team/chat-0.*--job=mgpu or --job="):
+        with pytest.raises(NoAnswerError, match=r"has two pods team/chat-0.*--job=mgpu or --job="):
             SeriesCase(asks, NOW + 600, 300).read("team", "chat-0")
         asks = Prometheus(HttpClient(f"http://{store.address}"), targets={"job": "mgpu"})
         [part] = SeriesCase(asks, NOW + 600, 300).read("team", "chat-0").parts
