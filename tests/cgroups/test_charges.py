@@ -187,6 +187,29 @@ def test_a_limit_of_a_process_is_that_of_all_of_its_group(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("path", "home"),
+    [
+        (f"{CONTAINER}/system.slice/x.service", CONTAINER),
+        (CONTAINER, CONTAINER),
+        (f"{JOB}/step_0/user/task_0", JOB),
+        (f"{SLICE}/user@1000.service/app.slice/x.service", SLICE),
+        ("system.slice/x.service/deeper", "system.slice/x.service"),
+        ("lsf/job.77/part", "lsf/job.77"),
+        ("nowhere/deeper", "nowhere/deeper"),
+    ],
+)
+def test_the_directory_of_a_process_is_that_of_its_container_or_group(
+    tmp_path: Path, path: str, home: str
+) -> None:
+    node = Node(tmp_path)
+    (node.root / path).mkdir(parents=True)
+    (tmp_path / "proc" / "7").mkdir(parents=True)
+    (tmp_path / "proc" / "7" / "cgroup").write_text(f"0::/{path}\n")
+    assert node.files.home_of(7) == f"{node.root}/{home}"
+    assert node.files.home_of(8) is None
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f"{KEY} {'9' * 4400}\n",

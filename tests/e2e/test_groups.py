@@ -5,6 +5,7 @@ Podman's own.
 """
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +49,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
             "--groups.slurm-account=true",
             "--pods.source=none",
         )
-        with staged(folder, *flags, gpus=9) as stage:
+        with staged(folder, *flags, gpus=12) as stage:
             yield Machine(stage, docker, podman)
 
 
@@ -146,6 +147,50 @@ def test_a_real_podman_container_is_accounted_by_its_name(machine: Machine) -> N
 class _Clearing:
     def __init__(self, podman: Podman) -> None:
         self.close = podman.clear
+
+
+def test_a_unit_in_which_two_users_work_is_neithers(stage: Stage) -> None:
+    """As JupyterHub's, which starts each user's notebook in its own unit."""
+    gpu, hub = stage.gpu(), {"kind": "systemd", "group": "jupyterhub.service"}
+    carol = stage.node.cgroups.spawn("system.slice/jupyterhub.service", (*AS_CAROL, "sleep", "99"))
+    stage.node.work(carol, gpu)
+    stage.pages.when(lambda p: p.value(INFO, **hub, user="carol"), "carol's alone")
+    other = stage.node.cgroups.spawn(
+        "system.slice/jupyterhub.service", ("setpriv", "--reuid=4712", "sleep", "99")
+    )
+    stage.node.work(other, gpu)
+    both = stage.pages.when(lambda p: p.value(INFO, **hub, user=""), "nobody's alone")
+    assert both.value(INFO, **hub, user="carol") is None
+    stage.node.end(other)
+    page = stage.pages.when(
+        lambda p: p.value("mgpu_group_processes", **hub, gpu=str(gpu)) == 1, "the other has gone"
+    )
+    assert page.value(INFO, **hub, user="") == 1
+
+
+def test_a_job_of_another_batch_system_is_a_group(stage: Stage) -> None:
+    gpu, slot = stage.gpu(), "slot1_3@node7.example.org"
+    path = f"system.slice/htcondor/condor_var_lib_condor_execute_{slot}"
+    pid = stage.node.cgroups.spawn(f"{path}/inner", (*AS_CAROL, "sleep", "infinity"))
+    stage.node.work(pid, gpu)
+    page = working(stage, kind="htcondor", group=slot, gpu=str(gpu))
+    assert page.value(INFO, kind="htcondor", group=slot, name=slot, user="carol") == 1
+
+
+def test_a_job_inside_of_a_container_is_named_beside_its_process(machine: Machine) -> None:
+    """Slurmd in a container: the use is the container's."""
+    stage, gpu, container_id = machine.stage, machine.stage.gpu(), new_container_id()
+    own = f"system.slice/docker-{container_id}.scope"
+    inside = f"{own}/system.slice/slurmstepd.scope/job_31/step_0/user/task_0"
+    stage.node.run(inside, gpu)
+    working(stage, kind="docker", group=container_id, gpu=str(gpu))
+    status, text = stage.exporter.get("/api/v1/snapshot")
+    assert status == 200
+    groups = json.loads(text)["groups"]
+    (group,) = [one for one in groups if one["group"] == container_id]
+    (device,) = group["devices"]
+    assert [process["job"] for process in device["process_list"]] == ["slurm/31"]
+    assert [one["group"] for one in groups if one["group"] == "31"] == []
 
 
 def test_a_service_a_session_and_what_is_of_no_unit_have_groups_of_their_own(

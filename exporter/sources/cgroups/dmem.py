@@ -15,8 +15,9 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from exporter.model import (
@@ -123,6 +124,7 @@ class _Place(NamedTuple):
 
 
 Charges = Mapping[Address, tuple[CgroupCharge, ...]]
+ReadFile = Callable[[str, str], Bytes | None]
 
 
 class CgroupFiles:
@@ -211,15 +213,21 @@ class CgroupFiles:
         for one part holds for no other.
         """
         known: dict[str | None, CgroupMemory | None] = {None: None}
+        once = cache(read)
         processes: list[ProcessMemory] = []
         for process in memory.processes or ():
             if process.cgroup is None or process.cgroup.refused:
-                folder = self.path_of(process.pid)
+                folder = self.home_of(process.pid)
                 if folder not in known:
-                    known[folder] = self.of(self.home(folder or ""), address)
+                    known[folder] = self.of(folder or "", address, once)
                 process = process._replace(cgroup=known[folder] or process.cgroup)  # noqa: PLW2901
             processes.append(process)
         return replace(memory, processes=tuple(processes)) if processes else memory
+
+    def home_of(self, pid: int) -> str | None:
+        """The directory of a process's container or group, what lies inside of it included."""
+        folder = self.path_of(pid)
+        return folder and self.home(folder)
 
     def home(self, folder: str) -> str:
         """The outermost directory of the container or group that a directory is of; else itself."""
@@ -246,16 +254,17 @@ class CgroupFiles:
             self._looked = None
             return None
         found: dict[Address, list[CgroupCharge]] = {}
-        for identity, folder, own in self._walk(wanted):
+        once = cache(read)  # a file has all devices, and those above are everybody's
+        for identity, folder, own in self._walk(wanted, once):
             for address, charged in own.items():
-                memory = self.of(folder, address) or CgroupMemory(evidence="kernel")
+                memory = self.of(folder, address, once) or CgroupMemory(evidence="kernel")
                 charge = CgroupCharge(identity, memory._replace(charged_bytes=charged))
                 found.setdefault(address, []).append(charge)
         self._looked = now_ns, wanted
         self._charges = {address: tuple(charges) for address, charges in found.items()}
         return self._charges
 
-    def _walk(self, wanted: frozenset[Address]) -> list[_Charged]:
+    def _walk(self, wanted: frozenset[Address], read: ReadFile) -> list[_Charged]:
         """The containers and groups that are charged for these devices.
 
         A directory without a charge has none below it, so most of the tree is never seen. What is
@@ -288,7 +297,7 @@ class CgroupFiles:
                 add(_Place(folder, state, within, inside))
         return found
 
-    def of(self, folder: str, address: Address) -> CgroupMemory | None:
+    def of(self, folder: str, address: Address, read: ReadFile = read) -> CgroupMemory | None:
         """What a cgroup is charged, guaranteed and limited to; None if the kernel says nothing.
 
         The limit is the lowest of its own and those of the cgroups above it, and so are both kinds
@@ -298,11 +307,11 @@ class CgroupFiles:
         if folder == self.root:
             return None
         own = read(folder, CURRENT) or {}
-        limit = self._lowest(folder, MAX, address)
+        limit = self._lowest(folder, MAX, address, read)
         if address not in own:
             return None if limit is None else CgroupMemory(limit_bytes=limit, evidence="kernel")
         has_min, has_low = ((read(folder, n) or {}).get(address, 0) != 0 for n in (MIN, LOW))
-        least, low = (self._protection(folder, name, address, limit) for name in (MIN, LOW))
+        least, low = (self._protection(folder, name, address, limit, read) for name in (MIN, LOW))
         return CgroupMemory(
             own[address],
             least if limit is not None or has_min else None,
@@ -311,14 +320,16 @@ class CgroupFiles:
             protected_bytes=max(least, low) if has_low else None,
         )
 
-    def _protection(self, folder: str, name: str, address: Address, limit: int | None) -> int:
+    def _protection(
+        self, folder: str, name: str, address: Address, limit: int | None, read: ReadFile
+    ) -> int:
         """How much is protected; ``max`` is all that the cgroup can have."""
-        lowest = self._lowest(folder, name, address)
+        lowest = self._lowest(folder, name, address, read)
         if lowest is not None:
             return lowest
         return limit or (read(self.root, CAPACITY) or {}).get(address) or 0
 
-    def _lowest(self, folder: str, name: str, address: Address) -> int | None:
+    def _lowest(self, folder: str, name: str, address: Address, read: ReadFile) -> int | None:
         """The lowest amount of a cgroup and those above it; None: ``max`` everywhere."""
         files = (read(each, name) or {} for each in self.upward(folder))
         return min((most for one in files if (most := one.get(address)) is not None), default=None)

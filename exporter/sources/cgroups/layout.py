@@ -310,6 +310,12 @@ def descend(place: PathState, name: str) -> PathState:
     return PathState(identity, name, False, place.patterns, beginning, opened)
 
 
+def _beginning_of_system(place: PathState, name: str) -> str:
+    """In no unit, root alone makes slices."""
+    is_top = name in _TOP and bool(place.beginning)
+    return SYSTEMS if is_top or name.endswith(".slice") else ""
+
+
 def _inside_container(place: PathState, name: str) -> PathState:
     """A directory of a container: its own, but a batch system in it has jobs as on a machine."""
     identity, inner = place.identity, place.inner
@@ -320,8 +326,7 @@ def _inside_container(place: PathState, name: str) -> PathState:
     if inner is not None and is_job(inner):
         identity = identity._replace(job=inner)
         return PathState(identity, name, patterns=place.patterns, inner=inner)
-    is_slice = bool(place.beginning) and (name in _TOP or name.endswith(".slice"))
-    beginning = SYSTEMS if inner is None and is_slice else ""
+    beginning = _beginning_of_system(place, name) if inner is None else ""
     return PathState(identity, name, False, place.patterns, beginning, opened, inner)
 
 
@@ -334,8 +339,7 @@ def _of_pattern(named: Named, unit: Unit | None) -> Unit:
 def _beginning(place: PathState, identity: CgroupIdentity, name: str) -> str:
     """Where patterns may begin below a directory: in slices only, as systemd makes them."""
     if identity == HOST:
-        is_slice = name in _TOP or name.endswith(".slice")
-        return SYSTEMS if is_slice and place.beginning else ""
+        return _beginning_of_system(place, name)
     if identity.unit is None or identity.unit.kind != "user":
         return ""
     is_manager = name == f"user@{identity.unit.name}.service" and _USER_SLICE.fullmatch(place.name)

@@ -16,8 +16,8 @@ SECOND = 10**9  # in nanoseconds
 class DeviceCgroups(Protocol):
     """The cgroups of processes."""
 
-    def path_of(self, pid: int) -> str | None:
-        """The directory of a process's cgroup; None: unknown. Thread-safe."""
+    def home_of(self, pid: int) -> str | None:
+        """The directory of the container or group of a process; None: unknown. Thread-safe."""
         ...
 
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
@@ -28,7 +28,7 @@ class DeviceCgroups(Protocol):
 class NoCgroups:
     """None is known."""
 
-    def path_of(self, pid: int) -> str | None:
+    def home_of(self, pid: int) -> str | None:
         """None."""
 
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:

@@ -42,7 +42,7 @@ class Cgroups(NoCgroups):
     def __init__(self, folders: dict[int, str]) -> None:
         self._folders = folders
 
-    def path_of(self, pid: int) -> str | None:
+    def home_of(self, pid: int) -> str | None:
         """The directory."""
         return self._folders.get(pid)
 

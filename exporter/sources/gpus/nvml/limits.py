@@ -1,5 +1,8 @@
 """Memory limits of cgroups, by the driver's own word (R615; MPS v3 memory partitioning).
 
+Asked for the cgroup of a container or group, not for one inside of it that a process happens to be
+in: what holds for a part is not said of the whole.
+
 ``nvmlDeviceGetMemoryLimits_v1`` takes a cgroup's directory and needs no right. Answers other than
 success: 6, no limit is set for it; 3, none is set (back end ``misc``) or there is no such back end;
 17, the directory cannot be opened. MIG handles are refused. Struct: 32 bytes, as nvml.h of CUDA

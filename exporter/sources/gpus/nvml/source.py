@@ -239,7 +239,7 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         return NvmlDevice(library, found, self._clock, self._demand, self._xids, self._cgroup_of)
 
     def _cgroup_of(self, pid: int) -> str | None:
-        return self.cgroups.path_of(pid)
+        return self.cgroups.home_of(pid)
 
     def _depart(self, device: NvmlDevice) -> None:
         device.close()
