@@ -212,8 +212,8 @@ def test_a_lost_card_is_logged_as_a_real_one_is(caplog: pytest.LogCaptureFixture
     uuids = ", ".join(device.uuid for device in asked.devices())
     assert states == [DeviceState.UP] * 3
     lines = [record.getMessage() for record in caplog.records]
-    assert lines.count("simulated driver opened: 3 devices") == 2
-    fallen, unread, back = lines[2:]
+    opened, fallen, unread, back = lines
+    assert opened == "simulated driver opened: 3 devices"
     assert fallen.startswith(f"device {asked.devices()[0].uuid} reports XID 79: GPU has fallen off")
     assert unread.startswith(f"devices are not read (gpu_lost): {uuids}: the scenario has taken")
     assert back == f"devices are read again (before: gpu_lost): {uuids}"

@@ -329,8 +329,7 @@ class SimulatedGpus:
             _kind_of(device)(node, number, device, clock)
             for number, device in enumerate(node.devices())
         )
-        self._released, self._changes = False, DeviceChanges()
-        logger.info("simulated driver opened: %d devices", len(self._devices))
+        self._released, self._opened, self._changes = False, False, DeviceChanges()
 
     @property
     def name(self) -> str:
@@ -338,6 +337,9 @@ class SimulatedGpus:
 
     def read(self) -> Reading:
         begun_ns = self._clock.monotonic_ns()
+        if not self._opened and not self._released:
+            self._opened = True
+            logger.info("simulated driver opened: %d devices", len(self._devices))
         readings = tuple(device.read(self._released) for device in self._devices)
         if not self._released:
             self._changes.log(readings)
@@ -352,6 +354,7 @@ class SimulatedGpus:
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         self._released = released
+        self._opened = self._opened and not released
 
     def follow(self, demand: Demand) -> None:
         pass
