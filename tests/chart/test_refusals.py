@@ -254,6 +254,11 @@ NAME = "app.kubernetes.io/name"
             {"serviceMonitor": {"extraEndpoint": {"port": "x"}}},
             "/serviceMonitor/extraEndpoint/port",
         ),
+        # two targets with the same labels
+        (
+            {"extraContainers": [{"name": "side", "ports": [{"name": "metrics"}]}]},
+            "the port of side is named metrics",
+        ),
         ({"kubeRBACProxy": {"enabled": True, "port": 10045}}, r"kubeRBACProxy\.port and web\.port"),
         ({"hostNetwork": True, "networkPolicy": POLICY}, "no NetworkPolicy holds"),
         ({"serviceAccount": {"create": False}}, r"needs serviceAccount\.name"),

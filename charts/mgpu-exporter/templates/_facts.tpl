@@ -184,6 +184,13 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- fail (printf "extraEnv: %s would limit the exporter's own GPU memory, and NVML then reports the limit as the card's" .name) }}
 {{- end }}
 {{- end }}
+{{- range $container := concat .Values.extraContainers .Values.initContainers }}
+{{- range $container.ports }}
+{{- if eq (default "" .name) (include "mgpu.portName" $) }}
+{{- fail (printf "extraContainers, initContainers: the port of %s is named %s as the exporter's; Prometheus would take both for one target" $container.name .name) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and .Values.web.config .Values.web.existingSecret }}
 {{- fail "web.config and web.existingSecret: give one of the two" }}
 {{- end }}
