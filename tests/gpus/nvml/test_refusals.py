@@ -201,6 +201,44 @@ def test_what_fails_for_long_has_a_reason_and_is_soon_asked_again(
     assert [unmeasured(one, after=5) for _ in range(8)][-1] == {}
 
 
+@pytest.mark.parametrize(
+    ("functions", "method"), [(ROWS, "samples"), (["nvmlDeviceGetSamples"], "rates")]
+)
+def test_samples_that_fail_for_long_cost_neither_memory_nor_sensors(
+    one: Node, functions: list[str], method: str
+) -> None:
+    one.start()
+    one.read()
+    before = known(one.device("GPU-0", after=1).window)
+    one.fail(*(Fault("error", name, code=999) for name in functions))
+    assert one.device("GPU-0", after=1).state is DeviceState.FAILED  # for a moment that is all
+    reading = [one.device("GPU-0", after=1) for _ in range(20)][-1]
+    assert reading.state is DeviceState.UP
+    assert known(reading.memory).used_bytes == 2 * GIB
+    assert reading.sensors.number("power_watts")
+    window = known(reading.window)
+    assert (window.methods.busy, window.busy.core) == (method, window.observed_ns)
+    assert reading.unmeasured.get("core") == ("read_failed" if method == "samples" else None)
+    one.fail()
+    back = [known(one.device("GPU-0", after=1).window) for _ in range(40)][-1]
+    assert [process.pid for process in back.processes] == [101]
+    assert back.methods == before.methods
+
+
+def test_a_device_of_which_nothing_can_be_read_is_not_up(one: Node) -> None:
+    names = [*RATES, *ROWS, "nvmlDeviceGetSamples", "nvmlDeviceGetMemoryInfo*"]
+    names += [f"{name}*" for name in LISTS]
+    one.start()
+    one.read()
+    one.fail(*(Fault("error", name, code=999) for name in names))
+    states = {one.device("GPU-0", after=1).state for _ in range(60)}
+    assert states == {DeviceState.FAILED}
+    one.fail()
+    for _ in range(40):
+        reading = one.device("GPU-0", after=1)
+    assert (reading.state, reading.unmeasured) == (DeviceState.UP, {})
+
+
 def test_a_counter_of_energy_that_fails_for_long_is_replaced_by_the_power(one: Node) -> None:
     one.start()
     one.read()

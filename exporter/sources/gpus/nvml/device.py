@@ -175,6 +175,8 @@ class NvmlDevice:
         if not (self._in_mig_mode and self.divided):
             active = window.processes if window else ()
             memory = self._residents.read(frozenset(process.pid for process in active))
+        if self._refusals.has_nothing:
+            return self.unread(DeviceState.FAILED, "its calls fail; see the log")[0]
         sensors = self._board.read()
         xids = self._xids()
         no_xids = {XID: xids.refusal} if xids.refusal else {}

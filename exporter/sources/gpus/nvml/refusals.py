@@ -87,6 +87,9 @@ def retry_of(clock: Clock) -> Backoff:
     return Backoff(clock, FIRST_S, MAX_S)
 
 
+_MAIN = (samples_of("core"), rate_of("core"), listing_of("compute"), DEVICE_MEMORY)
+
+
 class Refusals:
     """The refusals of one device: reasons by topic.
 
@@ -98,7 +101,7 @@ class Refusals:
         self._clock = clock
         self._reasons: dict[str, Unmeasured] = {}
         self._retries: dict[str, Backoff] = {}  # of the same topics
-        self._failing_ns: dict[str, int] = {}  # other topics, and since when they fail
+        self._failing_ns: dict[str, int] = {}  # topics that fail in another way, and since when
         self._logged: set[str] = set()
 
     def ask(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
@@ -111,22 +114,28 @@ class Refusals:
         if topic in self._reasons:
             return self._ask_again(topic, call, *arguments)
         try:
-            return call(*arguments)
+            answer = call(*arguments)
         except UnmeasurableError as error:
             self.add(topic, error.reason)
             return None
-
-    def attempt(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
-        """The same, and None if the call failed in another way that concerns only itself."""
-        try:
-            answer = self.ask(topic, call, *arguments)
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError as error:
             self.fail(topic, error)
-            return None
+            if topic in self._reasons:
+                return None
+            raise
         self._failing_ns.pop(topic, None)
         return answer
+
+    def attempt(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
+        """The same, and None if the call failed in another way that concerns only itself."""
+        try:
+            return self.ask(topic, call, *arguments)
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except NvmlError:
+            return None
 
     def _ask_again(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
         """Makes a refused call if its time has come. A failure of another kind ends no refusal."""
@@ -175,6 +184,12 @@ class Refusals:
         if topic in self._reasons:
             del self._reasons[topic], self._retries[topic]
             logger.info("device %s reports %s again", self._uuid, topic)
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether neither the core nor the memory can be read, and not because it never could."""
+        unread = self._reasons.keys() | self._failing_ns.keys()
+        return unread.issuperset(_MAIN) and not self._failing_ns.keys().isdisjoint(_MAIN)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._reasons
