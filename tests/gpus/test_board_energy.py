@@ -36,8 +36,16 @@ def joules(
             [(None, "counter"), *[(300, "power")] * 3],
             id="it has never moved",
         ),
-        pytest.param([(0, 0)] * 4, [(None, "none")] * 3, id="and there is no power"),
-        pytest.param([(7, None)] * 4, [(None, "none")] * 3, id="nor any figure of it"),
+        pytest.param(
+            [(0, 0)] * 4,
+            [(None, "counter"), *[(None, "none")] * 2],
+            id="and there is no power",
+        ),
+        pytest.param(
+            [(7, None)] * 4,
+            [(None, "counter"), *[(None, "none")] * 2],
+            id="nor any figure of it",
+        ),
         pytest.param([(7, 300), (300, 300)], [(293, "counter")], id="it moves"),
         pytest.param([(7, None), (300, None)], [(293, "counter")], id="without a figure of power"),
         pytest.param(
@@ -72,7 +80,7 @@ def joules(
         ),
         pytest.param(
             [(9, 100), (9, None), (9, 100), (9, 100)],
-            [(None, "none"), (None, "power"), (100, "power")],
+            [(None, "counter"), (None, "power"), (100, "power")],
             id="power fails once",
         ),
     ],

@@ -94,9 +94,9 @@ class BoardEnergy:
             return COUNTER
         if self._counter.has_moved and (self.method == COUNTER or COUNTER in self._since):
             return COUNTER
-        if power_uj is None:
-            return POWER if self.method == POWER else NEITHER
-        return POWER if self.method != COUNTER or self._counter.stands else COUNTER
+        if self.method == COUNTER and not self._counter.stands:
+            return COUNTER
+        return NEITHER if power_uj is None and self.method != POWER else POWER
 
     def _remember(self, counter_uj: int | None, power_uj: int | None, mono_ns: int) -> None:
         """Keeps where each method would begin: power where the counter began to stand still."""
