@@ -11,7 +11,7 @@ from exporter.allocations.scheme import Decoded, DecodeProblem, Reason
 from exporter.model import Pod
 
 MAX_OF_POD = 256  # of 16 containers with 16 cards each
-MAX_OF_NODE = 4096  # as many as 256 tenants on each of 16 cards
+MAX_OF_NODE = 2048  # as many as 128 tenants on each of 16 cards
 
 
 def within(

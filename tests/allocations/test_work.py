@@ -17,8 +17,10 @@ from exporter.model import (
     Pod,
     SchemeDescription,
 )
+from exporter.sources.pods.claims import decode_claim, decode_slice, offered
 from tests.allocations.build import FOUR_CARDS
 from tests.allocations.cases import CASES, Json, node_of, pod_of, rules_of
+from tests.pods.attacks import ATTACKS, NAMESPACE, Attack
 from tests.work import growth
 
 SIZE = 24
@@ -188,3 +190,20 @@ def test_a_grant_is_found_by_its_container() -> None:
     grants = tuple(Grant(f"app{n}", "nvidia.com/gpu", (f"GPU-{n}",)) for n in range(3))
     found = make().decode(pod, replace(NODE, grants={"u": grants})).allocations
     assert [(a.container, a.device) for a in found] == [(f"app{n}", f"GPU-{n}") for n in range(3)]
+
+
+def attacking(attack: Attack, pods: int, size: int) -> Callable[[], object]:
+    """What decodes so many pods of an attack, each of this size, as the API server has them."""
+    rules = make()
+    slices = [one for each in attack.slices if (one := decode_slice(each))]
+    claims = {(NAMESPACE, name): decode_claim(one) for name, one in attack.claims.items()}
+    node = replace(NODE, claims=claims, offered=offered(slices))
+    documents = [attack.pod(number, size) for number in range(pods)]
+    return decoding([pod_of(one, rules) for one in documents], node, rules)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_with_twice_the_pods_or_twice_the_size_takes_twice_the_work(name: str) -> None:
+    attack = ATTACKS[name]
+    assert growth(lambda count: attacking(attack, count, SIZE), 8) < MOST
+    assert growth(lambda size: attacking(attack, 4, size), SIZE) < MOST
