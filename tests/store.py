@@ -98,7 +98,7 @@ class Store:
         samples = {labels: struct.pack("<d", value) for labels, value in values.items()}
         samples |= dict.fromkeys(before - samples.keys(), STALE)
         at_ms = round(at * 1000)
-        self._write(_series(labels, [(at_ms, value)]) for labels, value in samples.items())
+        self.write(sent(labels, [(at_ms, value)]) for labels, value in samples.items())
 
     def record(self, rules: Path, since: int, until: int, interval: str) -> None:
         """Let it have what these rules record in a range; ``interval`` is of groups without one."""
@@ -106,15 +106,16 @@ class Store:
             span = {"start": str(since), "end": str(until), "step": group.get("interval", interval)}
             for rule in group["rules"]:
                 own = {**rule.get("labels", {}), "__name__": rule["record"]}
-                self._write(
-                    _series(
+                self.write(
+                    sent(
                         tuple(sorted((one["metric"] | own).items())),
                         [(at * 1000, struct.pack("<d", float(each))) for at, each in one["values"]],
                     )
                     for one in self.get("query_range", query=rule["expr"], **span)["result"]
                 )
 
-    def _write(self, series: Iterable[bytes]) -> None:
+    def write(self, series: Iterable[bytes]) -> None:
+        """Writes series, each as ``sent`` makes it."""
         message = b"".join(_field(1, one) for one in series)
         if not message:
             return
@@ -184,7 +185,7 @@ def _own(series: str) -> Labels:
     return tuple(LABEL.findall(series))
 
 
-def _series(labels: Labels, samples: Iterable[tuple[int, bytes]]) -> bytes:
+def sent(labels: Labels, samples: Iterable[tuple[int, bytes]]) -> bytes:
     """prompb.TimeSeries; a sample is its time in milliseconds and its value."""
     return _labels(labels) + b"".join(
         _field(2, b"\x09" + value + b"\x10" + _varint(at_ms)) for at_ms, value in samples

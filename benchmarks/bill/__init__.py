@@ -1,0 +1,1 @@
+"""How long a bill of a month takes, under a real Prometheus."""
