@@ -44,7 +44,7 @@ def counters(node: int, day: int) -> Iterator[Counter]:
             owner = {"owner_kind": "Job", "owner_name": f"{payer}-{number}"}
             yield "mgpu_pod_info", {"namespace": payer, "pod": job, **owner}, 0.0, 1
             for name, rate in zip(CORE, (0.3, 0.2, 0.0), strict=True):
-                namespace = {"namespace": payer, **uuid}
+                namespace = {"namespace": payer, "uuid": uuid["uuid"]}
                 yield f"mgpu_namespace_{name}", namespace, rate, since_s if rate else 0
                 yield f"mgpu_container_{name}", {**pod, **uuid}, rate, begun_s if rate else 0
 

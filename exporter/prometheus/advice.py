@@ -60,8 +60,14 @@ class Resource(StrEnum):
 UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
 
 
+_OWN = {  # of what is recorded of a workload; and what replicas of a Prometheus differ by
+    *("__name__", "namespace", "exported_namespace", "container", "exported_container"),
+    *("owner_kind", "owner_name", "scheme", "replica", "prometheus_replica", "prometheus"),
+}
+
+
 class Workload(NamedTuple):
-    """A container of the pods of one owner."""
+    """A container of the pods of one owner. ``cluster``: whatever a store calls it."""
 
     cluster: str
     namespace: str
@@ -228,8 +234,8 @@ def advised(
     advice: list[tuple[Workload, Advice]] = []
     is_known = False
     for labels in renamings(namespace=namespace) if namespace else [{}]:
-        chosen = ",".join(f"{name}={quoted(value)}" for name, value in labels.items())
-        recorded = Recorded(chosen, f"{until_s - since_s}s")
+        equal = (f"{name}={quoted(value)}" for name, value in labels.items())
+        recorded = Recorded(",".join([*equal, *prometheus.targets]), f"{until_s - since_s}s")
         schemes = {
             _workload(one.labels): one.labels.get("scheme", "")
             for one in prometheus.at(recorded.allocations, until_s)
@@ -286,9 +292,15 @@ def _advice(
 
 def _workload(labels: Labels) -> Workload:
     return Workload(
-        labels.get("cluster", ""),
+        _store_of(labels),
         label(labels, "namespace"),
         labels.get("owner_kind", ""),
         labels.get("owner_name", ""),
         label(labels, "container"),
     )
+
+
+def _store_of(labels: Labels) -> str:
+    """The cluster: its label, or else all labels that a store added."""
+    added = sorted(value for name, value in labels.items() if name not in _OWN)
+    return labels.get("cluster") or ", ".join(added)

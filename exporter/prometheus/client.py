@@ -71,7 +71,7 @@ class Prometheus:
     ) -> None:
         self._http = http
         self._asked = asked
-        self._targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
+        self.targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
         self._always = {"namespace": namespace} if namespace else {}
         self._always |= _WHOLE if whole else {}
 
@@ -83,7 +83,7 @@ class Prometheus:
     def selector(self, names: Iterable[str], *matchers: str, **labels: str) -> str:
         """A selector of exporters' families by their full names, matchers and label values."""
         equal = [f"{name}={quoted(value)}" for name, value in labels.items()]
-        return f"{{{','.join([named(names), *matchers, *equal, *self._targets])}}}"
+        return f"{{{','.join([named(names), *matchers, *equal, *self.targets])}}}"
 
     def either(self, names: Iterable[str], **own: str) -> str:
         """The same by own labels, whether or not some of them were renamed."""

@@ -71,7 +71,10 @@ class Index:
             for target in self._targets:
                 found[_without(hidden, target)].append(target)
             self._by[hidden] = found
-        return self._by[hidden].get(self.visible(labels), ())
+        known, seen = self._by[hidden], self.visible(labels)
+        if seen not in known:  # an exporter of another version may give a family one label more
+            known[seen] = [one for one in self._targets if _without(hidden, one) <= seen]
+        return known[seen]
 
     def visible(self, labels: Labels) -> Target:
         """The labels of a series that are its target's."""

@@ -1,8 +1,12 @@
 """Whom the answers believe: the targets that ``--job`` and ``--target`` choose."""
 
+import json
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 
 from exporter.cli import main
+from exporter.prometheus.advice import Outcome
 from tests.terminal.test_http import Server
 
 NOTHING = b'{"status": "success", "data": {"result": []}}'
@@ -36,3 +40,28 @@ def test_advice_is_of_recorded_series_which_are_of_no_job(
 ) -> None:
     assert main(["advise", "--prometheus=http://127.0.0.1:1", "--job=mgpu"]) == 2
     assert "--job: advice is by recorded series" in capsys.readouterr().err
+
+
+def test_a_workload_of_two_clusters_is_two_whatever_a_store_calls_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keep = str([*Outcome].index(Outcome.KEEP))
+    own = {"namespace": "team", "owner_kind": "Job", "owner_name": "j", "container": "main"}
+    result = [
+        {"metric": own | {"k8s_cluster": name, "replica": "0"}, "value": [0, keep]}
+        for name in ("east", "west")
+    ]
+    server = Server()
+
+    def answer(path: str, _: str) -> tuple[int, dict[str, str], bytes]:
+        at = parse_qs(urlsplit(path).query)["time"][0]
+        found = [one | {"value": [float(at), keep]} for one in result]
+        return 200, {}, json.dumps({"status": "success", "data": {"result": found}}).encode()
+
+    server.answer = answer
+    try:
+        assert main(["advise", f"--prometheus={server.url}", "--format=json"]) == 0
+    finally:
+        server.stop()
+    advice = json.loads(capsys.readouterr().out)["advice"]
+    assert {one["cluster"] for one in advice} == {"east", "west"}
