@@ -1,5 +1,7 @@
 """Dashboards in the chart, its notes, and the manifests for people without Helm."""
 
+import base64
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -53,6 +55,23 @@ def test_the_operator_is_told_of_each_config_map(chart: Path) -> None:
         "allowCrossNamespaceImport": True,
         "instanceSelector": {"matchLabels": {"team": "gpu"}},
     }
+
+
+def test_nothing_is_larger_than_a_cluster_takes() -> None:
+    """``kubectl apply`` keeps an object in its annotations; Helm keeps a release in a Secret."""
+    made = {
+        "dashboards": {"enabled": True, "operator": {"enabled": True}},
+        "prometheusRule": {"enabled": True},
+        "podMonitor": {"enabled": True},
+    }
+    for one in Rendered(template(CHART, json.dumps(made))).objects:
+        assert len(json.dumps(one, separators=(",", ":"))) < 250_000, one["metadata"]["name"]
+    release = helm(
+        *("install", RELEASE, str(CHART), "--namespace", NAMESPACE, "--dry-run=client"),
+        *("--values", "-", "--output", "json"),
+        given=json.dumps(made),
+    )
+    assert 200_000 < len(base64.b64encode(gzip.compress(release.encode()))) < 700_000
 
 
 # --- notes ----------------------------------------------------------------------------------------
