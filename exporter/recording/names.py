@@ -47,6 +47,8 @@ from exporter.recording.grants import (
     disguised_ref,
     prefix_of,
 )
+from exporter.settings.groups import TAKEN
+from exporter.sources.cgroups.patterns import SHIPPED
 
 ANNOTATIONS, LABELS = Rules().annotations, Rules().labels  # of pods, or beginnings of keys
 NODE_LABELS = re.compile(  # how the node's cards are shared, and their model
@@ -80,6 +82,7 @@ OWNER_KINDS = frozenset(
     }
 )
 
+KINDS = TAKEN | {"slurm", "lxc", "nspawn", "libvirt"} | {each.pattern.kind for each in SHIPPED}
 # The ids of pods, containers and devices: 32 hexadecimal digits, as a UUID or plain, or 64.
 ID = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?", re.IGNORECASE
@@ -119,6 +122,10 @@ class Names:
     def group(self, facts: GroupFacts) -> GroupFacts:
         """Returns the facts about a group."""
         return facts
+
+    def kind(self, kind: str) -> str:
+        """Returns the kind of a group."""
+        return kind
 
     def status(self, status: SourceStatus) -> SourceStatus:
         """Returns a source's status."""
@@ -189,7 +196,11 @@ class Pseudonyms(Names):
 
     def _unit(self, unit: Unit) -> Unit:
         """The user's number is left out: group sources are asked about the real process."""
-        return unit._replace(name=self.name(unit.name), uid=None)
+        return unit._replace(kind=self.kind(unit.kind), name=self.name(unit.name), uid=None)
+
+    def kind(self, kind: str) -> str:
+        """Returns the kind of a group; a site's own has a pseudonym."""
+        return kind if kind in KINDS else self.name(kind)
 
     def group(self, facts: GroupFacts) -> GroupFacts:
         """Returns it under pseudonyms. A job's step is in the identity of its processes."""

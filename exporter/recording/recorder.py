@@ -232,7 +232,8 @@ class _Processes(_RecordedSource[ProcessSource]):
 
     def group_kinds(self) -> frozenset[str]:
         def ask() -> GroupKinds:
-            return GroupKinds(tuple(sorted(self._source.group_kinds())))
+            kinds = map(self._recorder.names.kind, self._source.group_kinds())
+            return GroupKinds(tuple(sorted(kinds)))
 
         return frozenset(self._answer("group_kinds", ask).kinds)
 

@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from exporter.allocations.registry import SCHEMES, decode
 from exporter.attribution.ownership import owner_of
 from exporter.model import (
+    CgroupCharge,
     CgroupIdentity,
+    CgroupMemory,
     ClaimedDevice,
     ClaimRef,
     Container,
     ContainerKey,
     Device,
+    DeviceMemory,
     DeviceReading,
     DeviceState,
     Grant,
@@ -29,6 +32,7 @@ from exporter.model import (
     Reading,
     SourceStatus,
     Unattributed,
+    Unit,
 )
 from exporter.recording.codec import to_json
 from exporter.recording.names import Pseudonyms
@@ -217,6 +221,25 @@ def test_a_group_keeps_its_kind(names: Pseudonyms) -> None:
     assert docker == GroupKey("docker", names.name(CID))
     assert names.identity(Unattributed.EXITED) is Unattributed.EXITED
     assert names.identity(CgroupIdentity()) == CgroupIdentity()
+
+
+def test_jobs_and_charges_keep_their_kind_and_lose_their_names(names: Pseudonyms) -> None:
+    job = CgroupIdentity(UID, CID, "containerd", job=Unit("pbs", "secret-job"))
+    own = CgroupIdentity(unit=Unit("secretsched", "secret-job", uid=1000))
+    charges = tuple(CgroupCharge(one, CgroupMemory(5, None, 7, "kernel")) for one in (job, own))
+    memory = DeviceMemory(10, 5, None, None, charges=charges)
+    reading = DeviceReading(Device(GPU, 0, "nvidia"), memory=memory)
+    made = names.reading(Reading(SourceStatus("nvml", up=True), (reading,)))
+    (device,) = made.devices
+    assert device.memory
+    first, second = device.memory.charges
+    assert (first.memory, second.memory) == (charges[0].memory, charges[1].memory)
+    assert first.identity == names.identity(job)
+    assert first.identity.job == Unit("pbs", names.name("secret-job"))
+    assert not re.search(f"secret|{UID}|{CID}|1000", json.dumps(to_json(made)))
+    assert (names.kind("slurm"), names.kind("pod")) == ("slurm", "pod")
+    assert second.identity.unit
+    assert second.identity.unit.kind == names.kind("secretsched") != "secretsched"
 
 
 def test_a_reading_keeps_its_figures_and_loses_its_words(names: Pseudonyms) -> None:

@@ -95,7 +95,7 @@ def _text(path: str) -> str | None:
         os.close(descriptor)
     if len(content) == _LONGEST:
         content = content[: content.rfind(b"\n") + 1]
-    return content.decode("ascii", errors="replace")
+    return os.fsdecode(content)
 
 
 def _is_system_memory(key: str) -> bool:
@@ -151,11 +151,7 @@ class CgroupFiles:
 
         A reader in a cgroup namespace of its own sees other paths relative to its own cgroup.
         """
-        try:
-            with open(f"{self._proc_root}/{pid}/cgroup", encoding="utf-8") as file:  # noqa: PTH123
-                lines = file.read(_LONGEST).split("\n")
-        except (OSError, ValueError):
-            return None
+        lines = (_text(f"{self._proc_root}/{pid}/cgroup") or "").split("\n")
         path = next((one[len(_UNIFIED) :] for one in lines if one.startswith(_UNIFIED)), None)
         if path is None:
             return None
@@ -368,8 +364,4 @@ def _folders(folder: str) -> list[str]:
 
 
 def _processes(folder: str) -> list[str]:
-    try:
-        with open(f"{folder}/cgroup.procs", encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            return file.read().split()
-    except OSError:
-        return []
+    return (_text(f"{folder}/cgroup.procs") or "").split()
