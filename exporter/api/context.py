@@ -14,7 +14,14 @@ from exporter.api.fields import Json
 from exporter.api.figures import Figures
 from exporter.facts.history import Past
 from exporter.facts.processes import Processes, by_owner, processes_of, unattributed_core
-from exporter.facts.tree import UnattributedEntry, unattributed_entries
+from exporter.facts.tree import (
+    Others,
+    UnattributedEntry,
+    ended_core,
+    tree_of,
+    unattributed_entries,
+    visible_to,
+)
 from exporter.metrics.families import FAMILIES, Family
 from exporter.metrics.reading import labelled
 from exporter.model import (
@@ -150,18 +157,27 @@ class Context:
         """What runs on a device and is not seen, in sums; a sum is absent if a part lacks it."""
         if self.namespaces is None or "utilization_ratio" not in self.figures.of("device", device):
             return None
-        parts = self._unseen[device.uuid]
-        return {n: sum(p[n] for p in parts) for n in SUMMED if all(n in p for p in parts)}
+        sums = self._others.get(device.uuid)
+        named = zip(SUMMED, sums or (), strict=False)
+        return {name: amount for name, amount in named if amount is not None}
 
     @cached_property
-    def _unseen(self) -> Mapping[str, Sequence[Json]]:
-        found: dict[str, list[Json]] = defaultdict(list)
-        for level in ("container", "group"):
-            for _, held in labelled(self.shown.facts, level):
-                is_seen = level == "container" and self.sees(held.owner.namespace)
-                if not (is_seen or held.ended):
-                    found[held.uuid].append(self.figures.of(level, held))
-        return found
+    def _others(self) -> Mapping[str, Others | None]:
+        tree = visible_to(tree_of(self.shown.facts), self.namespaces or ())
+        return {device.uuid: device.others for device in tree.devices}
+
+    def ended(self, device: DeviceFacts) -> float | None:
+        """What used the core of a device lately and has ended, as far as it is seen; or None."""
+        return self._ended.get(device.uuid)
+
+    @cached_property
+    def _ended(self) -> Mapping[str, float]:
+        return ended_core(
+            held
+            for held in self.shown.facts.holdings
+            if self.namespaces is None
+            or (isinstance(held.owner, ContainerKey) and self.sees(held.owner.namespace))
+        )
 
     @property
     def series(self) -> Iterable[Points]:

@@ -85,11 +85,15 @@ _DEVICE = Object(
             lambda each, _: each.device.core_share if each.device.parent_uuid else None,
             "What part of its GPU's core a partition has; absent of a whole GPU.",
         ),
+        maybe(
+            *("ended_core_utilization_ratio", NUMBER, lambda each, of: of.ended(each)),
+            "The part of core_utilization_ratio by what has ended.",
+        ),
         Field("unattributed", Many(_UNATTRIBUTED), lambda each, of: of.unattributed(each)),
         maybe("others", _OTHERS, lambda each, of: of.others(each)),
     ),
     open=(
-        *("index", "uuid", "unattributed", "others"),
+        *("index", "uuid", "ended_core_utilization_ratio", "unattributed", "others"),
         *(family.name for family in FAMILIES if family.level == "device"),
     ),
 )
@@ -105,6 +109,10 @@ def _on_device(level: str) -> Object:
         maybe("uuid", TEXT, lambda held, _: held.uuid or None),
         LevelFields(level, without="info"),
         Field("ended", FLAG, about=_ENDED),
+        maybe(
+            *("ended_core_utilization_ratio", NUMBER, "ended_core"),
+            "What it used of the core, averaged as all is, before it ended.",
+        ),
         maybe(
             *("process_list", Many(_PROCESS)),
             lambda held, of: of.processes.get((held.owner, held.uuid)),

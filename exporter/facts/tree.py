@@ -160,7 +160,11 @@ class Others(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceEntry:
-    """A device with all that is on it. ``others`` is None where everything is shown."""
+    """A device with all that is on it. ``others`` is None where everything is shown.
+
+    ``ended_core`` is what those used of the core lately that have ended, None if none is known to
+    have. With it, the core of all parts adds up to the device's.
+    """
 
     uuid: str
     facts: DeviceFacts | None = None
@@ -168,6 +172,7 @@ class DeviceEntry:
     groups: tuple[GroupEntry, ...] = ()
     unattributed: tuple[UnattributedEntry, ...] = ()
     others: Others | None = None
+    ended_core: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +201,12 @@ def tree_of(
     processes: Iterable[Process] = (),
     unattributed: UnattributedCore | None = None,
     others: Mapping[str, Others] | None = None,
+    ended: Mapping[str, float] | None = None,
 ) -> Tree:
-    """The tree of these facts. ``others`` is by device."""
+    """The tree of these facts. ``others`` and ``ended``, the core of what has, are by device."""
     listed = by_owner(processes)
     branches = _Branches(facts, listed)
+    ended = ended_core(facts.holdings) if ended is None else ended
     devices = [
         DeviceEntry(
             device.uuid,
@@ -210,6 +217,7 @@ def tree_of(
                 device, listed, None if unattributed is None else unattributed.get(device.uuid, {})
             ),
             (others or {}).get(device.uuid),
+            ended.get(device.uuid),
         )
         for device in sorted(facts.devices, key=lambda device: (device.index, device.uuid))
     ]
@@ -219,6 +227,15 @@ def tree_of(
         for uuid in sorted(strays)
     ]
     return Tree(tuple(devices), branches.pods(""))
+
+
+def ended_core(holdings: Iterable[ContainerHolding | GroupHolding]) -> Mapping[str, float]:
+    """What those of these holdings that have ended used of each device's core lately."""
+    found: dict[str, float] = {}
+    for held in holdings:
+        if held.ended_core is not None:
+            found[held.uuid] = found.get(held.uuid, 0.0) + held.ended_core
+    return found
 
 
 class _Branches:
@@ -352,8 +369,10 @@ def _visible_device(device: DeviceEntry, namespaces: Collection[str]) -> DeviceE
     using = [
         held for held in everybody if not held.ended and (held.unmeasured or not _is_unused(held))
     ]
+    core = whole([held.average.core for held in using]) if using else 0
+    ended = ended_core(everybody).get(device.uuid, 0.0)
     others = Others(
-        whole([held.average.core for held in using]) if using else 0,
+        None if core is None else core + ended,
         whole([held.memory.used_bytes for held in using]) if using else 0,
     )
     return replace(
@@ -362,6 +381,7 @@ def _visible_device(device: DeviceEntry, namespaces: Collection[str]) -> DeviceE
         groups=(),
         unattributed=tuple(replace(each, processes=()) for each in device.unattributed),
         others=others if device.facts is not None and device.facts.is_up else None,
+        ended_core=None if device.ended_core is None else device.ended_core - ended,
     )
 
 

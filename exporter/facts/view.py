@@ -199,6 +199,11 @@ class OwnerView(NamedTuple, Generic[K]):
         return self.live or is_held
 
     @property
+    def ended_core(self) -> float | None:
+        """What it used of the core lately, if it has ended and its device can be read."""
+        return None if self.there or self.withheld else self.average.core
+
+    @property
     def memory_bytes(self) -> int | None:
         """The device memory that it holds now; None: unknown."""
         return self.account.held.used_bytes if self.account.held else None

@@ -229,13 +229,15 @@ class Holding:
     """What one owner, a container or a group, has of one device.
 
     ``index`` and ``uuid`` are the device's; None and "" while it is not known. ``ended``: the owner
-    is not there any more, and only its counters are shown for a while. ``since_unix_ns``: when
-    counting began.
+    is not there any more, and only its counters are shown for a while. ``ended_core``: what it used
+    of the core within the time of averages before it ended, so that the parts of a device add up.
+    ``since_unix_ns``: when counting began.
     """
 
     index: int | None
     uuid: str
     ended: bool = False
+    ended_core: float | None = None
     used: Used = NOTHING_USED
     average: Averages = NO_AVERAGES
     memory: HeldMemory = NO_HELD_MEMORY

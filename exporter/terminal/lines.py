@@ -60,8 +60,9 @@ def lines_of(tree: Tree, node: NodeContext) -> list[Line]:
     lines = [_device(device, node) for device in tree.devices]
     if tree.nowhere:
         name = f"{node.name} allocated, GPU not known yet".lstrip()
-        children = _tenants((_pod(pod, {}, (node.name, ""), node) for pod in tree.nowhere), ())
-        lines.append(Line((node.name, ""), LineKind.NOWHERE, name, children=children))
+        key = (node.name, "")
+        children = _tenants(key, (_pod(pod, {}, key, node) for pod in tree.nowhere), ())
+        lines.append(Line(key, LineKind.NOWHERE, name, children=children))
     return lines
 
 
@@ -70,8 +71,10 @@ def _device(entry: DeviceEntry, node: NodeContext) -> Line:
     waiting = waiting_marks(entry)
     children = (
         *_tenants(
+            key,
             (_pod(pod, waiting, key, node) for pod in entry.pods),
             (_group(group, waiting, key, node) for group in entry.groups),
+            entry.ended_core,
         ),
         *_rest(entry, key, node),
     )
@@ -118,16 +121,20 @@ def _name(device: DeviceFacts) -> str:
     return clean(" ".join(filter(None, (of.number, model, profile))))
 
 
-def _tenants(pods: Iterable[Line], groups: Iterable[Line]) -> tuple[Line, ...]:
-    """Pods and groups, and one line for all that have ended."""
+def _tenants(
+    above: Key, pods: Iterable[Line], groups: Iterable[Line], ended_core: float | None = None
+) -> tuple[Line, ...]:
+    """Pods and groups, and one line for all that have ended, with what that used lately."""
     lines = [*pods, *groups]
     ended = tuple(line for line in lines if line.ended)
     there = tuple(line for line in lines if not line.ended)
-    if not ended:
+    if not (ended or ended_core):
         return there
     name = f"{len(ended)} that {'has' if len(ended) == 1 else 'have'} ended"
-    key = (*ended[0].key[:2], LineKind.ENDED)
-    return (*there, Line(key, LineKind.ENDED, name, children=ended))
+    if not ended:
+        name = "containers that have ended"
+    key, core = (*above, LineKind.ENDED), Figure(ended_core or None)
+    return (*there, Line(key, LineKind.ENDED, name, core, children=ended))
 
 
 def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:

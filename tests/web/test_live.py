@@ -357,7 +357,7 @@ def test_a_memory_bar_is_left_out_where_the_total_is_not_known() -> None:
 
 
 def test_nothing_is_said_to_run_where_a_gpu_cannot_be_read() -> None:
-    idle = Gpu(DeviceFacts(device=Device("GPU-0", 0, "nvidia")), (), (), {})
+    idle = Gpu(DeviceFacts(device=Device("GPU-0", 0, "nvidia")), (), 0.0, (), {})
     lost = idle._replace(facts=replace(idle.facts, state=DeviceState.LOST))
 
     assert card_of(idle, ()).nobody == "Nothing runs on it."

@@ -52,7 +52,9 @@ def node_of_document(document: Json, history: Json) -> NodeSight:
     ]
     age_s = number(head, "age_seconds") or 0.0
     return NodeSight(
-        tree_of(facts_of_document(document), processes, nobody, _others(document)),
+        tree_of(
+            facts_of_document(document), processes, nobody, _others(document), _ended(document)
+        ),
         text(document, "node"),
         round((number(head, "timestamp_seconds") or 0.0) * 1e9),
         flag(document, "simulated"),
@@ -114,6 +116,14 @@ def _others(document: Json) -> dict[str, Others]:
                 None if memory is None else round(memory),
             )
     return found
+
+
+def _ended(document: Json) -> dict[str, float]:
+    cores = {
+        text(device, "uuid"): number(device, "ended_core_utilization_ratio")
+        for device in items(document, "devices")
+    }
+    return {uuid: core for uuid, core in cores.items() if core is not None}
 
 
 def _processes(owner: Owner, uuid: str, part: Json) -> Iterator[Process]:

@@ -11,6 +11,7 @@ from exporter.facts.marks import Mark, MarkKind
 from exporter.facts.tree import UnattributedEntry
 from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods, Unmeasured
 from exporter.web.page.cells import (
+    LEAST,
     OVER,
     Bar,
     Cell,
@@ -47,10 +48,14 @@ class Tenant(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """A GPU with who is on it, and its last ten minutes."""
+    """A GPU with who is on it, and its last ten minutes.
+
+    ``ended_core`` is what those used of it lately that have ended.
+    """
 
     facts: DeviceFacts
     tenants: Sequence[Tenant]
+    ended_core: float
     unattributed: Sequence[UnattributedEntry]
     past: Mapping[str, Known]
 
@@ -108,7 +113,8 @@ class Card:
 
     ``parts`` are the cards of its MIG instances or partitions, which stand inside it.
     ``problem`` has the reasons why the GPU cannot be read, with what they mean; ``owner`` is what
-    its tenants are called, ``hour`` its last hour, if it is shown.
+    its tenants are called, ``hour`` its last hour, if it is shown. The core of ``first``, of
+    ``others``, which is ``others_core``, of what has ``ended`` and of nobody adds up to the GPU's.
     """
 
     key: str
@@ -123,6 +129,8 @@ class Card:
     owner: str
     first: Sequence[Row]
     others: Sequence[Row]
+    others_core: float
+    ended: float
     unattributed: Sequence[UnattributedEntry]
     nobody: str
     details: Sequence[tuple[str, str]]
@@ -159,6 +167,8 @@ def card_of(
         owner=owner,
         first=rows[:TENANTS_SHOWN],
         others=rows[TENANTS_SHOWN:],
+        others_core=sum(each.part.figures.core or 0.0 for each in gpu.tenants[TENANTS_SHOWN:]),
+        ended=gpu.ended_core if gpu.ended_core >= LEAST else 0.0,
         unattributed=gpu.unattributed,
         nobody="" if parts else _nobody(facts),
         details=_details(facts),
@@ -249,6 +259,7 @@ def _core(gpu: Gpu) -> Gauge:
     facts, share = gpu.facts, whole_core(gpu.facts)
     used, allocated = facts.average.core, facts.allocated.core
     segments = _segments(gpu.tenants, lambda part: part.figures.core, share, percent)
+    segments.append(Segment(gpu.ended_core / share, "ended", f"ended: {percent(gpu.ended_core)}"))
     for part in gpu.unattributed:
         words = f"unattributed, {part.reason}: {percent(part.core or 0.0)}"
         segments.append(Segment((part.core or 0.0) / share, "unattributed", words))

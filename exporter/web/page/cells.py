@@ -14,7 +14,7 @@ from exporter.web.page.text import NBSP, gibibytes, held_of, percent
 OVER = 1.005  # rounds to 101 %
 POINTS = 60  # of a line: ten minutes
 HEIGHT = 24
-_LEAST = 0.0005  # of a bar, that is visible
+LEAST = 0.0005  # of a bar, that is visible; of a core, that a percentage shows
 
 
 class Cell(NamedTuple):
@@ -34,10 +34,15 @@ NOT_KNOWN = Cell("?", look="unknown", title="not known")
 def core_of(part: Part) -> Cell:
     """Core in use against its limit."""
     if part.ended:
-        return ENDED
+        return ended_cell(part.ended_core)
     figures = part.figures
     over = (figures.core_of_bound or 0.0) > OVER
     return core_against(figures.core, figures.core_limit, why(part.unmeasured, "core"), over=over)
+
+
+def ended_cell(core: float) -> Cell:
+    """That it has ended, and what it used of the core before, as long as averages have that."""
+    return ENDED._replace(of=percent(core)) if core >= LEAST else ENDED
 
 
 def memory_of(part: Part) -> Cell:
@@ -81,7 +86,7 @@ def _unknown(reasons: Sequence[str], of: str) -> Cell:
 
 
 class Segment(NamedTuple):
-    """A part of a bar: its share of it. ``look`` is c0 … c7, unattributed or reserved."""
+    """A part of a bar: its share of it. ``look`` is c0 … c7, ended, unattributed or reserved."""
 
     size: float
     look: str
@@ -110,7 +115,7 @@ def drawn(segments: Iterable[Segment]) -> list[Drawn]:
     made, at = [], 0.0
     for size, look, words in segments:
         shown = min(size, 1 - at)
-        if shown > _LEAST:
+        if shown > LEAST:
             made.append(Drawn(look, share(at), share(shown), words))
             at += shown
     return made

@@ -67,6 +67,11 @@ class Part:
         return self.holding is not None and self.holding.ended
 
     @property
+    def ended_core(self) -> float:
+        """What it used of the core lately before it ended."""
+        return (self.holding.ended_core or 0.0) if self.holding is not None else 0.0
+
+    @property
     def average(self) -> Averages:
         """Its use of each engine."""
         return self.holding.average if self.holding is not None else NO_AVERAGES

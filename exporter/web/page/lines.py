@@ -8,7 +8,7 @@ from exporter.api.figures import process_type
 from exporter.facts.marks import Mark
 from exporter.model import Process
 from exporter.web.page.cells import (
-    ENDED,
+    LEAST,
     NOT_KNOWN,
     NOTHING,
     OVER,
@@ -17,6 +17,7 @@ from exporter.web.page.cells import (
     Spark,
     core_against,
     core_of,
+    ended_cell,
     memory_against,
     memory_of,
     meter,
@@ -28,7 +29,6 @@ from exporter.web.page.entries import Colours, Part, Series, TreeEntry, key_of, 
 from exporter.web.page.text import gibibytes, held_of, percent, seconds
 
 MAX_SWATCHES = 4
-LEAST = 0.0005  # of a core, that a percentage shows
 
 
 class Row(NamedTuple):
@@ -101,7 +101,7 @@ def _colours(entry: TreeEntry, colours: Colours) -> list[int | None]:
 
 def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
     if entry.ended:
-        return ENDED, None
+        return ended_cell(sum(part.ended_core for part in entry.parts)), None
     used, limit = entry.figures.core, entry.figures.core_limit or None
     filled = entry.figures.core_of_limit if limit else used
     # against the limit: only the use of the containers that have one

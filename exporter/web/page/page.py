@@ -188,6 +188,7 @@ def _gpus(node: Node, everyone: Sequence[TreeEntry], colour: Colours, series: Pa
         Gpu(
             facts,
             tenants.get(facts.uuid, ()),
+            entry.ended_core or 0.0,
             entry.unattributed,
             series.get(series_of(facts), {}),
         )
