@@ -232,6 +232,30 @@ def test_a_scan_that_hangs_is_not_waited_for_and_then_nobody_is_idle(
     assert only(readings[-1]).state is DeviceState.UP
 
 
+def test_a_first_scan_that_hangs_is_a_reason_too(machine: Machine) -> None:
+    clock = machine.clock = HangingClock("drm clients")
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, i915(2))
+    source = machine.source()
+    clock.go_on.clear()
+    source.follow(Demand(deadline_s=0.5, processes_every_ns=0))
+    early = source.read()
+    clock.move(6)
+    hung = source.read()
+    clock.go_on.set()
+    source.follow(Demand(deadline_s=30, processes_every_ns=0))
+    readings = [hung]
+    while "core" in only(readings[-1]).unmeasured:  # until its worker has come back
+        clock.move(1)
+        readings.append(source.read())
+
+    assert only(early).unmeasured == {}
+    why = only(hung).unmeasured
+    assert why["core"] is why["memory"] is Unmeasured.READ_FAILED
+    assert only(readings[-1]).window is not None
+
+
 def taken(*numbers: int) -> Handles:
     """Handles after processes 1, 2, … have been looked at, which have so many each."""
     handles = Handles()

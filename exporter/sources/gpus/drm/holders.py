@@ -154,7 +154,7 @@ class HandleScanner:
         self._said = ""
         self._nested = not sees_all_processes(proc_root)
         self.newest: HandleScan | None = None
-        self.moved_mono_ns = 0
+        self.moved_mono_ns = clock.monotonic_ns()
 
     @property
     def trouble(self) -> str:
@@ -231,7 +231,7 @@ class WorkerScans:
         self._scanner = HandleScanner(self._root, self._clock)
 
     def newest(self, demand: Demand) -> HandleScan | None:
-        """The newest scan; None if the first one is not finished. One that takes long is late."""
+        """The newest scan; None for the seconds that the first may take. One that hangs is late."""
         job = partial(self._scanner.look, demand.processes_every_ns)
         result = self._workers.run({SCAN: job}, SHARE_OF_DEADLINE * demand.deadline_s)[SCAN]
         if isinstance(result, Exception):
@@ -241,7 +241,7 @@ class WorkerScans:
         self._hung = result is not None and self._clock.monotonic_ns() - moved_ns >= HUNG_NS
         if self._hung and not before:
             logger.warning("clients of /dev/dri: %s", HANGS)
-        return replace(scan, stale=True) if scan and self._hung else scan
+        return replace(scan or HandleScan(), stale=True) if self._hung else scan
 
     @property
     def trouble(self) -> str:
