@@ -182,7 +182,9 @@ static void answer_metric(nvmlGpmMetric_t *metric, const Gpu *gpu, int instance,
     metric->nvmlReturn = NVML_SUCCESS;
     metric->shortName = metric->longName = "";
     metric->unit = "%";
-    if (metric->metricId == GPM_GRAPHICS || metric->metricId == GPM_SM) metric->value = 100 * share[CORE];
+    bool activity = metric->metricId == GPM_GRAPHICS || metric->metricId == GPM_SM;
+    if (activity && !gpu->gpm_activity) metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    else if (activity) metric->value = 100 * share[CORE];
     else if (metric->metricId == GPM_OCCUPANCY) metric->value = 50 * share[CORE];
     else if (metric->metricId == GPM_TENSOR) metric->value = 25 * share[CORE];
     else if (metric->metricId == GPM_DRAM) metric->value = 100 * share[MEMORY];

@@ -160,6 +160,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->mig_capable = number_of(line, "mig", 2) < 2;
     gpu->slices = (unsigned)number_of(line, "slices", 7);
     gpu->gpm = number_of(line, "gpm", 1) != 0;
+    gpu->gpm_activity = number_of(line, "gpm_activity", 1) != 0;
     gpu->license = (unsigned)number_of(line, "license", NO_LICENSE);
     if (!gpu->ring || gpu->ring > MAX_RING || gpu->sample_period <= 0 || gpu->slice <= 0 || gpu->energy_step <= 0)
         wrong(line, "must be above 0", "ring, sample_period, slice or energy_step");

@@ -24,8 +24,9 @@ class Gpu:
     """A board. ``mig`` None: not capable; ``used`` None: the sum of its processes.
 
     ``license`` None: the driver has no vGPU software to license. ``sleeps``: no samples while it is
-    idle. ``probe``: the capacity that it reports, if not ``ring``. ``rates``: the percent that the
-    calls for rates return, if not the newest sample's. ``garbage``: the number of impossible rows.
+    idle. ``gpm_activity`` False: GPM lacks the figures of the core. ``probe``: the capacity that it
+    reports, if not ``ring``. ``rates``: the percent that the calls for rates return, if not the
+    newest sample's. ``garbage``: the number of impossible rows.
     """
 
     index: int
@@ -53,6 +54,7 @@ class Gpu:
     energy_step: float = 0.1
     mig: bool | None = None
     gpm: bool = True
+    gpm_activity: bool = True
     license: bool | None = None
     slices: int = 7
     garbage: int = 0

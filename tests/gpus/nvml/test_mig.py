@@ -202,6 +202,21 @@ def test_instance_of_a_board_without_gpm_is_unmeasured(parted: Node) -> None:
     assert calls(parted.read(after=1), SUPPORT) == devices
 
 
+def test_an_instance_whose_profile_lacks_its_activity_is_unmeasured(parted: Node) -> None:
+    parted.change_gpu(0, gpm_activity=False)
+    parted.start()
+    parted.read()
+    reading = read(parted, "MIG-0-0", 4)[-1]
+    assert reading.sensors.number("sm_occupancy_ratio")
+    assert reading.window is None
+    assert reading.unmeasured["core"] == "mig"
+    parted.change_gpu(0, gpm_activity=True)
+    parted.read(after=1)
+    reading = parted.device("MIG-0-0", after=2)
+    assert known(reading.window).busy.core
+    assert "core" not in reading.unmeasured
+
+
 def test_part_of_an_instance_is_unmeasured(parted: Node) -> None:
     parted.scenario.instances = [Instance(0, 0, slices=2, compute=1, memory=20 * GIB)]
     parted.start()

@@ -16,6 +16,7 @@ from exporter.sources.gpus.nvml.refusals import Refusals
 from exporter.sources.gpus.source import Demand
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
+BLIND_PROFILES = 3
 METHODS = Methods(busy="gpm", shares="sole_owner")
 
 
@@ -94,6 +95,7 @@ class InstanceActivity:
         self._observed_ns = 0
         self._busy_ns = 0
         self._at_work = False
+        self._blind = 0  # profiles in a row without a figure of its activity
 
     def follow(self, demand: Demand) -> None:
         """Applies another demand. Activity is read even if it is not shown: windows need it."""
@@ -113,7 +115,9 @@ class InstanceActivity:
 
     @property
     def measured(self) -> bool:
-        return self._gpm is not None and GPM not in self._refusals
+        """Whether its activity is known; one profile without it says nothing yet."""
+        profiled = self._gpm is not None and GPM not in self._refusals
+        return profiled and self._blind < BLIND_PROFILES
 
     def read(self) -> bool:
         """Extends the window; returns whether work has begun on an instance that was idle."""
@@ -124,8 +128,12 @@ class InstanceActivity:
             self._ended_mono_ns = mono_ns
         self.sensors = Sensors() if reading is None else self._shown_of(reading)
         ratio = _ratio(reading)
-        if reading is None or ratio is None:
+        if reading is None:
             return False
+        if ratio is None:
+            self._blind += 1
+            return False
+        self._blind = 0
         self._extend(mono_ns, reading.elapsed_ns, ratio)
         before, self._at_work = self._at_work, ratio > 0
         return self._at_work and not before
