@@ -18,6 +18,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
+from exporter.files import opened
 from exporter.printable import clean
 
 if TYPE_CHECKING:
@@ -30,12 +31,10 @@ MAX_VALUES = 2_000_000  # in JSON; each takes about 100 bytes when it is read
 LONGEST_MESSAGE = 200
 
 _REFUSALS: dict[int, str] = {
-    HTTPStatus.UNAUTHORIZED: "asks for a user and a password, or a token (see --help)",
-    HTTPStatus.FORBIDDEN: "does not let you see this; its operator may "
-    "(--web.config.file, --web.open-page, rights of Kubernetes; Prometheus: its proxy's rules)",
     HTTPStatus.NOT_FOUND: "has no such page: is the address right, and its version new enough?",
     HTTPStatus.TOO_MANY_REQUESTS: "is asked too often",
 }
+_DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 _NOBODY = {errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED}
 _LOCAL = "http://localhost"  # of a socket of this host
 
@@ -66,6 +65,17 @@ class Credentials:
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def shown(self) -> str:
+        """What a server is shown of them, for messages; "" if nothing."""
+        if self.token:
+            return "the token"
+        if self.user:
+            return f"the password of {clean(self.user)}"
+        names = ", ".join(name for name, _ in self.headers)
+        return "the certificate" if self.cert_file else f"the header {names}" if names else ""
 
 
 NO_CREDENTIALS = Credentials()
@@ -101,6 +111,8 @@ class HttpClient:
         self._base = _LOCAL if socket else url.rstrip("/")
         self._socket = socket
         self._headers = _headers(credentials)
+        self._shown = credentials.shown
+        self._secrets = credentials.password, credentials.token, *dict(credentials.headers).values()
         self._trust = _context(credentials) if self._base.startswith("https:") else None
         if self._trust is not None and self._is_tunnel:
             self._trust.check_hostname, self._trust.verify_mode = False, ssl.CERT_NONE
@@ -118,7 +130,8 @@ class HttpClient:
         return self._read(path, query, self._largest)
 
     def _read(self, path: str, query: Mapping[str, str] | None, largest: int) -> bytes:
-        url = self._base + path + (f"?{urlencode(query)}" if query else "")
+        asked = urlencode(query, errors="surrogateescape") if query else ""
+        url = self._base + path + (f"?{asked}" if query else "")
         found: list[bytes] = []
 
         async def ask() -> None:  # without a result: asyncio may write that of a task as text
@@ -198,12 +211,15 @@ class HttpClient:
         return bytes(body)
 
     async def _refusal(self, answer: "aiohttp.ClientResponse") -> NoAnswerError:
-        said = _REFUSALS.get(answer.status)
-        if said is None and 300 <= answer.status < 400:  # noqa: PLR2004 - redirections
+        begin = (await answer.content.read(2048)).decode("utf-8", "replace").strip()
+        repeats_it = any(secret and secret in begin for secret in self._secrets)
+        own = "" if repeats_it else clean(begin, longest=LONGEST_MESSAGE)
+        if answer.status in _DENIED:
+            said = _denied(answer.status, self._shown, own)
+        elif 300 <= answer.status < 400:  # noqa: PLR2004 - redirections
             said = "redirects; give the address that it redirects to"
-        if said is None:
-            begin = (await answer.content.read(2048)).decode("utf-8", "replace").strip()
-            said = clean(begin, longest=LONGEST_MESSAGE) or "no reason given"
+        else:
+            said = _REFUSALS.get(answer.status) or own or "no reason given"
         return NoAnswerError(f"{self.address} answers {answer.status}: {said}", answer.status)
 
     def _why(self, error: Exception) -> str:
@@ -261,8 +277,28 @@ def _checked(url: str) -> str:
     return clean(url.rstrip("/"), longest=None)
 
 
+def _denied(status: int, shown: str, own: str) -> str:
+    """What a server refuses, by what it was ``shown`` and what it says on its ``own``."""
+    if "org id" in own.lower():  # Mimir and Cortex, which have several tenants
+        return f"asks whose series it shall look at: --header 'X-Scope-OrgID: TENANT' ({own})"
+    says = f"; it says: {own}" if own and own[0] not in "<{" else ""
+    if status == HTTPStatus.FORBIDDEN:
+        return (
+            f"does not let you see this, by {shown or 'no password or token'}; its operator may "
+            "(--web.config.file, --web.open-page, rights of Kubernetes; Prometheus: its proxy's "
+            f"rules){says}"
+        )
+    if shown:
+        return f"refuses {shown}{says}"
+    return f"asks for a user and a password, or a token, and none was given (see --help){says}"
+
+
 def _headers(credentials: Credentials) -> dict[str, str]:
-    headers = {"Accept-Encoding": "gzip", "User-Agent": "mgpu-exporter"}
+    ours = {"Accept-Encoding": "gzip", "User-Agent": "mgpu-exporter"}
+    headers = {**dict(credentials.headers), **ours}
+    is_said = any(name.lower() == "authorization" for name in headers)
+    if is_said and (credentials.token or credentials.user):
+        raise NoAnswerError("Authorization is given twice: as a header, and by a token or a user")
     if credentials.token:
         headers["Authorization"] = f"Bearer {credentials.token}"
     elif credentials.user:
@@ -273,6 +309,10 @@ def _headers(credentials: Credentials) -> dict[str, str]:
 
 def _context(credentials: Credentials) -> ssl.SSLContext:
     try:
+        for path in filter(
+            None, (credentials.ca_file, credentials.cert_file, credentials.key_file)
+        ):
+            opened(path).close()  # the library would wait for a pipe's writer
         context = ssl.create_default_context(cafile=credentials.ca_file or None)
         if credentials.cert_file:
             context.load_cert_chain(credentials.cert_file, credentials.key_file or None)

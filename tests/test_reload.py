@@ -1,6 +1,7 @@
 """Settings read anew: what is taken, what waits, and what a bad file costs."""
 
 import logging
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -203,3 +204,31 @@ def test_a_live_setting_changes_the_rules_of_the_cycle(name: str) -> None:
 def test_what_opens_things_is_not_live() -> None:
     opens = ("web.", "path.", "nvml.", "simulate", "gpus.", "groups.", "kubelet.", "node.")
     assert not [s.name for s in TABLE.values() if s.live and s.name.startswith(opens)]
+
+
+def test_requests_that_come_while_one_is_answered_are_answered_once() -> None:
+    """A thread for each SIGHUP would let a file on a slow mount end the process."""
+    begun, may_go, stop = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+    def slow() -> Settings:
+        begun.release()
+        may_go.acquire()
+        return load({}, {})
+
+    reloader = Reloader(load({}, {}), slow, lambda _: None, ManualClock())
+    watching = threading.Thread(target=reloader.watch, args=(stop,))
+    watching.start()
+    reloader.ask()
+    begun.acquire()
+    threads = threading.active_count()
+    for _ in range(500):
+        reloader.ask()
+    assert threading.active_count() == threads
+    may_go.release()
+    begun.acquire()  # once more, for all of them
+    stop.set()
+    may_go.release()
+    reloader.ask()
+    watching.join(30)
+    assert not watching.is_alive()
+    assert not begun.acquire(blocking=False)

@@ -44,6 +44,7 @@ class Reloader:
         self._apply = apply
         self._clock = clock
         self._one_at_a_time = threading.Lock()
+        self._asked = threading.Event()
         self._looked: object = None  # the file's contents at the last look
         self._taken: object = None  # and when it was last loaded
         self._problem = ""
@@ -83,6 +84,10 @@ class Reloader:
         if not taken and not waiting:
             logger.debug("the settings were reloaded and have not changed")
 
+    def ask(self) -> None:
+        """Let the thread that watches reload. Who asks again meanwhile is answered once."""
+        self._asked.set()
+
     def look(self) -> None:
         """Reload if the file has changed, and not since the last look.
 
@@ -96,10 +101,15 @@ class Reloader:
             self.reload()
 
     def watch(self, stop: threading.Event) -> None:
-        """Look at the file every two seconds until ``stop`` is set."""
-        while self.settings.config_file and not stop.wait(LOOK_EVERY_S):
+        """Look at the file every two seconds, and reload when asked to, until ``stop`` is set."""
+        while not stop.is_set():
+            is_asked = self._asked.wait(LOOK_EVERY_S if self.settings.config_file else None)
+            self._asked.clear()
             try:
-                self.look()
+                if is_asked:
+                    self.reload()
+                else:
+                    self.look()
             except Exception:
                 logger.exception("checking the settings file failed; it is tried again")
 

@@ -130,7 +130,7 @@ class _Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         loop.add_signal_handler(signal.SIGUSR2, self._toggle_release)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        loop.add_signal_handler(signal.SIGHUP, self._reloader.ask)
         if self._released:
             self._release()
         for source in self._sources.listening:
@@ -178,10 +178,6 @@ class _Agent:
             self._status = 1
         with contextlib.suppress(RuntimeError):  # the loop is closed: the end is near anyway
             loop.call_soon_threadsafe(ended.set)
-
-    def _reload(self) -> None:
-        """Reload the settings in a thread, because the file may be on a network mount."""
-        threading.Thread(target=self._reloader.reload, name="reload", daemon=True).start()
 
     def _follow(self, settings: Settings) -> None:
         """Apply the live settings, from the next cycle and the next page on."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from exporter.commands import advise, bill, top, why
 from exporter.commands.output import warn
-from exporter.httpclient import NoAnswerError
+from exporter.httpclient import Credentials, NoAnswerError
 from exporter.kubectl import KUBECONFIG, USUAL
 from exporter.kubectl.cluster import Cluster, Exporter
 from exporter.kubectl.fleet import FleetFeed
@@ -24,7 +24,7 @@ from exporter.prometheus.why import Case
 from exporter.settings import Settings, load
 from exporter.sources.pods.answers import ApiError
 from exporter.sources.pods.client import KubeconfigError, door_of, from_kubeconfig, namespace_of
-from exporter.terminal.access import PROMETHEUS, URL, far_namespace, secret_of
+from exporter.terminal.access import PROMETHEUS, URL, far_headers, far_namespace, secret_of
 from exporter.terminal.feeds.http import RemoteFeed
 
 _NOTHING = 2
@@ -148,7 +148,8 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
         namespace = far_namespace(arguments) or namespace_of(kubeconfig, arguments.context)
     with Forwarder(door) as forwarder:
         trusted = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
-        cluster = Cluster(credentials, forwarder, token, trusted)
+        shown = Credentials(token=token, headers=far_headers(arguments))
+        cluster = Cluster(credentials, forwarder, shown, trusted)
         if command.run is None:
             arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
             if arguments.command == "advise":  # a bill is of whole cards

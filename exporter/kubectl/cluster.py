@@ -54,17 +54,21 @@ class Exporter:
 
 
 class Cluster:
-    """A cluster as one user sees it. ``token`` is shown to exporters; "" if there is none.
+    """A cluster as one user sees it. ``credentials`` are shown to exporters, the headers to all.
 
     ``namespaces`` are those in which exporters and Prometheus are trusted.
     """
 
     def __init__(
-        self, load: Load, forwarder: Forwarder, token: str, namespaces: Sequence[str] = USUAL
+        self,
+        load: Load,
+        forwarder: Forwarder,
+        credentials: Credentials,
+        namespaces: Sequence[str] = USUAL,
     ) -> None:
         self._client = connect(load)
         self._forwarder = forwarder
-        self._token = token
+        self._credentials = credentials
         self._namespaces = namespaces
 
     def node_of(self, namespace: str, pod: str) -> str:
@@ -128,7 +132,7 @@ class Cluster:
         scheme = "https" if exporter.is_tls else "http"
         return HttpClient(
             f"{scheme}://127.0.0.1:{port}",
-            Credentials(token=self._token),
+            self._credentials,
             name=exporter.name,
         )
 
@@ -140,6 +144,7 @@ class Cluster:
 
         """
         refused: list[str] = []
+        added = Credentials(headers=self._credentials.headers)
         for label, namespace in product(STORES, self._namespaces):
             try:
                 services = self._services(namespace, label)
@@ -150,7 +155,7 @@ class Cluster:
                 name = _named(service)
                 try:
                     address = self._store(service)
-                    asks = Prometheus(HttpClient(address, name=name))
+                    asks = Prometheus(HttpClient(address, added, name=name))
                     if asks.at(_OURS, time.time()):
                         return address, name
                     refused.append(f"{name} has no series of the exporter")

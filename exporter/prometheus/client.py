@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from http import HTTPStatus
 from itertools import pairwise, product
 from math import inf
 from typing import Any, NamedTuple, TypeGuard
@@ -12,6 +14,7 @@ from exporter.metrics.families import FAMILIES, LEVELS
 Labels = Mapping[str, str]
 
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
+SNAPSHOT = "/api/v1/snapshot"  # of an exporter
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus allows 11,000
 MAX_SAMPLES = 400_000  # of an answer, about 12 MB: longer ranges are asked in pieces
 MAX_SERIES = 50_000  # of an answer
@@ -25,6 +28,7 @@ _LONGEST_VALUE = 40  # digits of a float, and more
 _STALE_S = 300  # the last sample of an instant may be so old
 _NEVER_S = 1e11  # beyond all times of a clock
 _ROUNDED_S = 1  # a question says its time in milliseconds
+_NO_PAGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
@@ -164,6 +168,13 @@ class Prometheus:
             answer = self._http.json(path, {**query, **self._always})
         except TooLongError as error:
             raise TooLongError(f"{error}: ask of {_LESS}") from None
+        except NoAnswerError as error:
+            if is_answered(self._http, error, SNAPSHOT, "api_version"):
+                raise NoAnswerError(
+                    f"{self.address} is an exporter, no Prometheus: give it with --url, or with "
+                    "--prometheus the address of a Prometheus that scrapes it"
+                ) from None
+            raise
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) else None
         if answer.get("status") != "success" or not isinstance(result, list):
@@ -172,6 +183,15 @@ class Prometheus:
             said = f"{self.address} answers with more than {MAX_SERIES:,} series"
             raise TooLongError(f"{said}: ask of {_LESS}")
         return list(_parsed(result, first_s, last_s))
+
+
+def is_answered(http: HttpClient, error: NoAnswerError, path: str, key: str) -> bool:
+    """Whether a server that has not what it was asked for is one that has another page."""
+    if error.status not in _NO_PAGE:
+        return False
+    with suppress(NoAnswerError):
+        return key in http.json(path)
+    return False
 
 
 def _parsed(result: Iterable[Any], first_s: float, last_s: float) -> Iterator[Series]:

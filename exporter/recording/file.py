@@ -9,10 +9,10 @@ import json
 import zlib
 from collections.abc import Iterator
 from hashlib import blake2b
-from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar
 
+from exporter.files import opened
 from exporter.recording.codec import CodecError, from_json, to_json
 from exporter.recording.cycle import FORMAT, Cycle, Head
 
@@ -75,7 +75,7 @@ class RecordingReader:
         self._line = 0
         self._bytes = 0
         try:
-            self._packed = Path(path).open("rb")  # noqa: SIM115 - see close
+            self._packed = opened(path)
         except OSError as error:
             raise RecordingError(f"{path}: {error.strerror}") from error
         self._file = gzip.GzipFile(fileobj=self._packed)

@@ -9,10 +9,11 @@ well, because PyYAML recurses.
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
+
+from exporter.files import opened
 
 MAX_BYTES = 1 << 20  # of a file
 MAX_DEPTH = 64
@@ -106,7 +107,7 @@ def read_bytes(path: str) -> bytes:
         ValueError: the file is too large, or the path is not valid.
 
     """
-    with Path(path).open("rb") as file:
+    with opened(path) as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES} bytes")

@@ -1,10 +1,11 @@
 """Reads scenario files into ``Scenario``. The keys are described in docs/scenarios.md."""
 
 from importlib.resources import files
-from pathlib import Path
+from io import TextIOWrapper
 
 import yaml
 
+from exporter.files import opened
 from exporter.model import DeviceState
 from exporter.settings import YamlError, yamldocument
 from exporter.simulation import ScenarioError, keys
@@ -39,7 +40,7 @@ def load(name_or_path: str) -> Scenario:
             folder = files("exporter.simulation").joinpath("shipped")
             text = folder.joinpath(f"{name_or_path}.yaml").read_text(encoding="utf-8")
         else:
-            with Path(name_or_path).open(encoding="utf-8") as file:
+            with TextIOWrapper(opened(name_or_path), encoding="utf-8") as file:
                 text = file.read(LARGEST_FILE + 1)
         if len(text) > LARGEST_FILE:
             raise ScenarioError(f"{name_or_path}: longer than {LARGEST_FILE} characters")

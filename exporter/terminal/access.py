@@ -7,17 +7,19 @@ import os
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from exporter.files import opened
 from exporter.httpclient import TIMEOUT_S, Credentials, HttpClient, NoAnswerError
 from exporter.printable import clean
 from exporter.prometheus.client import Prometheus
 from exporter.terminal.feeds.feed import Feed
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
+from exporter.terminal.headers import Headers, headers_of
 
 URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
 PASSWORD, TOKEN = "MGPU_REMOTE_PASSWORD", "MGPU_REMOTE_TOKEN"
+HEADER = "MGPU_REMOTE_HEADER"
 LONGEST_SECRET = 64 * 1024
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -26,6 +28,10 @@ FLAGS = {  # each takes one text: name → variable, help
     "user": ("MGPU_REMOTE_USER", "whom to log in as"),
     "password-file": ("MGPU_REMOTE_PASSWORD_FILE", f"file with the password [or ${PASSWORD}]"),
     "token-file": ("MGPU_REMOTE_TOKEN_FILE", f"file with a bearer token [or ${TOKEN}]"),
+    "header-file": (
+        "MGPU_REMOTE_HEADER_FILE",
+        "file with headers to send, one in each line, such as X-Scope-OrgID: team",
+    ),
     "ca-file": ("MGPU_REMOTE_CA_FILE", "authorities to trust instead of this machine's"),
     "cert-file": ("MGPU_REMOTE_CERT_FILE", "certificate to show"),
     "key-file": ("MGPU_REMOTE_KEY_FILE", "its key, if that is in another file"),
@@ -41,7 +47,7 @@ PROMETHEUS_FLAGS = {
         "the jobs that scrape exporters, a pattern of the label job: no other is trusted",
     ),
 }
-VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOKEN)
+VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOKEN, HEADER)
 """Every environment variable that is read here."""
 
 
@@ -51,6 +57,13 @@ def add_arguments(parser: ArgumentParser, *, prometheus: bool = False) -> None:
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
         names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
         group.add_argument(*names, metavar="VALUE", help=f"{about} [${variable}]")
+    group.add_argument(
+        "--header",
+        metavar="NAME: VALUE",
+        action="append",
+        help="header to send, such as 'X-Scope-OrgID: team'; may be repeated; none that is secret "
+        f"[${HEADER}]",
+    )
     if prometheus:
         group.add_argument(
             "--target",
@@ -116,7 +129,8 @@ def _client(arguments: Namespace, environ: Mapping[str, str], timeout_s: float) 
         )
     found = getattr(arguments, "prometheus_name", "")
     if found:  # a credential is for the address that its owner named
-        return HttpClient(prometheus, name=found, timeout_s=timeout_s)
+        added = Credentials(headers=far_headers(arguments))
+        return HttpClient(prometheus, added, name=found, timeout_s=timeout_s)
     return HttpClient(prometheus, _credentials(arguments, environ), timeout_s=timeout_s)
 
 
@@ -137,15 +151,39 @@ def _addresses(arguments: Namespace, environ: Mapping[str, str]) -> tuple[str, s
 
 def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
     """What a flag says, or else its variable, which counts only for a command with that flag."""
-    flag = name.replace("-", "_")
+    flag, variable = name.replace("-", "_"), (FLAGS | PROMETHEUS_FLAGS)[name][0]
     given = getattr(arguments, flag, None)
     if given is not None or not hasattr(arguments, flag):
-        return str(given or "")
-    return environ.get((FLAGS | PROMETHEUS_FLAGS)[name][0], "")
+        variable, found = f"--{name}", str(given or "")
+    else:
+        found = environ.get(variable, "")
+    if "file" not in name and not _is_text(found):  # the name of a file may be any bytes
+        raise NoAnswerError(f"{variable}: not UTF-8")
+    return found
+
+
+def far_headers(arguments: Namespace, environ: Mapping[str, str] | None = None) -> Headers:
+    """The headers to send. Those of flags go to whatever is asked; without ``environ``, no others.
+
+    Raises:
+        NoAnswerError: one cannot be sent, or the file cannot be read.
+
+    """
+    environ = {} if environ is None else environ
+    typed = getattr(arguments, "header", None) or ()
+    path = _given("header-file", arguments, environ)
+    kept = [*(() if typed else environ.get(HEADER, "").split("\n"))]
+    kept += _contents("header-file", path).split("\n") if path else ()
+    try:
+        return headers_of(typed, kept)
+    except ValueError as error:
+        where = "--header" if typed else HEADER if environ.get(HEADER) else f"--header-file: {path}"
+        raise NoAnswerError(f"{where}: {error}") from None
 
 
 def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credentials:
     return Credentials(
+        headers=far_headers(arguments, environ),
         user=_given("user", arguments, environ),
         password=secret_of("password-file", arguments, environ),
         token=secret_of("token-file", arguments, environ),
@@ -158,12 +196,26 @@ def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credential
 def secret_of(name: str, arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
     """The token or password that a flag or a variable names; "" if there is none."""
     path = _given(name, arguments, environ)
-    if not path:
-        return environ.get(TOKEN if name == "token-file" else PASSWORD, "")
+    if path:
+        return _contents(name, path).strip()
+    variable = TOKEN if name == "token-file" else PASSWORD
+    secret = environ.get(variable, "")
+    if not _is_text(secret):
+        raise NoAnswerError(f"{variable}: not UTF-8")
+    return secret
+
+
+def _contents(name: str, path: str) -> str:
+    """The text of a file that a flag or a variable names."""
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            return file.read(LONGEST_SECRET).strip()
+        with opened(path) as file:
+            return file.read(LONGEST_SECRET).decode()
     except OSError as error:
         raise NoAnswerError(f"--{name}: {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise NoAnswerError(f"--{name}: {path}: not UTF-8") from None
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is UTF-8: Python has other bytes of variables and arguments as half characters."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)

@@ -18,6 +18,7 @@ PREFIX = "/api/v1"
 _NO_POD = "no such pod uses or is allocated a GPU of this node"
 
 MAX_MINUTES = 60
+_LONGEST_NUMBER = 10
 _WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
 
 
@@ -51,9 +52,10 @@ class Api:
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
-        if not (asked.isascii() and asked.isdecimal() and 0 < int(asked[:4]) <= MAX_MINUTES):
+        is_number = asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_NUMBER
+        minutes = int(asked) if is_number else 0
+        if not 0 < minutes <= MAX_MINUTES:
             return _error(400, f"minutes is a number from 1 to {MAX_MINUTES}")
-        minutes = int(asked[:4])
         make = partial(api.history, minutes=minutes)
         return await self._answer(request, ("history", f"{minutes}"), make)
 

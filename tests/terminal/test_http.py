@@ -6,8 +6,10 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,7 @@ class Server:
     def __init__(self) -> None:
         self.answer: Callable[[str, str], Answer] = lambda *_: (200, {}, b"{}")
         self.asked: list[tuple[str, str]] = []
+        self.headers: list[Message] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -43,6 +46,7 @@ class Server:
                 """Answer as told."""
                 said = self.headers.get("Authorization", "")
                 server.asked.append((self.path, said))
+                server.headers.append(self.headers)
                 status, headers, body = server.answer(self.path, said)
                 self.send_response(status)
                 for name, value in headers.items():
@@ -97,7 +101,7 @@ def server() -> Iterator[Server]:
     server.stop()
 
 
-def refusal(server: Server, **credentials: str) -> str:
+def refusal(server: Server, **credentials: Any) -> str:
     with pytest.raises(NoAnswerError) as caught:
         HttpClient(server.url, Credentials(**credentials)).json("/x")
     return str(caught.value)

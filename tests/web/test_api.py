@@ -127,7 +127,10 @@ def test_before_the_first_cycle_there_is_nothing_and_that_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("minutes", "status"),
-    [("1", 200), ("60", 200), ("61", 400), ("0", 400), ("x", 400), ("", 400), ("%D9%A1", 400)],
+    [
+        *(("1", 200), ("60", 200), ("61", 400), ("0", 400), ("x", 400), ("", 400), ("%D9%A1", 400)),
+        *(("0001999", 400), ("00060", 200), ("1" * 5000, 400)),
+    ],
 )
 def test_a_history_is_of_so_many_minutes(site: Site, minutes: str, status: int) -> None:
     assert site.ask(f"/api/v1/history?minutes={minutes}").status == status

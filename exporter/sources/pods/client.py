@@ -5,6 +5,7 @@ It is imported with the first connection: it takes most of a second and 19 MiB, 
 Kubernetes need not spend. Its requests are not used: docs/decisions.md says why.
 """
 
+import errno
 import http
 import json
 import os
@@ -255,6 +256,8 @@ def _check_bounds(path: str) -> None:
     """Check that the files are within bounds, because the library has no bounds."""
     for part in filter(None, path.split(os.pathsep)):
         file = Path(part).expanduser()
+        if file.is_fifo():  # the library reads it again
+            raise OSError(errno.EINVAL, "a pipe, which cannot be read twice")
         if file.exists():
             yamldocument.load(read_bytes(str(file)).decode())
 

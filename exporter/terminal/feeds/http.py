@@ -6,11 +6,12 @@ from contextlib import suppress
 from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.model import Clock
 from exporter.printable import clean
+from exporter.prometheus.client import QUERY, SNAPSHOT, is_answered
 from exporter.terminal.feeds.document import node_of_document
 from exporter.terminal.feeds.feed import FeedResult
 from exporter.terminal.reading import Json
 
-SNAPSHOT, HISTORY = "/api/v1/snapshot", "/api/v1/history"
+HISTORY = "/api/v1/history"
 HISTORY_NS = 10 * 10**9  # as often as it has a new point
 VERSION = "v1"
 
@@ -42,7 +43,13 @@ class RemoteFeed:
     @property
     def document(self) -> Json:
         """What the exporter answers to ``/api/v1/snapshot``."""
-        document = self._http.json(SNAPSHOT)
+        try:
+            document = self._http.json(SNAPSHOT)
+        except NoAnswerError as error:
+            if is_answered(self._http, error, f"{QUERY}?query=1", "status"):
+                said = f"{self.name} is a Prometheus, no exporter: give it with --prometheus"
+                raise NoAnswerError(said) from None
+            raise
         version = document.get("api_version")
         if version != VERSION:
             raise NoAnswerError(
