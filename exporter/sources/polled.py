@@ -110,6 +110,8 @@ class Polled(Generic[G, A, F]):
         self._subject: Hashable = None
         self._asked: Hashable = None
         self._answer = inquiry.first
+        self._answers = 0  # how often it changed
+        self._made, self._made_of = inquiry.nothing, (list[G](), -1)  # facts, and of what
         self._failures = 0
         self._status = SourceStatus(self.name, up=True)
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -120,13 +122,23 @@ class Polled(Generic[G, A, F]):
         self._thread.start()
 
     def facts(self, given: G) -> F:
-        """The facts of the last answer. Wakes the thread if it must ask again."""
-        subject = self._inquiry.subject(given)
+        """The facts of the last answer. Wakes the thread if it must ask again.
+
+        They are worked out again when what is given or the answer changes: what tenants write into
+        pods is not paid for in each cycle.
+        """
         with self._news:
-            if subject != self._subject:
-                self._news.notify_all()
-            self._given, self._subject, answer = [given], subject, self._answer
-        return self._inquiry.nothing if answer is None else self._inquiry.facts(answer, given)
+            answer, made_of = self._answer, ([given], self._answers)
+        if made_of != self._made_of:
+            subject = self._inquiry.subject(given)
+            with self._news:
+                if subject != self._subject:
+                    self._news.notify_all()
+                self._given, self._subject = [given], subject
+            nothing = self._inquiry.nothing
+            self._made = nothing if answer is None else self._inquiry.facts(answer, given)
+            self._made_of = made_of
+        return self._made
 
     def status(self) -> SourceStatus:
         """Up unless the last ask failed and there is still reason to ask."""
@@ -176,6 +188,7 @@ class Polled(Generic[G, A, F]):
         problem = self._inquiry.problem
         with self._news:
             self._answer, self._failures = answer, 0
+            self._answers += 1
             self._report(not self._inquiry.is_down, problem, started_ns, succeeded=not problem)
 
     def _failed(self, error: Exception, started_ns: int) -> None:
@@ -184,6 +197,7 @@ class Polled(Generic[G, A, F]):
         with self._news:
             if self._answer is self._inquiry.first:
                 self._answer = None
+                self._answers += 1
             self._asked = None  # what was asked about is still to be asked
             self._failures += 1
             self._report(False, detail, started_ns, succeeded=False)

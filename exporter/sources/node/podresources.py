@@ -9,10 +9,11 @@ name before the call and has it afterwards, and that the kubelet had acknowledge
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.model import ClaimedDevice, ClaimRef, Clock, Grant, NodeFacts, Pod, PodTable
+from exporter.model import ClaimedDevice, Clock, Grant, NodeFacts, Pod, PodTable
 from exporter.sources.node.entries import (
     MALFORMED,
     PodEntry,
@@ -50,6 +51,7 @@ def wants_devices(pod: Pod) -> bool:
 def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
     """The node facts of accepted entries (by pod uid) for the current pods. Pure."""
     now = held_by_kubelet(table)
+    requests = _requests(now.values())
     grants: dict[str, tuple[Grant, ...]] = {}
     claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
     for uid, entry in entries.items():
@@ -58,37 +60,35 @@ def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
             continue
         if entry.grants:
             grants[uid] = entry.grants
-        for (namespace, claim), devices in entry.claims.items():
-            known = _requested(devices, _references(now.values(), namespace, claim))
-            if namespace == pod.namespace and known:
-                claims[namespace, claim] = known
+        for claim, devices in entry.claims.items():
+            known = _requested(devices, requests.get(claim, frozenset()))
+            if claim[0] == pod.namespace and known:
+                claims[claim] = known
     return NodeFacts(grants=grants, claims=claims)
 
 
-def _references(pods: Iterable[Pod], namespace: str, claim: str) -> list[ClaimRef]:
-    return [
-        reference
-        for pod in pods
-        if pod.namespace == namespace
-        for container in pod.containers
-        for reference in container.claims
-        if reference.claim == claim
-    ]
+def _requests(pods: Iterable[Pod]) -> Mapping[Key, AbstractSet[str]]:
+    """The requests of each claim that containers name, by the claim's namespace and name."""
+    found: dict[Key, set[str]] = {}
+    for pod in pods:
+        for reference in (one for container in pod.containers for one in container.claims):
+            found.setdefault((pod.namespace, reference.claim), set()).add(reference.request)
+    return found
 
 
 def _requested(
-    devices: tuple[ClaimedDevice, ...], references: list[ClaimRef]
+    devices: tuple[ClaimedDevice, ...], requests: AbstractSet[str]
 ) -> tuple[ClaimedDevice, ...]:
     """The devices with the request that each one is for, which the kubelet does not report.
 
     If containers use a whole claim, it does not matter; a single device is for the only request.
     In all other cases it is not known, and the result is empty.
     """
-    requests = {reference.request for reference in references} - {""}
-    if not requests:
+    named = requests - {""}
+    if not named:
         return devices
-    if len(requests) == len(devices) == 1:
-        return (replace(devices[0], request=requests.pop()),)
+    if len(named) == len(devices) == 1:
+        return (replace(devices[0], request=next(iter(named))),)
     return ()
 
 

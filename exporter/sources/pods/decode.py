@@ -12,6 +12,8 @@ for extended resources). ``status.containerStatuses[].allocatedResourcesStatus``
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from exporter.model import MEMORY_LIMIT, MEMORY_REQUEST, ClaimRef, Container, NodeFacts, Pod
@@ -62,10 +64,13 @@ def texts(source: Json, limit: int = MAX_NAME) -> Mapping[str, str]:
 
 
 MAX_REFERENCES = 256  # of one container
+MAX_POD_REFERENCES = 1024
 _OF_STATUS = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
-def claim_references(spec: Json, status: Json) -> Mapping[str, tuple[ClaimRef, ...]]:
+def claim_references(
+    spec: Json, status: Json, dropped: Counter[str]
+) -> Mapping[str, tuple[ClaimRef, ...]]:
     """The claim references of each container that has any, by container name.
 
     A claim that is not yet made from its template is missing.
@@ -73,10 +78,15 @@ def claim_references(spec: Json, status: Json) -> Mapping[str, tuple[ClaimRef, .
     if "resourceClaims" not in spec and status.keys().isdisjoint(_OF_STATUS):
         return {}
     found: dict[str, dict[ClaimRef, None]] = {}
-    for container, reference in (*_named(spec, status), *_for_extended_resources(status)):
+    left = MAX_POD_REFERENCES
+    for container, reference in chain(_named(spec, status), _for_extended_resources(status)):
         own = found.setdefault(container, {})
-        if container and reference.claim and len(own) < MAX_REFERENCES:
-            own[reference] = None
+        if container and reference.claim and reference not in own:
+            if len(own) < MAX_REFERENCES and left:
+                own[reference] = None
+                left -= 1
+            else:
+                dropped["claim_over_limit"] += 1
     return {container: tuple(own) for container, own in found.items() if own}
 
 
@@ -101,7 +111,8 @@ def _for_extended_resources(status: Json) -> Iterator[tuple[str, ClaimRef]]:
         yield text(use.get("containerName")), ClaimRef(claim, request, resource)
 
 
-MAX_CONTAINERS = 512
+MAX_CONTAINERS, MANY_CONTAINERS = 512, 16
+MAX_RESOURCES, MAX_POD_RESOURCES = 64, 2048  # extended ones; a sharing system has five at most
 MAX_UNHEALTHY = 64  # whose ids are kept
 MAX_ANNOTATIONS = 64 * 1024  # characters of all that are kept of one pod; a scheduler writes 1,000
 UNREADABLE = "…"  # in place of a value that is not a text or too long
@@ -173,7 +184,18 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
         unhealthy_devices=None if unhealthy is None else len(unhealthy),
         unhealthy=(unhealthy or ())[:MAX_UNHEALTHY],
     )
-    return DecodedPod(pod, dropped)
+    return DecodedPod(ended(pod) if pod.terminal else pod, dropped)
+
+
+def ended(pod: Pod) -> Pod:
+    """The pod without the containers that never ran, if it has many.
+
+    The kubelet bounds the pods that run, and nobody those that it refuses or that are deleted.
+    """
+    if len(pod.containers) <= MANY_CONTAINERS:
+        return pod
+    ran = tuple(container for container in pod.containers if container.container_ids)
+    return replace(pod, containers=ran)
 
 
 def decode_node(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> NodeFacts:
@@ -205,7 +227,9 @@ def _owner(metadata: Json) -> tuple[str, str]:
 
 def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Container, ...]:
     found: dict[str, Container] = {}
-    claims = claim_references(spec, status)
+    claims = claim_references(spec, status, dropped)
+    preloaded = _host_volumes(spec)
+    left = MAX_POD_RESOURCES
     for kind, container, state in _with_status(spec, status):
         name = text(container.get("name"))
         if not name or name in found:
@@ -213,13 +237,18 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
         elif len(found) >= MAX_CONTAINERS:
             dropped["container_over_limit"] += 1
         else:
+            limits = _extended_resources(container)
+            if len(limits) > min(left, MAX_RESOURCES):
+                dropped["resource_over_limit"] += len(limits)
+                limits = {}
+            left -= len(limits)
             found[name] = Container(
                 name=name,
                 kind=kind,
                 container_ids=_container_ids(state),
-                limits=_extended_resources(container),
+                limits=limits,
                 claims=claims.get(name, ()),
-                memory_hook=_has_memory_hook(spec, container),
+                memory_hook=_has_memory_hook(container, preloaded),
                 uncontrolled=_is_uncontrolled(container),
                 environment=_environment(container),
             )
@@ -251,7 +280,13 @@ def _is_uncontrolled(container: Json) -> bool:
     )
 
 
-def _has_memory_hook(spec: Json, container: Json) -> bool:
+def _host_volumes(spec: Json) -> frozenset[str]:
+    """The names of the volumes that are the host's."""
+    volumes = mappings(spec, "volumes")
+    return frozenset(text(one.get("name")) for one in volumes if mapping(one, "hostPath"))
+
+
+def _has_memory_hook(container: Json, of_host: frozenset[str]) -> bool:
     """Whether HAMi-core is loaded from the host, and a ConfigMap sets its memory limit."""
     limited = any(
         variable.get("name") == HOOKED_LIMIT
@@ -265,10 +300,7 @@ def _has_memory_hook(spec: Json, container: Json) -> bool:
         for mount in mappings(container, "volumeMounts")
         if mount.get("mountPath") == PRELOADED
     }
-    return any(
-        text(volume.get("name")) in mounted and mapping(volume, "hostPath")
-        for volume in mappings(spec, "volumes")
-    )
+    return not mounted.isdisjoint(of_host)
 
 
 def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:

@@ -54,10 +54,11 @@ class PodLabels:
         """By pod uid, the names and values of metric labels; no entry for a pod without any."""
         if (table.version, allowed) != self._made_of:
             self._made_of = table.version, allowed
-            made = {uid: shown(pod, allowed) for uid, pod in table.pods.items()}
+            pods = table.pods if any(allowed) else {}  # as nearly always none
+            made = {uid: shown(pod, allowed) for uid, pod in pods.items()}
             self._shown = {uid: labels for uid, labels in made.items() if labels}
             self._reported &= table.pods.keys()
-            for pod in table.pods.values():
+            for pod in pods.values():
                 self._count(pod, allowed)
         return self._shown
 

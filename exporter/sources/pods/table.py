@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from exporter.model import Pod, PodTable
+from exporter.model import Pod, PodName, PodTable
+from exporter.sources.pods.decode import ended
 
 GRACE_NS = 60 * 10**9
 MAX_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
@@ -44,6 +45,7 @@ class PodStore:
 
     def __init__(self, grace_ns: int = GRACE_NS) -> None:
         self._pods: dict[str, Pod] = {}
+        self._named: dict[PodName, set[str]] = {}  # uids
         self._table = PodTable()
         self._is_stale = False  # whether a pod changed since the table was built
         self._grace_ns = grace_ns
@@ -64,15 +66,14 @@ class PodStore:
         Another pod with the same name is its predecessor (in a StatefulSet): names are unique, so
         that pod is gone even if its deletion was not seen.
         """
-        for other in [each for each in self._pods.values() if each.name == pod.name]:
-            if other.namespace == pod.namespace and other.uid != pod.uid:
-                self.delete(other, now_ns)
+        for uid in self._named.get((pod.namespace, pod.name), set()) - {pod.uid}:
+            self.delete(self._pods[uid], now_ns)
         self._leaves_at.pop(pod.uid, None)
         self._put(pod)
 
     def delete(self, pod: Pod, now_ns: int) -> None:
         """Mark a pod as deleted; ``pod`` is its last state."""
-        self._put(pod if pod.deleted else replace(pod, deleted=True))
+        self._put(pod if pod.deleted else replace(ended(pod), deleted=True))
         self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
         if len(self._leaves_at) > MAX_DELETED:
             self._drop(next(iter(self._leaves_at)))
@@ -100,7 +101,11 @@ class PodStore:
             self._drop(uid)
 
     def _drop(self, uid: str) -> None:
-        del self._pods[uid]
+        pod = self._pods.pop(uid)
+        named = self._named[pod.namespace, pod.name]
+        named.remove(uid)
+        if not named:
+            del self._named[pod.namespace, pod.name]
         self._leaves_at.pop(uid, None)
         self._ended.pop(uid, None)
         self._is_stale = True
@@ -108,6 +113,7 @@ class PodStore:
     def _put(self, pod: Pod) -> None:
         if self._pods.get(pod.uid) != pod:  # most news is of nothing that is kept
             self._pods[pod.uid] = pod
+            self._named.setdefault((pod.namespace, pod.name), set()).add(pod.uid)
             self._is_stale = True
         if pod.deleted or not pod.terminal:
             self._ended.pop(pod.uid, None)
