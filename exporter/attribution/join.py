@@ -233,7 +233,10 @@ def place(
     waiting = {(a.container, a.among) for a in allocations if a.device is None}
     if not waiting:
         return tuple(allocations)
-    free = {each: _free(allocations, *each, seen_on) for each in waiting}
+    own: dict[str, list[Allocation]] = {}
+    for allocation in allocations:
+        own.setdefault(allocation.container, []).append(allocation)
+    free = {each: _free(own, *each, seen_on) for each in waiting}
     return tuple(
         placed
         for a in allocations
@@ -242,18 +245,20 @@ def place(
 
 
 def _free(
-    allocations: Sequence[Allocation],
+    allocations: Mapping[str, Sequence[Allocation]],
     container: str,
     among: Collection[str] | None,
     seen_on: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """The devices on which an unplaced allocation may be; none where there are too many."""
+    """The devices on which an unplaced allocation may be; none where there are too many.
+
+    ``allocations`` are the pod's, by container.
+    """
     seen = list(seen_on.get(container, ()))
     if not container:
-        named = {a.container for a in allocations}
-        others = (uuids for name, uuids in seen_on.items() if name not in named)
+        others = (uuids for name, uuids in seen_on.items() if name not in allocations)
         seen = list(dict.fromkeys([*seen, *(uuid for uuids in others for uuid in uuids)]))
-    own = [a for a in allocations if a.container == container]
+    own = allocations[container]
     taken = {uuid for a in own for uuid in (a.device, *(a.among or () if among is None else ()))}
     free = [uuid for uuid in seen if uuid not in taken and (among is None or uuid in among)]
     waiting = [a for a in own if a.device is None and a.among == among]

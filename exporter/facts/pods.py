@@ -121,8 +121,11 @@ def _known(view: View, tenant: Tenant) -> frozenset[str]:
 
 def _fullnesses(using: Containers, limit: PodLimit) -> Iterator[float]:
     """The memory of a pod's containers over their limit, on each device."""
+    by_device: Mapping[str, list[OwnerView[ContainerKey]]] = defaultdict(list)
+    for container in using:
+        by_device[container.seen.uuid].append(container)
     for device, names, most in limit.memory_by_device:
-        here = [container for container in using if container.seen.uuid == device]
+        here = by_device.get(device, [])
         held = whole([container.memory_bytes for container in _held_against(here, names)])
         if held is not None and most:
             yield held / most
@@ -145,25 +148,25 @@ def _is_stale(view: View, tenant: Tenant) -> bool:
     """Whether a pod is, or should be, on a device that cannot be read."""
     if not view.has_stale:
         return False
-    return any(
-        _is_on_stale(view, container, tenant.limit) for container in tenant.containers
-    ) or any(
-        (seen := view.devices.get(a.device or "")) is not None and seen.stale
-        for _, a in tenant.limit.allocated
+    allocated = {allocation.device for _, allocation in tenant.limit.allocated}
+    return any(_is_on_stale(view, container, allocated) for container in tenant.containers) or any(
+        (seen := view.devices.get(uuid or "")) is not None and seen.stale for uuid in allocated
     )
 
 
-def _is_on_stale(view: View, container: OwnerView[ContainerKey], limit: PodLimit) -> bool:
+def _is_on_stale(
+    view: View, container: OwnerView[ContainerKey], allocated: Collection[str | None]
+) -> bool:
     """Whether a pod is, as far as is known, on a container's device that cannot be read.
 
-    A pod that now has allocations on other devices only has left this one: a StatefulSet's pod that
-    was created again keeps its name. A pod that had its allocation while it was still seen here has
-    not.
+    A pod that now has ``allocated`` devices, of which this is none, has left it: a StatefulSet's
+    pod that was created again keeps its name. A pod that had its allocation while it was still seen
+    here has not.
     """
     seen, key = container.seen, container.key
     if not seen.stale or not container.there:
         return False
-    if not limit.allocated or any(a.device in {None, seen.uuid} for _, a in limit.allocated):
+    if not allocated or None in allocated or seen.uuid in allocated:
         return True
     tenure = view.ledger.tenures.get(key.pod_name)
     return tenure is not None and tenure.since_mono_ns <= seen.device_ledger.read_mono_ns

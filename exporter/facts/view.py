@@ -78,6 +78,7 @@ class DeviceView:
         self.newcomers = device_ledger.newcomers
         self._facts = facts
         self._uncertain = device_ledger.uncertain or None
+        self._waiting: dict[str, set[str]] = {}  # containers without an id, by their pod's uid
         # Whether some use stands under no container of its pod.
         self._has_whole_pods = any(
             isinstance(key, ContainerKey) and not key.container for key in device_ledger.owners
@@ -106,7 +107,10 @@ class DeviceView:
         if whole_pod is None or pod is None or not self.live(whole_pod):
             return None
         is_sandboxed = pod.uid in self._facts.sandboxed
-        waiting = {c.name for c in pod.containers if not c.container_ids}
+        waiting = self._waiting.get(pod.uid)
+        if waiting is None:  # looked up for each of its containers
+            waiting = {c.name for c in pod.containers if not c.container_ids}
+            self._waiting[pod.uid] = waiting
         held = self.device_ledger.owners[key].held
         if waiting and not is_sandboxed:
             return Unmeasured.CONTAINER_PENDING if key.container in waiting else None

@@ -238,10 +238,6 @@ class Shares(NamedTuple):
     cores: tuple[float, ...] = ()
     gpus: tuple[float, ...] = ()
 
-    def more(self, core: float | None, gpus: float | None) -> "Shares":
-        """These and one allocation more. What it does not promise, or is not known, adds 0."""
-        return Shares((*self.cores, core or 0.0), (*self.gpus, gpus or 0.0))
-
 
 NO_SHARES: Final = Shares()
 

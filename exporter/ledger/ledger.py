@@ -1,12 +1,12 @@
 """The ledger: the accounts of each device, and those of pods across devices."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
 from exporter.ledger.accounts import (
-    NO_SHARES,
     Account,
     Moment,
     Shares,
@@ -29,7 +29,7 @@ from exporter.model import (
 K = TypeVar("K")
 _ContainerPlace = tuple[ContainerKey, str]  # and the device
 _NamespacePlace = tuple[str, str]  # a namespace, and the device
-_SharesBy = dict[K, Shares]
+_AllocationsBy = dict[K, list[Allocation]]
 
 
 class Allocated(NamedTuple):
@@ -155,6 +155,11 @@ class Ledger:
         known = device_ledger.divides_core and usage.unmeasured is not None
         unmeasured = usage.unmeasured or ()
         unknown = {one.pod_name for one in unmeasured if isinstance(one, ContainerKey)}
+        used: Counter[PodName] = Counter()  # ns of containers without a share of their own
+        for owner, spent in usage.shares.items():
+            if isinstance(owner, ContainerKey):
+                is_alone = not any(device_ledger.owners[owner].cores.shares)
+                used[owner.pod_name] += is_alone * (spent.busy.core or 0)
         for (key, uuid), before in list(self.unplaced.items()):
             if uuid != usage.device.uuid:
                 continue
@@ -162,15 +167,8 @@ class Ledger:
             self.unplaced[key, uuid] = account
             if not known or key.pod_name in unknown or not (due_ns or key in self._limited):
                 continue
-            used_ns = sum(
-                spent.busy.core or 0
-                for owner, spent in usage.shares.items()
-                if isinstance(owner, ContainerKey)
-                and owner.pod_name == key.pod_name
-                and not any(device_ledger.owners[owner].cores.shares)
-            )
             observed_ns = due_ns * usage.observed_ns // (usage.length_ns or 1)
-            self.unplaced[key, uuid] = account.with_share(observed_ns, used_ns, now)
+            self.unplaced[key, uuid] = account.with_share(observed_ns, used[key.pod_name], now)
 
     def set_memory(
         self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
@@ -202,10 +200,10 @@ class Ledger:
         self._last_set = tuple(allocated), tuple(self.devices.values())
         self.tenures = self._tenures_of(allocated, now)
         self._set_limited(allocated)
-        pods: _SharesBy[PodName] = {}
-        namespaces: _SharesBy[_NamespacePlace] = {}
-        unplaced: _SharesBy[_ContainerPlace] = {}
-        owners: dict[str, _SharesBy[OwnerKey]] = {uuid: {} for uuid in self.devices}
+        pods: _AllocationsBy[PodName] = {}
+        namespaces: _AllocationsBy[_NamespacePlace] = {}
+        unplaced: _AllocationsBy[_ContainerPlace] = {}
+        owners: dict[str, _AllocationsBy[OwnerKey]] = {uuid: {} for uuid in self.devices}
         for key, allocation in allocated:
             uuid = allocation.device or ""
             if uuid not in self.devices:
@@ -218,15 +216,15 @@ class Ledger:
                 _add(owners[uuid], key, allocation)
             else:
                 _add(unplaced, (key, uuid), allocation)
-        set_allocations(self.pods, pods, before_mono_ns, now)
-        set_allocations(self.namespaces, namespaces, before_mono_ns, now)
-        set_allocations(self.unplaced, unplaced, before_mono_ns, now)
+        set_allocations(self.pods, _shares(pods), before_mono_ns, now)
+        set_allocations(self.namespaces, _shares(namespaces), before_mono_ns, now)
+        set_allocations(self.unplaced, _shares(unplaced), before_mono_ns, now)
         gpus = self._allocated_gpus(allocated)
         free = self._unallocated_gpus(allocated, gpus)
         for uuid, device_ledger in self.devices.items():
             beyond = max(0.0, gpus.get(uuid, 0.0) - 1)
             rest = (free[uuid], beyond) if uuid in free else None
-            device_ledger.set_allocations(owners[uuid], rest, before_mono_ns, now)
+            device_ledger.set_allocations(_shares(owners[uuid]), rest, before_mono_ns, now)
 
     def _set_limited(self, allocated: Collection[Allocated]) -> None:
         """Sets whose core time is compared with a share.
@@ -380,8 +378,16 @@ class Ledger:
         return {key for key in self._owners() if isinstance(key, GroupKey)}
 
 
-def _add(shares: dict[K, Shares], key: K, allocation: Allocation) -> None:
-    shares[key] = shares.get(key, NO_SHARES).more(allocation.core, allocation.gpus)
+def _add(allocations: _AllocationsBy[K], key: K, allocation: Allocation) -> None:
+    allocations.setdefault(key, []).append(allocation)
+
+
+def _shares(allocations: _AllocationsBy[K]) -> dict[K, Shares]:
+    """The shares by key. An allocation that promises none, or of an unknown part, adds 0."""
+    return {
+        key: Shares(tuple(a.core or 0.0 for a in many), tuple(a.gpus or 0.0 for a in many))
+        for key, many in allocations.items()
+    }
 
 
 def _gone(accounts: Mapping[K, Account], oldest_ns: int, now: Moment) -> list[K]:

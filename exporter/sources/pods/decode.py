@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from exporter.model import MEMORY_LIMIT, MEMORY_REQUEST, ClaimRef, Container, NodeFacts, Pod
@@ -190,12 +190,14 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
 def ended(pod: Pod) -> Pod:
     """The pod without the containers that never ran, if it has many.
 
-    The kubelet bounds the pods that run, and nobody those that it refuses or that are deleted.
+    The kubelet bounds the pods that run, and nobody those that it refuses or that are deleted. Two
+    of the others stay, so that no container is taken for the only one.
     """
     if len(pod.containers) <= MANY_CONTAINERS:
         return pod
     ran = tuple(container for container in pod.containers if container.container_ids)
-    return replace(pod, containers=ran)
+    others = (container for container in pod.containers if not container.container_ids)
+    return replace(pod, containers=(*ran, *islice(others, 2)))
 
 
 def decode_node(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> NodeFacts:
