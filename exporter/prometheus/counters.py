@@ -227,12 +227,11 @@ class Counters:
         """The last scrape of lives that began before the range, and were not read as it began."""
         since_s = self._span.since_s
         first_s: dict[tuple[Life, str], float] = {}  # exporters of two nodes may start together
-        for series in self._series.values():
+        for series in filter(lambda one: one.is_of_device, self._series.values()):
             for life, scraped in self.scrapes.by_life(series.targets).items():
-                if series.is_of_device:
-                    card = life, label(series.labels, "uuid")
-                    seen_s = min(times[0] for times in scraped.values())
-                    first_s[card] = min(seen_s, first_s.get(card, seen_s))
+                card = life, label(series.labels, "uuid")
+                seen_s = min(times[0] for times in scraped.values())
+                first_s[card] = min(seen_s, first_s.get(card, seen_s))
         unread = {
             life.start_s
             for (life, _), seen_s in first_s.items()
