@@ -88,6 +88,15 @@ def test_a_card_with_memory_of_its_own_has_no_other(node: Node) -> None:
     }
 
 
+def test_a_board_of_which_0_is_in_use_has_in_use_what_its_processes_hold(node: Node) -> None:
+    board = node.tree.add(MI210)
+    work(node, board)
+    board.set(mem_info_vram_used=0)
+    node.read()
+
+    assert memory(node, board).used_bytes == 14 * GIB + 5 * MIB
+
+
 @pytest.mark.parametrize(
     ("gtt", "used"),
     [

@@ -268,8 +268,8 @@ class Tree:
             put(folder / "product_name", kind.model)
         board.set(mem_info_vram_total=kind.vram, mem_info_vram_used=0, gpu_busy_percent=0)
         board.set(mem_info_gtt_total=kind.gtt, mem_info_gtt_used=0)
-        for number, label in enumerate(kind.hwmon):
-            board.hwmon(**{f"in{number}_label": label})
+        for channel, label in enumerate(kind.hwmon):
+            board.hwmon(**{f"in{channel}_label": label})
         board.set(mem_busy_percent=0)
         board.hwmon(name="amdgpu", power1_average=100_000_000, power1_cap=300_000_000)
         if kind.edge:

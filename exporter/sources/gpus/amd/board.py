@@ -246,13 +246,16 @@ class AmdBoard:
         )
 
     def _memory(self, demand: Demand, total: int | None) -> DeviceMemory:
-        """The memory of a board without partitions. A total of 0 is none."""
+        """The memory of a board without partitions.
+
+        A total of 0 is none. Neither is 0 in use where processes hold some: they have it in use.
+        """
         used = read_count(self._folder / "mem_info_vram_used")
-        if not self.found.shares_host:
-            return self._whole.memory(demand, total or None, used)
-        in_gtt = read_count(self._folder / "mem_info_gtt_used")
-        memory = self._whole.memory(demand, None, (used or 0) + in_gtt if in_gtt else None)
-        return memory if in_gtt else _as_held(memory)
+        if self.found.shares_host:
+            in_gtt = read_count(self._folder / "mem_info_gtt_used")
+            total, used = None, (used or 0) + in_gtt if in_gtt else 0
+        memory = self._whole.memory(demand, total or None, used)
+        return _as_held(memory) if used == 0 else memory
 
     def _part(self, part: AmdDevice, covers_ns: int | None, demand: Demand) -> DeviceReading:
         """The reading of a partition; without ``covers_ns`` its window waits."""
@@ -283,10 +286,9 @@ class AmdBoard:
 
 
 def _as_held(memory: DeviceMemory) -> DeviceMemory:
-    """The memory of which that is in use which its processes hold."""
-    if memory.processes is None:
-        return memory
-    return replace(memory, used_bytes=sum(p.used_bytes or 0 for p in memory.processes))
+    """The memory, of which that is in use which its processes hold; None if they are not known."""
+    held = (process.used_bytes or 0 for process in memory.processes or ())
+    return replace(memory, used_bytes=None if memory.processes is None else sum(held))
 
 
 def _has_worked(window: Window | None) -> bool:

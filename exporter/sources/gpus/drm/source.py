@@ -125,10 +125,10 @@ class DrmDevice:
     def _held(self, use: ClientUse, scan: HandleScan) -> DeviceMemory:
         found = self.found
         used = self._board.memory_used(shares_host=found.shares_host)
-        if not (used or found.device.memory_bytes):  # 0 of nothing is no figure
-            used = None
         regions = OF_AN_APU if found.shares_host else LOCAL
         memory = held_by(use.clients, found.device, used, scan.cut, regions)
+        if used == 0 and any(process.used_bytes for process in memory.processes or ()):
+            memory = replace(memory, used_bytes=None)  # they have some, and it is not all
         return replace(memory, processes=None) if scan.blind else memory
 
     def _measure(self, scan: HandleScan, use: ClientUse, now_ns: int) -> Window | None:
