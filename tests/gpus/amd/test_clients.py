@@ -229,7 +229,9 @@ def test_a_process_with_both_queues_is_counted_once(node: Node, gfx9: Board) -> 
     assert held(reading)[MESA] == ProcessMemory(MESA, 20 * GIB, COMPUTE)
 
 
-def test_where_no_client_is_visible_cu_occupancy_goes_on_alone(nested: Node) -> None:
+def test_where_no_client_is_visible_cu_occupancy_goes_on_alone(
+    nested: Node, caplog: pytest.LogCaptureFixture
+) -> None:
     """A container with device files alone sees KFD's processes: that is no trouble."""
     board = nested.tree.add(MI210)
     nested.tree.run(ROCM)
@@ -243,7 +245,7 @@ def test_where_no_client_is_visible_cu_occupancy_goes_on_alone(nested: Node) -> 
     assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}
     assert reading.unmeasured["decoder"] is Unmeasured.NOT_SUPPORTED
     assert "core" not in reading.unmeasured
-    assert status.detail == ""
+    assert (status.detail, caplog.text) == ("", "")
 
 
 def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(

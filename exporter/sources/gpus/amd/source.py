@@ -48,16 +48,21 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         return super()._explain(error)
 
     def _trouble(self) -> str:
-        is_needed = any(board.needs_clients for board in self._devices.values())
-        return self._unreadable or (self._scans.trouble if is_needed else "")
+        return self._unreadable or (self._scans.trouble if self._needs_clients else "")
 
     @property
     def _by_clients(self) -> bool:
         return any(board.by_clients for board in self._devices.values())
 
+    @property
+    def _needs_clients(self) -> bool:
+        return any(board.needs_clients for board in self._devices.values())
+
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
         demand = self._demand
-        scan = self._scans.newest(demand) if self._by_clients else None
+        scan = None
+        if self._by_clients:
+            scan = self._scans.newest(demand, needed=self._needs_clients)
         return {uuid: partial(board.read, demand, scan) for uuid, board in self._devices.items()}
 
     def _restart(self) -> None:

@@ -144,7 +144,8 @@ class HandleScan:
 class HandleScanner:
     """Scans ``proc_root`` at intervals. One caller at a time.
 
-    ``moved_mono_ns``: when a scan last went on, which one that hangs does not.
+    ``moved_mono_ns``: when a scan last went on, which one that hangs does not. ``needed``: what is
+    not visible is missing, and not only one source of some.
     """
 
     def __init__(self, proc_root: str, clock: Clock) -> None:
@@ -155,6 +156,7 @@ class HandleScanner:
         self._nested = not sees_all_processes(proc_root)
         self.newest: HandleScan | None = None
         self.moved_mono_ns = clock.monotonic_ns()
+        self.needed = True
 
     @property
     def trouble(self) -> str:
@@ -182,7 +184,8 @@ class HandleScanner:
     def _log(self) -> None:
         missing = self._missing()
         if missing and missing != self._said:
-            logger.warning("clients of /dev/dri: %s", self.trouble)
+            level = logging.WARNING if self.needed else logging.INFO
+            logger.log(level, "clients of /dev/dri: %s", self.trouble)
         self._said = missing
 
     def _move(self) -> int:
@@ -230,8 +233,9 @@ class WorkerScans:
         """Drops all scans, after a time without any. One that hangs ends for nobody."""
         self._scanner = HandleScanner(self._root, self._clock)
 
-    def newest(self, demand: Demand) -> HandleScan | None:
+    def newest(self, demand: Demand, *, needed: bool = True) -> HandleScan | None:
         """The newest scan; None for the seconds that the first may take. One that hangs is late."""
+        self._scanner.needed = needed
         job = partial(self._scanner.look, demand.processes_every_ns)
         result = self._workers.run({SCAN: job}, SHARE_OF_DEADLINE * demand.deadline_s)[SCAN]
         if isinstance(result, Exception):
