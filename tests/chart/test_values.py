@@ -109,6 +109,7 @@ def test_null_for_a_list_or_a_table_is_none_of_it() -> None:
     text = render(given).text
     assert "nil" not in text
     assert "%!" not in text
+    assert 'xid=~""' in text
 
 
 def test_a_parent_chart_may_hand_down_its_own_globals_and_condition() -> None:

@@ -2,11 +2,15 @@
 
 {{/* The jobs that are trusted, as a pattern. Takes the root. */}}
 {{- define "mgpu.trustedJobs" -}}
-{{- $job := include "mgpu.job" . }}
 {{- if .Values.trustedJobs }}{{ .Values.trustedJobs }}
 {{- else if not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled) }}.+
-{{- else if contains "mgpu-exporter" $job }}.*mgpu-exporter.*
-{{- else }}.*mgpu-exporter.*|{{ $job }}{{ end }}
+{{- else }}{{ include "mgpu.usualJobs" . }}{{ end }}
+{{- end }}
+
+{{/* The jobs that exporters have by our monitors, and by our pages. */}}
+{{- define "mgpu.usualJobs" -}}
+{{- $job := include "mgpu.job" . -}}
+.*mgpu-exporter.*{{ if not (contains "mgpu-exporter" $job) }}|{{ $job }}{{ end }}
 {{- end }}
 
 {{/*
@@ -43,20 +47,20 @@ before the name, and was recorded of these jobs.
 
 {{- define "mgpu.raises" -}}
 {{- $rule := .root.Values.prometheusRule }}
-{{- $own := dig .rule.alert dict (default dict $rule.rules) | default dict }}
-{{- if and $rule.alerts (dig "enabled" true $own) (not (has .rule.alert (default list $rule.disabled))) }}true{{ end }}
+{{- $own := dig .rule.alert dict $rule.rules }}
+{{- if and $rule.alerts (dig "enabled" true $own) (not (has .rule.alert $rule.disabled)) }}true{{ end }}
 {{- end }}
 
 {{/* As JSON: expression, time, labels and link. What is not set is as in the file. */}}
 {{- define "mgpu.alert" -}}
 {{- $given := .root.Values.prometheusRule }}
-{{- $own := dig .rule.alert dict (default dict $given.rules) | default dict }}
+{{- $own := dig .rule.alert dict $given.rules }}
 {{- $rule := deepCopy .rule }}
 {{- $_ := set $rule "expr" (include "mgpu.ofTrusted" (dict "root" .root "text" (include "mgpu.expression" .))) }}
 {{- $_ := set $rule.annotations "description" (include "mgpu.ofTrusted" (dict "root" .root "text" $rule.annotations.description)) }}
 {{- $labels := default dict $rule.labels }}
 {{- with $own.severity }}{{ $_ := set $labels "severity" . }}{{ end }}
-{{- $_ := set $rule "labels" (mergeOverwrite $labels (default dict $given.alertLabels)) }}
+{{- $_ := set $rule "labels" (mergeOverwrite $labels $given.alertLabels) }}
 {{- with $own.for }}{{ $_ := set $rule "for" . }}{{ end }}
 {{- if dig "annotations" "runbook_url" "" $rule }}
 {{- $_ := unset $rule.annotations "runbook_url" }}
@@ -74,14 +78,14 @@ before the name, and was recorded of these jobs.
 {{- range $name, $codes := $places.xids }}
 {{- $expr = replace $codes (printf "<%s>" $name) $expr }}
 {{- end }}
-{{- range $name, $codes := $given.xids }}
-{{- $expr = replace (printf "<%s>" $name) (join "|" (default list $codes)) $expr }}
+{{- range $name := keys $places.xids }}
+{{- $expr = replace (printf "<%s>" $name) (join "|" (default list (get $given.xids $name))) $expr }}
 {{- end }}
 {{- $parameters := default dict (index $places.parameters .rule.alert) }}
-{{- $own := omit (dig .rule.alert dict (default dict $given.rules) | default dict) "enabled" "for" "severity" }}
+{{- $own := omit (dig .rule.alert dict $given.rules) "enabled" "for" "severity" }}
+{{- if and (hasKey $parameters "jobs") (not (hasKey $own "jobs")) }}
 {{- $jobs := include "mgpu.trustedJobs" .root }}
-{{- if and (hasKey $parameters "jobs") (not (hasKey $own "jobs")) (ne $jobs ".+") }}
-{{- $own = merge (dict "jobs" $jobs) $own }}
+{{- $own = merge (dict "jobs" (eq $jobs ".+" | ternary (include "mgpu.usualJobs" .root) $jobs)) $own }}
 {{- end }}
 {{- range $name, $value := $own }}
 {{- $place := index $parameters $name }}

@@ -88,7 +88,7 @@ All capabilities are dropped. NVIDIA's runtime refuses MIG's monitor capability 
 whose bounding set lacks SYS_ADMIN; a process that is not root does not get it from there.
 */}}
 {{- define "mgpu.securityContext" -}}
-{{- $given := default dict .Values.securityContext }}
+{{- $given := .Values.securityContext }}
 {{- $traces := include "mgpu.looksIntoProcesses" . }}
 {{- $user := include "mgpu.user" . | int }}
 {{- $root := or (include "mgpu.readsPodResources" .) $traces }}

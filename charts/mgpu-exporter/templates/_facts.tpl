@@ -7,7 +7,7 @@
 
 {{/* The programs of --compat: those of the settings, and in dcgm-exporter's place both its name sets, unless one is chosen. */}}
 {{- define "mgpu.compat" -}}
-{{- $own := dig "compat" list (default dict .Values.settings) | default list }}
+{{- $own := dig "compat" list .Values.settings | default list }}
 {{- $own = kindIs "string" $own | ternary (splitList "," (toString $own)) $own }}
 {{- if not (or (has "dcgm" $own) (has "dcgm-4.9" $own)) }}
 {{- $own = concat $own (list "dcgm" "dcgm-4.9") }}
@@ -35,7 +35,7 @@ signal all others of its user, without any capability.
 {{/* Whether it may read what root or root's group may, such as other pods' logs. */}}
 {{- define "mgpu.readsAsRoot" -}}
 {{- $own := include "mgpu.securityContext" . | fromYaml }}
-{{- $pod := default dict .Values.podSecurityContext }}
+{{- $pod := .Values.podSecurityContext }}
 {{- $ids := list $own.runAsUser $own.runAsGroup (dig "fsGroup" 1 $pod) }}
 {{- range concat $ids (dig "supplementalGroups" list $pod) }}
 {{- if eq (int .) 0 }}true{{ end }}
@@ -103,7 +103,7 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- define "mgpu.scheme" -}}
 {{- if .Values.kubeRBACProxy.enabled }}https
 {{- else if .Values.web.scheme }}{{ .Values.web.scheme }}
-{{- else if dig "tls_server_config" "" (default dict .Values.web.config) }}https
+{{- else if dig "tls_server_config" "" .Values.web.config }}https
 {{- else }}http{{ end }}
 {{- end }}
 
@@ -122,7 +122,7 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 
 {{/* A client that shows no certificate does not get as far as a path. */}}
 {{- define "mgpu.probe" -}}
-{{- $tls := dig "tls_server_config" dict (default dict .Values.web.config) | default dict }}
+{{- $tls := dig "tls_server_config" dict .Values.web.config | default dict }}
 {{- if .Values.kubeRBACProxy.enabled }}http
 {{- else if .Values.web.probe }}{{ .Values.web.probe }}
 {{- else if eq (default "" $tls.client_auth_type) "RequireAndVerifyClientCert" }}tcp
@@ -133,7 +133,7 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- define "mgpu.restarting" -}}
 {{- $found := dict }}
 {{- range $name := .Files.Lines "files/restarting.txt" }}
-{{- $node := default dict $.Values.settings }}
+{{- $node := $.Values.settings }}
 {{- range splitList "." $name }}
 {{- $node = kindIs "map" $node | ternary $node (dict) | dig . "" }}
 {{- end }}
@@ -162,7 +162,7 @@ there is refused, so that "auto" names it only where Helm sees it. Without a clu
 {{- if and .Values.accessControl.enabled .Values.kubeRBACProxy.enabled }}
 {{- fail "accessControl.enabled and kubeRBACProxy.enabled: both ask the API server about clients; take accessControl" }}
 {{- end }}
-{{- if and .Values.accessControl.enabled (dig "basic_auth_users" "" (default dict .Values.web.config)) }}
+{{- if and .Values.accessControl.enabled (dig "basic_auth_users" "" .Values.web.config) }}
 {{- fail "accessControl.enabled and web.config.basic_auth_users: a request has one Authorization; take one of the two" }}
 {{- end }}
 {{- if and .Values.accessControl.enabled (include "mgpu.isDcgm" .) }}

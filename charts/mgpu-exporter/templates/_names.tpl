@@ -75,8 +75,8 @@ name: {{ default (include "mgpu.fullname" .root) .name }}
 namespace: {{ default (include "mgpu.namespace" .root) .namespace }}
 {{- end }}
 labels:
-  {{- toYaml (merge (dict) (default dict .labels) (default dict .root.Values.commonLabels) (include "mgpu.labels" .root | fromYaml)) | nindent 2 }}
-{{- with merge (dict) (default dict .annotations) (default dict .root.Values.commonAnnotations) }}
+  {{- toYaml (merge (dict) (default dict .labels) .root.Values.commonLabels (include "mgpu.labels" .root | fromYaml)) | nindent 2 }}
+{{- with merge (dict) (default dict .annotations) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

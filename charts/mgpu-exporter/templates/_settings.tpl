@@ -3,7 +3,7 @@ Settings that contradict each other or the chart's own values, and with which th
 start. What is wrong with a single one is refused by values.schema.json.
 */}}
 {{- define "mgpu.refuseSettings" -}}
-{{- $settings := default dict .Values.settings }}
+{{- $settings := .Values.settings }}
 {{- $collection := default dict $settings.collection }}
 {{- $web := default dict $settings.web }}
 {{- $interval := include "mgpu.milliseconds" (default "1s" $collection.interval) | float64 }}
