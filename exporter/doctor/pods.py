@@ -276,4 +276,7 @@ def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
     grants = sum(len(entry.grants) for entry in answer.entries.values())
     hold = "holds" if len(answer.entries) == 1 else "hold"
     found = f"{counted(len(answer.entries), 'pod')} {hold} {counted(grants, 'grant')}"
+    left_out = ", ".join(f"{reason} {n}" for reason, n in sorted(answer.rejected.items()))
+    if left_out:
+        found = f"{found}; left out: {left_out}"
     return ok("PodResources", f"{found}, by {socket}")

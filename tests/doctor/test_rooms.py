@@ -268,6 +268,14 @@ def test_the_kubelet_is_asked_what_containers_hold(kubelet: KubeletServer) -> No
     assert finding.found.startswith("1 pod holds 1 grant, ")
 
 
+def test_what_the_kubelet_says_at_too_great_length_is_counted(kubelet: KubeletServer) -> None:
+    kubelet.answer = holding("big", *(f"GPU-0-_-{unit}" for unit in range(30_000)))
+
+    finding = of_kubelet(str(kubelet.path))
+
+    assert "left out: podresources_over_limit 1" in finding.found
+
+
 def test_a_kubelet_that_refuses_is_a_problem(kubelet: KubeletServer) -> None:
     kubelet.refusal = (grpc.StatusCode.PERMISSION_DENIED, "not you")
 
