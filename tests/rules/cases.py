@@ -89,6 +89,14 @@ def _books(whole: str, part: str, rate: float) -> Example:
                 **dict.fromkeys(parts, f"0+0.0002{HOURS}"),
             },
             "the device is not measured": {device: None},
+            "the sums of namespaces were left out": {
+                mine: None,
+                f"mgpu_container_core_seconds_total{{{MAIN}}}": f"0+{rate * 24}{HOURS}",
+            },
+            "those of groups were": {
+                group: None,
+                f'mgpu_group_core_seconds_total{{{GPU},kind="docker",group="x"}}': f"0+1{HOURS}",
+            },
         },
     )
     return _on_two(example)
@@ -100,6 +108,8 @@ def _same_books(name: str, rate: float) -> Example:
 
 
 FULLNESS = f"mgpu_pod_memory_limit_utilization_ratio{{{POD}}}"
+OWN_POD = f'mgpu_pod_info{{{NODE},namespace="gpus",pod="p"}}'
+OWN_UP = f'up{{{NODE},namespace="gpus"}}'
 POD_CORE = f"mgpu_pod_core_seconds_total{{{POD}}}"
 PROCESSES = f"mgpu_container_processes{{{MAIN}}}"
 PROCESSES_OF_SECOND = PROCESSES.replace('container="c"', 'container="d"')
@@ -261,6 +271,9 @@ CASES: dict[str, Example] = {
             "the pod was allocated as a whole": {
                 f'mgpu_container_allocation_info{{{POD},container=""}}': f"1{HOURS}"
             },
+            "it was allocated, and that information left out": {
+                f"mgpu_pod_allocated_gpus{{{POD}}}": f"1{HOURS}"
+            },
             "it has no process": {PROCESSES: f"0{HOURS}", PROCESSES_OF_SECOND: None},
             "it only looked in": {PROCESSES: "0x40 1x5 0x400", PROCESSES_OF_SECOND: None},
         },
@@ -362,6 +375,7 @@ CASES: dict[str, Example] = {
         {
             "they add up": {BY_NOBODY: f"2e9{HOURS}"},
             "next to nothing is held": {USED: f"5e7{HOURS}"},
+            "containers were left out": {HELD: None, POD_CORE: f"0{HOURS}"},
         },
     ),
     "MgpuXidHardware": Example(
@@ -474,6 +488,13 @@ CASES: dict[str, Example] = {
             "the exporter is gone": {NVML: "1x30 stale", SNAPSHOT: "0+60x30 stale"},
         },
     ),
+    "MgpuGpuMissing of all, and their information was left out": Example(
+        {CARD: "1x30 stale", NVML: f"1{HOURS}", SNAPSHOT: f"0+60{HOURS}"},
+        {
+            "they are there": {f"mgpu_device_up{{{GPU}}}": f"1{HOURS}"},
+            "they are in use": {HELD: f"1e9{HOURS}"},
+        },
+    ),
     "MgpuGpuMissing after two days": Example(
         {CARD: "1x3000", SECOND: "1x30 stale"},
         {"it was taken out the day before yesterday": {SECOND: "1x5 stale"}},
@@ -496,7 +517,29 @@ CASES: dict[str, Example] = {
     "MgpuUseUnobserved": _on_two(
         Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}})
     ),
-    "MgpuExporterAbsent": Example({UP: f"0{HOURS}"}, {"one is there": {BUILD: f"1{HOURS}"}}),
+    "MgpuExporterAbsent": Example(
+        {UP: f"0{HOURS}"},
+        {
+            "one is there": {BUILD: f"1{HOURS}"},
+            "its version was left out": {f"mgpu_device_up{{{GPU}}}": f"1{HOURS}"},
+        },
+    ),
+    "MgpuNamespaceOverwritten": Example(
+        {OWN_POD: f"1{HOURS}", OWN_POD.replace('"p"', '"q"'): f"1{HOURS}", OWN_UP: f"1{HOURS}"},
+        {
+            "a pod is of another": {OWN_POD.replace('"gpus"', '"n"'): f"1{HOURS}"},
+            "its target has none": {OWN_UP: None, UP: f"1{HOURS}"},
+            "the target's was kept, and ours renamed": {
+                OWN_POD: None,
+                OWN_POD.replace('"p"', '"q"'): None,
+                OWN_POD.replace("}", ',exported_namespace="n"}'): f"1{HOURS}",
+            },
+            "a tenant keeps his own": {
+                f"scrape_samples_scraped{{{NODE}}}": f"900{HOURS}",
+                f"scrape_samples_post_metric_relabeling{{{NODE}}}": f"90{HOURS}",
+            },
+        },
+    ),
     "MgpuExporterDown": Example(
         {UP: f"0{HOURS}"},
         {

@@ -185,7 +185,8 @@ def test_every_alert_is_raised_in_each_world_of_labels(title: str, tmp_path: Pat
     world = WORLDS[title]
     alerts = raised_alone(ALERTS, RECORDING, in_world(world), tmp_path)
 
-    assert sorted(alert.case for alert in alerts) == sorted(CASES)
+    kept = {"MgpuNamespaceOverwritten"} if "namespace" in world.exporter else set()
+    assert sorted(alert.case for alert in alerts) == sorted(CASES.keys() - kept)
     of_pods = [alert for alert in alerts if "pod" in world.own(alert.labels)]
     assert len(of_pods) == 9
     assert all("n/p" in alert.annotations for alert in of_pods)
