@@ -9,6 +9,7 @@ from exporter.model import Unattributed
 NOUNS = {  # by the kind of a group, in the order in which they are listed
     "slurm": "job",
     "pbs": "job",
+    "lsf": "job",
     "torque": "job",
     "htcondor": "job",
     "flux": "job",

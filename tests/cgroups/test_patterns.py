@@ -32,6 +32,8 @@ JOBS = {  # path → kind, group
     f"{OF_FLUX}/app.slice/imp-shell-17-fTE9HHdZvi3.service": ("flux", "500/fTE9HHdZvi3"),
     f"{OF_FLUX}/app.slice/shell-0-fTE9HHdZvi3.service": ("flux", "500/fTE9HHdZvi3"),
     f"{OF_FLUX}/imp-shell-0-fTE9HHdZvi3.service": ("flux", "500/fTE9HHdZvi3"),
+    "/lsf/euler/job.77.1234.1700000000": ("lsf", "77"),
+    "/lsf/euler/job.77[5].1234.1700000000": ("lsf", "77[5]"),
     "/oar/alice_1234": ("oar", "alice_1234"),
     f"/nomad.slice/share.slice/{ALLOC}.train.scope": ("nomad", f"{ALLOC}.train"),
     f"/nomad.slice/reserve.slice/{ALLOC}.a.b.scope": ("nomad", f"{ALLOC}.a.b"),
@@ -116,26 +118,26 @@ def test_a_batch_systems_service_announces_its_kind() -> None:
     assert kinds_of(map(parse_path, paths)) == {"systemd", "user", "htcondor", "pbs", "nomad"}
 
 
-LSF = GroupPattern("lsf", "/lsf/{cluster}/job.{job}.*", "{cluster}:{job}")
+UGE = GroupPattern("gridengine", "/UGE/{cell}/{job}.*", "{cell}:{job}")
 
 
 def test_a_site_describes_its_own_and_goes_first() -> None:
-    site = GroupPatterns([LSF, GroupPattern("grid", "/torque/{job}.head", "{job}")])
-    assert owner("/lsf/east/job.77.1234.1700000000", site) == GroupKey("lsf", "east:77")
-    assert owner("/lsf/east/job.77.1234.1700000000") is Unattributed.HOST_PROCESS
+    site = GroupPatterns([UGE, GroupPattern("grid", "/torque/{job}.head", "{job}")])
+    assert owner("/UGE/east/77.1", site) == GroupKey("gridengine", "east:77")
+    assert owner("/UGE/east/77.1") is Unattributed.HOST_PROCESS
     assert owner("/torque/88.head", site) == GroupKey("grid", "88")
     assert owner("/torque/88.tail", site) == GroupKey("torque", "88.tail")
-    assert kinds_of([], site) == {"host", "lsf", "grid"}
+    assert kinds_of([], site) == {"host", "gridengine", "grid"}
 
 
 def test_processes_of_a_real_tree_are_found_by_a_sites_pattern(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
-    proc.put(7, "/lsf/east/job.77.1234.1700000000", uid=1000)
+    proc.put(7, "/UGE/east/77.1/task", uid=1000)
     source = CgroupProcesses(
-        str(tmp_path), str(proc.root), ManualClock(), patterns=GroupPatterns([LSF])
+        str(tmp_path), str(proc.root), ManualClock(), patterns=GroupPatterns([UGE])
     )
     (found,) = source.resolve([7]).values()
-    assert owner_of(found, PodTable()) == GroupKey("lsf", "east:77")
+    assert owner_of(found, PodTable()) == GroupKey("gridengine", "east:77")
 
 
 @pytest.mark.parametrize("each", SHIPPED, ids=str)

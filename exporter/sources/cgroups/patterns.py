@@ -13,7 +13,9 @@ Sources: OpenPBS ``src/hooks/cgroups/pbs_cgroups.PY`` (``cgroup_prefix``, ``_cgr
 of cgroup v2; Flux ``src/common/libsubprocess/bulk-exec.c`` (``SDEXEC_NAME``) and
 ``src/modules/sdmon``; Nomad ``client/lib/cgroupslib/editor.go``; OAR's
 ``job_resource_manager_cgroups`` with the default ``CPUSET_PATH``; Torque
-``src/resmom/trq_cgroups.c``; Hadoop's and Mesos' default hierarchies.
+``src/resmom/trq_cgroups.c``; LSF as the collectd plugin ``jobmetrics`` of the cluster Euler reads
+it (the cluster, then the job's id between two dots); Hadoop's and Mesos' default hierarchies. Of
+Grid Engine no public path was found.
 """
 
 from collections.abc import Collection, Iterable
@@ -46,6 +48,7 @@ SHIPPED: tuple[ShippedPattern, ...] = (
         "/pbspro.service/jobid/{job}",
         services=("pbs.service", "pbs_jobs.service", "pbspro.service"),
     ),
+    *_of("IBM Spectrum LSF", "lsf", "/lsf/*/*.{job}.*"),
     *_of("Torque", "torque", "/torque/{job}", services=("pbs_mom.service",)),
     *_of(
         "HTCondor",
