@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from exporter.facts.holdings import allocated_time
+from exporter.facts.holdings import allocated_time, misplaced
 from exporter.facts.limits import NO_POD_LIMIT, PodLimit
 from exporter.facts.view import DeviceView, OwnerView, View, used
 from exporter.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
@@ -87,7 +87,7 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         ),
         memory_bytes=whole([container.memory_bytes for container in using]),
         memory_limit_bytes=limit.memory_bytes,
-        memory_of_limit=max(_fullnesses(using, limit), default=None),
+        memory_of_limit=max(_fullnesses(view, using, limit), default=None),
         last_active_unix_ns=active_unix_ns if shown else None,
         used=Used(
             core_ns=counters.core if core_known else None,
@@ -119,8 +119,12 @@ def _known(view: View, tenant: Tenant) -> frozenset[str]:
     return frozenset().union(*anywhere)
 
 
-def _fullnesses(using: Containers, limit: PodLimit) -> Iterator[float]:
-    """The memory of a pod's containers over their limit, on each device."""
+def _fullnesses(view: View, using: Containers, limit: PodLimit) -> Iterator[float]:
+    """The memory of a pod's containers over their limit, on each device.
+
+    Where one of them is on a device that it was not allocated, all that they hold over all limits
+    counts too: its limit goes with it, and it would seem to hold nothing.
+    """
     by_device: Mapping[str, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in using:
         by_device[container.seen.uuid].append(container)
@@ -129,6 +133,11 @@ def _fullnesses(using: Containers, limit: PodLimit) -> Iterator[float]:
         held = whole([container.memory_bytes for container in _held_against(here, names)])
         if held is not None and most:
             yield held / most
+    if limit.memory_bytes and any(misplaced(view, each.key, each.seen) for each in using):
+        names = {name for one in limit.memory_by_device for name in one.containers}
+        held = whole([container.memory_bytes for container in _held_against(using, names)])
+        if held is not None:
+            yield held / limit.memory_bytes
 
 
 def _held_against(containers: Containers, limited: Collection[str]) -> Containers:

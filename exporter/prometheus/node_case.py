@@ -68,6 +68,7 @@ def case_of(
             last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / _NS,
             scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
             unmeasured={quantity: str(reason) for quantity, reason in one.unmeasured.items()},
+            misplaced=one.misplaced,
         )
         for one in mine
     )

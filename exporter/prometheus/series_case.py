@@ -22,7 +22,8 @@ from exporter.prometheus.why import Card, Case, OnCard
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
-_STATE = ("last_active_timestamp_seconds", "unmeasured", *_LIMITS, *_HELD)
+_MISPLACED = "placement_mismatch"
+_STATE = ("last_active_timestamp_seconds", "unmeasured", _MISPLACED, *_LIMITS, *_HELD)
 _GAUGES = tuple(f"{PREFIX}_container_{name}" for name in _STATE)
 _HOLDERS = tuple(f"{PREFIX}_{level}_{name}" for level in ("container", "group") for name in _HELD)
 _CONTAINER, _DEVICE = f"{PREFIX}_container_", f"{PREFIX}_device_"
@@ -359,6 +360,7 @@ def _part(
         last_active_unix_s=value.get("last_active_timestamp_seconds"),
         scheme=", ".join(sorted(schemes)),
         unmeasured=unmeasured,
+        misplaced=value[_MISPLACED] == 1 if _MISPLACED in value else None,
     )
 
 

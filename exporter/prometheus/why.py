@@ -40,6 +40,7 @@ _OF_ITS_PART = "Several share this part of the GPU, or the driver does not count
 class Topic(StrEnum):
     """What a sentence is about, the most important first."""
 
+    PLACEMENT = "placement"
     ENDED = "ended"
     USE = "use"
     WAITING = "waiting"
@@ -87,6 +88,7 @@ class OnCard:
 
     ``waiting`` is an upper bound; ``waiting_on`` is the same by who ran instead, None if nobody
     recorded that. ``share`` and ``memory_limit_bytes`` are None where nothing is promised.
+    ``misplaced``: whether its allocation names other cards; None without one.
     """
 
     container: str
@@ -100,6 +102,7 @@ class OnCard:
     last_active_unix_s: float | None = None
     scheme: str = ""
     unmeasured: Mapping[str, str] = field(default_factory=dict)
+    misplaced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,7 @@ def sentences(case: Case) -> tuple[Sentence, ...]:
     """The sentences, the most important first."""
     case = replace(case, parts=_of_whole_pods(case.parts))
     found = (
+        *_misplaced(case),
         *_ended(case),
         *_use(case),
         *_waiting(case),
@@ -172,6 +176,28 @@ def _of_whole_pods(parts: Sequence[OnCard]) -> tuple[OnCard, ...]:
     return (*whole.values(), *found)
 
 
+def _misplaced(case: Case) -> Iterator[Sentence]:
+    """That it is where it has no allocation, and what it uses there and where it has one."""
+    elsewhere = [part for part in case.parts if part.misplaced]
+    whose = {part.container for part in elsewhere}
+    own = [part for part in case.parts if part.misplaced is False]
+    own = [part for part in own if not part.container or part.container in whose or "" in whose]
+    if not elsewhere:
+        return
+    there, here = (sorted({part.card.name for part in parts}) for parts in (elsewhere, own))
+    but = f"but was allocated {listed(here)}" if here else "which it was not allocated"
+    used = listed([_had(part) for part in (*elsewhere, *own)])
+    said = f"It runs on {listed(there)}, {but}: in {case.span} it used {used}."
+    yield Sentence(Topic.PLACEMENT, said, urgent=True)
+
+
+def _had(part: OnCard) -> str:
+    """What a container used of a card, and holds there."""
+    used = "an unknown part" if part.core is None else f"{part.core:.0%}"
+    held = "" if part.memory_bytes is None else f" with {gib(part.memory_bytes)} held"
+    return f"{used} of {part.card.name}{held}"
+
+
 def _ended(case: Case) -> Iterator[Sentence]:
     if case.ended_unix_s is not None:
         seen = _moment(case.ended_unix_s, case)
@@ -184,7 +210,7 @@ def _use(case: Case) -> Iterator[Sentence]:
     if not known:
         return
     within = f"in {case.span}"
-    promised = [part for part in known if part.share]
+    promised = [part for part in known if part.share or part.misplaced]
     share = sum(part.share or 0.0 for part in promised)
     used = sum(part.core or 0.0 for part in promised)
     if len(known) == 1:
@@ -271,18 +297,25 @@ def _memory(case: Case) -> Iterator[Sentence]:
     known = [part for part in case.parts if part.memory_bytes is not None]
     if not known:
         return
-    limited = [part for part in known if part.memory_limit_bytes]
+    limited = [part for part in known if part.memory_limit_bytes or part.misplaced]
     holds = "It holds" if case.ended_unix_s is None else "It held"
-    if not limited:
+    if not any(part.memory_limit_bytes for part in limited):
         held = gib(sum(part.memory_bytes or 0.0 for part in known))
         yield Sentence(Topic.MEMORY, f"{holds} {held} of memory; no limit is known.")
         return
-    fullest = max(limited, key=_fullness)
+    fullest, place = max(limited, key=_fullness), ""
+    if any(part.misplaced for part in limited):  # what it holds elsewhere is a part of its own too
+        fullest = replace(
+            fullest,
+            memory_bytes=sum(part.memory_bytes or 0.0 for part in limited),
+            memory_limit_bytes=sum(part.memory_limit_bytes or 0.0 for part in limited),
+        )
+    else:
+        place = f" on {_place(fullest, case)}"
     ratio = _fullness(fullest)
     near = ratio >= NEAR_LIMIT and case.ended_unix_s is None
     held, limit = gib(fullest.memory_bytes or 0.0), gib(fullest.memory_limit_bytes or 0.0)
-    place = _place(fullest, case)
-    said = f"{holds} {held} of its {limit} of memory on {place} ({ratio:.0%})"
+    said = f"{holds} {held} of its {limit} of memory{place} ({ratio:.0%})"
     end = ": the next allocation may fail." if near else "."
     yield Sentence(Topic.MEMORY, said + end, urgent=near)
 
@@ -302,7 +335,12 @@ def _idle(case: Case) -> Iterator[Sentence]:
 
 
 def _cards(case: Case) -> Iterator[Sentence]:
-    cards = {part.card.uuid: part.card for part in case.parts}
+    moved = any(part.misplaced for part in case.parts)
+    cards = {
+        part.card.uuid: part.card
+        for part in case.parts
+        if not moved or part.misplaced or part.core or part.memory_bytes
+    }
     if not cards:
         return
     places = [_described(card) for card in cards.values()]

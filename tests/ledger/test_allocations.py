@@ -125,6 +125,34 @@ def test_use_on_another_device_than_the_allocated_one_is_a_mismatch_and_moves_no
     assert pod(rows)["core_limit_utilization_ratio"] == pytest.approx((0.125 + 0.125) / 0.5)
 
 
+def test_memory_on_another_device_than_the_allocated_one_counts_against_the_limit() -> None:
+    node = Node((GPU, OTHER))
+    node.cycle(0, allocated=(grant(),))
+    node.ledger.set_memory("GPU-0", {}, at(0))
+    node.ledger.set_memory("GPU-1", {A: MemoryHeld(400, 1)}, at(0))
+
+    rows = node.cycle(1, allocated=(grant(),))
+
+    assert container(rows, *ON_OTHER)["placement_mismatch"] == 1
+    assert pod(rows)["memory_limit_utilization_ratio"] == pytest.approx(400 / 500)
+
+
+def test_use_on_another_device_than_the_allocated_one_is_borrowed_there() -> None:
+    node = Node((GPU, OTHER))
+    busy(node, 0, grant(), on="GPU-1")
+
+    rows = busy(node, 1, grant(), on="GPU-1")
+
+    assert container(rows, *ON_OTHER)["borrowed_core_seconds_total"] == SECOND // 4
+    assert "borrowed_core_seconds_total" in rows["namespace"]["n", "GPU-1"].values
+    values = pod(rows)
+    used, idle, borrowed = (
+        _value(values, f"{name}_seconds_total")
+        for name in ("limited_core", "allocated_idle_core", "borrowed_core")
+    )
+    assert used + idle - borrowed == values["allocated_core_seconds_total"] == SECOND // 2
+
+
 def test_a_mismatch_is_over_when_the_process_has_gone() -> None:
     node = Node((GPU, OTHER))
     busy(node, 0, grant(), on="GPU-1", held={A: MemoryHeld(10, 1)})
@@ -325,6 +353,7 @@ def test_a_pods_memory_ratio_is_that_of_its_fullest_device_over_its_containers_t
     node.owners[8] = SIDE
     held: dict[Owner, MemoryHeld] = {A: MemoryHeld(300, 1), SIDE: MemoryHeld(60, 1)}
     grants = (grant(), grant(SIDE, memory=100), grant(SIDE, device="GPU-1", memory=120))
+    grants = (*grants, grant(device="GPU-1", memory=1000))
 
     rows = node.cycle(0, allocated=grants, held=held)
 

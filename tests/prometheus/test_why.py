@@ -13,6 +13,7 @@ from exporter.httpclient import HttpClient, NoAnswerError
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.series_case import SeriesCase
 from exporter.prometheus.why import Card, Case, OnCard, Topic, sentences
+from tests.pages import pages
 from tests.store import Store, Target
 
 GIB = 1 << 30
@@ -172,6 +173,69 @@ def test_use_of_no_container_in_particular_is_compared_with_what_all_were_promis
     assert found[Topic.USE] == "It used 60% of GPU 0 in the last minute: 80% of its share of 75%."
     assert found[Topic.MEMORY] == "It holds 12.0 GiB of its 24.0 GiB of memory on GPU 0 (50%)."
     assert found[Topic.UNKNOWN].startswith("Not known: which of its containers it was. ")
+
+
+ELSEWHERE = replace(
+    OTHER,
+    core=0.4,
+    share=None,
+    waiting=0.0,
+    memory_bytes=6 * GIB,
+    memory_limit_bytes=None,
+    misplaced=True,
+)
+OWN = replace(
+    STARVED, core=0.0, waiting=0.0, memory_bytes=0, memory_limit_bytes=8 * GIB, misplaced=False
+)
+
+
+def test_a_placement_that_differs_is_said_first_with_what_is_used_where() -> None:
+    found = said(OWN, ELSEWHERE)
+    assert next(iter(found)) is Topic.PLACEMENT
+    assert found[Topic.PLACEMENT] == (
+        "It runs on GPU 1, but was allocated GPU 0: in the last minute it used 40% of GPU 1 with "
+        "6.0 GiB held and 0% of GPU 0 with 0.0 GiB held."
+    )
+    assert "80% of its shares of 0.50 GPUs" in found[Topic.USE]
+    assert found[Topic.MEMORY] == "It holds 6.0 GiB of its 8.0 GiB of memory (75%)."
+    assert found[Topic.CARDS].startswith("It is on GPU 1 (L4, node n1)")
+
+
+def test_a_placement_that_differs_from_none_known_is_said_too() -> None:
+    found = said(replace(ELSEWHERE, core=None), replace(STARVED, container="side"))
+    assert found[Topic.PLACEMENT] == (
+        "It runs on GPU 1, which it was not allocated: in the last minute it used an unknown part "
+        "of GPU 1 with 6.0 GiB held."
+    )
+    assert Topic.PLACEMENT not in said(STARVED, replace(OTHER, misplaced=False))
+
+
+def test_a_placement_that_differs_is_said_of_a_node_and_by_its_series(tmp_path: Path) -> None:
+    file = tmp_path / "moved.yaml"
+    file.write_text(MOVED)
+    with Store(tmp_path) as store:
+        snapshots = list(pages(str(file), 3))
+        for at, page in snapshots:
+            store.scrape(Target({"job": "mgpu", "instance": "a"}), page, at)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        first, *_ = sentences(SeriesCase(asks, snapshots[-1].at, 60).read("team", "moved-0"))
+    assert first.topic is Topic.PLACEMENT
+    assert first.text.startswith("It runs on GPU 1, but was allocated GPU 0: in the last minute")
+
+
+MOVED = """
+devices: [{model: NVIDIA A10, memory: 24GiB}, {model: NVIDIA A10, memory: 24GiB}]
+pods:
+  - name: moved-0
+    namespace: team
+    annotations:
+      vke.volcengine.com/assumed: "true"
+      vke.volcengine.com/gpu-index-container-main: "0"
+    containers:
+      - name: main
+        limits: {vke.volcengine.com/mgpu-core: "50", vke.volcengine.com/mgpu-memory: "8192"}
+        processes: [{device: 1, duty: 0.4, memory: 6GiB}]
+"""
 
 
 def test_waiting_without_a_second_sign_is_not_urgent() -> None:
