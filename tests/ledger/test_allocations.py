@@ -352,10 +352,10 @@ def test_a_pods_memory_ratio_is_that_of_its_fullest_device_over_its_containers_t
     node = Node((GPU, OTHER))
     node.owners[8] = SIDE
     held: dict[Owner, MemoryHeld] = {A: MemoryHeld(300, 1), SIDE: MemoryHeld(60, 1)}
-    grants = (grant(), grant(SIDE, memory=100), grant(SIDE, device="GPU-1", memory=120))
-    grants = (*grants, grant(device="GPU-1", memory=1000))
+    here = (grant(), grant(SIDE, memory=100))
+    there = (grant(device="GPU-1", memory=1000), grant(SIDE, device="GPU-1", memory=120))
 
-    rows = node.cycle(0, allocated=grants, held=held)
+    rows = node.cycle(0, allocated=(*here, *there), held=held)
 
     assert pod(rows)["memory_limit_utilization_ratio"] == pytest.approx(360 / 600)
 
