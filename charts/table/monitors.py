@@ -49,7 +49,7 @@ _RELABELINGS: Schema = {
         {
             **dict.fromkeys(("separator", "targetLabel", "regex", "replacement", "action"), TEXT),
             "sourceLabels": TEXTS,
-            "modulus": NUMBER,
+            "modulus": {"type": "integer", "minimum": 1},
         }
     ),
 }

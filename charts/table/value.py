@@ -30,8 +30,9 @@ MORE_LABELS: Schema = {
 PATH: Schema = {"type": "string", "pattern": "^/"}
 OPTIONAL_PATH: Schema = {"type": "string", "pattern": "^(/|$)"}
 DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d|w|y))*$"}
-PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
-NUMBER: Schema = {"type": "integer", "minimum": 0}
+_DIGITS = {"type": ["integer", "string"], "pattern": "^(0|[1-9][0-9]*)$"}  # as variables write it
+PORT: Schema = {**_DIGITS, "minimum": 1, "maximum": 65535, "maxLength": 5}
+NUMBER: Schema = {**_DIGITS, "minimum": 0}
 SHARE: Schema = {"type": ["integer", "string"], "minimum": 1, "pattern": "^0*[1-9][0-9]*%?$"}
 
 

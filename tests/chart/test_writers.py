@@ -140,6 +140,33 @@ def test_an_upgrade_may_reuse_the_values_of_an_older_chart(tmp_path: Path) -> No
     assert Rendered(template(older, given)).objects == Rendered(template(CHART, given)).objects
 
 
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def test_a_number_may_be_text_as_variables_and_set_string_have_it() -> None:
+    monitor: dict[str, Any] = {"enabled": True, "interval": "30s"}
+    numbers: dict[str, Any] = {
+        "web": {"port": 10050},
+        "minReadySeconds": 1_000_000,
+        "revisionHistoryLimit": 3,
+        "terminationGracePeriodSeconds": 20,
+        "podMonitor": {**monitor, "keepDroppedTargets": 7, "limits": {"sampleLimit": 5_000_000}},
+        "prometheusRule": {"enabled": True, "xids": {"critical": [79]}},
+    }
+    texts = json.loads(json.dumps(numbers), parse_int=str)
+    assert texts["web"] == {"port": "10050"}
+    found = render(texts)
+    assert found.objects == render(numbers).objects
+    assert found.one("PodMonitor")["spec"]["sampleLimit"] == 5_000_000
+    assert found.one("DaemonSet")["spec"]["minReadySeconds"] == 1_000_000
+
+
+@pytest.mark.parametrize("bad", ["", "1e3", "-1", "0x10", "1.5", "010", "123456"])
+def test_text_that_is_no_number_is_refused(bad: str) -> None:
+    with pytest.raises(Refused, match="/web/port"):
+        render(web={"port": bad})
+
+
 # --- given twice ---------------------------------------------------------------------------------
 
 

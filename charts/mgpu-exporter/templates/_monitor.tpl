@@ -79,15 +79,18 @@ namespaceSelector:
 {{- if .monitor.attachNodeMetadata }}
 attachMetadata: {node: true}
 {{- end }}
-{{- range $field := list "bodySizeLimit" "keepDroppedTargets" "scrapeClass" "fallbackScrapeProtocol" "podTargetLabels" "targetLabels" }}
+{{- range $field := list "bodySizeLimit" "scrapeClass" "fallbackScrapeProtocol" "podTargetLabels" "targetLabels" }}
 {{- with get $.monitor $field }}
 {{ toYaml (dict $field .) }}
 {{- end }}
 {{- end }}
-{{- range list .monitor.limits .monitor.extraSpec }}
-{{- with . }}
-{{ toYaml . }}
+{{- range $field, $number := merge (dict "keepDroppedTargets" .monitor.keepDroppedTargets) .monitor.limits }}
+{{- with int64 $number }}
+{{ $field }}: {{ . }}
 {{- end }}
+{{- end }}
+{{- with .monitor.extraSpec }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
