@@ -210,6 +210,23 @@ def test_a_claim_that_is_refused_costs_only_itself(
     assert asked.ask(table).claims["default", "a"][0].device == "gpu-1"
 
 
+@pytest.mark.parametrize(("status", "words"), [(403, "missing permission"), (503, "answers 503")])
+def test_slices_that_are_refused_cost_no_claim_its_devices(
+    cluster: ApiServer, asked: Asked, status: int, words: str
+) -> None:
+    """A device of a driver for GPUs is one, wherever it is."""
+    cluster.fail("slices", status, times=1)
+
+    facts = asked.ask(pods("c"))
+
+    assert facts.claims == {("default", "c"): (GPU,)}
+    assert facts.offered == {}
+    assert asked.claims.is_down
+    assert words in asked.claims.problem
+    assert asked.ask(pods("c")).offered
+    assert (asked.claims.is_down, asked.claims.problem) == (False, "")
+
+
 def test_a_namespace_of_many_claims_does_not_hide_those_of_others(asked: Asked) -> None:
     [one] = pods("c").pods.values()
     many = tuple(ClaimRef(f"c-{number}") for number in range(5_000))

@@ -278,13 +278,14 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
             }
             if self._refused and all(claim.devices is None for claim in self._claims.values()):
                 raise self._refused[0]
-            if is_old or self._misses_devices():
-                self._offered = self._slices(client)
         except (ApiError, JsonError) as error:
             self._forget_client()
             raise ClaimsError(_explained(error)) from error
         self.problem = _explained(self._refused[0]) if self._refused else ""
-        if is_old:
+        self.is_down = False
+        if is_old or self._misses_devices():
+            self._list_slices(client)
+        if is_old:  # slices that failed are read again while a claim's device is not among them
             self._as_of_ns = now_ns
         return ClaimsAnswer(dict(self._claims), self._offered)
 
@@ -351,14 +352,20 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
                 raise
         return ()
 
-    def _slices(self, client: KubeClient) -> Mapping[Place, OfferedDevice]:
+    def _list_slices(self, client: KubeClient) -> None:
+        """Reads what the node offers. Without it, claims still say that devices are allocated."""
         found: list[Slice] = []
-        for one in read_slices(client, self._version, self._node):
-            if one is None or len(found) >= MAX_SLICES:
-                self._rejections.reject("slice_unusable", "a ResourceSlice of this node")
-            else:
-                found.append(one)
-        return offered(found)
+        try:
+            for one in read_slices(client, self._version, self._node):
+                if one is None or len(found) >= MAX_SLICES:
+                    self._rejections.reject("slice_unusable", "a ResourceSlice of this node")
+                else:
+                    found.append(one)
+        except (ApiError, JsonError) as error:
+            self._forget_client()
+            self.problem, self.is_down = _explained(error), True
+            return
+        self._offered = offered(found)
 
     def _misses_devices(self) -> bool:
         """Whether a device of a claim is not among those offered."""
