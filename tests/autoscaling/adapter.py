@@ -34,9 +34,10 @@ class Rule(NamedTuple):
         return filled.replace("<<.GroupBy>>", group_by)
 
 
-def rules(cluster: str = ".*") -> dict[str, list[Rule]]:
-    """The rules of the configuration with this cluster, by the name of their metric."""
+def rules(cluster: str = ".*", job: str = ".+") -> dict[str, list[Rule]]:
+    """The rules of the configuration with this cluster and job, by the name of their metric."""
     text = ADAPTER.read_text().replace('cluster=~".*"', f'cluster=~"{cluster}"')
+    text = text.replace('job=~".+"', f'job=~"{job}"')
     config = yaml.safe_load(text)
     found = defaultdict(list)
     for rule in [*config["rules"], *config["externalRules"]]:

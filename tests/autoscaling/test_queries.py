@@ -79,14 +79,14 @@ def asked(
         yield of_adapter(store)
 
 
-def of_adapter(store: Store, cluster: str = ".*") -> Asked:
+def of_adapter(store: Store, cluster: str = ".*", job: str = ".+") -> Asked:
     """What the adapter asks of a store, when it has found its series."""
 
     def has(series: str) -> object:
         span = {"start": str(at(0)), "end": str(at(MINUTES))}
         return store.get("series", **{"match[]": series}, **span)
 
-    return Asked(store, discovered(rules(cluster), has))
+    return Asked(store, discovered(rules(cluster, job), has))
 
 
 def test_a_pods_core_use_is_told_against_its_share(asked: Asked) -> None:
@@ -266,6 +266,36 @@ def test_keda_selects_the_pods_of_its_deployment_alone() -> None:
 
 def test_keda_takes_an_empty_answer_for_an_error() -> None:
     assert [trigger["ignoreNullValues"] for trigger in keda()] == ["false", "false"]
+
+
+def test_what_another_job_shows_of_our_series_scales_nobody_where_the_job_is_written(
+    told: list[Scraped], tmp_path: Path
+) -> None:
+    """A tenant's page names a pod of another, on a card of its own making."""
+    forged = 'namespace="inference",pod="chat-a"'
+    used, allocated = (f"mgpu_pod_{name}_core_seconds_total" for name in ("limited", "allocated"))
+    by_namespace = 'mgpu_namespace_core_seconds_total{namespace="inference",uuid="GPU-x"}'
+    with Store(tmp_path) as store:
+        for scraped in told:
+            if scraped.at > at(15):
+                break
+            second = scraped.at - at(0)
+            page = "\n".join(
+                (
+                    f"mgpu_pod_info{{{forged}}} 1",
+                    f"{used}{{{forged}}} {second * 4}",
+                    f"{allocated}{{{forged}}} {second}",
+                    f"{by_namespace} {second * 4}",
+                )
+            )
+            store.scrape(Target(NODE), scraped.page, scraped.at)
+            store.scrape(Target({"job": "kubernetes-pods", "instance": "x"}), page, scraped.at)
+        believed, trusted = of_adapter(store), of_adapter(store, job="mgpu-exporter")
+
+        assert believed.pods(SHARE, "inference", 15, "chat-a")["chat-a"] > 3
+        assert trusted.pods(SHARE, "inference", 15, "chat-a")["chat-a"] < 1
+        assert (believed.external("inference", 15) or 0) > 3
+        assert (trusted.external("inference", 15) or 9) < 1
 
 
 def test_of_two_clusters_an_autoscaler_is_told_of_its_own_and_of_none_until_it_says_which(
