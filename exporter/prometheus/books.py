@@ -36,6 +36,7 @@ _MIG_SLICES = 7
 
 _STEPS_S = ((6 * 3600, 60), (2 * 86400, 300))  # for ranges that are at most so long
 _LONG_STEP_S = 3600  # for all others
+_DAY_S = 86_400
 _OF_SCRAPES = {  # labels in which the targets of one place differ
     *("__name__", "job", "instance", "namespace", "pod", "container", "service", "endpoint"),
     *("prometheus", "prometheus_replica", "replica", "node", "uid"),
@@ -139,10 +140,16 @@ class Books:
         )
 
     def _last(self, name: str) -> list[Series]:
-        """The last sample in the range of each series of an exporters' family."""
-        length_s = self._span.until_s - self._span.since_s
-        last = f"last_over_time({self._prometheus.selector([name])}[{length_s}s])"
-        return self._prometheus.at(last, self._span.until_s)
+        """The last sample of each series of an exporters' family, day by day of the range.
+
+        The pods of a month are more than one answer may have.
+        """
+        found: list[Series] = []
+        for end_s in range(self._span.until_s, self._span.since_s, -_DAY_S):
+            length_s = min(_DAY_S, end_s - self._span.since_s)
+            last = f"last_over_time({self._prometheus.selector([name])}[{length_s}s])"
+            found += self._prometheus.at(last, end_s)
+        return found[::-1]
 
     def _infos(self) -> dict[str, list[Series]]:
         """What is known of each card and of each instance, by UUID."""

@@ -32,7 +32,9 @@ _NO_PAGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
-_OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
+OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
+"""The labels that the exporter gives each family. All others are of the target."""
+
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
 
@@ -259,7 +261,7 @@ def label(labels: Labels, name: str) -> str:
 
     "" if the family has none of this name: there the plain name is that of the target.
     """
-    own = _OWN.get(labels.get("__name__", ""))
+    own = OWN.get(labels.get("__name__", ""))
     if own is not None and name not in own:
         return ""
     return labels.get(_CONFLICTING + name, labels.get(name, ""))

@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import ceil
 from re import escape
 
+from exporter.httpclient import TooLongError
 from exporter.metrics.families import PREFIX
 from exporter.prometheus.client import MAX_SAMPLES, Grid, Labels, Prometheus, Series, label, quoted
 from exporter.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check, target_of
@@ -91,16 +92,34 @@ class Counters:
 
     def _read(self) -> None:
         """The last sample of each step, and the one before the range."""
-        span, whole = self._span, self._prometheus.selector(self._names)
+        span = self._span
         for step in {0, len(span.ends) - 1}:
             end_s = span.ends[step]
-            last = _last(whole, end_s - span.begin(step))
-            self._take(self._prometheus.at(last, end_s), end_s)
+            self._take_last(self._names, end_s - span.begin(step), end_s)
         if between := span.ends[1:-1]:
             grid = Grid(between[0], between[-1], span.step_s)
-            for piece in self._prometheus.pieces(_last(whole, span.step_s), grid):
-                self._take(piece)
-        self._take(self._prometheus.at(whole, span.since_s), span.since_s)
+            self._take_last(self._names, span.step_s, grid)
+        self._take_last(self._names, 0, span.since_s)
+
+    def _take_last(self, names: Sequence[str], seconds: int, when: Grid | int) -> None:
+        """Takes the last samples of some families within some seconds; 0: those of now.
+
+        A large fleet has more series of all families than one answer may have.
+        """
+        selector = self._prometheus.selector(names)
+        expression = _last(selector, seconds) if seconds else selector
+        try:
+            if isinstance(when, Grid):
+                for piece in self._prometheus.pieces(expression, when):
+                    self._take(piece)
+            else:
+                self._take(self._prometheus.at(expression, when), when)
+        except TooLongError:
+            if len(names) == 1:
+                raise
+            half = len(names) // 2
+            self._take_last(names[:half], seconds, when)
+            self._take_last(names[half:], seconds, when)
 
     def _started(self, targets: Iterable[Target]) -> str:
         """The selector of when programs of these targets' jobs started: not exporters alone."""
@@ -214,14 +233,26 @@ class Counters:
     def _take_closely(self, wanted: set[Target], seconds: int, unix_s: int) -> None:
         """Takes every scrape of some targets in the seconds before a time."""
         instances = "|".join(sorted({escape(dict(one).get("instance", "")) for one in wanted}))
-        names = [*self._names, START]
-        chosen = self._prometheus.selector(names, f"instance=~{quoted(instances)}")
-        for one in self._prometheus.at(f"{chosen}[{seconds}s]", unix_s):
-            if one.labels["__name__"] in {CYCLES, START}:
-                if target_of(one.labels) in wanted:
-                    self.scrapes.take(one.labels, one.samples)
-            elif not wanted.isdisjoint(self.index.of(one.labels)):
-                self._series_of(one.labels).samples.update(one.samples)
+        of_these = f"instance=~{quoted(instances)}"
+
+        def take(names: Sequence[str]) -> None:
+            every = f"{self._prometheus.selector(names, of_these)}[{seconds}s]"
+            try:
+                found = self._prometheus.at(every, unix_s)
+            except TooLongError:
+                if len(names) == 1:
+                    raise
+                take(names[: len(names) // 2])
+                take(names[len(names) // 2 :])
+                return
+            for one in found:
+                if one.labels["__name__"] in {CYCLES, START}:
+                    if target_of(one.labels) in wanted:
+                        self.scrapes.take(one.labels, one.samples)
+                elif not wanted.isdisjoint(self.index.of(one.labels)):
+                    self._series_of(one.labels).samples.update(one.samples)
+
+        take([*self._names, START])
 
     def _read_before_gaps(self) -> None:
         """The last scrape of lives that began before the range, and were not read as it began."""

@@ -15,8 +15,7 @@ from itertools import combinations, pairwise
 from math import inf
 from typing import NamedTuple
 
-from exporter.metrics.families import FAMILIES, LEVELS
-from exporter.prometheus.client import Labels, label, node_of
+from exporter.prometheus.client import OWN, Labels, label, node_of
 from exporter.prometheus.counters import STALE_S, Counted
 from exporter.prometheus.lives import (
     ClaimedError,
@@ -30,10 +29,6 @@ from exporter.prometheus.lives import (
 )
 from exporter.prometheus.ranges import Span
 
-_OWN = {
-    family.full_name: tuple(n for n in (*LEVELS[family.level], *family.labels) if n != "gpu")
-    for family in FAMILIES  # the driver may give a GPU another number; its UUID stays
-}
 _PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # in a UUID of its PCI address
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
@@ -140,7 +135,8 @@ class _Card:
         shown: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in many:
             name = one.labels["__name__"]
-            key = name, *(label(one.labels, own) for own in _OWN[name])
+            # The driver may give a GPU another number; its UUID stays.
+            key = name, *(label(one.labels, own) for own in sorted(OWN[name] - {"gpu"}))
             self._labels[key] = one.labels
             for at_s, value in one.samples.items():
                 found = scrapes.which(one.targets, at_s)

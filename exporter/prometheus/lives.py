@@ -16,8 +16,7 @@ from re import escape
 from typing import NamedTuple
 
 from exporter.httpclient import NoAnswerError
-from exporter.metrics.families import FAMILIES, LEVELS
-from exporter.prometheus.client import Labels
+from exporter.prometheus.client import OWN, Labels
 
 _OF_A_NODE = {"instance", "pod", "node", "container", "namespace", "service", "endpoint"}
 
@@ -26,7 +25,6 @@ CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and s
 OVERLAP_S = 300
 """How long two lives may have one card, in seconds: one is replaced by the other."""
 
-_OWN = {family.full_name: frozenset((*LEVELS[family.level], *family.labels)) for family in FAMILIES}
 
 Target = frozenset[tuple[str, str]]
 """All labels that a Prometheus gave a target, whatever it calls them."""
@@ -84,7 +82,7 @@ class Index:
 
 def _own(labels: Labels) -> tuple[frozenset[str], frozenset[str]]:
     """The labels that a series has of the exporter: under their names, and renamed."""
-    own = _OWN.get(labels["__name__"], frozenset())
+    own = OWN.get(labels["__name__"], frozenset())
     own |= {name for name in labels if name.startswith("label_")}  # a pod's, by --pods.labels
     renamed = frozenset(name for name in own if f"exported_{name}" in labels)
     return own - renamed, frozenset(f"exported_{name}" for name in renamed)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.cli import main
+from exporter.prometheus import client
 from exporter.prometheus.ranges import Span, written
 from tests.store import Store, Target
 from tests.terminal.test_http import Server
@@ -599,3 +600,13 @@ def test_a_path_that_cannot_be_written_is_said_before_anything_is_asked(
         server.stop()
     assert server.asked == []
     assert f"--output: {tmp_path / path}: {why}" in capsys.readouterr().err
+
+
+def test_a_fleet_that_is_too_large_for_one_answer_is_asked_by_families(
+    prometheus: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = bill(prometheus, capsys, "--price=1", "--by=pod")
+    before = questions(prometheus)
+    monkeypatch.setattr(client, "MAX_SERIES", 6)  # two nodes have 20 and more
+    assert bill(prometheus, capsys, "--price=1", "--by=pod") == whole
+    assert questions(prometheus) - before > 30
