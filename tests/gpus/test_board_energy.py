@@ -33,7 +33,7 @@ def joules(
     [
         pytest.param(
             [(7, 300)] * 5,
-            [(None, "counter"), *[(300, "power")] * 3],
+            [(None, "counter"), (600, "power"), *[(300, "power")] * 2],
             id="it has never moved",
         ),
         pytest.param(
@@ -60,7 +60,7 @@ def joules(
         ),
         pytest.param(
             [(0, 90), (90, 90), *[(90, 90)] * 4],
-            [(90, "counter"), (0, "counter"), (90, "power"), (90, "power"), (90, "power")],
+            [(90, "counter"), (0, "counter"), (180, "power"), (90, "power"), (90, "power")],
             id="it stops",
         ),
         pytest.param(
@@ -70,17 +70,17 @@ def joules(
         ),
         pytest.param(
             [*[(0, 100)] * 4, (400, 100), (400, 100), (400, 100), (700, 100)],
-            [(None, "counter"), *[(100, "power")] * 6],
+            [(None, "counter"), (200, "power"), *[(100, "power")] * 5],
             id="it moves now and then: what it says then was counted",
         ),
         pytest.param(
             [*[(0, 100)] * 4, (90, 100), (180, 100), (270, 100), (360, 100)],
-            [(None, "counter"), *[(100, "power")] * 4, *[(90, "counter")] * 2],
+            [(None, "counter"), (200, "power"), *[(100, "power")] * 3, *[(90, "counter")] * 2],
             id="it moves again",
         ),
         pytest.param(
             [(9, 100), (9, None), (9, 100), (9, 100)],
-            [(None, "counter"), (None, "power"), (100, "power")],
+            [(None, "counter"), (200, "power"), (100, "power")],
             id="power fails once",
         ),
     ],
@@ -101,18 +101,52 @@ def test_between_two_steps_of_a_counter_it_does_not_stand_still() -> None:
     assert {method for _, method in windows[5:]} == {"counter"}
 
 
-def test_what_does_not_move_while_the_board_sleeps_is_believed_afterwards() -> None:
+def test_what_does_not_move_while_the_board_sleeps_is_accepted_afterwards() -> None:
     energy = BoardEnergy()
     assert joules([(0, 90), (90, 90)], energy) == [(90, "counter")]
-    energy.sleep()
+    energy.sleep()  # what it drew meanwhile is not known, and not compared
 
     used = energy.take(90 * JOULE, lambda: 90_000, 60 * SECOND, None)
 
     assert (used.used_uj, energy.method) == (0, "counter")
 
 
-def test_the_power_of_a_board_whose_counter_moves_is_not_asked_for() -> None:
-    energy, asked = BoardEnergy(), []
+@pytest.mark.parametrize("watts", [20, 1500])
+def test_a_counter_that_moves_otherwise_than_power_says_is_not_used(watts: int) -> None:
+    """As one in another unit: over a quarter of a minute, twice in a row, no load is so uneven."""
+    told = [(number * watts, 300) for number in range(100)]
+
+    windows = joules(told)
+
+    assert windows[:28] == [(watts, "counter")] * 28
+    assert windows[31:] == [(300, "power")] * 68
+
+
+def test_a_counter_is_used_again_once_it_moves_as_power_says() -> None:
+    told = [(number * 20, 300) for number in range(60)]
+    told += [(1200 + number * 290, 300) for number in range(60)]
+
+    windows = joules(told)
+
+    assert windows[57:59] + windows[-20:] == [*[(300, "power")] * 2, *[(290, "counter")] * 20]
+
+
+@pytest.mark.parametrize("duty", [(90, 700), (700, 90, 90, 90), (5, 90, 700, 90)])
+def test_a_load_that_comes_and_goes_between_two_looks_at_power_is_no_disagreement(
+    duty: tuple[int, ...],
+) -> None:
+    counters = [0]
+    for number in range(200):
+        counters.append(counters[-1] + duty[number % len(duty)])
+
+    windows = joules([(c, duty[n % len(duty)]) for n, c in enumerate(counters)])
+
+    assert {method for _, method in windows} == {"counter"}
+
+
+def test_a_driver_of_costly_calls_is_asked_for_power_while_the_counter_stands_alone() -> None:
+    energy = BoardEnergy(compares=False)
+    asked: list[int] = []
 
     def power() -> int:
         asked.append(1)
@@ -120,5 +154,8 @@ def test_the_power_of_a_board_whose_counter_moves_is_not_asked_for() -> None:
 
     for number in range(5):
         energy.take(number * 90 * JOULE, power, number * SECOND, None)
+    before = len(asked)
+    stands = [energy.take(360 * JOULE, power, n * SECOND, None).used_uj for n in range(5, 9)]
 
-    assert not asked
+    assert before == 0
+    assert stands == [0, 90 * JOULE, 90 * JOULE, 90 * JOULE]

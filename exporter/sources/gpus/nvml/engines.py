@@ -105,7 +105,7 @@ class NvmlEnergy:
         self._engines = engines
         self._refusals = refusals
         self._clock = clock
-        self._board = BoardEnergy()
+        self._board = BoardEnergy(compares=False)
 
     @property
     def method(self) -> str:
