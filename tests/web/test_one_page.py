@@ -8,13 +8,23 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from exporter.api import About
 from exporter.metrics.text import Format, Renderer
-from exporter.model import CgroupIdentity, ProcessInfo, Snapshot
+from exporter.model import (
+    SEVERAL,
+    CgroupIdentity,
+    DeviceFacts,
+    GroupFacts,
+    GroupHolding,
+    GroupKey,
+    ProcessInfo,
+    Snapshot,
+)
 from exporter.simulation.load import shipped
 from exporter.web.page import Choice, node_of, page
 from exporter.web.page.entries import key_of
 from exporter.web.page.text import held_of, percent
 from tests.api.nodes import demo
-from tests.collector.bench import CID, Bench
+from tests.collector.bench import CID, DEVICE, Bench
+from tests.snapshots import snapshot_of
 
 Labels = tuple[str, ...]
 Cells = tuple[str, str]  # core and memory
@@ -111,3 +121,19 @@ def test_a_process_of_a_job_inside_of_its_container_names_it() -> None:
         assert "python · slurm/&lt;31&gt;" in markup
     markup = page(node_of(snapshot, About(), 0), Choice(all=True, text="slurm/7"), 0, "")
     assert "python" not in markup
+
+
+@pytest.mark.parametrize(("uid", "said"), [(1000, "alice"), (SEVERAL, "several users")])
+def test_a_group_says_whose_it_is_or_that_it_is_several_users(uid: int, said: str) -> None:
+    info = GroupFacts("jupyterhub.service", "alice" if uid > 0 else "", uid=uid)
+    group = GroupHolding(
+        owner=GroupKey("systemd", "jupyterhub.service"),
+        index=0,
+        uuid="GPU-0",
+        ended=False,
+        info=info,
+    )
+    snapshot = snapshot_of(devices=[DeviceFacts(device=DEVICE)], groups=[group])
+    markup = page(node_of(snapshot, About(), 0), Choice(all=True), 0, "")
+    assert ">jupyterhub.service<" in markup
+    assert said in markup

@@ -15,6 +15,7 @@ from exporter.facts.pods import whole
 from exporter.facts.tree import Figures, GroupEntry, PodEntry, Tree
 from exporter.model import (
     NO_AVERAGES,
+    SEVERAL,
     Averages,
     ContainerHolding,
     ContainerKey,
@@ -248,7 +249,8 @@ def _group(here: Sequence[_GroupOnDevice], *, off_kubernetes: bool) -> TreeEntry
     title = info.name or name
     if title == shortened(name):
         title = name
-    others = dict.fromkeys((name, info.user, info.account))
+    user = "several users" if info.uid == SEVERAL else info.user
+    others = dict.fromkeys((name, user, info.account))
     outside = "" if off_kubernetes else "outside Kubernetes"
     note = ", ".join(text for text in others if text and text != title) or outside
     note = "pod with unknown name" if kind == "pod" else note
