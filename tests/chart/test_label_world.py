@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.rendering import ROOT, render
-from tests.e2e.programs import Exporter, Prometheus
+from tests.chart.rendering import CHART, KUBERNETES, NAMESPACE, RELEASE, ROOT, Rendered, helm
+from tests.e2e.programs import Exporter, Prometheus, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +30,14 @@ def snake(key: str) -> str:
     return re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", key)
 
 
-def of_monitor(value: str, kind: str, endpoints: str) -> list[dict[str, Any]]:
-    spec = render({value: {"enabled": True}}).one(kind)["spec"]
+def of_monitor(
+    value: str, kind: str, endpoints: str, *, release: str = RELEASE
+) -> list[dict[str, Any]]:
+    text = helm(
+        *("template", release, str(CHART), "--namespace", NAMESPACE, "--kube-version", KUBERNETES),
+        *("--set", f"{value}.enabled=true"),
+    )
+    spec = Rendered(text).one(kind)["spec"]
     rules = spec[endpoints][0]["relabelings"]
     return [{snake(key): setting for key, setting in rule.items()} for rule in rules]
 
@@ -51,12 +57,12 @@ def job(labels: dict[str, str], rules: list[dict[str, Any]]) -> str:
 
 
 class Renamed(Prometheus):
-    """One whose only job has its name by relabeling."""
+    """One whose jobs have their names by relabeling."""
 
     def up(self) -> bool:
-        """Whether the one target was scraped."""
+        """Whether its targets were scraped."""
         try:
-            return [one["value"][1] for one in self.query("up")] == ["1"]
+            return bool(self.query("mgpu_exporter_build_info"))
         except OSError:
             return False
 
@@ -105,3 +111,30 @@ def test_so_do_those_of_the_documented_scrape_configuration(tmp_path: Path) -> N
     assert documented_job["honor_labels"] is True
     assert documented_job["kubernetes_sd_configs"][0]["role"] == "pod"
     check(DISCOVERED, documented_job["relabel_configs"], tmp_path, "mgpu-exporter")
+
+
+@pytest.mark.program("helm")
+@pytest.mark.program("prometheus")
+def test_pods_of_two_releases_on_one_node_are_two_targets(tmp_path: Path) -> None:
+    """As of NVIDIA's GPUs and AMD's: with one set of labels each series would jump between both."""
+    monitor = ("podMonitor", "PodMonitor", "podMetricsEndpoints")
+    labels = {**DISCOVERED, **OPERATOR}
+    with (
+        Exporter("--simulate=single") as nvidia,
+        Exporter("--simulate=mixed") as amd,
+    ):
+        address = amd.ready().url.partition("://")[2]
+        second = (
+            "  - job_name: second\n    honor_labels: true\n"
+            f"    static_configs: [{{targets: [{address}]}}]\n"
+        )
+        jobs = (job(labels, of_monitor(*monitor, release=name)) for name in ("gpus", "amd"))
+        text = second.join(jobs)
+        with Renamed(nvidia.ready().url, tmp_path, "1s", text) as prometheus:
+            eventually(lambda: len(prometheus.query("mgpu_exporter_build_info")) == 2, "both")
+            found = [one["metric"] for one in prometheus.query("process_start_time_seconds")]
+    assert {one["instance"] for one in found} == {"node-7"}
+    assert {one["job"] for one in found} == {
+        "observing-gpus-mgpu-exporter",
+        "observing-amd-mgpu-exporter",
+    }
