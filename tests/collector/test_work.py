@@ -5,7 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.api import About
+from exporter.api import snapshot as snapshot_document
 from exporter.attribution.join import place
+from exporter.collector.series_limit import limit_facts
+from exporter.metrics.compat import CompatPage
+from exporter.metrics.text import Format, Renderer
 from exporter.model import (
     Allocation,
     CgroupIdentity,
@@ -14,8 +19,12 @@ from exporter.model import (
     DeviceState,
     NodeFacts,
     Pod,
+    Snapshot,
 )
 from exporter.sources.pods.table import indexed
+from exporter.web.page.choice import choice_of
+from exporter.web.page.node import node_of
+from exporter.web.page.page import page
 from tests.collector.bench import CID, DEVICE, POD, SECOND, Bench
 from tests.collector.sources import SetNode
 from tests.work import growth
@@ -123,3 +132,25 @@ def test_an_allocation_without_a_device_is_placed_by_its_container() -> None:
         return lambda: place(allocations, seen)
 
     assert growth(placing, SIZE) < MOST
+
+
+FACES: dict[str, Callable[[Snapshot], object]] = {
+    "metrics": lambda of: Renderer().render(of, Format.TEXT),
+    "compatible names": lambda of: CompatPage(("hami", "tencent"), "n").render(of, Format.TEXT),
+    "JSON": lambda of: snapshot_document(of, About(), 0),
+    "JSON of one namespace": lambda of: snapshot_document(of, About(), 0, frozenset({"mallory"})),
+    "page": lambda of: page(node_of(of, About(), 0), choice_of({}), 0, "/metrics"),
+    "limited": lambda of: limit_facts(lambda: of.facts, lambda: of.facts, 10).measured(),
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("chosen", ["containers on a device", "pods as a whole"])
+def test_what_is_served_takes_work_in_proportion(chosen: str, face: str) -> None:
+    def serving(count: int) -> Callable[[], object]:
+        bench = watched(*PODS[chosen](count), POD)
+        made = [bench.cycle() for _ in range(3)][-1]
+        made.facts  # noqa: B018 - made once for all readers
+        return lambda: FACES[face](made)
+
+    assert growth(serving, SIZE // 2) < MOST

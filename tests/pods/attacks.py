@@ -12,15 +12,20 @@ from tests.pods.documents import Document, pod_document
 
 NAMESPACE = "mallory"
 CLAIM = "shared"
+GPU = {"nvidia.com/gpu": "1"}
 
 
 @dataclass(frozen=True)
 class Attack:
-    """So many pods, each made from its number and a size, and the claims that they name."""
+    """So many pods, each made from its number and a size, and the claims that they name.
+
+    ``reason`` is the one for which their allocations are rejected, "" if they have none.
+    """
 
     pods: int
     size: int
     pod: Callable[[int, int], Document]
+    reason: str = "too_many_allocations"
     claims: dict[str, Document] = field(default_factory=dict)
     slices: tuple[Document, ...] = ()
 
@@ -64,8 +69,11 @@ ATTACKS = {
         slices=(slice_document({"gpu-0": "GPU-0"}),),
     ),
     "a card for each container": Attack(
-        110, 500, lambda number, size: pending(number, size, limits={"nvidia.com/gpu": "1"})
+        110, 500, lambda number, size: pending(number, size, limits=GPU)
     ),
-    "a thousand groups": Attack(110, 1000, _in_groups),
+    "a thousand groups": Attack(110, 1000, _in_groups, "too_many_devices"),
     "a long list of cards": Attack(10, 500, _listing),
+    "pods that the kubelet refused": Attack(
+        *(1000, 500, lambda number, size: pending(number, size, limits=GPU, phase="Failed")), ""
+    ),
 }

@@ -17,6 +17,7 @@ from exporter.sources.pods.decode import (
     KeyPrefixes,
     decode_pod,
 )
+from exporter.sources.pods.labels import LabelAllowList, PodLabels
 from exporter.sources.pods.table import PodStore, indexed
 from tests.pods.attacks import ATTACKS, pending
 from tests.pods.documents import Document
@@ -144,3 +145,17 @@ def test_of_a_large_pod_that_is_deleted_only_what_ran_is_kept() -> None:
     store.delete(replace(pod, uid="next", containers=pod.containers[:17]), 0)
     kept = {uid: [c.name for c in one.containers] for uid, one in store.table.pods.items()}
     assert kept == {pod.uid: [c.name for c in pod.containers[:7]] + ["c7"], "next": ["c0", "c1"]}
+
+
+def test_a_change_of_a_pod_does_not_pay_for_the_labels_of_others() -> None:
+    allowed = LabelAllowList(("*",))
+
+    def changing(size: int) -> Callable[[], object]:
+        theirs = {f"a{number}": "b" for number in range(size)}
+        others = {f"u{n}": Pod(f"u{n}", "n", f"p{n}", labels=theirs) for n in range(8)}
+        labels = PodLabels()
+        labels.of(indexed(others, 1), allowed)
+        more = indexed({**others, "u": Pod("u", "n", "p", labels={"a": "b"})}, 2)
+        return lambda: labels.of(more, allowed)
+
+    assert growth(changing, SIZE) < 1.1

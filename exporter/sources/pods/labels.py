@@ -42,24 +42,28 @@ ALLOW_NOTHING = LabelAllowList()
 
 
 class PodLabels:
-    """The shown labels of each pod of a table. Computed again only if that or the list changes."""
+    """The shown labels of each pod of a table. A pod's are computed again if it changes."""
 
     def __init__(self) -> None:
         self.rejected: Counter[str] = Counter()
         self._made_of = -1, ALLOW_NOTHING  # version of the table, and the list
-        self._shown: dict[str, dict[str, str]] = {}
+        self._made: dict[str, tuple[Pod, Mapping[str, str]]] = {}  # by uid
+        self._shown: dict[str, Mapping[str, str]] = {}
         self._reported: set[str] = set()
 
     def of(self, table: PodTable, allowed: LabelAllowList) -> Mapping[str, Mapping[str, str]]:
         """By pod uid, the names and values of metric labels; no entry for a pod without any."""
         if (table.version, allowed) != self._made_of:
-            self._made_of = table.version, allowed
-            pods = table.pods if any(allowed) else {}  # as nearly always none
-            made = {uid: shown(pod, allowed) for uid, pod in pods.items()}
-            self._shown = {uid: labels for uid, labels in made.items() if labels}
+            before = self._made if allowed == self._made_of[1] else {}
+            self._made_of, self._made = (table.version, allowed), {}
             self._reported &= table.pods.keys()
-            for pod in pods.values():
-                self._count(pod, allowed)
+            for uid, pod in table.pods.items() if any(allowed) else ():
+                made = before.get(uid)
+                if made is None or made[0] != pod:
+                    made = pod, shown(pod, allowed)
+                    self._count(pod, allowed)
+                self._made[uid] = made
+            self._shown = {uid: labels for uid, (_, labels) in self._made.items() if labels}
         return self._shown
 
     def _count(self, pod: Pod, allowed: LabelAllowList) -> None:
