@@ -99,8 +99,10 @@ def member_of(
 
 def is_unnamed(identity: CgroupIdentity, member: Member, table: PodTable) -> bool:
     """Whether no status names the container that a process of this pod is in."""
-    ids = (identity.container_id, *(slot.container_id for slot in identity.enclosing))
-    return not any(table.by_container_id.get(one or "") == member for one in ids)
+    named = table.by_container_id.get
+    if named(identity.container_id or "") == member:  # as nearly always
+        return False
+    return not any(named(slot.container_id or "") == member for slot in identity.enclosing)
 
 
 def _unnamed_container(pod: Pod, sandboxes: Sandboxes) -> str:

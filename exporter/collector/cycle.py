@@ -153,7 +153,9 @@ class Collector:
         seen = partial(found.seen_on, devices.values())
         self._allocate(table, self._poller.node_facts(table, readings), seen, now)
         self._ledger.settle(now)
-        sandboxed = self._sandboxes.follow(found, self._allocated, now.mono_ns).lasting
+        sandboxed = self._sandboxes.follow(
+            found, self._allocated, self._allocations.version, now.mono_ns
+        ).lasting
         groups = self._group_names.of(found, identities, self._ledger.groups, self._poller.groups)
         facts = CycleFacts(
             now,

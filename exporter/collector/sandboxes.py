@@ -16,17 +16,24 @@ class SandboxWatch:
     def __init__(self) -> None:
         self.now = NO_SANDBOXES
         self._since_ns: Mapping[str, int] = {}  # by pod
+        self._version = 0  # of the allocations
 
     def follow(
-        self, found: ProcessOwners, allocated: Iterable[Allocated], mono_ns: int
+        self, found: ProcessOwners, allocated: Iterable[Allocated], version: int, mono_ns: int
     ) -> Sandboxes:
         """What this cycle found. It holds for the next one: allocations come after the owners."""
         self._since_ns = {uid: self._since_ns.get(uid, mono_ns) for uid in found.unnamed}
-        containers: dict[str, set[str]] = defaultdict(set)
-        for key, allocation in allocated:
-            containers[allocation.pod_uid].add(key.container)
-        self.now = Sandboxes(
-            {uid: next(iter(own)) for uid, own in containers.items() if len(own) == 1 and all(own)},
-            frozenset(u for u, since in self._since_ns.items() if mono_ns - since >= SANDBOX_NS),
-        )
+        of = self.now.allocated
+        if version != self._version:
+            of, self._version = _only_containers(allocated), version
+        long = (uid for uid, since in self._since_ns.items() if mono_ns - since >= SANDBOX_NS)
+        self.now = Sandboxes(of, frozenset(long))
         return self.now
+
+
+def _only_containers(allocated: Iterable[Allocated]) -> Mapping[str, str]:
+    """The only container with an allocation of each pod that has one such."""
+    containers: dict[str, set[str]] = defaultdict(set)
+    for key, allocation in allocated:
+        containers[allocation.pod_uid].add(key.container)
+    return {uid: next(iter(c)) for uid, c in containers.items() if len(c) == 1 and all(c)}
