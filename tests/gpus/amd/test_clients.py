@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
 from exporter.sources.gpus.drm.holders import MAX_OF_ONE
@@ -215,6 +217,27 @@ def test_beside_clients_a_process_of_kfds_has_what_they_leave(
     assert {p: c for p, c in core(window).items() if c or p == ROCM} == expected
     assert (window.methods.shares, window.busy.core) == ("cu_occupancy", max(930, of_vulkan) * MS)
     assert held(reading)[ROCM] == ProcessMemory(ROCM, GIB, COMPUTE)
+
+
+def test_where_kfd_denies_its_processes_those_of_vulkan_are_still_known(fs: FakeFilesystem) -> None:
+    """The board's core cannot be divided then: what ROCm did is not known."""
+    fs.is_case_sensitive = True
+    node = Node(Path("/host/sys"))
+    node.tree.load()
+    board = node.tree.add(MI50)
+    rocm(node, board)
+    node.client(MESA, board)
+    node.read()
+    (node.tree.kfd / f"proc/{ROCM}/stats_{board.gpu_ids[0]}/cu_occupancy").chmod(0o200)
+    vulkan(node, board, 430)
+    set_uid(65532)
+
+    reading = node.device(board.uuid)
+
+    reset_ids()
+    node.source.close()
+    assert reading.unmeasured["core"] is Unmeasured.NO_PERMISSION
+    assert known(reading.window).methods.shares == "fdinfo"
 
 
 def test_a_process_with_both_queues_is_counted_once(node: Node, gfx9: Board) -> None:

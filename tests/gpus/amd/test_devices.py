@@ -14,6 +14,7 @@ from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import (
     GIB,
     MI210,
+    MI300A,
     MI300X,
     NOT_OF_A_RADEON,
     RADEON,
@@ -301,8 +302,11 @@ def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFi
     reset_ids()
 
 
-def test_a_partition_that_may_be_seen_does_not_stand_for_the_board(fs: FakeFilesystem) -> None:
-    tree = seen_in_part(fs, parts=8)
+@pytest.mark.parametrize("kind", [MI300X, MI300A])
+def test_a_partition_that_may_be_seen_does_not_stand_for_the_board(
+    fs: FakeFilesystem, kind: Kind
+) -> None:
+    tree = seen_in_part(fs, parts=6, kind=kind)
 
     [board] = discover(tree.sysfs, BoardNames()).boards
     reset_ids()
@@ -311,12 +315,12 @@ def test_a_partition_that_may_be_seen_does_not_stand_for_the_board(fs: FakeFiles
     assert board.whole.device.sharing == "partitioned"
 
 
-def seen_in_part(fs: FakeFilesystem, parts: int) -> Tree:
+def seen_in_part(fs: FakeFilesystem, parts: int, kind: Kind = MI300X) -> Tree:
     """A tree of one board of whose KFD nodes all but one, or the only one, are refused."""
     fs.is_case_sensitive = True
     tree = Tree(Path("/host/sys"))
     tree.load()
-    tree.add(MI300X, parts=parts)
+    tree.add(kind, parts=parts)
     for number in range(2 if parts > 1 else 1, parts + 1):
         (tree.kfd / f"topology/nodes/{number}/gpu_id").chmod(0o200)
     set_uid(65532)

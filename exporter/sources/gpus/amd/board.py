@@ -225,20 +225,21 @@ class AmdBoard:
             total = read_count(self._folder / "mem_info_vram_total")
             memory = self._memory(demand, total)
             reasons = self._whole.unmeasured(window)
-            if None in {total, memory.total_bytes, memory.used_bytes}:
+            if None in {total, memory.used_bytes}:
                 reasons["device_memory"] = Unmeasured.READ_FAILED
+            elif memory.total_bytes is None:
+                reasons["device_memory"] = Unmeasured.NOT_SUPPORTED
         reasons |= unmeasured(self._sensors, self.energy.method, demand.disabled)
         if self._whole.device.sharing == MODULE:
             # What is known of the first die is its module's, and of the second there is nothing.
             missing = (q for q in ("power", "power_limit") if q in reasons)
             reasons |= dict.fromkeys(("energy", *missing), Unmeasured.MODULE)
-        said = {
-            f"gpu_metrics {self._unknown} is not known": bool(self._unknown),
-            "its memory is its host's, GTT included": self.found.shares_host,
-        }
+        said = [f"gpu_metrics {self._unknown} is not known"] if self._unknown else []
+        if self.found.shares_host:
+            said.append("its memory is its host's, GTT included")
         return DeviceReading(
             self._whole.device,
-            detail="; ".join(remark for remark, is_so in said.items() if is_so),
+            detail="; ".join(said),
             window=window,
             memory=memory,
             sensors=self._sensors,

@@ -150,7 +150,7 @@ class ClientDevice:
         if not self._uncounted:
             busy = busy._replace(core=max(of_clients, core_ns or 0))
         how = "rates" if core_ns is not None else "none" if self._uncounted else "fdinfo"
-        shares = "cu_occupancy" if self.has_occupancy and core_ns is not None else "fdinfo"
+        shares = "fdinfo" if window.methods.shares == "none" else window.methods.shares
         return window._replace(
             busy=busy._replace(memory_active=window.busy.memory_active),
             processes=_joined(

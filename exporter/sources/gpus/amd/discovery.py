@@ -188,14 +188,14 @@ def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
     """The board, without partitions if some of KFD's nodes are refused and it is not complete.
 
     The share of each visible partition is then unknown. It is complete if its partitions together
-    have all of its memory.
+    have all of its VRAM.
     """
     if not refused:
         return board
-    whole, total = board.whole, board.whole.device.memory_bytes
+    whole, vram = board.whole, as_count(text(board.folder / "mem_info_vram_total"))
     of_parts = sum(part.device.memory_bytes or 0 for part in board.parts)
     if board.parts:
-        is_whole = total is not None and of_parts * 10 >= total * 9
+        is_whole = bool(vram) and of_parts * 10 >= (vram or 0) * 9
     else:
         is_whole = whole.node is not None and _compute_mode(board.folder) in UNDIVIDED
     if is_whole:
