@@ -16,6 +16,7 @@ from exporter.settings import TABLE, load
 from tests.chart.matrix import MATRIX, PAIRS
 from tests.chart.rendering import CHART, Object, Rendered, helm, render
 from tests.chart.test_privileges import harmless
+from tests.chart.test_writers import Strict
 
 pytestmark = [pytest.mark.program("helm"), pytest.mark.slow]
 
@@ -124,6 +125,19 @@ def test_a_setting_of_the_values_reaches_the_exporter(tmp_path: Path) -> None:
     assert settings.web_max_requests == 20
     assert settings.compat == ("dcgm", "hami")
     assert settings.metrics_disable == ("pcie", "mgpu_container_processes")
+
+
+def test_nothing_stands_twice_in_any_of_them() -> None:
+    """Post-renderers, and server-side apply of lists with a key, refuse that."""
+    for rendered in every():
+        assert list(yaml.load_all(rendered.text, Strict))
+        keyed = [("volumes", "name", rendered.pod), ("imagePullSecrets", "name", rendered.pod)]
+        for container in rendered.pod["containers"]:
+            keyed += [("env", "name", container), ("ports", "containerPort", container)]
+            keyed += [("volumeMounts", "mountPath", container)]
+        for name, key, node in keyed:
+            keys = [one[key] for one in node.get(name, [])]
+            assert len(set(keys)) == len(keys), (name, keys)
 
 
 def test_every_mount_has_its_volume_and_every_volume_its_mount() -> None:
