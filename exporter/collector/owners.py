@@ -30,7 +30,9 @@ from exporter.model import (
     Unattributed,
 )
 
-MAX_WINDOWS = 60
+# Of one device: as many windows as averages go back, up to ten minutes, unless they have many
+# processes. So many are kept in any case, which is four times of what averages need by default.
+LEAST_WINDOWS, MAX_ACTIVITIES = 60, 8192
 _NONE: deque[SharedWindow] = deque(maxlen=0)
 
 
@@ -134,6 +136,10 @@ def owners_of(
     return ProcessOwners(owners, members, charged, frozenset(unnamed))
 
 
+def _activities(windows: Iterable[SharedWindow]) -> int:
+    return sum([len(window.processes) for window in windows])
+
+
 class Residency:
     """The tenants of each device. It only keeps values that the cycle makes in any case."""
 
@@ -150,8 +156,10 @@ class Residency:
         """Keeps a window that ended now, for as long as averages go back."""
         windows = self._windows.get(usage.device.uuid)
         if windows is None:
-            windows = self._windows[usage.device.uuid] = deque(maxlen=MAX_WINDOWS)
+            windows = self._windows[usage.device.uuid] = deque()
         windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
+        while len(windows) > LEAST_WINDOWS and _activities(windows) > MAX_ACTIVITIES:
+            windows.popleft()
 
     def tenants(self, devices: Iterable[DeviceReading], since_ns: int) -> tuple[Tenants, ...]:
         """The tenants of each device that was read, by the windows that ended after a moment."""

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
-from exporter.collector.owners import MAX_WINDOWS, Residency
+from exporter.collector.owners import LEAST_WINDOWS, MAX_ACTIVITIES, Residency
+from exporter.collector.rules import CycleRules
 from exporter.facts.history import Past
 from exporter.facts.processes import processes_of
 from exporter.model import (
@@ -8,6 +11,7 @@ from exporter.model import (
     ContainerKey,
     DeviceUsage,
     Engines,
+    ProcessActivity,
     ProcessInfo,
     SeriesKey,
     Spent,
@@ -74,13 +78,26 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
     assert past["core_utilization_ratio"] == [0.25] * 2
 
 
-def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
+def test_no_more_than_so_many_windows_of_so_many_processes_are_kept(bench: Bench) -> None:
     residency = Residency()
-    for number in range(MAX_WINDOWS + 10):
-        residency.enter(NOTHING, (), {}, number)
+    many = tuple(
+        ProcessActivity(pid, Engines()) for pid in range(2 * MAX_ACTIVITIES // LEAST_WINDOWS)
+    )
+    for number in range(LEAST_WINDOWS + 10):
+        residency.enter(NOTHING, many, {}, number)
     [tenants] = residency.tenants(bench.gpus.devices, -1)
-    assert len(tenants.windows) == MAX_WINDOWS
-    assert tenants.windows[-1].ended_mono_ns == MAX_WINDOWS + 9
+    assert len(tenants.windows) == LEAST_WINDOWS
+    assert tenants.windows[-1].ended_mono_ns == LEAST_WINDOWS + 9
+
+
+def test_processes_add_up_to_their_container_over_the_longest_window(bench: Bench) -> None:
+    bench.collector.follow(replace(CycleRules(), window_ns=600 * SECOND))
+    for number in range(300):
+        bench.use(7, SECOND if number < 150 else 0)
+        snapshot = bench.cycle()
+    [process] = processes_of(snapshot)
+    [row] = rows_of(snapshot)["container"]
+    assert process.core == row.values["core_utilization_ratio"] == 0.5
 
 
 def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
