@@ -143,7 +143,10 @@ class Collector:
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
         identities, processes = self._identify(devices)
-        cgroups = [c.identity for d in devices.values() if d.memory for c in d.memory.charges]
+        # While processes cannot be identified, the series of all owners are withheld: what is
+        # charged to them is nobody's then, as all else is.
+        memories = [d.memory for d in devices.values() if d.memory] if processes.up else []
+        cgroups = [charge.identity for memory in memories for charge in memory.charges]
         found = owners_of(
             identities, table, self._sandboxes.now, by_step=rules.by_step, cgroups=cgroups
         )

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import (
+    CgroupCharge,
     CgroupIdentity,
+    CgroupMemory,
     DeviceMemory,
     DeviceReading,
     Engines,
@@ -38,8 +40,19 @@ lists = st.dictionaries(st.integers(1, 6), sizes).map(
         ProcessMemory(pid, size, frozenset({"compute"})) for pid, size in sized.items()
     )
 )
+charges = st.dictionaries(st.integers(1, 4), st.integers(0, 100)).map(
+    lambda charged: tuple(
+        CgroupCharge(IDENTITIES[number], CgroupMemory(size, None, None, "kernel"))
+        for number, size in charged.items()
+    )
+)
 memories = st.builds(
-    DeviceMemory, st.just(1000), st.integers(0, 300), st.none(), st.one_of(st.none(), lists)
+    DeviceMemory,
+    st.just(1000),
+    st.integers(0, 300),
+    st.none(),
+    st.one_of(st.none(), lists),
+    charges=charges,
 )
 moments = st.tuples(st.one_of(st.none(), memories), st.sampled_from([PROCESSES, BLIND]))
 
