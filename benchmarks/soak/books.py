@@ -3,7 +3,8 @@
 Between two whole pages, for each device:
 
 - what its owners used and what is unattributed is its busy time, memory traffic and energy;
-- by allocation: allocated - overcommitted + unallocated = the time that passed;
+- by allocation: allocated - overcommitted + unallocated = the time that passed, or less, if the API
+  server was away: pods that have ended meanwhile may be on any card;
 - by use: busy + idle + unobserved = that time, where idle is the rest, so that it is not below 0.
 
 For each container and each pod with a share, also where it came or ended in between: used + idle -
@@ -44,7 +45,7 @@ class Books:
         self.seen: set[Series] = set()
         self._last: dict[Series, float] = {}
         self._whole: dict[Series, float] = {}
-        self._whole_at = 0.0
+        self._whole_at, self._had_pods = 0.0, False
 
     def check(self, page: Page) -> list[str]:
         """Take in the next page; gives what is wrong with it."""
@@ -60,7 +61,7 @@ class Books:
                 wrong += self._lost_time(page, at - self._whole_at)
                 wrong += self._lost_shares(page, counters, at - self._whole_at)
             self._whole.update(counters)
-            self._whole_at = at
+            self._whole_at, self._had_pods = at, has_pods(page)
         self.seen |= counters.keys()
         return wrong
 
@@ -88,7 +89,8 @@ class Books:
                 - self._rose(page, "mgpu_device_overcommitted_gpu_seconds_total", uuid)
                 + self._rose(page, "mgpu_device_unallocated_gpu_seconds_total", uuid)
             )
-            if abs(allocated - seconds) > CLOSE:
+            lost, known = seconds - allocated, self._had_pods and has_pods(page)
+            if lost < -CLOSE or (lost > CLOSE and known):
                 yield f"{uuid}: in {seconds} s, {allocated} were allocated or nobody's"
             known = self._rose(page, "mgpu_device_busy_seconds_total", uuid)
             known += self._rose(page, "mgpu_device_unobserved_seconds_total", uuid)
@@ -135,6 +137,11 @@ class Books:
 
 def _labels(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
+
+
+def has_pods(page: Page) -> bool:
+    """Whether the API server answers."""
+    return page.value("mgpu_exporter_source_up", source="pods_simulated") == 1
 
 
 def is_whole(page: Page) -> bool:

@@ -151,6 +151,8 @@ class Account(NamedTuple):
         and whenever the allocation begins, changes or ends in them.
         """
         before_ns = self.compared_ns
+        if not self.cores.shares and before_ns == self.cores.before_ns:
+            return 0  # as nearly all that have no allocation
         if not span.follows:
             before_ns = max(before_ns, self.cores.at(span.begin_mono_ns))
         return self.cores.at(span.end_mono_ns) - before_ns
@@ -159,14 +161,18 @@ class Account(NamedTuple):
         """The account after this window: what was allocated in it is due in no later one."""
         return self._replace(compared_ns=self.cores.at(span.end_mono_ns))
 
-    def with_share(self, allocated_ns: int, used_ns: int, now: Moment) -> Self:
+    def with_share(self, allocated_ns: int, used_ns: int, span: WindowSpan, now: Moment) -> Self:
         """The account with the use of one more window set against what was allocated in it."""
-        before = self.counters
-        counters = before._replace(
-            allocated_idle=before.allocated_idle + max(0, allocated_ns - used_ns),
-            borrowed=before.borrowed + max(0, used_ns - allocated_ns),
+        counters, over_ns = self.counters, used_ns - allocated_ns
+        if over_ns > 0:
+            counters = counters._replace(borrowed=counters.borrowed + over_ns)
+        else:
+            counters = counters._replace(allocated_idle=counters.allocated_idle - over_ns)
+        return self._replace(
+            counters=counters,
+            compared_ns=self.cores.at(span.end_mono_ns),
+            counted_mono_ns=now.mono_ns,
         )
-        return self._replace(counters=counters, counted_mono_ns=now.mono_ns)
 
     def with_waiting(self, waited_ns: int, now: Moment) -> Self:
         """The account with what it may have waited in one more window."""

@@ -222,11 +222,11 @@ class DeviceLedger(DeviceStatus):
         due = self._due(usage, used, compared, unknown)
         if not self.divides_core:
             return
-        for owner, allocated_ns in due.items():
+        for owner, due_ns in due.items():
             if owner not in unknown:
-                account = self.owners[owner]
+                account, used_ns = self.owners[owner], used.get(owner, 0)
                 before.setdefault(owner, account)
-                self.owners[owner] = account.with_share(allocated_ns, used.get(owner, 0), now)
+                self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
         active = [o for o in self._active(now) if o not in unknown and _used_as(o, used) == o]
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
@@ -242,17 +242,18 @@ class DeviceLedger(DeviceStatus):
     ) -> Mapping[OwnerKey, int]:
         """What of the core was allocated in a window to each owner, in ns of its observed time."""
         due: dict[OwnerKey, int] = {}
+        is_divided, length_ns = self.divides_core, usage.length_ns or 1
         for owner, account in list(self.owners.items()):
             allocated_ns = account.due_ns(self.span)
             if not allocated_ns and owner not in compared:
                 continue
-            self.owners[owner] = account.compared(self.span)
-            if owner not in unknown:
-                # What a pod uses in no container in particular is held against the shares of all
-                # containers that it may be of: that sum is known, though none of its parts is.
-                whose = _used_as(owner, used)
-                observed_ns = allocated_ns * usage.observed_ns // (usage.length_ns or 1)
-                due[whose] = due.get(whose, 0) + observed_ns
+            # What a pod uses in no container in particular is held against the shares of all
+            # containers that it may be of: that sum is known, though none of its parts is.
+            whose, is_known = _used_as(owner, used), is_divided and owner not in unknown
+            if is_known:
+                due[whose] = due.get(whose, 0) + allocated_ns * usage.observed_ns // length_ns
+            if whose != owner or not is_known:
+                self.owners[owner] = account.compared(self.span)
         return due
 
     @property

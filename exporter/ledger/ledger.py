@@ -163,12 +163,13 @@ class Ledger:
         for (key, uuid), before in list(self.unplaced.items()):
             if uuid != usage.device.uuid:
                 continue
-            due_ns, account = before.due_ns(device_ledger.span), before.compared(device_ledger.span)
-            self.unplaced[key, uuid] = account
-            if not known or key.pod_name in unknown or not (due_ns or key in self._limited):
+            span, name = device_ledger.span, key.pod_name
+            due_ns = before.due_ns(span)
+            if not known or name in unknown or not (due_ns or key in self._limited):
+                self.unplaced[key, uuid] = before.compared(span)
                 continue
             observed_ns = due_ns * usage.observed_ns // (usage.length_ns or 1)
-            self.unplaced[key, uuid] = account.with_share(observed_ns, used[key.pod_name], now)
+            self.unplaced[key, uuid] = before.with_share(observed_ns, used[name], span, now)
 
     def set_memory(
         self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
