@@ -89,8 +89,8 @@ class Books:
                 - self._rose(page, "mgpu_device_overcommitted_gpu_seconds_total", uuid)
                 + self._rose(page, "mgpu_device_unallocated_gpu_seconds_total", uuid)
             )
-            lost, known = seconds - allocated, self._had_pods and has_pods(page)
-            if lost < -CLOSE or (lost > CLOSE and known):
+            lost, is_placed = seconds - allocated, self._had_pods and has_pods(page)
+            if lost < -CLOSE or (lost > CLOSE and is_placed):
                 yield f"{uuid}: in {seconds} s, {allocated} were allocated or nobody's"
             known = self._rose(page, "mgpu_device_busy_seconds_total", uuid)
             known += self._rose(page, "mgpu_device_unobserved_seconds_total", uuid)
