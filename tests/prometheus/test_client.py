@@ -9,7 +9,7 @@ import pytest
 from exporter import httpclient
 from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
 from exporter.prometheus import client
-from exporter.prometheus.client import Grid, Prometheus, Series
+from exporter.prometheus.client import Grid, Prometheus, Series, label
 from tests.prometheus.hostile import question_of
 from tests.terminal.test_http import Server
 
@@ -120,3 +120,23 @@ def test_a_question_whose_answer_is_too_long_is_asked_in_shorter_ones(
     monkeypatch.setattr(client, "MAX_JOINED", 50)
     with pytest.raises(TooLongError, match="more than 50 samples"):
         asks.over("up", Grid(NOW - 3000, NOW, 60))
+
+
+@pytest.mark.parametrize(
+    ("family", "found"),
+    [
+        ("mgpu_container_core_seconds_total", ("team", "chat", "main")),
+        ("mgpu_pod_info", ("team", "chat", "")),
+        ("mgpu_namespace_core_seconds_total", ("team", "", "")),
+        ("mgpu_device_info", ("", "", "")),
+    ],
+)
+@pytest.mark.parametrize("has", [(), ("namespace",), ("pod",), ("namespace", "pod", "container")])
+def test_a_label_is_the_exporters_own_or_none(
+    family: str, found: tuple[str, ...], has: tuple[str, ...]
+) -> None:
+    own = dict(zip(("namespace", "pod", "container"), found, strict=True))
+    target = {name: f"the exporter's {name}" for name in has}
+    renamed = {f"exported_{k}" if k in has else k: v for k, v in own.items() if v}
+    stored = {"__name__": family, **target, **renamed}
+    assert tuple(label(stored, name) for name in own) == found

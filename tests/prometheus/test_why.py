@@ -313,13 +313,16 @@ mgpu_container_core_waiting_on_seconds_total{{{mine},by_namespace="batch",by_pod
 """  # noqa: E501
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["honored", "renamed"])
+@pytest.fixture(
+    scope="module", params=[(), ("namespace", "pod"), ("namespace",), ("pod", "container")]
+)
 def prometheus(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:
-    """Ten minutes of one node; its namespace label is that of the target where not honoured."""
-    labels = {"job": "mgpu", "instance": "a:10045", "node": "n1", "namespace": "mgpu", "pod": "x"}
-    target = Target(labels, honors=request.param)
+    """Ten minutes of one node. Its labels that its target has too are renamed."""
+    own = {"namespace": "mgpu", "pod": "x", "container": "exporter"}
+    has = {name: value for name, value in own.items() if name in request.param}
+    target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1", **has}, honors=False)
     with Store(tmp_path_factory.mktemp("prometheus")) as store:
         for second in range(0, 601, 15):
             store.scrape(target, _page(second), NOW + second)
