@@ -148,8 +148,11 @@ def _settled(
     here: Mapping[int, Owner],
 ) -> dict[tuple[int, str], float | None]:
     settled: dict[tuple[int, str], float | None] = {}
+    pids: dict[Owner, list[int]] = defaultdict(list)
+    for pid, whose in here.items():
+        pids[whose].append(pid)
     for (owner, quantity), more in unplaced.items():
-        members = [pid for pid, whose in here.items() if whose == owner]
+        members = pids[owner]
         total = sum(parts.get((pid, quantity), 0.0) for pid in members)
         for pid in members:
             own = parts.get((pid, quantity), 0.0)

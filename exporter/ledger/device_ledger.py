@@ -228,10 +228,12 @@ class DeviceLedger(DeviceStatus):
                 before.setdefault(owner, account)
                 self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
         active = [o for o in self._active(now) if o not in unknown and _used_as(o, used) == o]
+        waited: dict[OwnerKey, Mapping[Owner, int]] = {}
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
             self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
-            self.waited = {**self.waited, owner: _summed(self.waited.get(owner, {}), by_owner)}
+            waited[owner] = _summed(self.waited.get(owner, {}), by_owner)
+        self.waited = {**self.waited, **waited}
 
     def _due(
         self,

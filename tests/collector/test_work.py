@@ -9,15 +9,18 @@ from exporter.api import About
 from exporter.api import snapshot as snapshot_document
 from exporter.attribution.join import place
 from exporter.collector.series_limit import limit_facts
+from exporter.facts.processes import _settled
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.model import (
     Allocation,
     CgroupIdentity,
     Container,
+    ContainerKey,
     DeviceReading,
     DeviceState,
     NodeFacts,
+    Owner,
     Pod,
     Snapshot,
 )
@@ -154,3 +157,12 @@ def test_what_is_served_takes_work_in_proportion(chosen: str, face: str) -> None
         return lambda: FACES[face](made)
 
     assert growth(serving, SIZE // 2) < MOST
+
+
+def test_use_that_names_no_process_is_divided_among_its_owners_in_proportion() -> None:
+    def dividing(count: int) -> Callable[[], object]:
+        here: dict[int, Owner] = {n: ContainerKey("m", "p", f"c{n}") for n in range(count)}
+        unplaced = {(owner, "core"): 1.0 for owner in here.values()}
+        return lambda: _settled({}, unplaced, here)
+
+    assert growth(dividing, SIZE) < MOST
