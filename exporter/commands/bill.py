@@ -88,6 +88,8 @@ def bill(_settings: Settings, arguments: Namespace) -> int:
                 arguments, asked=_say(shown), whole=True, timeout_s=_LONGEST_S
             )
             made = _made(arguments, prometheus, prices, since_s, until_s)
+            if not made.rows:
+                return _refused(f"{prometheus.address} has no card of which anything was counted")
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(_said(error))
     return _write(

@@ -1,7 +1,7 @@
 """The query API of a Prometheus, or of what speaks it: Thanos, Mimir, VictoriaMetrics."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import pairwise, product
@@ -30,6 +30,7 @@ _NEVER_S = 1e11  # beyond all times of a clock
 _ROUNDED_S = 1  # a question says its time in milliseconds
 _NO_PAGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
+_NAMED = re.compile(r'(?:last_over_time\()?\{__name__=~"([^"\\]*)"')  # whose series keep names
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
@@ -184,7 +185,9 @@ class Prometheus:
         if len(result) > MAX_SERIES:
             said = f"{self.address} answers with more than {MAX_SERIES:,} series"
             raise TooLongError(f"{said}: ask of {_LESS}")
-        return list(_parsed(result, first_s, last_s))
+        named_ones = _NAMED.match(query["query"])
+        names = named_ones[1].split("|") if named_ones else ()
+        return list(_parsed(result, first_s, last_s, names))
 
 
 def is_answered(http: HttpClient, error: NoAnswerError, path: str, key: str) -> bool:
@@ -196,15 +199,18 @@ def is_answered(http: HttpClient, error: NoAnswerError, path: str, key: str) -> 
     return False
 
 
-def _parsed(result: Iterable[Any], first_s: float, last_s: float) -> Iterator[Series]:
+def _parsed(
+    result: Iterable[Any], first_s: float, last_s: float, names: Collection[str]
+) -> Iterator[Series]:
     """The series of an answer, which is trusted no further than that of an exporter.
 
-    Left out are: a series whose labels are no texts, a sample of another time than asked for or
-    whose value is no number that a node can have, and a series without a sample.
+    Left out are: a series whose labels are no texts, or whose name is none of ``names``, where the
+    question has any; a sample of another time than asked for or whose value is no number that a
+    node can have; and a series without a sample.
     """
     for one in result:
         labels = one.get("metric") if isinstance(one, dict) else None
-        if not _are_labels(labels):
+        if not _are_labels(labels) or (names and labels.get("__name__") not in names):
             continue
         pairs = one["values"] if "values" in one else [one.get("value")]
         samples = [

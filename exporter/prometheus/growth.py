@@ -99,7 +99,9 @@ def cards_of(
     while by_card:
         uuid, many = by_card.popitem()
         for some in _apart(uuid, many, scrapes):
-            yield _Card(uuid, some, scrapes, span).growth(known_until)
+            card = _Card(uuid, some, scrapes, span)
+            if card.is_shown:
+                yield card.growth(known_until)
 
 
 def _apart(uuid: str, many: Sequence[Counted], scrapes: Scrapes) -> list[list[Counted]]:
@@ -150,6 +152,11 @@ class _Card:
             times.sort()
         # When each life showed the card: its exporter may live on without it.
         self._shown: _Scraped = shown
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether any scrape has the card itself, and not only who has a part of it."""
+        return bool(self._shown)
 
     def growth(self, known_until: Mapping[Target, float]) -> CardGrowth:
         """What was counted of it."""

@@ -31,6 +31,7 @@ from tests.terminal.test_http import Server
 LABELS = {"app.kubernetes.io/name": "mgpu-exporter"}
 PAGE = """\
 mgpu_exporter_build_info{{version="1"}} 1
+mgpu_exporter_cycles_total {0}
 mgpu_device_info{{gpu="0",uuid="G",model="L4"}} 1
 mgpu_device_unallocated_gpu_seconds_total{{gpu="0",uuid="G"}} {0}
 mgpu_container_core_utilization_ratio{{namespace="a",pod="b",container="c",gpu="0",uuid="G"}} 0.5

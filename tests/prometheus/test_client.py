@@ -140,3 +140,14 @@ def test_a_label_is_the_exporters_own_or_none(
     renamed = {f"exported_{k}" if k in has else k: v for k, v in own.items() if v}
     stored = {"__name__": family, **target, **renamed}
     assert tuple(label(stored, name) for name in own) == found
+
+
+@pytest.mark.parametrize("around", ["{}", "{}[60s]", "last_over_time({}[60s])", "{} or {}"])
+def test_series_of_names_that_nobody_asked_for_are_left_out(around: str, server: Server) -> None:
+    series = [of([NOW, "1"], __name__=name, pod="a") for name in ("up", "mgpu_b", "other")]
+    asks = answers(server, *series, of([NOW, "1"], pod="a"))
+    chosen = asks.selector(["mgpu_b", "up"], job="x")
+
+    found = asks.at(around.format(chosen, chosen), NOW)
+    assert [one.labels["__name__"] for one in found] == ["up", "mgpu_b"]
+    assert len(asks.at(f"rate({chosen}[60s])", NOW)) == 4

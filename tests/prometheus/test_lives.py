@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.cli import main
+from exporter.prometheus.lives import CYCLES, MAX_TARGETS, ClaimedError, Index, Scrapes, Target
 from exporter.prometheus.parts import METHODS
 from exporter.prometheus.ranges import written
 from tests.e2e.programs import Prometheus, eventually
@@ -325,3 +328,35 @@ def test_a_reload_that_adds_a_label_bills_nobody_for_what_was_before(
                 assert "old" not in seconds
     finally:
         server.stop()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.integers(0, 60),
+)
+def test_of_several_targets_the_one_that_was_scraped_then_is_meant(
+    times: list[list[int]], at_s: int
+) -> None:
+    scrapes = Scrapes()
+    targets: list[Target] = [frozenset({("pod", str(number))}) for number in range(len(times))]
+    for target, scraped in zip(targets, times, strict=True):
+        scrapes.take({**dict(target), "__name__": CYCLES}, [(at, 1.0) for at in scraped])
+
+    found = scrapes.which(targets, at_s)
+    there = [t for t, scraped in zip(targets, times, strict=True) if min(scraped) <= at_s]
+    nearest = {
+        target: min(abs(at_s - at) for at in each)
+        for target, each in zip(targets, times, strict=True)
+    }
+    assert (found[1] if found else None) == min(there, key=lambda t: nearest[t], default=None)
+
+
+def test_targets_of_one_series_are_bounded() -> None:
+    """Each is compared with each of its samples."""
+    names = [{"job": "mgpu", "pod": f"exporter-{n}"} for n in range(MAX_TARGETS + 1)]
+    targets = [frozenset(labels.items()) for labels in names]
+    series = {"__name__": "mgpu_container_core_seconds_total", "job": "mgpu", "pod": "a"}
+
+    assert len(Index(targets[1:]).of(series)) == MAX_TARGETS
+    with pytest.raises(ClaimedError, match="more than 256 targets may be the exporter of mgpu"):
+        Index(targets).of(series)
