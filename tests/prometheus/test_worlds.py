@@ -24,7 +24,7 @@ from exporter.prometheus.why import sentences
 from exporter.terminal.feeds import view_of
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 from tests.autoscaling.adapter import EXAMPLES, discovered, rules
-from tests.dashboards.grafana import PATHS, fill, load, queries, resolve
+from tests.dashboards.grafana import PATHS, fill, load, panels, queries, resolve
 from tests.pages import SCRAPE_S, Scraped, pages
 from tests.rules.run import RECORDING
 from tests.scenario.clock import SECOND, START, ManualClock
@@ -177,9 +177,14 @@ def of_boards(store: Store, world: World) -> dict[str, object]:
             lambda expr: store.query(expr, END),
             {**FIXED, **EVERY, "job": NODE["job"]},
         )
+        tables = {panel["title"] for panel in panels(board) if panel["type"] == "table"}
         for query in queries(board):
             name = f"{path.stem} {query.panel} {query.letter}"
-            found[name] = values(store, fill(query.expr, chosen), world)
+            expression = fill(query.expr, chosen)
+            found[name] = values(store, expression, world)
+            if query.panel in tables:  # both names of a label would be two columns of one head
+                labels = {label for one in store.query(expression, END) for label in one["metric"]}
+                assert not {label for label in labels if f"exported_{label}" in labels}, name
     return found
 
 
