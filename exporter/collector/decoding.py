@@ -171,15 +171,17 @@ class Decoding:
                 self._news.notify_all()
                 if self._is_behind:
                     took_s = (self._clock.monotonic_ns() - started_ns) / 1e9
-                    self._news.wait_for(lambda: self._stopped, took_s)
+                    self._news.wait_for(self._is_called, took_s)
 
     def _next(self) -> Asked | None:
         """What to decode, once there is something; None at the end."""
         with self._news:
-            self._news.wait_for(
-                lambda: self._stopped or self._is_behind or self._asked.number > self._taken
-            )
+            self._news.wait_for(lambda: self._is_behind or self._is_called())
             return None if self._stopped else self._asked
+
+    def _is_called(self) -> bool:
+        """Whether there is something new to take, or the end has come."""
+        return self._stopped or self._asked.number > self._taken
 
     def _turn(self, asked: Asked, started_ns: int) -> bool:
         """Works for a while. Whether there is more to do."""

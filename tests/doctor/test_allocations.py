@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.allocations.room import MAX_OF_POD
 from exporter.doctor import CheckVerdict, privileges
 from exporter.doctor.allocations import allocations
 from exporter.model import NodeFacts, PodTable
@@ -51,3 +52,20 @@ def test_with_hamis_register_they_are_hamis() -> None:
     assert {subject: one.found for subject, one in found.items()} == {
         "hami": "allocations of 2 pods"
     }
+
+
+def test_pods_that_ask_for_more_than_is_kept_are_named() -> None:
+    """One alone asks for too much; of the others there are too many."""
+    one = container("a", {"nvidia.com/gpu": "1"})
+    names = [replace(one, name=f"c{n}") for n in range(MAX_OF_POD + 1)]
+    sizes = {"alone": MAX_OF_POD + 1, **{f"p{n}": MAX_OF_POD for n in range(9)}}
+    table = PodTable(
+        pods={
+            name: replace(pod(*names[:size]), uid=name, name=name) for name, size in sizes.items()
+        }
+    )
+    facts = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
+    found = by_subject(allocations(evidence(settings(), table=table, node=facts)))
+    one_note = found["nvidia-device-plugin: too_many_allocations"]
+    assert one_note.found == "default/alone, default/p8"
+    assert f"at most {MAX_OF_POD}" in one_note.remedy
