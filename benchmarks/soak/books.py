@@ -30,6 +30,7 @@ HELD = ("allocated_idle_core_seconds_total", "borrowed_core_seconds_total")
 ALLOCATED = "allocated_core_seconds_total"
 USED = {"mgpu_container_": "core_seconds_total", "mgpu_pod_": "limited_core_seconds_total"}
 SHORTEST_FAILURE_S = 5.5  # of the node's sources, and a cycle's jitter
+PODS_AWAY_S = 12.0  # for as long as the API server is away, at a time
 CLOSE = 1e-5  # seconds or joules: pages are written in floating point
 
 
@@ -89,7 +90,8 @@ class Books:
                 - self._rose(page, "mgpu_device_overcommitted_gpu_seconds_total", uuid)
                 + self._rose(page, "mgpu_device_unallocated_gpu_seconds_total", uuid)
             )
-            lost, is_placed = seconds - allocated, self._had_pods and has_pods(page)
+            is_placed = self._had_pods and has_pods(page) and seconds < PODS_AWAY_S
+            lost = seconds - allocated
             if lost < -CLOSE or (lost > CLOSE and is_placed):
                 yield f"{uuid}: in {seconds} s, {allocated} were allocated or nobody's"
             known = self._rose(page, "mgpu_device_busy_seconds_total", uuid)

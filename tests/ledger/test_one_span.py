@@ -59,7 +59,9 @@ SHARES = st.sampled_from([None, 0.1, 1 / 3, 0.5, 1.0])
 PART = st.floats(0, 1)
 STEPS = st.builds(
     Step,
-    st.sampled_from([SECOND, SECOND, 3 * SECOND // 10, 1_170_000_001, 5 * SECOND // 2]),
+    st.sampled_from(
+        [SECOND, SECOND, 3 * SECOND // 10, SECOND // 10, 1_170_000_001, 5 * SECOND // 2]
+    ),
     st.tuples(SHARES, SHARES),
     PART,
     st.tuples(PART, PART, PART),
