@@ -39,7 +39,7 @@ COMMANDS = [
     ("snapshot", "--duration=1s", *SIMULATED),
     ("snapshot", "--format=json", "--duration=1s", *SIMULATED),
     ("snapshot", "--format=metrics", "--duration=1s", *SIMULATED),
-    ("why", "default/solo-0", "--over=1s", *SIMULATED),
+    ("why", "inference/chat-0", "--over=1s", *SIMULATED),
     ("record", "--output=-", "--duration=1s", *SIMULATED),
     ("replay", "tests/replay/h100.rec.gz"),
     ("replay", "tests/replay/h100.rec.gz", "--cycle=each"),

@@ -17,6 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from exporter.httpclient import NoAnswerError
+from exporter.printable import clean
 from exporter.terminal.details import joined, marked
 from exporter.terminal.feeds import Feed, Recollection, view_of
 from exporter.terminal.report import names_of, nothing, sums, title
@@ -173,7 +174,8 @@ class Top(App[None]):
         self._sums.update(_one_row([Piece(sums(self._shown))]))
         troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
         self._troubles.display = bool(troubles)
-        self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
+        said = "".join(f"! {clean(trouble, longest=None)}\n" for trouble in troubles)
+        self._troubles.update(Text(said.rstrip("\n")))
         self._head.update(_one_row(self._tree.head(names_of(self._shown))))
         self._show_details(self._tree.selected)
 
@@ -278,5 +280,5 @@ def _one_row(pieces: Iterable[Piece]) -> Text:
     """Pieces of text in one row, which is cut off at the right."""
     drawn = Text(no_wrap=True, overflow="ellipsis")
     for piece in pieces:
-        drawn.append(piece.text, STYLES[piece.tone])
+        drawn.append(clean(piece.text, longest=None), STYLES[piece.tone])
     return drawn

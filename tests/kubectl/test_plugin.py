@@ -346,14 +346,17 @@ def test_a_token_is_shown_to_no_pod_of_a_namespace_where_tenants_make_pods(
 def test_a_prometheus_that_was_found_gets_no_credential(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A credential is for the address that its owner named."""
+    """A credential is for the address that its owner named; a header that is typed, for all."""
     monkeypatch.setenv("MGPU_REMOTE_TOKEN", "secret")
+    monkeypatch.setenv("MGPU_REMOTE_HEADER_FILE", "/nonexistent")
     monkeypatch.setenv("MGPU_REMOTE_USER", "me")
     heard: list[str] = []
+    tenants: set[str] = set()
 
     class Prometheus(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             heard.append(self.headers.get("Authorization", ""))
+            tenants.add(self.headers.get("X-Scope-OrgID", ""))
             body = b'{"status": "success", "data": {"resultType": "vector", "result": []}}'
             if "build_info" in self.path:
                 value = b'[{"metric": {}, "value": [%d, "1"]}]' % time.time()
@@ -378,9 +381,10 @@ def test_a_prometheus_that_was_found_gets_no_credential(
         }
         with Cluster([behind], [service]) as cluster:
             here = f"--kubeconfig={cluster.kubeconfig(tmp_path, MINE)}"
-            main(["bill", "--price=2", here])
+            main(["bill", "--price=2", here, "--header", "X-Scope-OrgID: team"])
         server.shutdown()
     assert len(heard) > 1
+    assert tenants == {"team"}
     assert set(heard) == {""}
 
 

@@ -355,6 +355,7 @@ def test_help_explains_and_goes_away_and_figures_go_on_behind_it() -> None:
     ("error", "said"),
     [
         (NoAnswerError("http://node:1 does not answer"), "http://node:1 does not answer"),
+        (NoAnswerError("it says \x1b[2J\x07"), "it says \\x1b[2J\\x07"),
         (KeyError("odd"), "unexpected: KeyError('odd')"),
     ],
 )
