@@ -10,9 +10,11 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from exporter.httpclient import HttpClient
 from exporter.prometheus.client import Prometheus as Asked
@@ -21,6 +23,7 @@ from tests.autoscaling.adapter import Rule, discovered, rules
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.worlds import EXPORTER, WORLDS
 
+ALERTS = Path(__file__).parents[2] / "rules" / "mgpu-alerts.yaml"
 SHARE = "mgpu_pod_core_limit_utilization"
 
 JOB = """\
@@ -56,6 +59,13 @@ SCRAPES = {
     ),
 }
 
+# where honoured labels are not overridden as well, ours is lost
+OVERWRITTEN = World(
+    {**EXPORTER, "namespace": "gpu-monitoring"},
+    honors=True,
+    relabelings="{target_label: namespace, replacement: gpu-monitoring}",
+)
+
 pytestmark = [pytest.mark.program("prometheus", "prometheus3"), pytest.mark.slow]
 
 
@@ -73,7 +83,7 @@ def prometheus(
                 labels=json.dumps({"instance": "gpu-node-1", "cluster": name, **world.target}),
                 relabelings=world.relabelings,
             )
-            for name, world in SCRAPES.items()
+            for name, world in {**SCRAPES, "overwritten": OVERWRITTEN}.items()
         )
         folder = tmp_path_factory.mktemp("prometheus")
         program = [request.param]
@@ -120,3 +130,18 @@ def test_a_tenant_has_no_series_of_other_namespaces(prometheus: Prometheus, worl
     label = rule_of(prometheus, world).labels["namespace"]
     query = f'count by ({label}) (mgpu_pod_info{{job="{world}"}})'
     assert prometheus.values(query, [label]).keys() == {("inference",)}
+
+
+def test_the_one_world_in_which_a_namespace_is_lost_raises_an_alert(prometheus: Prometheus) -> None:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    (alert,) = (
+        rule
+        for group in groups
+        for rule in group["rules"]
+        if rule.get("alert") == "MgpuNamespaceOverwritten"
+    )
+    jobs = "count(count by (job) (mgpu_pod_info))"
+    every = f"{jobs} == {len(SCRAPES) + 2}"  # and the fixture's own
+    eventually(lambda: prometheus.query(every), "the first scrape of each")
+    raised = {one["metric"]["job"] for one in prometheus.query(alert["expr"])}
+    assert raised == {"overwritten"}
