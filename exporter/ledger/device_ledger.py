@@ -223,10 +223,9 @@ class DeviceLedger(DeviceStatus):
         if not self.divides_core:
             return
         for owner, due_ns in due.items():
-            if owner not in unknown:
-                account, used_ns = self.owners[owner], used.get(owner, 0)
-                before.setdefault(owner, account)
-                self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
+            account, used_ns = self.owners[owner], used.get(owner, 0)
+            before.setdefault(owner, account)
+            self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
         active = [o for o in self._active(now) if o not in unknown and _used_as(o, used) == o]
         waited: dict[OwnerKey, Mapping[Owner, int]] = {}
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
@@ -251,7 +250,8 @@ class DeviceLedger(DeviceStatus):
                 continue
             # What a pod uses in no container in particular is held against the shares of all
             # containers that it may be of: that sum is known, though none of its parts is.
-            whose, is_known = _used_as(owner, used), is_divided and owner not in unknown
+            whose = _used_as(owner, used)
+            is_known = is_divided and owner not in unknown and whose not in unknown
             if is_known:
                 due[whose] = due.get(whose, 0) + allocated_ns * usage.observed_ns // length_ns
             if whose != owner or not is_known:

@@ -130,13 +130,13 @@ class Ledger:
 
         Enters how much they used. A pod with a share on no known device may have it on this one.
         """
-        compared = set[Owner]()
+        compared, uuid = set[Owner](), usage.device.uuid
+        as_whole = {key.pod_name for key, place in self.unplaced if place == uuid}
         for owner, spent in usage.shares.items():
             if isinstance(owner, ContainerKey) and spent.busy.core and self._is_limited(owner):
                 name = owner.pod_name
                 self.limited_core_ns[name] = self.limited_core_ns.get(name, 0) + spent.busy.core
-                is_here = (owner.whole, usage.device.uuid) in self.unplaced
-                if name not in self._somewhere and not is_here:
+                if name not in self._somewhere and name not in as_whole:
                     compared.add(owner)
         return compared
 
