@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from exporter.cli import main
+from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
 from exporter.kubectl.plugin import main as plugin
+from exporter.prometheus import client
+from exporter.prometheus.client import Prometheus
+from exporter.terminal.feeds import prometheus, view_of
+from exporter.terminal.feeds.prometheus import PrometheusFeed
 from tests.prometheus.hostile import MODES, honest, question_of
 from tests.terminal.test_http import Server
 
@@ -82,3 +87,25 @@ def test_the_honest_one_has_an_answer_for_every_command(
         assert said.out, name
     assert len(MODES) > 60
     assert honest(question_of("/api/v1/query?query=up&time=7"))
+
+
+def test_a_fleet_that_is_too_large_for_one_answer_is_asked_by_fewer_families(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = lambda path, _: MODES["honest"](question_of(path))
+    whole = view_of(PrometheusFeed(Prometheus(HttpClient(server.url))).read(), "x")
+    server.asked.clear()
+    monkeypatch.setattr(client, "MAX_SERIES", 30)
+
+    feed = PrometheusFeed(Prometheus(HttpClient(server.url)))
+    assert len(view_of(feed.read(), "x").lines) == len(whole.lines)
+    first = len(server.asked)
+    feed.read()
+    assert len(server.asked) < 2 * first  # what was too much at once is not asked again
+
+    monkeypatch.setattr(prometheus, "MAX_SHOWN", 50)
+    with pytest.raises(NoAnswerError, match="more than 50 series: look at one namespace"):
+        feed.read()
+    monkeypatch.setattr(client, "MAX_SERIES", 0)
+    with pytest.raises(TooLongError):
+        feed.read()

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from exporter.facts.pods import whole
 from exporter.facts.tree import DeviceEntry, Others, UnattributedCore, tree_of
-from exporter.httpclient import NoAnswerError
+from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
 from exporter.prometheus.client import Grid, Prometheus, label, quoted
@@ -27,6 +27,7 @@ _OWN = dict.fromkeys(
 )
 HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
+MAX_SHOWN = 200_000  # series of owners, as 1,500 GPUs have them
 MAX_UUIDS = 64  # in one selector; for more, all devices are queried
 
 _POD_LEVELS = ("container", "pod")
@@ -53,6 +54,7 @@ class PrometheusFeed:
         self._clock = clock
         self._history: dict[str, dict[SeriesKey, Past]] = {}
         self._history_due_ns = clock.monotonic_ns()
+        self._at_once = len(FAMILIES)
         self._nodes = Nodes((), {})
 
     @property
@@ -124,7 +126,22 @@ class PrometheusFeed:
     def _owners(self) -> list[Series]:
         """The samples of pods and groups; of one namespace, of its pods."""
         levels = _POD_LEVELS if self._namespace else (*_POD_LEVELS, "group")
-        return self._ask(self._selected([f.full_name for f in FAMILIES if f.level in levels]))
+        names = [f.full_name for f in FAMILIES if f.level in levels]
+        found: list[Series] = []
+        while True:  # a fleet that is too large for one answer is asked by fewer families at once
+            try:
+                for begin in range(0, len(names), self._at_once):
+                    found += self._ask(self._selected(names[begin : begin + self._at_once]))
+                    if len(found) > MAX_SHOWN:
+                        said = f"more than {MAX_SHOWN:,} series: look at one namespace (-n)"
+                        raise NoAnswerError(f"{self._prometheus.address} has {said}")
+            except TooLongError:
+                if self._at_once == 1:
+                    raise
+                self._at_once = min(self._at_once, len(names)) // 2
+                found = []
+            else:
+                return found
 
     def _selected(self, names: Sequence[str]) -> str:
         own = {"namespace": self._namespace} if self._namespace else {}
