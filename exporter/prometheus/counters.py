@@ -58,6 +58,7 @@ class Counters:
         self._of_target: dict[Target, list[Counted]] = defaultdict(list)
         self.scrapes = Scrapes()
         self.index = Index(())
+        self._is_without_cycles = False
         self._read()
         self._start = self._started(self.scrapes.targets)
         self._read_lives()
@@ -100,6 +101,20 @@ class Counters:
             grid = Grid(between[0], between[-1], span.step_s)
             self._take_last(self._names, span.step_s, grid)
         self._take_last(self._names, 0, span.since_s)
+        if not self.scrapes.targets:  # somebody drops what exporters say of themselves
+            self._is_without_cycles = True
+            for one in self._series.values():
+                self._take_for_scrapes(one)
+            self._cycles = self._started(self.scrapes.targets)
+
+    def _take_for_scrapes(self, one: Counted) -> None:
+        """Takes each sample of a card for a scrape, where no scrape has its cycles.
+
+        Where nobody stored when its exporter started either, a target is one life.
+        """
+        if one.is_of_device:
+            target = dict(self.index.visible(one.labels)) | {"__name__": CYCLES}
+            self.scrapes.take(target, [(at_s, at_s) for at_s in one.samples])
 
     def _take_last(self, names: Sequence[str], seconds: int, when: Grid | int) -> None:
         """Takes the last samples of some families within some seconds; 0: those of now.
@@ -138,10 +153,17 @@ class Counters:
     def _take(self, found: Iterable[Series], at_s: float | None = None) -> None:
         for one in found:
             samples = one.samples if at_s is None else [(at_s, one.samples[-1][1])]
-            if one.labels["__name__"] == CYCLES:
-                self.scrapes.take(one.labels, samples)
-            else:
-                self._series_of(one.labels).samples.update(samples)
+            self._take_samples(one.labels, samples)
+
+    def _take_samples(self, labels: Labels, samples: Iterable[tuple[float, float]]) -> None:
+        name = labels.get("__name__")
+        if name in {CYCLES, START}:
+            self.scrapes.take(labels, samples)
+        elif name in self._names:  # a server may answer with others, or with none
+            series = self._series_of(labels)
+            series.samples.update(samples)
+            if self._is_without_cycles:
+                self._take_for_scrapes(series)
 
     def _series_of(self, labels: Labels) -> Counted:
         key = frozenset(labels.items())
@@ -246,11 +268,8 @@ class Counters:
                 take(names[len(names) // 2 :])
                 return
             for one in found:
-                if one.labels["__name__"] in {CYCLES, START}:
-                    if target_of(one.labels) in wanted:
-                        self.scrapes.take(one.labels, one.samples)
-                elif not wanted.isdisjoint(self.index.of(one.labels)):
-                    self._series_of(one.labels).samples.update(one.samples)
+                if not wanted.isdisjoint(self.index.of(one.labels)):
+                    self._take_samples(one.labels, one.samples)
 
         take([*self._names, START])
 
@@ -313,7 +332,7 @@ class Counters:
                 self._names[:-1], f"uuid=~{quoted(uuids)}", f"instance=~{quoted(instances)}"
             )
             for found in self._prometheus.at(f"{chosen}[{seconds}s]", since_s):
-                self._series_of(found.labels).samples.update(found.samples)
+                self._take_samples(found.labels, found.samples)
                 away.pop(label(found.labels, "uuid"), None)
 
 

@@ -8,7 +8,7 @@ a target, and two jobs or two replicas of a Prometheus read one exporter under t
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from math import inf
@@ -22,7 +22,6 @@ _OF_A_NODE = {"instance", "pod", "node", "container", "namespace", "service", "e
 
 START = "process_start_time_seconds"
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
-MAX_TARGETS = 256  # of one series: an exporter's pods, one after another
 OVERLAP_S = 300
 """How long two lives may have one card, in seconds: one is replaced by the other."""
 
@@ -73,11 +72,6 @@ class Index:
         known, seen = self._by[hidden], self.visible(labels)
         if seen not in known:  # an exporter of another version may give a family one label more
             known[seen] = [one for one in self._targets if _without(hidden, one) <= seen]
-        if len(known[seen]) > MAX_TARGETS:
-            raise ClaimedError(
-                f"more than {MAX_TARGETS} targets may be the exporter of {name_of(seen)}: ask of a "
-                "shorter range, or say which are exporters (--job, --target)"
-            )
         return known[seen]
 
     def visible(self, labels: Labels) -> Target:
@@ -88,7 +82,7 @@ class Index:
 
 def _own(labels: Labels) -> tuple[frozenset[str], frozenset[str]]:
     """The labels that a series has of the exporter: under their names, and renamed."""
-    own = OWN.get(labels["__name__"], frozenset())
+    own = OWN.get(labels.get("__name__", ""), frozenset())
     own |= {name for name in labels if name.startswith("label_")}  # a pod's, by --pods.labels
     renamed = frozenset(name for name in own if f"exported_{name}" in labels)
     return own - renamed, frozenset(f"exported_{name}" for name in renamed)
@@ -110,7 +104,6 @@ class Scrapes:
         self._starts: dict[Target, dict[float, float]] = defaultdict(dict)
         self._cycles: dict[Target, dict[float, float]] = defaultdict(dict)
         self._known: dict[Target, tuple[list[float], list[Life]]] = {}
-        self._merged: dict[tuple[Target, ...], list[tuple[float, int]]] = {}  # times of scrapes
 
     @property
     def targets(self) -> set[Target]:
@@ -119,18 +112,17 @@ class Scrapes:
 
     def take(self, labels: Labels, samples: Iterable[tuple[float, float]]) -> None:
         """Takes samples of one of the two families that distinguish lives."""
-        target = target_of(labels)
-        known = self._starts if labels["__name__"] == START else self._cycles
-        known[target].update(samples)
-        self._known.pop(target, None)
-        self._merged.clear()
+        target, name = target_of(labels), labels.get("__name__")
+        if name in {START, CYCLES}:
+            known = self._starts if name == START else self._cycles
+            known[target].update(samples)
+            self._known.pop(target, None)
 
     def let_go(self, target: Target, unix_s: float) -> None:
         """Lets go of what stands for a scrape at this time."""
         self._starts[target].pop(unix_s, None)
         self._cycles[target].pop(unix_s, None)
         self._known.pop(target, None)
-        self._merged.clear()
 
     def of(self, target: Target) -> tuple[Sequence[float], Sequence[Life]]:
         """The times of its scrapes, oldest first, and which life answered each."""
@@ -166,34 +158,17 @@ class Scrapes:
 
         None if none of them was there yet.
         """
-        for target in self._nearest_first(targets, unix_s):
+        if (
+            len(targets) > 1
+        ):  # those of one address one after another: the one that was scraped then
+            targets = sorted(targets, key=lambda target: self._distance(target, unix_s))
+        for target in targets:
             times, lives = self.of(target)
             at = max(0, bisect_right(times, unix_s) - 1)
             began_s = times[at] if lives[at].start_s is None else lives[at].start_s
             if times[at] <= unix_s or (began_s is not None and began_s <= unix_s):
                 return lives[at], target
         return None
-
-    def _nearest_first(self, targets: Sequence[Target], unix_s: float) -> Iterator[Target]:
-        """Targets of one address, one after another: first the one that was scraped then."""
-        if len(targets) == 1:
-            yield targets[0]
-            return
-        key = tuple(targets)
-        if key not in self._merged:
-            first: dict[float, int] = {}
-            for number, target in enumerate(targets):
-                for at_s in self.of(target)[0]:
-                    first.setdefault(at_s, number)
-            self._merged[key] = sorted(first.items())
-        # The nearest scrape of all is that of the nearest target, and it is nearly always the one
-        # that is wanted: no sample is compared with each target.
-        times = self._merged[key]
-        at = bisect_right(times, (unix_s, len(targets)))
-        near = times[max(0, at - 1) : at + 1]
-        if near:
-            yield targets[min((abs(unix_s - at_s), number) for at_s, number in near)[1]]
-        yield from sorted(targets, key=lambda target: self._distance(target, unix_s))
 
     def _distance(self, target: Target, unix_s: float) -> float:
         times, _ = self.of(target)

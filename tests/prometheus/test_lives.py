@@ -209,6 +209,22 @@ def test_every_format_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "old" not in "".join(said.values())
 
 
+@pytest.mark.parametrize("dropped", ["mgpu_exporter", "mgpu_exporter|process"])
+def test_where_what_exporters_say_of_themselves_is_dropped_there_is_a_bill(
+    dropped: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its start a renamed target is another life, so less is known; nobody pays for it."""
+    scrapes = [
+        one._replace(page=re.sub(f"(?m)^(?:{dropped}).*\n", "", one.page))
+        for one in HISTORIES["S1 a label is added"]()
+    ]
+    with backfilled(tmp_path, "prometheus", scrapes) as address:
+        hours, _ = billed(address, capsys, "--by=pod")
+    assert sum(hours.values()) == pytest.approx(4, abs=1e-6)
+    assert hours["new"] == pytest.approx(4, abs=0.05)
+    assert "old" not in hours
+
+
 @pytest.mark.slow
 def test_a_month_with_a_relabelling_on_its_fifteenth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
