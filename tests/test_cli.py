@@ -227,7 +227,7 @@ def test_version_and_help_load_neither_a_server_nor_a_source(flag: str) -> None:
 
     loaded = {line.rpartition("|")[2].strip() for line in agent.said.splitlines()}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("exporter.")}
-    assert rooms <= {"cli", "commands", "settings", "metrics", "model", "printable"}
+    assert rooms <= {"cli", "commands", "files", "settings", "metrics", "model", "printable"}
     assert not loaded & {"aiohttp", "asyncio", "prometheus_client", "ssl"}
 
 

@@ -60,6 +60,7 @@ class Index:
     def __init__(self, targets: Iterable[Target]) -> None:
         self._targets = tuple(targets)
         self._by: dict[frozenset[str], dict[Target, list[Target]]] = {}
+        self._more: dict[tuple[frozenset[str], Target], list[Target]] = {}
 
     def of(self, labels: Labels) -> Sequence[Target]:
         """The targets that a series may be of."""
@@ -70,9 +71,13 @@ class Index:
                 found[_without(hidden, target)].append(target)
             self._by[hidden] = found
         known, seen = self._by[hidden], self.visible(labels)
-        if seen not in known:  # an exporter of another version may give a family one label more
-            known[seen] = [one for one in self._targets if _without(hidden, one) <= seen]
-        return known[seen]
+        if seen in known:
+            return known[seen]
+        if (hidden, seen) not in self._more:
+            # An exporter of another version may give a family one label more.
+            less = [targets for those, targets in known.items() if those < seen]
+            self._more[hidden, seen] = [target for targets in less for target in targets]
+        return self._more[hidden, seen]
 
     def visible(self, labels: Labels) -> Target:
         """The labels of a series that are its target's."""
@@ -104,6 +109,9 @@ class Scrapes:
         self._starts: dict[Target, dict[float, float]] = defaultdict(dict)
         self._cycles: dict[Target, dict[float, float]] = defaultdict(dict)
         self._known: dict[Target, tuple[list[float], list[Life]]] = {}
+        self._merged: dict[
+            tuple[Target, ...], tuple[Sequence[float], Sequence[tuple[Life, Target]]]
+        ] = {}
 
     @property
     def targets(self) -> set[Target]:
@@ -116,13 +124,17 @@ class Scrapes:
         if name in {START, CYCLES}:
             known = self._starts if name == START else self._cycles
             known[target].update(samples)
-            self._known.pop(target, None)
+            self._forget(target)
 
     def let_go(self, target: Target, unix_s: float) -> None:
         """Lets go of what stands for a scrape at this time."""
         self._starts[target].pop(unix_s, None)
         self._cycles[target].pop(unix_s, None)
+        self._forget(target)
+
+    def _forget(self, target: Target) -> None:
         self._known.pop(target, None)
+        self._merged.clear()
 
     def of(self, target: Target) -> tuple[Sequence[float], Sequence[Life]]:
         """The times of its scrapes, oldest first, and which life answered each."""
@@ -158,22 +170,32 @@ class Scrapes:
 
         None if none of them was there yet.
         """
-        if (
-            len(targets) > 1
-        ):  # those of one address one after another: the one that was scraped then
-            targets = sorted(targets, key=lambda target: self._distance(target, unix_s))
-        for target in targets:
-            times, lives = self.of(target)
-            at = max(0, bisect_right(times, unix_s) - 1)
-            began_s = times[at] if lives[at].start_s is None else lives[at].start_s
-            if times[at] <= unix_s or (began_s is not None and began_s <= unix_s):
-                return lives[at], target
-        return None
-
-    def _distance(self, target: Target, unix_s: float) -> float:
-        times, _ = self.of(target)
+        times, answers = self._together(tuple(targets))
+        if not times:
+            return None
         at = bisect_right(times, unix_s)
-        return min((abs(unix_s - each) for each in times[max(0, at - 1) : at + 1]), default=inf)
+        # Targets of one address come one after another: the nearest scrape is of the one meant. A
+        # store may give a sample a time just before that of its scrape.
+        near = (each for each in (at - 1, at) if 0 <= each < len(times))
+        at = min(near, key=lambda each: abs(times[each] - unix_s))
+        life, target = answers[at]
+        if times[at] > unix_s and (life.start_s is None or life.start_s > unix_s):
+            return answers[at - 1] if at else None
+        return life, target
+
+    def _together(
+        self, targets: tuple[Target, ...]
+    ) -> tuple[Sequence[float], Sequence[tuple[Life, Target]]]:
+        """The times of all their scrapes, and what answered each."""
+        if targets not in self._merged:
+            every = [
+                (at, (life, target))
+                for target in targets
+                for at, life in zip(*self.of(target), strict=True)
+            ]
+            merged = sorted(every, key=lambda each: each[0])
+            self._merged[targets] = [at for at, _ in merged], [answer for _, answer in merged]
+        return self._merged[targets]
 
     def by_life(self, targets: Iterable[Target]) -> dict[Life, dict[Target, list[float]]]:
         """When each life was scraped, by target."""
