@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.cli import main
-from exporter.prometheus.lives import CYCLES, MAX_TARGETS, ClaimedError, Index, Scrapes, Target
+from exporter.prometheus.lives import CYCLES, Scrapes, Target
 from exporter.prometheus.parts import METHODS
 from exporter.prometheus.ranges import written
 from tests.e2e.programs import Prometheus, eventually
@@ -359,20 +359,12 @@ def test_of_several_targets_the_one_that_was_scraped_then_is_meant(
         scrapes.take({**dict(target), "__name__": CYCLES}, [(at, 1.0) for at in scraped])
 
     found = scrapes.which(targets, at_s)
-    there = [t for t, scraped in zip(targets, times, strict=True) if min(scraped) <= at_s]
-    nearest = {
-        target: min(abs(at_s - at) for at in each)
-        for target, each in zip(targets, times, strict=True)
-    }
-    assert (found[1] if found else None) == min(there, key=lambda t: nearest[t], default=None)
-
-
-def test_targets_of_one_series_are_bounded() -> None:
-    """Each is compared with each of its samples."""
-    names = [{"job": "mgpu", "pod": f"exporter-{n}"} for n in range(MAX_TARGETS + 1)]
-    targets = [frozenset(labels.items()) for labels in names]
-    series = {"__name__": "mgpu_container_core_seconds_total", "job": "mgpu", "pod": "a"}
-
-    assert len(Index(targets[1:]).of(series)) == MAX_TARGETS
-    with pytest.raises(ClaimedError, match="more than 256 targets may be the exporter of mgpu"):
-        Index(targets).of(series)
+    every = [(abs(at_s - at), at) for each in times for at in each]
+    before = [each for each in every if each[1] <= at_s]
+    # A life without a known start is there from its first scrape on.
+    nearest = min(before, default=None) if min(every)[1] > at_s else min(every)
+    if found is None or nearest is None:
+        assert found is None
+        assert nearest is None
+    else:
+        assert nearest[1] in times[targets.index(found[1])]

@@ -95,7 +95,7 @@ def test_page_and_metrics_show_the_same(name: str, seconds: int) -> None:
         is_ended = all(name.endswith("_total") for name in values)
         shown_as = found[key_of("pod", *labels), ""]
         if is_ended:  # what it used within the averaging time stands beside it
-            assert re.fullmatch(r"ended( \d+ %)?", shown_as[0])
+            assert re.fullmatch(r"ended( [\d.]+ %)?", shown_as[0])
         else:
             assert shown_as == cells(core, limit, *memory)
     rows = {(key_of("pod", *labels[:2]), key_of(*labels[2:])) for labels in containers}
