@@ -610,3 +610,25 @@ def test_a_fleet_that_is_too_large_for_one_answer_is_asked_by_families(
     monkeypatch.setattr(client, "MAX_SERIES", 6)  # two nodes have 20 and more
     assert bill(prometheus, capsys, "--price=1", "--by=pod") == whole
     assert questions(prometheus) - before > 30
+
+
+@pytest.mark.parametrize("method", ["allocation", "use"])
+def test_whoever_is_named_the_same_is_used_and_idle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """One pod of a namespace is idle while another one borrows: that is not netted."""
+    one = Exporter("GPU-a")
+    with Store(tmp_path) as store:
+        for second in range(-60, HOUR + 61):
+            one.second({"team/idle": (0.5, 0.1), "team/busy": (0.3, 0.6)})
+            if second % 30 == 0:
+                labels = {"job": "mgpu", "instance": "a", "node": "a"}
+                store.scrape(Target(labels), one.page(), BEGIN + second)
+        found = [
+            parts(bill(store, capsys, "--price=1", f"--by={by}", f"--method={method}"), "GPU-a")
+            for by in ("namespace", "pod", "owner")
+        ]
+    for other in found[1:]:
+        assert other == pytest.approx(found[0])
+    idle_s = {"allocation": 0.4, "use": 0.3}[method] * HOUR  # what was borrowed comes from both
+    assert found[0]["team", "allocated_idle"] == pytest.approx(idle_s, abs=2)

@@ -1,4 +1,4 @@
-"""Whom the answers believe: the targets that ``--job`` and ``--target`` choose."""
+"""The targets of a Prometheus that the answers trust: ``--job`` and ``--target`` choose them."""
 
 import json
 from urllib.parse import parse_qs, urlsplit
