@@ -229,15 +229,20 @@ class _Card:
                 continue
             if not _is_counted(one, stretches):
                 continue
-            from_s, counted = _counted(last, one, life, pages, since_s)
+            seen = _counted(last, one, life, pages, since_s)
             last = one
+            if seen is None:
+                continue
+            from_s, counted = seen
             if counted and from_s < since_s - STALE_S:
                 # A gap in which the range begins: the counter knows how much, not when. So it
                 # counts what cannot have been before the range, at one card's full speed.
                 speed = max(1.0, counted / (one.at_s - from_s))
-                counted = max(0.0, counted - (since_s - from_s) * speed)
-            if counted:
-                found[self._span.step_of(one.at_s)] += counted
+                counted -= (since_s - from_s) * speed
+                if counted <= 0:
+                    continue
+            # A counter that stood still is known to: its payer was idle, which is not unknown.
+            found[self._span.step_of(one.at_s)] += counted
         return dict(found)
 
 
@@ -265,8 +270,11 @@ def _is_counted(one: _Sample, stretches: Sequence[Stretch]) -> bool:
 
 def _counted(
     last: _Sample | None, one: _Sample, life: Life, pages: Sequence[float], since_s: float
-) -> tuple[float, float]:
-    """Since when a counter grew to this sample, and what it counted in that time."""
+) -> tuple[float, float] | None:
+    """Since when a counter grew to this sample, and what it counted in that time.
+
+    None where nobody saw it grow.
+    """
     if last is not None:
         grown = one.value - last.value
         if grown >= 0:
@@ -284,6 +292,6 @@ def _counted(
         elif life.is_since(since_s):
             from_s = since_s if life.start_s is None else life.start_s
         else:
-            return one.at_s, 0.0
+            return None
     most = (one.at_s - from_s) * _CARDS + _SLACK_S
-    return from_s, one.value if one.value <= most else 0.0
+    return (from_s, one.value) if one.value <= most else None

@@ -616,11 +616,12 @@ def test_a_fleet_that_is_too_large_for_one_answer_is_asked_by_families(
 def test_whoever_is_named_the_same_is_used_and_idle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
-    """One pod of a namespace is idle while another one borrows: that is not netted."""
+    """Pods of a namespace are idle, one all the time, while another one borrows: not netted."""
     one = Exporter("GPU-a")
     with Store(tmp_path) as store:
         for second in range(-60, HOUR + 61):
-            one.second({"team/idle": (0.5, 0.1), "team/busy": (0.3, 0.6)})
+            had = {"team/idle": (0.3, 0.1), "team/still": (0.2, 0.0), "team/busy": (0.3, 0.6)}
+            one.second(had)
             if second % 30 == 0:
                 labels = {"job": "mgpu", "instance": "a", "node": "a"}
                 store.scrape(Target(labels), one.page(), BEGIN + second)
