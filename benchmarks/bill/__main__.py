@@ -91,7 +91,7 @@ def main() -> None:
                 f"--until={until}",
             ]
             flags = [f"--by={by}", "--price=1", f"--prometheus=http://{store.address}"]
-            done = subprocess.run([*command, *flags], check=True, capture_output=True, text=True)
+            done = subprocess.run([*command, *flags], check=True, stdout=subprocess.PIPE, text=True)
             print(f"by {by}: {time.monotonic() - begun:.1f} s; {done.stdout.splitlines()[-1]}")
 
 
