@@ -98,6 +98,8 @@ def _once(feed: Feed, wait_ns: int) -> int:
 
 def _near(settings: Settings) -> Feed:
     """The feed of this node. A simulated process has no files, and its pid may be another's."""
+    # Before the sources are opened: they log that, in a thread of their own.
+    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
     real = not settings.simulate
     commands = ProcessCommands(settings.path_procfs, settings.path_passwd) if real else None
     return LocalFeed(settings, open_sources(settings), commands=commands)
