@@ -71,7 +71,7 @@ SEVERAL = -1  # in place of a user's number
 class GroupFacts:
     """The facts known of a group; "" is unknown.
 
-    ``name``: for people. ``user``: whose all of it is, by ``uid``; nobody is named where that is
+    ``name``: for people. ``user``: who owns all of it, by ``uid``; nobody is named where that is
     ``SEVERAL``. ``account``: what Slurm charges. ``slurm_job`` is the job's id, ``slurm_step`` the
     step where a step is the group.
     """

@@ -7,7 +7,7 @@ What they counted is for ``growth`` to say.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -304,9 +304,7 @@ class Counters:
                 end_s = ceil(seen[target] / STALE_S) * STALE_S
                 found[min(end_s, since_s)].add(target)
         # Before the gap they may have had other labels.
-        self.index = Index(
-            {*self.scrapes.targets, *(one for some in found.values() for one in some)}
-        )
+        self.index = Index(self.scrapes.targets.union(*found.values()))
         for end_s in sorted(found, reverse=True)[:_LOOK_BACKS]:
             self._take_closely(found[end_s], 2 * STALE_S, end_s)
 
@@ -340,7 +338,7 @@ def _last(selector: str, seconds: int) -> str:
     return f"last_over_time({selector}[{seconds}s])"
 
 
-def _of_jobs(targets: Iterable[Target] | Mapping[Target, float]) -> str:
+def _of_jobs(targets: Iterable[Target]) -> str:
     """The matcher of these targets' jobs."""
     jobs = "|".join(sorted({escape(dict(target).get("job", "")) for target in targets}))
     return f"job=~{quoted(jobs)}"

@@ -200,13 +200,20 @@ class _Card:
         """
         for one, other in combinations(sorted(targets, key=sorted), 2):
             common = sorted(set(targets[one]) & set(targets[other]))
-            apart: dict[object, float] = defaultdict(float)  # by counter, and by family
+            if not common:
+                continue
+            grown: dict[object, tuple[float, float]] = {}  # by counter, and by family
             for key, samples in self._samples[life].items():
-                ones, others = (_grown(samples, target, common) for target in (one, other))
-                apart[key] += ones - others
-                apart[key[0]] += ones - others
-            # A value may be as old as a step. It grows by no more than a second in a second.
-            if max(map(abs, apart.values()), default=0.0) > self._span.step_s + STALE_S:
+                both = (_grown(samples, one, common), _grown(samples, other, common))
+                for of in (key, key[0]):
+                    before = grown.get(of, (0.0, 0.0))
+                    grown[of] = before[0] + both[0], before[1] + both[1]
+            # A value may be as old as a step. In that time it grew as fast as otherwise: where
+            # allocations pass the card, by more than a second in a second.
+            old_s, length_s = self._span.step_s + STALE_S, max(1.0, common[-1] - common[0])
+            if any(
+                abs(x - y) > old_s * max(1.0, x / length_s, y / length_s) for x, y in grown.values()
+            ):
                 raise ClaimedError(
                     f"{name_of(one)} and {name_of(other)} say that they are one exporter of the "
                     f"card {self._uuid}, but count differently: name the job that is yours (--job)"

@@ -24,9 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.cli import main
-from exporter.prometheus.lives import CYCLES, Scrapes, Target
+from exporter.prometheus.counters import Counted
+from exporter.prometheus.growth import cards_of
+from exporter.prometheus.lives import CYCLES, START, Scrapes, Target
 from exporter.prometheus.parts import METHODS
-from exporter.prometheus.ranges import written
+from exporter.prometheus.ranges import Span, written
 from tests.e2e.programs import Prometheus, eventually
 from tests.prometheus.test_bill import Exporter
 from tests.store import Store
@@ -368,3 +370,31 @@ def test_of_several_targets_the_one_that_was_scraped_then_is_meant(
         assert nearest is None
     else:
         assert nearest[1] in times[targets.index(found[1])]
+
+
+def test_two_servers_of_an_overcommitted_card_may_be_a_step_apart() -> None:
+    """One of them was away when the last hour ended; three pods keep the whole card each."""
+    span = Span(BEGIN, BEGIN + 6 * HOUR, HOUR)
+    scrapes = Scrapes()
+    targets = {late_s: frozenset({("replica", str(late_s))}) for late_s in (0, HOUR - 10)}
+    pods = [{"namespace": "team", "pod": f"p-{n}", "container": "main"} for n in range(3)]
+    unallocated = "mgpu_device_unallocated_gpu_seconds_total"
+    allocated = "mgpu_container_allocated_gpu_seconds_total"
+    owned = [(unallocated, {}), *((allocated, pod) for pod in pods)]
+    series = []
+    for late_s, target in targets.items():
+        ends = range(BEGIN, BEGIN + 6 * HOUR + 1, HOUR)
+        for name in (START, CYCLES):
+            value = float(BEGIN - DAY)
+            scrapes.take({**dict(target), "__name__": name}, [(at, value) for at in ends])
+        for name, own in owned:
+            counted = {
+                float(at): 0.0 if not own else float(at - BEGIN - (late_s if at == ends[-1] else 0))
+                for at in ends
+            }
+            labels = {**own, "uuid": "GPU-a", **dict(target), "__name__": name}
+            series.append(Counted(labels, [target], counted))
+
+    [card] = cards_of(series, scrapes, {}, span, {})
+
+    assert {sum(one.steps.values()) for one in card.grown if "pod" in one.labels} == {6 * HOUR}

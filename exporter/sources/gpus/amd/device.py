@@ -147,7 +147,7 @@ class AmdDevice:
         return window and window._replace(counted=self._counting.take())
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
-        """The size, how much is in use, and by whom: each is known without the others."""
+        """The size, the use, and the use of each process: each is known without the others."""
         size = self.device.memory_bytes if total is None else total
         return DeviceMemory(size, used, None, self._residents(demand))
 
