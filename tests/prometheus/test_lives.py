@@ -10,11 +10,9 @@ import io
 import json
 import re
 import signal
-import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +28,8 @@ from exporter.prometheus.lives import CYCLES, START, Scrapes, Target
 from exporter.prometheus.parts import METHODS
 from exporter.prometheus.ranges import Span, written
 from tests.e2e.programs import Prometheus, eventually
+from tests.history import Labels, Scrape, backfilled
 from tests.prometheus.test_bill import Exporter
-from tests.store import Store
 from tests.terminal.test_http import Server
 
 HOUR, DAY = 3600, 86_400
@@ -44,43 +42,7 @@ PROGRAMS = [
     "prometheus",
     pytest.param("prometheus3", marks=[pytest.mark.slow, pytest.mark.program("prometheus3")]),
 ]
-Labels = Mapping[str, str]
 MGPU = {"job": "mgpu", "instance": "10.0.0.1:10045", "node": "a"}
-
-
-class Scrape(NamedTuple):
-    """What a Prometheus stored: of which target, when, and the page."""
-
-    labels: Labels
-    at_s: int
-    page: str
-
-
-def openmetrics(scrapes: Sequence[Scrape]) -> str:
-    """The samples as promtool takes them, with the labels that a target has."""
-    lines: list[tuple[str, int, str]] = []
-    for labels, at_s, page in scrapes:
-        target = ",".join(f'{name}="{value}"' for name, value in labels.items())
-        lines.append((f"up{{{target}}}", at_s, "1"))
-        for line in page.splitlines():
-            series, _, value = line.rpartition(" ")
-            name, _, own = series.partition("{")
-            both = ",".join(filter(None, (own.removesuffix("}"), target)))
-            lines.append((f"{name}{{{both}}}", at_s, value))
-    text = "".join(f"{series} {value} {at_s}\n" for series, at_s, value in sorted(lines))
-    return f"{text}# EOF\n"
-
-
-@contextmanager
-def backfilled(folder: Path, program: str, scrapes: Sequence[Scrape]) -> Iterator[str]:
-    """The address of a server of blocks that hold these samples."""
-    text = folder / "history.om"
-    text.write_text(openmetrics(scrapes))
-    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=1000h"]
-    history = ["openmetrics", str(text), str(folder / "tsdb")]
-    subprocess.run([*command, *history], check=True, capture_output=True)
-    with Store(folder, program=program) as store:
-        yield store.address
 
 
 def life(

@@ -1,0 +1,304 @@
+"""A node in a directory, which a test moves on by hand: a page after seconds that nobody waits for.
+
+Cgroups, /proc and /sys are files. NVIDIA's boards are tests/fakenvml under the real NVML source,
+AMD's and others' are trees below ``sys``. Pods, the node, claims and the kubelet's answers are
+documents and messages as they come over the wire, read by the decoders of the real sources.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from exporter.collector import Collector, Sources
+from exporter.collector.wiring import make_collector
+from exporter.metrics.compat import CompatPage
+from exporter.metrics.text import Format, Renderer
+from exporter.model import NodeFacts, PodTable, Reading, Snapshot
+from exporter.settings import load
+from exporter.sources.cgroups.dmem import CgroupFiles
+from exporter.sources.cgroups.patterns import GroupPatterns
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.gpus.amd.discovery import addresses
+from exporter.sources.gpus.amd.kfd import processes_of
+from exporter.sources.gpus.amd.source import AmdSource
+from exporter.sources.gpus.drm.source import DrmSource
+from exporter.sources.gpus.source import Demand, GpuSource
+from exporter.sources.groups.source import GroupSource
+from exporter.sources.node.kubelet import KubeletError
+from exporter.sources.node.podresources import PodResources
+from exporter.sources.node.source import merged
+from exporter.sources.pods.claims import decode_claim, decode_slice, offered
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, decode_node, decode_pod
+from exporter.sources.pods.table import PodStore
+from exporter.sources.source import AlwaysUp
+from tests.cgroups.fakeproc import FakeProc
+from tests.e2e.programs import Page
+from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
+from tests.gpus.nvml.node import Node as Nvml
+from tests.pods.documents import Document
+from tests.scenario.clock import SECOND, ManualClock
+
+PATIENCE_S = 60.0
+FIRST_PID = 70_001
+
+
+class FieldNode:
+    """``node = FieldNode(folder, Gpu(0))``, then pods and processes, then ``node.run(10)``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *gpus: Gpu,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        groups: Sequence[GroupSource] = (),
+        **settings: str,
+    ) -> None:
+        """``settings`` are flags with underscores for dots: ``energy_idle="equal"``."""
+        given = {name.replace("_", ".", 1).replace("_", "-"): [v] for name, v in settings.items()}
+        self.settings = load(given, {})
+        self.folder, self.cgroup = folder, folder / "sys/fs/cgroup"
+        self.proc, self.sys = FakeProc(folder / "proc"), folder / "sys"
+        self.clock = ManualClock()
+        self.document: Document = {
+            "kind": "Node",
+            "metadata": {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
+        }
+        self.kubelet = _Kubelet()
+        self.pods = _Pods(self.clock)
+        self.claims: dict[tuple[str, str], Document] = {}  # by namespace and name
+        self.slices: list[Document] = []
+        self._pids = iter(range(FIRST_PID, FIRST_PID + 10_000))
+        self._put_cgroup("")
+        (self.cgroup / "cgroup.controllers").write_text("pids\n")
+        self._nvml = Nvml(folder)
+        self._nvml.scenario.gpus = list(gpus)
+        self._groups = tuple(groups)
+        self.collector: Collector | None = None
+
+    @property
+    def driver(self) -> Scenario:
+        """What the stand-in of NVIDIA's driver knows; a cycle sees what was changed."""
+        return self._nvml.scenario
+
+    # --- what there is ---
+
+    def pod(self, document: Document) -> None:
+        """Add a pod, or let it be as this document says."""
+        self.pods.put(document)
+
+    def delete(self, document: Document) -> None:
+        """Let the API server say that a pod is gone."""
+        self.pods.delete(document)
+
+    def start(
+        self,
+        cgroup: str,
+        *gpus: int,
+        pid: int | None = None,
+        duty: float = 1.0,
+        period: float = 0.0,
+        memory: int | None = GIB,
+        **more: Any,
+    ) -> int:
+        """Start a process in a cgroup that works on NVIDIA's boards. Its pid.
+
+        ``more`` is of the driver's ``Process`` and ``Work``: instance, kind, start.
+        """
+        pid = next(self._pids) if pid is None else pid
+        self._put_cgroup(cgroup, pid)
+        began = int(self.clock.monotonic_ns() / SECOND * 100)
+        self.proc.put(pid, f"/{cgroup}", start=began)
+        now = self.clock.now_ns / SECOND
+        shared = {"instance": more["instance"]} if "instance" in more else {}
+        for gpu in gpus:
+            known: dict[str, Any] = {"start": now, **more}
+            self.driver.processes.append(Process(gpu, pid, memory=memory, **known))
+            if duty:
+                self.driver.works.append(Work(gpu, pid, now, duty=duty, period=period, **shared))
+        return pid
+
+    def end(self, pid: int) -> None:
+        """End a process: it leaves /proc, its cgroup and the driver's list."""
+        self.proc.remove(pid)
+        for path in self.cgroup.rglob("cgroup.procs"):
+            kept = [line for line in path.read_text().split() if line != str(pid)]
+            path.write_text("".join(f"{line}\n" for line in kept))
+        driver, now = self.driver, self.clock.now_ns / SECOND
+        driver.processes = [p for p in driver.processes if p.pid != pid]
+        driver.works = [replace(w, end=now) if w.pid == pid else w for w in driver.works]
+
+    def _put_cgroup(self, cgroup: str, *pids: int) -> None:
+        folder = self.cgroup / cgroup
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "cgroup.procs"
+        there = path.read_text() if path.exists() else ""
+        path.write_text(there + "".join(f"{pid}\n" for pid in pids))
+
+    # --- time ---
+
+    def cycle(self, after_s: float = 1.0) -> Snapshot:
+        """One cycle, so much later."""
+        self.collector = self.collector or self._collector()
+        self.clock.move(after_s)
+        self._nvml.scenario.now = self.clock.now_ns / SECOND
+        self._nvml.write()
+        return self.collector.cycle()
+
+    def run(self, seconds: float = 1.0, step_s: float = 1.0) -> Page:
+        """The page after so many seconds, with a cycle each ``step_s``."""
+        for _ in range(round(seconds / step_s)):
+            self.cycle(step_s)
+        return self.page()
+
+    def page(self, *programs: str) -> Page:
+        """The page as it is now, with the compatible names of these programs."""
+        assert self.collector is not None
+        snapshot = self.collector.snapshot
+        others = CompatPage(programs, "node-1").render(snapshot, Format.TEXT)
+        return Page((Renderer().render(snapshot, Format.TEXT) + others).decode())
+
+    def _collector(self) -> Collector:
+        sys, proc = str(self.sys), str(self.proc.root)
+        patterns = GroupPatterns(self.settings.groups_patterns)
+        gpus: list[GpuSource] = []
+        if self.driver.gpus:
+            self._nvml.start()
+            gpus.append(_Nvml(self._nvml))
+        if (self.sys / "class/drm").is_dir() or (self.sys / "class/kfd").is_dir():
+            amd = AmdSource(self.sys, self.proc.root, clock=self.clock)
+            taken, computing = partial(addresses, self.sys), partial(processes_of, self.sys)
+            drm = DrmSource(sys, proc, clock=self.clock, taken=taken, computing=computing)
+            for source in (amd, drm):
+                source.cgroups = CgroupFiles(str(self.cgroup), proc, patterns=patterns)
+            gpus += [_Patient(amd), _Patient(drm)]
+        processes = CgroupProcesses(str(self.cgroup), proc, self.clock, patterns=patterns)
+        sources = Sources(tuple(gpus), processes, self.pods, (_Facts(self),), groups=self._groups)
+        return make_collector(self.settings, sources, self.clock)
+
+    def close(self) -> None:
+        """End what was started."""
+        self._nvml.stop()
+
+
+@contextmanager
+def field_node(folder: Path, *gpus: Gpu, **more: Any) -> Iterator[FieldNode]:
+    """A node that ends with the block."""
+    node = FieldNode(folder, *gpus, **more)
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+class _Patient:
+    """A GPU source that a busy machine cannot make late."""
+
+    def __init__(self, source: GpuSource) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def follow(self, demand: Demand) -> None:
+        self._source.follow(replace(demand, deadline_s=PATIENCE_S))
+
+
+class _Nvml:
+    """The NVML source, in the process that has loaded the stand-in library."""
+
+    name = "nvml"
+
+    def __init__(self, node: Nvml) -> None:
+        self._node = node
+
+    def read(self) -> Reading:
+        return self._node.read()
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - the Protocol's signature
+        self._node.ask("release", released)
+
+    def follow(self, demand: Demand) -> None:
+        self._node.ask("follow", replace(demand, deadline_s=PATIENCE_S))
+
+    def look_soon(self) -> None:
+        self._node.ask("look_soon")
+
+    def close(self) -> None:
+        """The node's own."""
+
+
+class _Pods(AlwaysUp):
+    """The pods, by the store and the decoder of the real sources."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__("pods_api", clock)
+        self._now, self.keep = clock.monotonic_ns, KEEP_NOTHING
+        self._documents: dict[str, Document] = {}
+        self._store = PodStore()
+
+    def put(self, document: Document) -> None:
+        self._documents[document["metadata"]["uid"]] = document
+        self._store.upsert(decode_pod(document, self.keep).pod, self._now())
+
+    def delete(self, document: Document) -> None:
+        self._documents.pop(document["metadata"]["uid"])
+        self._store.delete(decode_pod(document, self.keep).pod, self._now())
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
+    def table(self) -> PodTable:
+        self._store.expire(self._now())
+        return self._store.table
+
+    def follow(self, keep: KeyPrefixes) -> None:
+        self.keep = keep
+        for document in self._documents.values():
+            self.put(document)
+
+
+class _Kubelet:
+    """A kubelet's answer to List, of ``tests/node/messages.py``; None: it does not answer."""
+
+    def __init__(self) -> None:
+        self.answer: bytes | None = None
+
+    @contextmanager
+    def connected(self) -> Iterator["_Kubelet"]:
+        yield self
+
+    def list(self) -> bytes:
+        assert self.answer is not None
+        return self.answer
+
+    def get(self, namespace: str, name: str) -> bytes:
+        raise KubeletError(f"Get of {namespace}/{name} is not served", "UNIMPLEMENTED")
+
+
+class _Facts(AlwaysUp):
+    """What is known of the node, of its claims, and by the kubelet, which is asked each cycle."""
+
+    def __init__(self, node: FieldNode) -> None:
+        super().__init__("node_api", node.clock)
+        self._node = node
+        self._inquiry = PodResources(node.kubelet, node.clock)  # type: ignore[arg-type] # a stand-in
+
+    def facts(self, given: PodTable) -> NodeFacts:
+        node = self._node
+        slices = [found for each in node.slices if (found := decode_slice(each)) is not None]
+        claims = {key: decode_claim(each) for key, each in node.claims.items()}
+        known = decode_node(node.document, node.pods.keep)
+        by_api = NodeFacts(
+            labels=known.labels,
+            annotations=known.annotations,
+            allocatable=known.allocatable,
+            claims=claims,
+            offered=offered(slices),
+        )
+        if node.kubelet.answer is None:
+            return by_api
+        return merged([self._inquiry.facts(self._inquiry.ask(given), given), by_api])

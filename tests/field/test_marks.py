@@ -1,0 +1,63 @@
+"""What is counted on docs/field.md: one mark a report, and each says what it has to."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from tests.field.report import Group, Verdict
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+FILES = [path for path in sorted(FOLDER.rglob("test_*.py")) if path.parent != FOLDER]
+
+
+def marks(path: Path) -> list[dict[str, Any]]:
+    """The arguments of the marks of a file."""
+    return [
+        {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "report"
+    ]
+
+
+def claims_of(path: Path) -> list[ast.FunctionDef]:
+    """The tests of a file."""
+    tree = ast.parse(path.read_text())
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [one for one in functions if one.name.startswith("test_")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_every_test_of_the_field_is_a_report(path: Path) -> None:
+    bare = [one.name for one in claims_of(path) if "report(" not in " ".join(_decorators(one))]
+    assert not bare
+    for each in marks(path):
+        assert each["first"] in get_args(Verdict)
+        assert each["group"] in get_args(Group)
+        assert each["group"] == path.relative_to(FOLDER).parts[0]
+        assert bool(each.get("kind")) == (each["first"] == "wrong"), each
+        assert bool(each.get("settled")) == (each["first"] == "unknown"), each
+        assert each["seen"].endswith("."), each
+
+
+def test_a_report_is_counted_once() -> None:
+    sources = [each["source"] for path in FILES for each in marks(path)]
+    assert len(sources) == len(set(sources)), [s for s in sources if sources.count(s) > 1]
+
+
+def test_the_page_has_every_mark() -> None:
+    command = [sys.executable, str(ROOT / "docs/generate.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "field.md" not in done.stdout
+    total = [
+        line for line in (ROOT / "docs/field.md").read_text().splitlines() if "| all |" in line
+    ]
+    assert f"| {sum(len(marks(path)) for path in FILES)} |" in total[0]
+
+
+def _decorators(test: ast.FunctionDef) -> list[str]:
+    return [ast.unparse(each) for each in test.decorator_list]
