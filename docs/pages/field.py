@@ -11,12 +11,12 @@ from pages.tables import table
 
 FOLDER = Path(exporter.__file__).parents[1] / "tests" / "field"
 GROUPS = {
-    "kubernetes": "Kubernetes and sharing systems",
-    "nvidia": "NVIDIA's driver and tools",
-    "vendors": "AMD, Intel and other boards",
-    "batch": "batch systems",
-    "runtimes": "container runtimes",
-    "series": "readers of the series",
+    "kubernetes": "Kubernetes",
+    "nvidia": "NVIDIA",
+    "vendors": "other vendors",
+    "batch": "batch",
+    "runtimes": "runtimes",
+    "series": "series",
     "configuration": "configuration",
 }
 PREFACE = """\
@@ -24,8 +24,8 @@ PREFACE = """\
 
 <!-- Written by docs/generate.py from the marks in tests/field: do not edit. -->
 
-Public reports about other programs, [replayed](../tests/field) with small inputs of our own. The
-verdict was written down before any fix. The rate leaves out what cannot be known.
+Public reports about other programs, [replayed](../tests/field) with inputs of our own. Each verdict
+was written down before any fix. The rate leaves out what cannot be known.
 
 """
 
