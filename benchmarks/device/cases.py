@@ -2,16 +2,25 @@
 
 from dataclasses import dataclass
 
+# How a burst of work is launched: one kernel, many small ones, a graph of them, or one kernel by
+# each of two processes of one tree.
+WAYS = ("kernel", "small", "graph", "tree")
+
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One pod with one process. ``lives_s`` None: as long as the case."""
+    """One pod with one process. ``lives_s`` None: as long as the case. ``way``: see ``WAYS``.
+
+    ``ns_per_step`` 0: the tenant measures it, which needs the GPU alone for half a second.
+    """
 
     name: str
     duty: float
     period_s: float = 0.23
     memory_mib: int = 256
     lives_s: float | None = None
+    way: str = "kernel"
+    ns_per_step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,10 @@ class StandIn:
         self._file = Path(tempfile.mkdtemp()) / "gpus.txt"
         self._scenario = Scenario(gpus=[Gpu(0, rule="random")], loaded=time.time())
         self._scenario.write(self._file)
-        self.flags = (f"--nvml.library={library()}",)
-        self.environment = {"FAKENVML_SCENARIO": str(self._file)}
+        nvml = library()
+        self.flags = (f"--nvml.library={nvml}",)
+        folder = str(nvml.parent)  # for programs that find it by themselves
+        self.environment = {"FAKENVML_SCENARIO": str(self._file), "LD_LIBRARY_PATH": folder}
 
     def began(self, tenant: Tenant, pid: int, begin: float) -> None:
         """Show its work from a time on."""

@@ -77,6 +77,7 @@ class Running:
         pod, container = self.group.split("/")
         command = [sys.executable, "-m", "benchmarks.device.tenant", f"--duty={tenant.duty}"]
         command += [f"--period={tenant.period_s}", f"--memory-mib={tenant.memory_mib}"]
+        command += [f"--way={tenant.way}", f"--ns-per-step={tenant.ns_per_step}"]
         self.process = subprocess.Popen(
             [*command, *(["--pretend"] if pretend else [])],
             stdin=subprocess.PIPE,
