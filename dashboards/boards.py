@@ -1,6 +1,8 @@
 """How a GPU's board is: power, engines, traffic, health, errors; and the alerts that fire."""
 
-from dashboards.frame import ALERTS, DEVICE, FIRING_SINCE, to
+from collections.abc import Mapping
+
+from dashboards.frame import ALERTS, CARD, DEVICE, FIRING_SINCE, KEPT, to
 from dashboards.panels import (
     ANY,
     BAD,
@@ -13,11 +15,15 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from dashboards.tables import Column, table, tinted
+from dashboards.tables import Column, colored, table, tinted
 
-GPU = "GPU {{gpu}} {{instance}}"
+# A link from a row to its own cluster, whichever are chosen above.
+ALL_CLUSTERS = tuple(name for name in KEPT if name != "cluster")
+OWN_CLUSTER = "${__data.fields.Cluster}"
+GPU = "GPU {{card}} {{instance}}"
 LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front
-SEVERITY = {"critical": ("critical", BAD), "warning": ("warning", IDLE), "info": ("info", USED)}
+# In the order of their weight, which no order of words is.
+SEVERITY = {"0": ("critical", BAD), "1": ("warning", IDLE), "2": ("info", USED)}
 
 
 def of(family: str, more: str = "") -> str:
@@ -30,21 +36,39 @@ def rate(family: str, more: str = "") -> str:
     return f"rate({of(family, more)}[$__rate_interval])"
 
 
+def placed(expr: str) -> str:
+    """A figure of each device, with its place as ``card``: "3", or "0-1" for a part of a card.
+
+    The label ``gpu`` is the card's number, which all instances and partitions of the card share.
+    """
+    info = f"max by ({CARD}, gpu_instance) ({of('info')})"
+    joined = f"({expr}) * on ({CARD}) group_left (gpu_instance) {info}"
+    with_dash = f'label_join({joined}, "card", "-", "gpu", "gpu_instance")'
+    return f'label_replace({with_dash}, "card", "$1", "card", "(.+?)-?")'
+
+
+def of_each(queries: Mapping[str, str]) -> dict[str, str]:
+    """Figures of each device by their legends, which may name the device by its place."""
+    return {legend: placed(expr) for legend, expr in queries.items()}
+
+
 def power() -> list[Panel]:
     """What it draws, how hot it is and how fast."""
     return [
-        series("Power", "What each board draws.", {GPU: of("power_watts")}, "watt", width=8),
+        series(
+            "Power", "What each board draws.", of_each({GPU: of("power_watts")}), "watt", width=8
+        ),
         series(
             "Temperature",
             "Of the GPU and of its memory.",
-            {f"{GPU} {{{{sensor}}}}": of("temperature_celsius")},
+            of_each({f"{GPU} {{{{sensor}}}}": of("temperature_celsius")}),
             "celsius",
             width=8,
         ),
         series(
             "Clocks",
             "What the clocks are at.",
-            {f"{GPU} {{{{clock}}}}": of("clock_hertz")},
+            of_each({f"{GPU} {{{{clock}}}}": of("clock_hertz")}),
             "hertz",
             width=8,
         ),
@@ -104,26 +128,34 @@ def health() -> list[Panel]:
 
 def alerts(width: int = 24) -> Panel:
     """The alerts of rules/ that fire."""
-    by = "severity, alertname, cluster, instance, gpu, $namespace_label, $pod_label"
+    by = "alertname, cluster, instance, gpu, $namespace_label, $pod_label"
     since = f"time() - {FIRING_SINCE} and ignoring (alertstate) {ALERTS}"
+    severity = " or ".join(
+        f'{number} + 0 * min by ({by}) ({ALERTS[:-1]},severity="{name}"}})'
+        for number, (name, _) in SEVERITY.items()
+    )
     return table(
         "Alerts that fire",
         "Of the rules of this project, where this Prometheus evaluates them. Each has a runbook.",
         {
-            "severity": "Severity",
             "alertname": "Alert",
+            "cluster": "Cluster",
             "instance": "Node",
             "gpu": "GPU",
             "namespace": "Namespace",
             "pod": "Pod",
         },
-        [Column("For", f"max by ({by}) ({since})", "s")],
-        words={"Severity": SEVERITY},
+        [
+            Column("Severity", severity, "short", colored(words=SEVERITY)),
+            Column("For", f"max by ({by}) ({since})", "s"),
+        ],
         lowest_of="Severity",
         links={
-            "Node": to("node", node="${__value.raw}"),
+            "Node": to("node", ALL_CLUSTERS, cluster=OWN_CLUSTER, node="${__value.raw}"),
             "Pod": to(
                 "pod",
+                ALL_CLUSTERS,
+                cluster=OWN_CLUSTER,
                 node="${__data.fields.Node}",
                 namespace="${__data.fields.Namespace}",
                 pod="${__value.raw}",
@@ -140,36 +172,40 @@ def engines() -> list[Panel]:
         series(
             "Memory traffic, encoder, decoder",
             "Share of the time in which each was in use.",
-            {
-                f"{GPU} memory": rate("memory_active_seconds_total"),
-                f"{GPU} encoder": rate("encoder_seconds_total"),
-                f"{GPU} decoder": rate("decoder_seconds_total"),
-            },
+            of_each(
+                {
+                    f"{GPU} memory": rate("memory_active_seconds_total"),
+                    f"{GPU} encoder": rate("encoder_seconds_total"),
+                    f"{GPU} decoder": rate("decoder_seconds_total"),
+                }
+            ),
             "percentunit",
         ),
         series(
             "SM, tensor and memory activity",
             "Share of the SMs that were busy, of the warps that fit on them, and of the time that "
             "tensor cores were in use and that memory moved data. Hopper and newer only.",
-            {
-                f"{GPU} SM": of("sm_active_ratio"),
-                f"{GPU} occupancy": of("sm_occupancy_ratio"),
-                f"{GPU} tensor": of("tensor_active_ratio"),
-                f"{GPU} memory": of("dram_active_ratio"),
-            },
+            of_each(
+                {
+                    f"{GPU} SM": of("sm_active_ratio"),
+                    f"{GPU} occupancy": of("sm_occupancy_ratio"),
+                    f"{GPU} tensor": of("tensor_active_ratio"),
+                    f"{GPU} memory": of("dram_active_ratio"),
+                }
+            ),
             "percentunit",
             nothing="No GPU here measures it: Hopper and newer do",
         ),
         series(
             "PCIe traffic",
             "As the device sees it.",
-            {f"{GPU} {{{{direction}}}}": rate("pcie_bytes_total")},
+            of_each({f"{GPU} {{{{direction}}}}": rate("pcie_bytes_total")}),
             "Bps",
         ),
         series(
             "NVLink traffic",
             "Payload over all links of a device.",
-            {f"{GPU} {{{{direction}}}}": rate("nvlink_bytes_total")},
+            of_each({f"{GPU} {{{{direction}}}}": rate("nvlink_bytes_total")}),
             "Bps",
             nothing="No GPU here counts traffic of NVLink",
         ),
@@ -183,6 +219,8 @@ def _counted(label: str, expr: str) -> str:
 
 def errors() -> list[Panel]:
     """What went wrong."""
+    # Prometheus stretches a growth to the whole time range: one XID may become 1.01.
+    xids = f"increase({of('xid_errors_total')}[$__range])"
     return [
         table(
             "XIDs",
@@ -192,7 +230,7 @@ def errors() -> list[Panel]:
             [
                 Column(
                     "Errors",
-                    _counted("xid", f"increase({of('xid_errors_total')}[$__range])") + " > 0",
+                    f"round({_counted('xid', xids)}) > 0",
                     "short",
                     tinted(ANY),
                 )

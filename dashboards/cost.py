@@ -29,6 +29,7 @@ BORROWED = f"mgpu_namespace_borrowed_core_seconds_total{{{NAMESPACE}}}"
 CARD_OF = f"uuid:mgpu_device:card{{{NODE}}}"
 PRICES = "max by (model) (model:mgpu_gpu_hour:price)"
 PAYER = "cluster, $namespace_label, kind"
+NOBODY_NAMED = "(none)"
 BY_NAMESPACE = "cluster, $namespace_label"
 
 KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
@@ -57,6 +58,13 @@ def _cost(gpus: str) -> str:
 
 def _sum(labels: str, expr: str) -> str:
     return f"sum by ({labels}) ({expr})"
+
+
+def _named(expr: str) -> str:
+    """Who pays, with words for what has no name: Grafana joins a row without one to all others."""
+    with_kind = f'label_replace({expr}, "kind", "{NOBODY_NAMED}", "kind", "")'
+    label = "$namespace_label"
+    return f'label_replace({with_kind}, "{label}", "{NOBODY_NAMED}", "{label}", "")'
 
 
 def dashboard() -> build.Dashboard:
@@ -96,6 +104,7 @@ def price(name: str, label: str, value: str) -> build.TextBoxVariable:
 def _totals() -> list[Panel]:
     kwh = f"sum(increase({BOARD}[$__range])) / {JOULES_PER_KWH}"
     idle = f"sum({_hours(_billed(Part.ALLOCATED_IDLE))})"
+    idle_part = f"increase({BOARD_IDLE}[$__range])"
     return [
         stat(
             "GPU-hours",
@@ -129,8 +138,9 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Its idle part",
-            "What the boards would have drawn without any use, estimated.",
-            f"sum(increase({BOARD_IDLE}[$__range])) / sum(increase({BOARD}[$__range]))",
+            "What the boards would have drawn without any use, estimated; of the boards whose idle "
+            "part is known, against the energy of these.",
+            f"sum({idle_part}) / sum(increase({BOARD}[$__range]) and {idle_part})",
             "percentunit",
             SPARE,
         ),
@@ -147,7 +157,7 @@ def _totals() -> list[Panel]:
 def _payers() -> Panel:
     energy = _sum(BY_NAMESPACE, KWH)
     parts = [
-        Column(name, _sum(PAYER, _hours(_billed(part))), "short")
+        Column(name, _named(_sum(PAYER, _hours(_billed(part)))), "short")
         for part, name in (
             (Part.USED, "Used"),
             (Part.ALLOCATED_IDLE, "Idle"),
@@ -158,16 +168,16 @@ def _payers() -> Panel:
     ]
     return table(
         "What each namespace pays",
-        "And each kind of group outside Kubernetes; the row without a name is nobody's. By "
+        "And each kind of group outside Kubernetes; the row without both names is nobody's. By "
         "allocation they pay for what was kept for them, by use for what they used and for their "
         "own idle part. The parts are GPU-hours. Energy is not in the price.",
         {"namespace": "Namespace", "kind": "Kind", "cluster": "Cluster"},
         [
-            Column("Price", _sum(PAYER, _cost(_hours(_billed()))), "short"),
-            Column("GPU-hours", _sum(PAYER, _hours(_billed())), "short"),
+            Column("Price", _named(_sum(PAYER, _cost(_hours(_billed())))), "short"),
+            Column("GPU-hours", _named(_sum(PAYER, _hours(_billed()))), "short"),
             *parts,
-            Column("Energy", energy, "kwatth"),
-            Column("Its cost", f"{energy} * {PRICE_KWH}", "short"),
+            Column("Energy", _named(energy), "kwatth"),
+            Column("Its cost", _named(f"{energy} * {PRICE_KWH}"), "short"),
         ],
         links={"Namespace": to("overview", namespace="${__value.raw}")},
         nothing=NO_RULES,

@@ -27,11 +27,13 @@ DEVICE = f'{NODE},uuid=~"$uuid"'
 GROUP = f'{NODE},kind=~"$kind"'
 NAMESPACE = f'{NODE},$namespace_label=~"$namespace"'
 POD = f'{NAMESPACE},$pod_label=~"$pod"'
-# Alerts have no job or cluster of ours, and some no node.
-ALERTS = 'ALERTS{alertname=~"Mgpu.+",alertstate="firing",instance=~"$node|"}'
-FIRING_SINCE = 'ALERTS_FOR_STATE{alertname=~"Mgpu.+",instance=~"$node|"}'
+# Alerts have no job of ours, and some no cluster or no node.
+OF_ALERTS = 'alertname=~"Mgpu.+",cluster=~"$cluster|",instance=~"$node|"'
+ALERTS = f'ALERTS{{{OF_ALERTS},alertstate="firing"}}'
+FIRING_SINCE = f"ALERTS_FOR_STATE{{{OF_ALERTS}}}"
 
 WORKLOAD = ("namespace", "pod", "container")
+CARD = "cluster, instance, uuid"
 # The plain name is also the answer where Prometheus knows no pod: a query needs a name to be valid.
 RENAMED = (
     "query_result(label_replace(count({1}), "
@@ -40,6 +42,20 @@ RENAMED = (
 )
 # The families that say it are in all profiles, and one of them is left where others are dropped.
 SAY_IT = "mgpu_(pod|container)_(info|allocation_info|core_seconds_total)"
+
+
+def in_range(selector: str) -> str:
+    """The series that there were at any moment of the time range, with their last values."""
+    return f"last_over_time({selector}[$__range] @ end())"
+
+
+BUILD = f"mgpu_exporter_build_info{{{NODE}}}"
+# Nodes whose exporter was read in the time range and is not now. A node that was taken away counts
+# too, until the range is past it: no series distinguishes it from one that fell silent.
+SILENT = (
+    f"(group by (cluster, instance) ({in_range(BUILD)})"
+    f" unless group by (cluster, instance) ({BUILD}))"
+)
 
 
 def usable_memory(selector: str) -> str:
@@ -213,10 +229,13 @@ def events(workload: str = "", *, starts: bool = True) -> Sequence[Mapping[str, 
 
     ``starts`` is whether the starts are seen before somebody switches them on.
     """
+    its_cards = f"mgpu_container_core_seconds_total{{{workload}}}"
+    # As they were in the range: of a card that fell off, the containers' series are withheld.
+    own = f" and on ({CARD}) group by ({CARD}) ({in_range(its_cards)})" if workload else ""
     found = [
         _event(
             "XIDs",
-            f"increase(mgpu_device_xid_errors_total{{{NODE}}}[$__rate_interval]) > 0",
+            f"increase(mgpu_device_xid_errors_total{{{NODE}}}[$__rate_interval]) > 0{own}",
             "#E02F44",
             "XID {{xid}}",
             "GPU {{gpu}} of {{instance}}",

@@ -1,6 +1,6 @@
 """The hardware of GPUs: a table of what is wrong with which, and its fans, links and states."""
 
-from dashboards.boards import GPU, LINE, of, rate
+from dashboards.boards import GPU, LINE, of, of_each, rate
 from dashboards.frame import to
 from dashboards.panels import (
     ANY,
@@ -53,7 +53,7 @@ def _worst(expr: str) -> str:
 
 
 def _of_range(family: str, more: str = "") -> str:
-    return f"sum by ({BY}) (increase({of(family, more)}[$__range]))"
+    return f"round(sum by ({BY}) (increase({of(family, more)}[$__range])))"
 
 
 def _lanes() -> str:
@@ -127,17 +127,19 @@ def details() -> list[Panel]:
         series(
             "Errors of links",
             "Packets that were sent again over PCIe, and errors of NVLink by kind, a second.",
-            {
-                f"{GPU} PCIe": rate("pcie_replays_total"),
-                f"{GPU} NVLink {{{{kind}}}}": rate("nvlink_errors_total"),
-            },
-            "ops",
+            of_each(
+                {
+                    f"{GPU} PCIe": rate("pcie_replays_total"),
+                    f"{GPU} NVLink {{{{kind}}}}": rate("nvlink_errors_total"),
+                }
+            ),
+            "cps",
             nothing="No GPU here counts errors of its links",
         ),
         series(
             "Fans",
             "Speed that is asked for, of the most.",
-            {GPU: of("fan_speed_ratio")},
+            of_each({GPU: of("fan_speed_ratio")}),
             "percentunit",
             most=1,
             nothing="No board here has a fan of its own",
@@ -145,7 +147,7 @@ def details() -> list[Panel]:
         series(
             "BAR1",
             "The part in use of the window by which CPUs and other devices reach a GPU's memory.",
-            {GPU: f"{of('bar1_used_bytes')} / {of('bar1_total_bytes')}"},
+            of_each({GPU: f"{of('bar1_used_bytes')} / {of('bar1_total_bytes')}"}),
             "percentunit",
             most=1,
             nothing="No GPU here has BAR1",

@@ -3,8 +3,19 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards import hardware
-from dashboards.boards import GPU, alerts, engines, errors, health, of, power, rate
-from dashboards.frame import DEVICE, WORKLOAD, board, events, to, usable_memory
+from dashboards.boards import (
+    GPU,
+    alerts,
+    engines,
+    errors,
+    health,
+    of,
+    of_each,
+    placed,
+    power,
+    rate,
+)
+from dashboards.frame import DEVICE, SILENT, WORKLOAD, board, events, in_range, to, usable_memory
 from dashboards.lines import group_figure, lines, most_of_containers, most_of_groups
 from dashboards.panels import (
     ANY,
@@ -74,9 +85,10 @@ def dashboard() -> build.Dashboard:
 def _totals() -> list[Panel]:
     return [
         stat(
-            "Lost",
-            "GPUs and instances that are lost, stuck, or were let go of.",
-            f"count({of('up')} == 0) or 0 * count({of('up')})",
+            "Not read",
+            "GPUs and instances that are lost, stuck or let go of, and those of silent nodes.",
+            f"count({of('up')} == 0 or ({in_range(of('up'))} and on (cluster, instance) {SILENT}))"
+            f" or 0 * count({of('up')})",
             "short",
             ANY,
         ),
@@ -111,7 +123,7 @@ def _totals() -> list[Panel]:
         stat(
             "XIDs reported",
             "Errors that the driver reported.",
-            f"sum(increase({of('xid_errors_total')}[$__range])) or 0 * count({of('up')})",
+            f"round(sum(increase({of('xid_errors_total')}[$__range]))) or 0 * count({of('up')})",
             "short",
             ANY,
         ),
@@ -124,7 +136,8 @@ def _devices() -> Panel:
 
     def with_names(expr: str) -> str:
         extra = f"on ({BY_DEVICE}) group_left (model, profile, sharing)"
-        return f"sum by ({BY_DEVICE}) ({expr}) * {extra} {info}"
+        whole = placed(f"sum by ({BY_DEVICE}) ({expr}) * {extra} {info}")
+        return f"sum by (cluster, instance, card, model, profile, sharing, uuid) ({whole})"
 
     total = of("memory_total_bytes")
     allocated = f"{of('allocated_memory_bytes')} / {total}"
@@ -134,7 +147,7 @@ def _devices() -> Panel:
         "Each GPU, and each partition of a card: what it does, what of it is promised, how it "
         "is. A click on a UUID shows that device alone.",
         {
-            "gpu": "GPU",
+            "card": "GPU",
             "instance": "Node",
             "model": "Model",
             "profile": "Profile",
@@ -163,7 +176,11 @@ def _devices() -> Panel:
 
 
 def _holders() -> Panel:
-    by = "cluster, instance, gpu, $namespace_label, $pod_label, $container_label"
+    by = "cluster, instance, gpu, uuid, $namespace_label, $pod_label, $container_label"
+    shown = "cluster, instance, card, $namespace_label, $pod_label, $container_label"
+
+    def at(expr: str) -> str:
+        return f"sum by ({shown}) ({placed(expr)})"
 
     def own(family: str) -> str:
         return f"mgpu_container_{family}{{{DEVICE}}}"
@@ -174,26 +191,26 @@ def _holders() -> Panel:
         "Containers now",
         "Each container on each GPU: what it uses, against what it was allocated there.",
         {
-            "gpu": "GPU",
+            "card": "GPU",
             "namespace": "Namespace",
             "pod": "Pod",
             "container": "Container",
             "instance": "Node",
         },
         [
-            Column("Core", f"sum by ({by}) ({core})", "percentunit", USE),
-            Column("Share", f"sum by ({by}) ({share})", "percentunit"),
+            Column("Core", at(f"sum by ({by}) ({core})"), "percentunit", USE),
+            Column("Share", at(f"sum by ({by}) ({share})"), "percentunit"),
             Column(
                 "Use of share",
-                f"sum by ({by}) ({core}) / sum by ({by}) ({share} > 0)",
+                at(f"sum by ({by}) ({core}) / sum by ({by}) ({share} > 0)"),
                 "percentunit",
                 SHARE_USE,
             ),
-            Column("Memory", f"sum by ({by}) ({held})", "bytes"),
-            Column("Allocated", f"sum by ({by}) ({limit})", "bytes"),
+            Column("Memory", at(f"sum by ({by}) ({held})"), "bytes"),
+            Column("Allocated", at(f"sum by ({by}) ({limit})"), "bytes"),
             Column(
                 "Memory full",
-                f"sum by ({by}) ({held}) / sum by ({by}) ({limit} > 0)",
+                at(f"sum by ({by}) ({held}) / sum by ({by}) ({limit} > 0)"),
                 "percentunit",
                 FILLED,
             ),
@@ -214,7 +231,7 @@ def _utilization() -> Panel:
         "Core in use, by device",
         "Share of the time in which the device had work. It says that the GPU was at work, not how "
         "well its units were used: see SM activity.",
-        {GPU: f"sum by ({BY_DEVICE}) ({rate('busy_seconds_total')})"},
+        of_each({GPU: f"sum by ({BY_DEVICE}) ({rate('busy_seconds_total')})"}),
         "percentunit",
         most=1,
     )
@@ -224,7 +241,7 @@ def _memory() -> Panel:
     return series(
         "Memory in use, by device",
         "Share of the device's memory.",
-        {GPU: f"{of('memory_used_bytes')} / {of('memory_total_bytes')}"},
+        of_each({GPU: f"{of('memory_used_bytes')} / {of('memory_total_bytes')}"}),
         "percentunit",
         most=1,
     )

@@ -3,7 +3,18 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
-from dashboards.frame import NAMESPACE, NODE, WORKLOAD, board, events, to, usable_memory
+from dashboards.frame import (
+    BUILD,
+    NAMESPACE,
+    NODE,
+    SILENT,
+    WORKLOAD,
+    board,
+    events,
+    in_range,
+    to,
+    usable_memory,
+)
 from dashboards.lines import group_figure
 from dashboards.panels import (
     ALLOCATED,
@@ -81,6 +92,10 @@ def _of_cards(expr: str, by: str = BY_CARD) -> str:
 
 
 USABLE = usable_memory(NODE)
+LOST = f"group by ({BY_CARD}) ({_of('up')} == 0)"
+OF_SILENT = f"(group by ({BY_CARD}) ({in_range(_of('up'))}) and on ({BY_NODE}) {SILENT})"
+NODE_STATE: Words = {"1": ("read", GOOD), "0": ("silent", BAD)}
+SILENT_THEN = 100  # in the timeline of lost cards: more than a node has
 BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
 
 
@@ -118,15 +133,16 @@ def _totals() -> list[Panel]:
     return [
         stat(
             "GPUs",
-            "Cards that can be read. Partitions of a card are not counted.",
+            "Cards that are read now. Partitions of a card are not counted.",
             f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
             "short",
             width=3,
         ),
         stat(
-            "Lost",
-            "Cards that cannot be read. One of which a partition cannot be read is one.",
-            f"count(group by ({BY_CARD}) ({_of('up')} == 0)) or 0 * count({_of('up')})",
+            "GPUs not read",
+            "Cards that are lost, and those of silent nodes: nodes whose exporter was read in the "
+            "time range and is not now. A card of which a partition cannot be read is one.",
+            f"count({LOST} or {OF_SILENT}) or 0 * count({_of('up')})",
             "short",
             ANY,
             width=3,
@@ -264,11 +280,17 @@ def _groups() -> Panel:
 
 
 def _lost() -> Panel:
+    read = f"group by ({BY_NODE}) ({BUILD})"
+    silent = f"{SILENT_THEN} * (group by ({BY_NODE}) (last_over_time({BUILD}[1h])) unless {read})"
     return timeline(
         "GPUs that could not be read",
-        "How many of a node, over time. Nodes whose GPUs could all be read are left out.",
-        {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0)"},
-        {str(count): (f"{count} lost", BAD) for count in range(1, 17)},
+        "How many of a node, over time, and when a node was silent that was read in the hour "
+        "before. Nodes whose GPUs could all be read are left out.",
+        {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0) or {silent}"},
+        {
+            **{str(count): (f"{count} lost", BAD) for count in range(1, 17)},
+            str(SILENT_THEN): ("silent", BAD),
+        },
         known=_of("up"),
         none="no GPU",
         width=7,
@@ -279,25 +301,34 @@ def _nodes() -> Panel:
     watts = f"sum by ({BY_NODE}) ({_of('power_watts')})"
     memory = f"sum by ({BY_NODE}) ({_of('memory_used_bytes')})"
     total = f"sum by ({BY_NODE}) ({USABLE})"
-    lost = f"count by ({BY_NODE}) (group by ({BY_CARD}) ({_of('up')} == 0))"
+    lost = f"count by ({BY_NODE}) ({LOST})"
     share = _of_cards(_of("allocated_core_ratio"))
     cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"
+    last_cards = f"count by ({BY_NODE}) ({OF_SILENT})"
     return table(
         "Nodes now",
-        "Of each node: its cards, how busy they are, what of them is promised, and how many to "
-        "look at: lost, with an XID in the time range, a recovery or a repair that waits, or "
-        "too few PCIe lanes. Its page says which.",
+        "Of each node: whether it is read now (a silent one was read in the time range), its "
+        "cards, how busy they are, what of them is promised, and how many to look at: lost, with "
+        "an XID in the time range, a recovery or a repair that waits, or too few PCIe lanes. Its "
+        "page says which.",
         {"instance": "Node", "cluster": "Cluster"},
         [
+            Column(
+                "State",
+                f"group by ({BY_NODE}) ({BUILD}) or 0 * {SILENT}",
+                "short",
+                colored(words=NODE_STATE),
+            ),
             Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
             Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
             Column("Mem. use", f"{memory} / {total}", "percentunit", FILLED),
-            Column("GPUs", cards, "short"),
+            Column("GPUs", f"{cards} or {last_cards}", "short"),
             Column("Lost", f"{lost} or 0 * {cards}", "short", tinted(ANY)),
             Column("To look at", f"{_wrong_cards()} or 0 * {cards}", "short", tinted(ANY)),
             Column("Power", watts, "watt"),
         ],
         links={"Node": TO_NODE},
+        lowest_of="State",
     )
 
 
@@ -337,11 +368,15 @@ def _idle_pods() -> Panel:
 
 
 def _idle_cards() -> Panel:
-    used = _of_cards(f"increase({_of('busy_seconds_total')}[$__range])")
-    idlest = f"topk(20, 1 - clamp_max({used} / $__range_s, 1))"
+    # An average over the samples, not over the time range: of a card that was lost, or of a node
+    # that is young, the time without a sample is no idle time.
+    used = _of_cards(f"avg_over_time({_of('utilization_ratio')}[$__range])")
+    read = f"and on ({BY_CARD}) group by ({BY_CARD}) ({_of('up')} == 1)"
+    idlest = f"topk(20, 1 - clamp_max({used}, 1) {read})"
     return table(
         "GPUs that idle most",
-        "The twenty cards with the least work in the time range, and what of them is promised.",
+        "The twenty cards with the least work in that part of the time range in which they were "
+        "measured, of those that are read now, and what of them is promised.",
         {"instance": "Node", "gpu": "GPU"},
         [
             Column("Without work", idlest, "percentunit", bar(SPARE)),

@@ -34,7 +34,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.dashboard import Panel as PanelModel
 
-from dashboards.frame import SOURCE
+from dashboards.frame import SOURCE, in_range
 
 # One meaning each, and the same in dark and light: a name such as "green" is not.
 # Pink is not among the colours that Grafana gives to lines.
@@ -42,7 +42,7 @@ USED, ALLOCATED, IDLE, NOBODY, BAD = "#3274D9", "#FF4FA3", "#FF9830", "#808080",
 GOOD, LOOK, FREE = "#56A64B", "#E0B400", "#80808033"  # FREE: grey that is seen through
 
 # By unit: where an axis of nothing but zeros ends. By itself it ends at 10,000 % or 100 a second.
-SOFT_MOST = {"percentunit": 0.1, "ops": 1}
+SOFT_MOST = {"percentunit": 0.1, "ops": 1, "cps": 1}
 HEIGHT = 9  # of all that is not one number
 
 Panel = Builder[PanelModel]
@@ -73,6 +73,7 @@ NOTHING = {
 # What the names of queries begin with that answer while the others of a panel do not.
 INSTEAD = "INSTEAD"
 NO_VALUE = "no value"  # the gaps of a timeline's line
+NOT_NOW = "not known now"  # a figure that was known in the time range
 # Values of a timeline that no figure has.
 NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
 ABOVE_ALL = 1e12  # of the figures that are put into words
@@ -109,8 +110,21 @@ def why_nothing(expr: str) -> str:
 def missing(text: str, color: str = "text") -> SpecialValueMap:
     """A missing value as this text, in a colour of its own: the thresholds do not judge it."""
     shown = ValueMappingResult(text=text, color=color)
-    options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL, result=shown)
+    options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL_AND_NAN, result=shown)
     return SpecialValueMap(options)
+
+
+def now_or_unknown(expr: str) -> str:
+    """A figure without labels; NaN while it is not known and was known in the time range.
+
+    A panel shows the last value that it gets. Of a range query without this, that is the last value
+    before an exporter fell silent, in the colour of a value of now.
+    """
+    first = re.search(r"[\w:]+{[^}]*}", expr)
+    if not first:
+        message = f"no selector in {expr}"
+        raise ValueError(message)
+    return f"({expr}) or NaN * group({in_range(first[0])})"
 
 
 def folded(title: str, panels: Iterable[Panel]) -> build.Row:
@@ -139,9 +153,10 @@ def stat(
     """One number. Behind it its way through the time range, unless it is of the whole range.
 
     ``nothing`` is what it says where the query finds nothing; by default it follows from the query.
+    Where there was a value in the time range and none is now, it says so.
     """
     of_range = "$__range" in expr
-    target = query(expr, "A")
+    target = query(expr if of_range else now_or_unknown(expr), "A")
     text = nothing or why_nothing(expr)
     return (
         stat_panel.Panel()
@@ -151,12 +166,12 @@ def stat(
         .with_target(target.instant() if of_range else target.range())
         .unit(unit)
         .no_value(text)
-        .mappings([missing(text)])
+        .mappings([missing(text if of_range else NOT_NOW)])
         .thresholds(thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)
         .graph_mode(BigValueGraphMode.NONE if of_range else BigValueGraphMode.AREA)
-        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        .reduce_options(common.ReduceDataOptions().calcs(["last"]))
         .min(0)
         .height(4)
         .span(width)

@@ -4,10 +4,11 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
 from dashboards.cost import PRICE_GPU_HOUR, price
-from dashboards.frame import NODE, POD, WORKLOAD, board, events, to
+from dashboards.frame import CARD, NODE, POD, SILENT, WORKLOAD, board, events, in_range, to
 from dashboards.lines import lines, most_of_containers
 from dashboards.panels import (
     ALLOCATED,
+    BAD,
     FREE,
     GOOD,
     HIGH,
@@ -15,6 +16,7 @@ from dashboards.panels import (
     LOOK,
     UNMEASURED,
     Panel,
+    Words,
     folded,
     series,
     stat,
@@ -30,6 +32,12 @@ ON_ITS_CARDS = (
     "and on (cluster, instance, uuid) "
     f"group by (cluster, instance, uuid) (mgpu_container_core_seconds_total{{{POD}}})"
 )
+STATE: Words = {
+    "0": ("its GPU is lost", BAD),
+    "1": ("read", GOOD),
+    "2": ("its node is silent", BAD),
+    "3": ("ended", FREE),
+}
 KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
 NOTHING_SERVED = "No model server is scraped, or the rules of examples/tokens are not loaded"
 NO_SHARE = "No pod was promised a share here"
@@ -157,13 +165,25 @@ def _containers() -> Panel:
     core, share = _rate(_own("core_seconds_total")), _own("core_limit_ratio")
     held, limit = _own("memory_used_bytes"), _own("memory_limit_bytes")
     elsewhere = {"0": ("as allocated", GOOD), "1": ("elsewhere", IDLE)}
+    # Of a lost card and of a silent node, the containers' series are absent. The table shows them
+    # by what was known in the time range, so that their pod is not taken for one without a GPU.
+    known = f"group by ({BY_CONTAINER}) ({in_range(_own('allocation_info'))})"
+    state = (
+        f"0 * ({known} and on ({CARD}) group by ({CARD}) (mgpu_device_up{{{NODE}}} == 0))"
+        f" or 2 * ({known} and on (cluster, instance) {SILENT})"
+        f" or group by ({BY_CONTAINER}) ({_own('allocation_info')})"
+        f" or 3 * {known}"
+    )
     return table(
         "Containers now",
-        "Each container on each device: what it uses, against what it was allocated there.",
+        "Each container on each device: what it uses, against what it was allocated there. Those "
+        "that cannot be measured now, and those that ended in the time range, have their state "
+        "alone.",
         {"container": "Container", "gpu": "GPU", "pod": "Pod", "instance": "Node", "uuid": "UUID"},
         [
             Column(name, f"sum by ({BY_CONTAINER}) ({expr})", unit, cell)
             for name, expr, unit, cell in (
+                ("State", state, "short", colored(words=STATE)),
                 ("Core", core, "percentunit", USE),
                 ("Share", share, "percentunit", None),
                 (

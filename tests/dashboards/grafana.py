@@ -21,7 +21,7 @@ class Ask(Protocol):
 
 
 # $name, ${name}, ${name:format}
-VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:\.[\w.]+)?(?::\w+)?\}")
+VARIABLE = re.compile(r"\$([a-zA-Z_]\w*)|\$\{(\w+)(?:\.[\w.]+)?(?::\w+)?\}")
 LABEL_NAME = re.compile(r"[a-zA-Z_]\w*")
 LABEL_VALUES = re.compile(r"label_values\((.+), ([\w$]*)\)")
 UNSORTED = 0  # of a variable: what can be chosen stands as Prometheus answers

@@ -51,12 +51,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     ("board", "panel", "letter", "expected"),
     [
         ("overview", "Memory", "A", 80 / 160),
-        ("overview", "Nodes now", "C", 80 / 160),
+        ("overview", "Nodes now", "D", 80 / 160),
         ("node", "Memory in use", "A", 80 / 160),
         ("groups", "Groups", "D", 40 / 160),
         ("overview", "GPUs", "A", 3),
-        ("overview", "Lost", "A", 1),
-        ("overview", "Nodes now", "E", 1),
+        ("overview", "GPUs not read", "A", 1),
+        ("overview", "Nodes now", "F", 1),
     ],
 )
 def test_a_divided_board_counts_once(

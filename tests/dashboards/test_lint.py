@@ -16,7 +16,9 @@ import pytest
 import yaml
 from grafana_foundation_sdk.models import units
 
+from dashboards.boards import OWN_CLUSTER
 from dashboards.frame import GRAFANA
+from dashboards.panels import NOT_NOW
 from dashboards.tables import NO_ROWS, inside_of
 from exporter.metrics.families import FAMILIES
 from rules.generate import FOLDER as RULES
@@ -147,7 +149,9 @@ def test_target_rate_interval_rule(dashboard: Dashboard) -> None:
         entry["panel"] for entry in excluded()["target-rate-interval-rule"]["entries"]
     }
     for query in queries(dashboard):
-        windows = set(re.findall(r"\[([^\]]+)\]", query.expr))
+        # What there was at last is no rate: the rule asks nothing of it.
+        rates = re.sub(r"last_over_time\([\w:]+{[^}]*}\[[^\]]+\]", "", query.expr)
+        windows = set(re.findall(r"\[([^\]]+)\]", rates))
         if set(dict(SELECTOR.findall(query.expr))) <= RECORDED:
             windows -= OF_RECORDED
         assert windows <= {"$__rate_interval", "$__range"}
@@ -305,8 +309,11 @@ def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
     others = [link["url"] for link in dashboard["links"]]
     assert len(others) == len(DASHBOARDS) - 1
     for url in [*others, *(url for panel in panels(dashboard) for url in links(panel))]:
-        parts = url.partition("?")[2].split("&")
-        assert {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in KEPT)} <= {*parts}
+        parts = {*url.partition("?")[2].split("&")}
+        # A row of an alert leads to its own cluster, whichever are chosen.
+        own = f"var-cluster={OWN_CLUSTER}"
+        kept = {part.replace(own, "${cluster:queryparam}") for part in parts}
+        assert {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in KEPT)} <= kept
 
 
 @EVERY
@@ -398,8 +405,13 @@ def test_a_panel_without_data_says_why(dashboard: Dashboard) -> None:
             assert {"id": "noValue", "value": "-"} in everywhere["properties"]
         if panel["type"] == "stat":  # a threshold's colour would judge what is not there
             (mapping,) = defaults["mappings"]
-            assert mapping["options"]["match"] == "null"
-            assert mapping["options"]["result"] == {"text": defaults["noValue"], "color": "text"}
+            assert mapping["options"]["match"] == "null+nan"
+            assert mapping["options"]["result"]["color"] == "text"
+            assert mapping["options"]["result"]["text"] in {defaults["noValue"], NOT_NOW}
+            # The last sample of a range query that ended would be shown as the value of now.
+            (target,) = panel["targets"]
+            assert target.get("instant") or "or NaN * group(" in target["expr"], panel["title"]
+            assert panel["options"]["reduceOptions"]["calcs"] == ["last"]
 
 
 @EVERY

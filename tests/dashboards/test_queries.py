@@ -108,6 +108,33 @@ def test_the_pod_dashboard_opens_with_a_pod_that_is_at_work(ask: Ask) -> None:
 
 
 @pytest.mark.program("prometheus", "cc")
+@pytest.mark.parametrize("job", WORLDS)
+def test_who_pays_has_a_name_in_every_row(ask: Ask, job: str) -> None:
+    """Grafana joins a row without a namespace, as nobody's part is, to the row of each."""
+    dashboard = load(next(path for path in PATHS if path.stem == "mgpu-cost"))
+    values = resolve(dashboard, ask, {**FIXED, **EVERY, "job": job})
+    label = values["namespace_label"]
+    every = [q for q in queries(dashboard) if q.panel == "What each namespace pays"]
+    exprs = [fill(query.expr, values) for query in every if query.letter != INSTEAD]
+    eventually(lambda: any(ask(expr) for expr in exprs), "what is recorded of the cost")
+    for row in (one["metric"] for expr in exprs for one in ask(expr)):
+        assert row.get(label), row
+        assert row.get("kind"), row
+
+
+@pytest.mark.program("prometheus", "cc")
+def test_alerts_stand_by_their_weight_and_in_their_cluster(ask: Ask) -> None:
+    dashboard = load(next(path for path in PATHS if path.stem == "mgpu-overview"))
+    values = resolve(dashboard, ask, {**FIXED, "job": "honored"})
+    every = [q for q in queries(dashboard) if q.panel == "Alerts that fire"]
+    expr = next(query.expr for query in every if query.letter == "A")
+    eventually(lambda: ask(fill(expr, values)), "the alert that fires here")
+    assert {float(one["value"][1]) for one in ask(fill(expr, values))} == {0}  # critical
+    ours = {"cluster": "no-such", "node": ".*"}
+    assert all("cluster" not in one["metric"] for one in ask(fill(expr, values | ours)))
+
+
+@pytest.mark.program("prometheus", "cc")
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_a_legend_names_labels_that_the_query_keeps(ask: Ask, path: Path) -> None:
     dashboard = load(path)

@@ -1,0 +1,156 @@
+"""A node that is silent, a card that is lost: no panel shows what was as what is.
+
+Of two nodes ``far`` was read until 20 minutes ago. On ``near`` the card ``gone`` fell off the bus
+30 minutes ago. Pods ``on-far``, ``on-gone`` and ``well`` are at work on a card each; ``done`` had a
+card until 40 minutes ago.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboards.grafana import FOLDER, PATHS, fill, load, panels, queries
+from tests.store import Store, Target
+
+AT = 1_800_000_000.0
+MINUTE = 60
+EVERYTHING = {
+    **dict.fromkeys(("cluster", "kind", "namespace", "node", "pod", "uuid"), ".*"),
+    **{f"{label}_label": label for label in ("namespace", "pod", "container")},
+    "job": "mgpu",
+    "method": "allocation",
+    "price_kwh": "0.2",
+    "price_gpu_hour": "2",
+    "datasource": "",
+    "__range": "1h",
+    "__range_s": "3600",
+    "__rate_interval": "1m",
+}
+
+
+def _card(gpu: int, uuid: str, up: int, *, seconds: float) -> str:
+    of = f'gpu="{gpu}",uuid="{uuid}"'
+    page = f"mgpu_device_up{{{of}}} {up}\n"
+    page += f'mgpu_device_info{{{of},model="m",profile="",sharing="",gpu_instance=""}} 1\n'
+    if up:
+        page += f"mgpu_device_busy_seconds_total{{{of}}} {seconds / 2}\n"
+        page += f"mgpu_device_utilization_ratio{{{of}}} 0.5\n"
+        page += f'mgpu_device_temperature_celsius{{{of},sensor="gpu"}} 84\n'
+        page += f"mgpu_device_power_watts{{{of}}} 300\n"
+        page += f"mgpu_device_energy_joules_total{{{of}}} {seconds * 300}\n"
+        page += f"mgpu_device_memory_used_bytes{{{of}}} 5\n"
+    page += f"mgpu_device_memory_total_bytes{{{of}}} 10\n"
+    return page
+
+
+def _pod(name: str, gpu: int, uuid: str, seconds: float) -> str:
+    pod = f'namespace="n",pod="{name}"'
+    of = f'{pod},container="c",gpu="{gpu}",uuid="{uuid}"'
+    return (
+        f'mgpu_container_allocation_info{{{of},scheme="s",policy="p",priority=""}} 1\n'
+        f"mgpu_container_core_seconds_total{{{of}}} {seconds / 2}\n"
+        f"mgpu_container_core_limit_ratio{{{of}}} 1\n"
+        f"mgpu_container_memory_used_bytes{{{of}}} 5\n"
+        f"mgpu_pod_last_active_timestamp_seconds{{{pod}}} {AT - 3600 + seconds}\n"
+        f"mgpu_pod_core_seconds_total{{{pod}}} {seconds / 2}\n"
+        f'mgpu_pod_info{{{pod},uid="u",qos="",owner_kind="",owner_name=""}} 1\n'
+    )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    with Store(folder) as store:
+        near, far = (Target({"job": "mgpu", "instance": name}) for name in ("near", "far"))
+        for minute in range(61):
+            seconds = minute * MINUTE
+            at = AT - 60 * MINUTE + seconds
+            page = 'mgpu_exporter_build_info{version="1"} 1\n'
+            page += _card(0, "well", 1, seconds=seconds) + _pod("well", 0, "well", seconds)
+            lost = minute >= 30
+            page += _card(1, "gone", int(not lost), seconds=seconds)
+            page += "" if lost else _pod("on-gone", 1, "gone", seconds)
+            page += _pod("done", 0, "well", seconds) if minute < 20 else ""
+            store.scrape(near, page, at)
+            page = 'mgpu_exporter_build_info{version="1"} 1\n'
+            page += _card(0, "away", 1, seconds=seconds) + _pod("on-far", 0, "away", seconds)
+            store.scrape(far, page if minute < 40 else None, at)
+        yield store
+
+
+def _values(
+    store: Store, board: str, panel: str, letter: str, by: str, **of: str
+) -> dict[str, float]:
+    """What a query of a panel finds, by a label."""
+    every = queries(load(FOLDER / f"mgpu-{board}.json"))
+    (query,) = (one for one in every if (one.panel, one.letter) == (panel, letter))
+    found = store.values(fill(query.expr, EVERYTHING | of), AT, by)
+    return {name: value for (name,), value in found.items()}
+
+
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_one_number_of_a_silent_node_is_not_known(store: Store, path: Path) -> None:
+    for panel in panels(load(path)):
+        if panel["type"] == "stat" and not panel["targets"][0].get("instant"):
+            expr = fill(panel["targets"][0]["expr"], EVERYTHING | {"node": "far"})
+            values = [*store.values(expr, AT).values()]
+            if panel["title"] == "Down":
+                assert values == [1]
+            else:
+                assert all(math.isnan(value) for value in values), (panel["title"], values)
+
+
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize(
+    ("board", "panel", "node", "expected"),
+    [
+        ("overview", "GPUs", ".*", 1),
+        ("overview", "GPUs not read", ".*", 2),
+        ("overview", "GPUs not read", "near", 1),
+        ("overview", "GPUs not read", "far", 1),
+        ("node", "Not read", "far", 1),
+        ("node", "Not read", ".*", 2),
+        ("pod", "GPUs used", ".*", 0.5),
+    ],
+)
+def test_what_is_not_read_is_counted(
+    store: Store, board: str, panel: str, node: str, expected: float
+) -> None:
+    (value,) = _values(store, board, panel, "A", "", node=node).values()
+    assert value == pytest.approx(expected)
+
+
+@pytest.mark.program("prometheus")
+def test_a_silent_node_stays_among_the_nodes(store: Store) -> None:
+    assert _values(store, "overview", "Nodes now", "A", "instance") == {"near": 1, "far": 0}
+    assert _values(store, "overview", "Nodes now", "E", "instance") == {"near": 2, "far": 1}
+    then = _values(store, "overview", "GPUs that could not be read", "A", "instance")
+    assert then == {"near": 1, "far": 100}
+
+
+@pytest.mark.program("prometheus")
+def test_a_lost_card_and_that_of_a_silent_node_do_not_idle(store: Store) -> None:
+    idle = _values(store, "overview", "GPUs that idle most", "A", "gpu")
+    assert idle == {"0": pytest.approx(0.5)}
+
+
+@pytest.mark.program("prometheus")
+def test_a_pod_that_cannot_be_measured_keeps_its_row(store: Store) -> None:
+    states = _values(store, "pod", "Containers now", "A", "pod")
+    assert states == {"on-gone": 0, "well": 1, "on-far": 2, "done": 3}
+
+
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_no_table_of_now_has_a_figure_of_a_silent_node(store: Store, path: Path) -> None:
+    """But for its state, and how many cards it had."""
+    for panel in panels(load(path)):
+        if panel["type"] != "table" or not panel["title"].endswith("now"):
+            continue
+        for target in panel["targets"]:
+            found = store.query(fill(target["expr"], EVERYTHING), AT)
+            silent = [one for one in found if one["metric"].get("instance") == "far"]
+            assert not silent or "last_over_time" in target["expr"], (panel["title"], target)
