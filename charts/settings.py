@@ -7,7 +7,7 @@ that the templates refuse some (``mgpu.refuse``).
 from collections.abc import Iterator
 
 from charts.table.value import Schema
-from exporter.settings import TABLE, Setting
+from exporter.agent.settings import TABLE, Setting
 
 OWNED = frozenset(
     {

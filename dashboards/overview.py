@@ -34,7 +34,7 @@ from dashboards.panels import (
     timeline,
 )
 from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, colored, table, tinted
-from exporter.prometheus.advice import Outcome, Recorded, Resource
+from exporter.answers.prometheus.advice import Outcome, Recorded, Resource
 
 EVENTS = events()
 BY_CARD = "cluster, instance, gpu"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.web.browser import browsing
+from tests.agent.web.browser import browsing
 
 FOLDER = Path(__file__).parent / "pictures"
 WIDTH = 1366

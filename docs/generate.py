@@ -25,13 +25,13 @@ from pages.scenarios import keys, scenarios
 from pages.sharing import sharing
 
 import exporter
-from exporter import api
+from exporter.agent import api
 
 FOLDER = Path(__file__).parent
 OFF = "off-kubernetes.md"
 RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
 KEYS = str(Path(exporter.__file__).parent / "simulation" / "README.md")
-WORDS = str(Path(exporter.__file__).parent / "web" / "page" / "glossary.json")
+WORDS = str(Path(exporter.__file__).parent / "agent" / "web" / "page" / "glossary.json")
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from exporter import api
-from exporter.api import About
-from exporter.collector import Collector, Pulse
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent import api
+from exporter.agent.api import About
+from exporter.agent.collector import Collector, Pulse
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import Address, load
+from exporter.agent.web import HttpServer, Pages, listen, make_app
+from exporter.answers.terminal.app import Top
+from exporter.answers.terminal.feeds import FeedResult
+from exporter.answers.terminal.feeds.document import node_of_document
 from exporter.model import Snapshot
-from exporter.settings import Address, load
-from exporter.terminal.app import Top
-from exporter.terminal.feeds import FeedResult
-from exporter.terminal.feeds.document import node_of_document
-from exporter.web import HttpServer, Pages, listen, make_app
-from tests.web.browser import LIVE, browsing
+from tests.agent.web.browser import LIVE, browsing
 
 FOLDER = Path(__file__).parent / "pictures"
 SECONDS = 660

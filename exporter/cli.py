@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 
 from exporter import __doc__ as about
 from exporter import __version__
-from exporter.commands import logs
-from exporter.commands.commandline import USAGE_ERROR, Parser, without_traceback
-from exporter.commands.output import warn
-from exporter.settings import TABLE, SettingsError, add_arguments, unknown_variables
+from exporter.agent.settings import TABLE, SettingsError, add_arguments, unknown_variables
+from exporter.console import logs
+from exporter.console.commandline import USAGE_ERROR, Parser, without_traceback
+from exporter.console.output import warn
 
 logger = logging.getLogger(__name__)
 
 
 _SERVE, _HELP = "serve", "help"
+_ANSWERS = "answers"  # the wing of the commands for people
 _CHECK_CONFIG = "check-config"  # the only command that runs with settings that cannot be used
 
 _FIRST_LOOK = (
@@ -35,13 +36,14 @@ class _Command(NamedTuple):
     """A sub-command: a function in the module of its name, which is imported when it is needed.
 
     ``settings``: whether it has the flags of the settings. ``required``: the required arguments in
-    its usage line.
+    its usage line. ``wing``: whether it is the agent's, or an answer for people.
     """
 
     name: str
     about: str
     settings: bool = True
     required: str = ""
+    wing: str = "agent"
 
     @property
     def function(self) -> Callable[..., int]:
@@ -56,15 +58,15 @@ class _Command(NamedTuple):
 
     @property
     def _module(self) -> Any:  # noqa: ANN401 - each has a function of its own name
-        return import_module(f"exporter.commands.{self.name.replace('-', '_')}")
+        return import_module(f"exporter.{self.wing}.commands.{self.name.replace('-', '_')}")
 
 
 _COMMANDS = {
     command.name: command
     for command in (
         _Command(_SERVE, "serve the metrics; the default, if no command is given"),
-        _Command("top", "show GPUs, pods and processes, live"),
-        _Command("snapshot", "print the usage of the GPUs once"),
+        _Command("top", "show GPUs, pods and processes, live", wing=_ANSWERS),
+        _Command("snapshot", "print the usage of the GPUs once", wing=_ANSWERS),
         _Command("check", "check this node as serve would use it, and report the problems found"),
         _Command(_CHECK_CONFIG, "report all problems of the configuration, and start nothing"),
         _Command(
@@ -72,13 +74,22 @@ _COMMANDS = {
             "write what the sources return to a file, cycle by cycle",
             required=" --output FILE",
         ),
-        _Command("bill", "what the GPUs that a Prometheus watches cost, and who pays for what"),
+        _Command(
+            "bill",
+            "what the GPUs that a Prometheus watches cost, and who pays for what",
+            wing=_ANSWERS,
+        ),
         _Command(
             "why",
             "how a pod fares on its GPUs: use, waiting and who ran instead, memory",
             required=" NAMESPACE/POD",
+            wing=_ANSWERS,
         ),
-        _Command("advise", "what each workload should ask for, by what a Prometheus saw of it"),
+        _Command(
+            "advise",
+            "what each workload should ask for, by what a Prometheus saw of it",
+            wing=_ANSWERS,
+        ),
         _Command(
             "replay",
             "print the page that results from a recording",
@@ -99,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return without_traceback(
             lambda: function(_flags(arguments), arguments.format, refused=arguments.refused)
         )
-    from exporter.collector.wiring import read_settings  # noqa: PLC0415 - see above
+    from exporter.agent.collector.wiring import read_settings  # noqa: PLC0415 - see above
 
     try:
         settings = read_settings(_flags(arguments))

@@ -18,8 +18,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
-from exporter.files import opened
-from exporter.printable import clean
+from exporter.inputs.files import opened
+from exporter.shown.printable import clean
 
 if TYPE_CHECKING:
     import aiohttp

@@ -6,13 +6,14 @@
 import sys
 import threading
 
-from exporter.collector import Sources
-from exporter.commands import logs, serve
+from exporter.agent.collector import Sources
+from exporter.agent.commands import serve
+from exporter.agent.settings import Address, Settings, load
+from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.gpus.source import Demand, RestartRequiredError
+from exporter.agent.sources.pods.source import NoPods
+from exporter.console import logs
 from exporter.model import Reading
-from exporter.settings import Address, Settings, load
-from exporter.sources.cgroups.source import SimulatedProcesses
-from exporter.sources.gpus.source import Demand, RestartRequiredError
-from exporter.sources.pods.source import NoPods
 
 
 class Hanging:

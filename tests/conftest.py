@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from exporter.commands.logs import Collapsing
+from exporter.console.logs import Collapsing
 
 OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
-from exporter.settings import load
 from tests.scenario.clock import SECOND, ManualClock
 
 SCRAPE_S = 15

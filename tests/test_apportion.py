@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution.shares import apportion
+from exporter.agent.attribution.shares import apportion
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 
 A, B = ContainerKey("n", "a", "c"), ContainerKey("n", "b", "c")

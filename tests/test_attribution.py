@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution.join import account, place, share_memory
-from exporter.attribution.ownership import owner_of
-from exporter.attribution.shares import SCALE_CAP
+from exporter.agent.attribution.join import account, place, share_memory
+from exporter.agent.attribution.ownership import owner_of
+from exporter.agent.attribution.shares import SCALE_CAP
 from exporter.model import (
     QUANTITIES,
     Allocation,

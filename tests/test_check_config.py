@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from exporter.agent.commands.check_config import check_config
 from exporter.cli import main
-from exporter.commands.check_config import check_config
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from exporter import __version__
+from exporter.agent.collector.wiring import open_sources
+from exporter.agent.settings import SUBJECTS, TABLE, load
 from exporter.cli import main
-from exporter.collector.wiring import open_sources
-from exporter.commands.commandline import without_traceback
-from exporter.commands.output import say
-from exporter.settings import SUBJECTS, TABLE, load
+from exporter.console.commandline import without_traceback
+from exporter.console.output import say
 from exporter.simulation import ScenarioError
 from tests.e2e.programs import eventually
 
@@ -227,7 +227,9 @@ def test_version_and_help_load_neither_a_server_nor_a_source(flag: str) -> None:
 
     loaded = {line.rpartition("|")[2].strip() for line in agent.said.splitlines()}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("exporter.")}
-    assert rooms <= {"cli", "commands", "files", "settings", "metrics", "model", "printable"}
+    assert rooms <= {"agent", "cli", "console", "inputs", "metrics", "model", "shown"}
+    wing = {name.split(".")[2] for name in loaded if name.startswith("exporter.agent.")}
+    assert wing == {"settings"}
     assert not loaded & {"aiohttp", "asyncio", "prometheus_client", "ssl"}
 
 
@@ -244,7 +246,9 @@ def test_what_a_terminal_cannot_write_is_its_escape(monkeypatch: pytest.MonkeyPa
     assert written.getvalue() == b"\\u2192 mount it\n"
 
 
-@pytest.mark.parametrize("module", ["argparse", "exporter.settings", "exporter.web", "asyncio"])
+@pytest.mark.parametrize(
+    "module", ["argparse", "exporter.agent.settings", "exporter.agent.web", "asyncio"]
+)
 def test_an_interrupt_while_modules_load_ends_it_silently(module: str) -> None:
     with started("-X", "importtime", "-m", "exporter", "--simulate=demo", *ANYWHERE) as agent:
         agent.hear(f" {module}\n")

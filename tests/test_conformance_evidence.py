@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
-from exporter.settings import load
 from tests.scenario.clock import ManualClock
 from tools import conformance
 

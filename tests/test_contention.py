@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution.contention import waiting
+from exporter.agent.attribution.contention import waiting
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 
 A, B, C = (ContainerKey("n", name, "c") for name in "abc")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.allocations.rules import Rules
-from exporter.collector.rules import rules_of
-from exporter.collector.wiring import read_settings
+from exporter.agent.allocations.rules import Rules
+from exporter.agent.collector.rules import rules_of
+from exporter.agent.collector.wiring import read_settings
+from exporter.agent.settings.schemes import KEYS
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
-from exporter.settings.schemes import KEYS
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 CARDS = tuple(

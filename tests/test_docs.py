@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.allocations.registry import SCHEMES
+from exporter.agent.allocations.registry import SCHEMES
+from exporter.agent.settings import TABLE
 from exporter.metrics.families import FAMILIES
-from exporter.settings import TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = (*DOCS.parent.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("runbooks/*.md"))

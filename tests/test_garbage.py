@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from exporter.commands import garbage
+from exporter.agent.commands import garbage
 
 THREADS = """
 import ctypes, gc, sys, threading
-from exporter.commands import garbage
+from exporter.agent.commands import garbage
 
 if sys.argv[1] == "relax":
     garbage.relax()

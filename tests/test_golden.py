@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
-from exporter.settings import load
 from tests.scenario.clock import SECOND, START, ManualClock
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.settings import SettingsError
-from exporter.settings import load as load_settings
-from exporter.settings.yamldocument import MAX_DEPTH, MAX_VALUES
+from exporter.agent.settings import SettingsError
+from exporter.agent.settings import load as load_settings
+from exporter.agent.web.webfile import WebFileError
+from exporter.agent.web.webfile import parse as parse_web
+from exporter.apiserver.client import KubeconfigError, read_kubeconfig
+from exporter.inputs.yamldocument import MAX_DEPTH, MAX_VALUES
 from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
-from exporter.sources.pods.client import KubeconfigError, read_kubeconfig
-from exporter.web.webfile import WebFileError
-from exporter.web.webfile import parse as parse_web
 
 CPU_LIMIT_S = 10.0  # a file of the most values takes a fifth of it; the bombs took minutes
 LEVELS = 26

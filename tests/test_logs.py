@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from exporter.commands.logs import MAX_REMEMBERED, Collapsing, LineFormatter
+from exporter.console.logs import MAX_REMEMBERED, Collapsing, LineFormatter
 from tests.scenario.clock import ManualClock
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from exporter.settings import TABLE, meant, unknown_variables
-from exporter.settings.table import _SERVICE_LINK
-from exporter.terminal.access import VARIABLES
+from exporter.agent.settings import TABLE, meant, unknown_variables
+from exporter.agent.settings.table import _SERVICE_LINK
+from exporter.answers.terminal.access import VARIABLES
 
 # What the kubelet sets for Services named mgpu-exporter and mgpu, each with one or two ports.
 SERVICE_LINKS = (

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.answers.kubectl.plugin import main as plugin
 from exporter.cli import main
-from exporter.commands.output import OutputError, is_terminal, say, warn
-from exporter.kubectl.plugin import main as plugin
-from exporter.printable import cell, clean, printable
-from tests.prometheus.hostile import ESCAPES, MODES, question_of
-from tests.terminal.test_http import Server
+from exporter.console.output import OutputError, is_terminal, say, warn
+from exporter.shown.printable import cell, clean, printable
+from tests.answers.prometheus.hostile import ESCAPES, MODES, question_of
+from tests.answers.terminal.test_http import Server
 from tests.test_progress import Terminal
 
 SIMULATED = ("--simulate=single", "--collection.interval=200ms")

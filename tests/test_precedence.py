@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.settings import TABLE, Settings, add_arguments, load
+from exporter.agent.settings import TABLE, Settings, add_arguments, load
 
 VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none the default
     "web.listen-address": (":1", ":2", ":3"),

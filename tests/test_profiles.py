@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from benchmarks.fleet.series import DASHBOARDS, RULES, named_in
+from exporter.agent.settings import SettingsError, load
 from exporter.metrics.families import FAMILIES, OFF_BY_DEFAULT, OWN_LEVEL, groups_without
 from exporter.metrics.profiles import PROFILES, has, left_out
-from exporter.settings import SettingsError, load
 
 BY_NAME = {family.full_name: family for family in FAMILIES}
 BY_DEFAULT = {name for name, family in BY_NAME.items() if family.group not in OFF_BY_DEFAULT}

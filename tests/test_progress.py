@@ -1,6 +1,6 @@
 import io
 
-from exporter.commands.progress import progress
+from exporter.console.progress import progress
 
 
 class Terminal(io.StringIO):

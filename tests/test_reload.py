@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector.rules import cycle_rules
-from exporter.commands.reload import Reloader
+from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.commands.reload import Reloader
+from exporter.agent.settings import TABLE, Settings, load
 from exporter.model import LastReload
-from exporter.settings import TABLE, Settings, load
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.test_precedence import VALUES, read
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.commands.replay import Replay
+from exporter.agent.commands.replay import Replay
+from exporter.agent.recording.file import RecordingReader
 from exporter.metrics.text import Format, Renderer
-from exporter.recording.file import RecordingReader
 
 FOLDER = Path(__file__).parent / "replay"
 PAGES = sorted(FOLDER.glob("*.prom"))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector.rules import cycle_rules
-from exporter.collector.wiring import read_settings
-from exporter.commands.check_config import check_config
-from exporter.settings import TABLE, Settings
+from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.wiring import read_settings
+from exporter.agent.commands.check_config import check_config
+from exporter.agent.settings import TABLE, Settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "rules.md"
 NOT_SHOWN = {  # live, and not for everybody

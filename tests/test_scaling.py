@@ -19,10 +19,10 @@ from benchmarks.fleet.report import (
     settings_files,
 )
 from benchmarks.fleet.series import DASHBOARDS, RULES, Choice, choices, named_in, series_without
+from exporter.agent.settings import load
+from exporter.agent.web.selection import select
 from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
-from exporter.settings import load
-from exporter.web.selection import select
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scaling.md").read_text()

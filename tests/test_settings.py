@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.settings import TABLE, Address, Settings, SettingsError, add_arguments, load
+from exporter.agent.settings import TABLE, Address, Settings, SettingsError, add_arguments, load
 
 
 def parse(*argv: str, **environ: str) -> Settings:

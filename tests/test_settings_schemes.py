@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.collector.wiring import read_settings
+from exporter.agent.collector.wiring import read_settings
+from exporter.agent.settings import MAX_PROBLEMS, Settings, SettingsError, add_arguments, load
+from exporter.agent.settings.schemes import KEYS, MAX_SCHEMES
 from exporter.model import SchemeDescription
-from exporter.settings import MAX_PROBLEMS, Settings, SettingsError, add_arguments, load
-from exporter.settings.schemes import KEYS, MAX_SCHEMES
 
 EVERY_KEY = """\
 allocations:

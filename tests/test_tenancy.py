@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution.tenancy import Residents, account_for, residents_of
+from exporter.agent.attribution.tenancy import Residents, account_for, residents_of
 from exporter.model import (
     ContainerKey,
     Device,

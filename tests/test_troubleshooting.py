@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.allocations.scheme import Reason
+from exporter.agent.allocations.scheme import Reason
+from exporter.agent.settings import TABLE
 from exporter.metrics.families import FAMILIES
 from exporter.model import DeviceState, Unattributed, Unmeasured
-from exporter.settings import TABLE
 
 PAGE = (Path(__file__).parent.parent / "docs" / "troubleshooting.md").read_text()
 SYMPTOMS = ("all pods show nothing", "source `nvml` is down", "exported_pod", "permission denied")

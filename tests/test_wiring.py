@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector.wiring import open_for_agent, open_sources
+from exporter.agent.collector.wiring import open_for_agent, open_sources
+from exporter.agent.settings import load
+from exporter.agent.sources.pods.api import ApiPods
 from exporter.model import Unmeasured
-from exporter.settings import load
-from exporter.sources.pods.api import ApiPods
-from tests.gpus.drm.machine import Machine
-from tests.pods.apiserver import write_kubeconfig
+from tests.agent.gpus.drm.machine import Machine
+from tests.agent.pods.apiserver import write_kubeconfig
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def build(dist: Path) -> Path:
             f"--name={NAME}",
             *(f"--distpath={work}", f"--workpath={work / 'work'}", f"--specpath={work}"),
             *("--collect-submodules=exporter", "--collect-data=exporter"),
-            *("--collect-submodules=textual", ROOT / "exporter/kubectl/__main__.py"),
+            *("--collect-submodules=textual", ROOT / "exporter/answers/kubectl/__main__.py"),
         )
         _run(work / NAME, "--version")
         with tarfile.open(archive, "w:gz") as file:

@@ -13,7 +13,7 @@ from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
 from benchmarks.accuracy.summary import summary
-from exporter.commands.progress import progress
+from exporter.console.progress import progress
 from exporter.simulation.description import SampleRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from benchmarks.accuracy.scenarios import JOBS, UNIDENTIFIED
-from exporter.attribution.shares import SCALE_CAP
-from exporter.collector import Collector, Sources
-from exporter.ledger import Ledger
+from exporter.agent.attribution.shares import SCALE_CAP
+from exporter.agent.collector import Collector, Sources
+from exporter.agent.ledger import Ledger
+from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.gpus.simulated import SimulatedGpus
+from exporter.agent.sources.pods.source import SimulatedPods
 from exporter.model import ContainerKey, Owner, ProcessSample
 from exporter.simulation.node import Node
 from exporter.simulation.ring import RingSample
-from exporter.sources.cgroups.source import SimulatedProcesses
-from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.pods.source import SimulatedPods
 from tests.scenario.truth import owner_of
 
 SECOND = 10**9

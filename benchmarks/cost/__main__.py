@@ -19,7 +19,7 @@ from benchmarks.cost.size import Size
 from benchmarks.cost.slope import rows, slope
 from benchmarks.cost.targets import targets
 from exporter import __version__
-from exporter.commands.progress import Progress, progress
+from exporter.console.progress import Progress, progress
 
 PAGE = Path(__file__).with_name("results.md")
 BEGIN, END = "<!-- tables: made by python -m benchmarks.cost --write -->\n", "<!-- end -->\n"

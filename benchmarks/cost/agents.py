@@ -14,7 +14,7 @@ from benchmarks.cost import peers
 from benchmarks.cost.documents import NODE
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.node import Node
-from exporter.commands import garbage
+from exporter.agent.commands import garbage
 
 PATIENCE_S = 120.0
 FIRST = ("nice", "-n", "-10")  # so that other work on the machine is not measured

@@ -12,9 +12,9 @@ from typing import Self
 from benchmarks.cost.cluster import Cluster
 from benchmarks.cost.crowd import Crowd
 from benchmarks.cost.size import Size, Tenant
+from tests.agent.pods.apiserver import write_kubeconfig
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work
-from tests.pods.apiserver import write_kubeconfig
 
 # Seconds that calls take where there is a driver. Nobody has published any; these are the orders
 # of magnitude that are known: a call that reads the board's state, one that asks the GSP for its

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from exporter.sources.cgroups.walk import walk
+from exporter.agent.sources.cgroups.walk import walk
 
 if __name__ == "__main__":
     for _ in range(int(sys.argv[2])):

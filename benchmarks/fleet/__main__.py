@@ -15,7 +15,7 @@ from benchmarks.fleet import history, live, report
 from benchmarks.fleet.figures import figures
 from benchmarks.fleet.paper import Assumed
 from benchmarks.fleet.programs import PACKAGES, program
-from exporter.commands.progress import progress
+from exporter.console.progress import progress
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,8 +3,14 @@
 from collections.abc import Callable, Collection, Mapping
 
 from benchmarks.fleet.nodes import Mapped
-from exporter.collector import Collector, Pulse, Sources
-from exporter.collector.wiring import make_collector
+from exporter.agent.collector import Collector, Pulse, Sources
+from exporter.agent.collector.wiring import make_collector
+from exporter.agent.settings import Settings, load
+from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.gpus.simulated import SimulatedGpus
+from exporter.agent.sources.node.source import StaticNodeSource
+from exporter.agent.sources.pods.source import SimulatedPods
+from exporter.agent.web import Pages
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -13,14 +19,8 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.settings import Settings, load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.source import SimulatedProcesses
-from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.source import SimulatedPods
-from exporter.web import Pages
 
 CYCLE_S = 5  # the counters are right at any cadence; this one keeps a hundred nodes in one process
 

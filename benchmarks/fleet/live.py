@@ -26,7 +26,7 @@ from benchmarks.fleet.programs import (
     prometheus,
     victoria_metrics,
 )
-from exporter.commands.progress import Progress
+from exporter.console.progress import Progress
 
 RULES = Path(__file__).parents[2] / "rules"
 RULE_FILES = [str(RULES / f"mgpu-{name}.yaml") for name in ("recording", "alerts")]

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
 from benchmarks.fleet.clock import SetClock
 from benchmarks.fleet.nodes import Trouble, scenario, trouble
-from exporter.web import make_app
+from exporter.agent.web import make_app
 
 NOTHING = Trouble("none", 0, 0)
 

@@ -15,20 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.collector import Sources
-from exporter.collector.wiring import make_collector
-from exporter.commands.record import Session
+from exporter.agent.collector import Sources
+from exporter.agent.collector.wiring import make_collector
+from exporter.agent.commands.record import Session
+from exporter.agent.recording.cycle import Cycle, Head
+from exporter.agent.recording.player import Player
+from exporter.agent.settings import Settings, load
+from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.gpus.simulated import SimulatedGpus
+from exporter.agent.sources.node.source import StaticNodeSource
+from exporter.agent.sources.pods.source import SimulatedPods
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.recording.cycle import Cycle, Head
-from exporter.recording.player import Player
-from exporter.settings import Settings, load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.source import SimulatedProcesses
-from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.source import SimulatedPods
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.pods import shared
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.soak.books import Books
 from benchmarks.soak.judge import WARM, Look, grown, table
 from benchmarks.soak.watch import Exporter
-from exporter.commands.progress import progress
+from exporter.console.progress import progress
 from tests.e2e.programs import Page
 from tests.e2e.scraper import measured_at
 

@@ -10,9 +10,9 @@ import threading
 import time
 
 from benchmarks.soak.node import SECOND, sources
-from exporter.collector.wiring import read_settings
-from exporter.commands import logs
-from exporter.commands.serve import serve
+from exporter.agent.collector.wiring import read_settings
+from exporter.agent.commands.serve import serve
+from exporter.console import logs
 
 
 class Pace(threading.Event):

@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from exporter.collector import Sources
+from exporter.agent.collector import Sources
+from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.gpus.simulated import SimulatedGpus
+from exporter.agent.sources.node.source import StaticNodeSource
+from exporter.agent.sources.pods.source import SimulatedPods
 from exporter.model import CgroupIdentity, Clock, PodTable, Unattributed
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.source import SimulatedProcesses
-from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.source import SimulatedPods
 from tests.scenario.pods import gpu_uuid, shared
 
 SECOND = 10**9

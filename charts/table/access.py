@@ -12,7 +12,7 @@ from charts.table.value import (
     Value,
     choice,
 )
-from exporter.settings.values import ORIGIN
+from exporter.inputs.values import ORIGIN
 from exporter.simulation.load import shipped
 
 _SCENARIO = {"anyOf": [choice("", *shipped()), PATH]}

@@ -14,7 +14,7 @@ from charts.table.value import (
     Value,
     choice,
 )
-from exporter.settings.values import URL_PATH
+from exporter.inputs.values import URL_PATH
 
 SETTINGS = "settings"  # its schema is made from the exporter's own table
 

@@ -1,10 +1,10 @@
-"""The page of the settings, from ``exporter/settings``."""
+"""The page of the settings, from ``exporter/agent/settings``."""
 
 from collections.abc import Iterator, Sequence
 
+from exporter.agent.settings import SUBJECTS, Setting
+from exporter.agent.settings.schemes import KEYS
 from exporter.metrics.families import OPTIONAL_GROUPS
-from exporter.settings import SUBJECTS, Setting
-from exporter.settings.schemes import KEYS
 from pages.tables import table
 
 COMMAS = "; several separated by commas"
@@ -24,7 +24,7 @@ OBVIOUS = {
 CONFIGURATION_PREFACE = """\
 # Configuration
 
-<!-- Written by docs/generate.py from exporter/settings/: do not edit. -->
+<!-- Written by docs/generate.py from exporter/agent/settings/: do not edit. -->
 
 **Each setting is a flag (`--web.listen-address`), a variable (`MGPU_WEB_LISTEN_ADDRESS`) and a key
 of the YAML file of `--config.file`**, in this order of precedence. A bad value ends the start with

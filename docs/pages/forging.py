@@ -1,11 +1,12 @@
 """The part of security.md that says what a tenant can forge of an allocation."""
 
-from exporter.allocations.registry import SCHEMES
-from exporter.allocations.scheme import Evidence, Scheme
+from exporter.agent.allocations.registry import SCHEMES
+from exporter.agent.allocations.scheme import Evidence, Scheme
 from pages.tables import table
 
 BEGIN = (
-    "<!-- From here to the end mark: written by docs/generate.py from exporter/allocations. -->\n"
+    "<!-- From here to the end mark: written by docs/generate.py from "
+    "exporter/agent/allocations. -->\n"
 )
 END = "<!-- end -->\n"
 

@@ -1,4 +1,4 @@
-"""The page of the sharing systems, from ``exporter/allocations``.
+"""The page of the sharing systems, from ``exporter/agent/allocations``.
 
 A scheme's section is its module's text up to the paragraph that begins with "Source".
 """
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from functools import partial
 from textwrap import dedent
 
-from exporter.allocations.registry import SCHEMES
-from exporter.allocations.scheme import IndexBasis, Scheme
+from exporter.agent.allocations.registry import SCHEMES
+from exporter.agent.allocations.scheme import IndexBasis, Scheme
 from pages.tables import table
 from pages.upstream import readings
 
 SHARING_PREFACE = """\
 # Sharing systems
 
-<!-- Written by docs/generate.py from exporter/allocations/: do not edit. -->
+<!-- Written by docs/generate.py from exporter/agent/allocations/: do not edit. -->
 
 **For these systems the exporter reads, without any setting, what each container was allocated, and
 on which GPU.** [Others that you describe](configuration.md#a-sharing-system-of-your-own) go first.

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from exporter.allocations.registry import SCHEMES
+from exporter.agent.allocations.registry import SCHEMES
 from pages.tables import table
 
 

@@ -17,7 +17,7 @@ Number = int | float
 
 
 class Tenants(NamedTuple):
-    """The processes of a device in one cycle; ``exporter.facts.processes`` says what each uses.
+    """The processes of a device in one cycle; ``exporter.shown.processes`` says what each uses.
 
     ``listed`` hold a context now; None where the driver does not list them. ``windows`` are the
     newest ones, oldest first.
@@ -52,7 +52,7 @@ class Process:
 
 
 class HistoryPoint(NamedTuple):
-    """The core and memory of all series at one time, packed by ``exporter.facts.history``."""
+    """The core and memory of all series at one time, packed by ``exporter.agent.facts.history``."""
 
     cores: bytes
     held: bytes

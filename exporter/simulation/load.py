@@ -5,9 +5,10 @@ from io import TextIOWrapper
 
 import yaml
 
-from exporter.files import opened
+from exporter.agent.settings import YamlError
+from exporter.inputs import yamldocument
+from exporter.inputs.files import opened
 from exporter.model import DeviceState
-from exporter.settings import YamlError, yamldocument
 from exporter.simulation import ScenarioError, keys
 from exporter.simulation.description import Fault, SampleRule, Scenario
 from exporter.simulation.keys import Section

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from exporter.settings.values import SWITCH, choice
+from exporter.inputs.values import SWITCH, choice
 from exporter.simulation import keys as file_keys
 from exporter.simulation.description import ContainerSpec, DeviceSpec, PodSpec, ProcessSpec
 from exporter.simulation.keys import C, Key, P, R, Section, may, must, sections, unset

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import yaml
 
-from exporter.settings.values import ValueKind, count, duration, many, matching
+from exporter.inputs.values import ValueKind, count, duration, many, matching
 from exporter.simulation.work import Curve
 
 T = TypeVar("T")

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from exporter.collector import Collector, Sources
-from exporter.ledger import Ledger
+from exporter.agent.collector import Collector, Sources
+from exporter.agent.ledger import Ledger
+from exporter.agent.sources.gpus.source import Demand
 from exporter.model import (
     QUANTITIES,
     DeviceReading,
     Reading,
     Snapshot,
 )
-from exporter.sources.gpus.source import Demand
+from tests.agent.collector.sources import SetPods, SetProcesses
+from tests.agent.gpus.nvml.node import Node
 from tests.atlas.boards import MIB, START, USUAL_S, Board, boards, device, garbage, scenario
-from tests.collector.sources import SetPods, SetProcesses
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
-from tests.gpus.nvml.node import Node
 from tests.rows import Row, rows_of
 from tests.scenario.clock import ManualClock
 

@@ -25,7 +25,7 @@ from benchmarks.cost.measure import scrape_often
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.size import CONTAINERS, Size, tenants
 from benchmarks.cost.targets import OURS, targets
-from exporter.sources.pods.decode import KeyPrefixes, decode_pod
+from exporter.agent.sources.pods.decode import KeyPrefixes, decode_pod
 
 SMALL = Size.parse("2x3x7")
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.guard.__main__ import BUDGET, best, beyond
 from benchmarks.guard.measure import WARM, Figures, Tape, one_pass, recorded, slowed
-from exporter.settings import load
+from exporter.agent.settings import load
 
 
 @pytest.mark.parametrize("name", Figures._fields)

@@ -10,12 +10,12 @@ from benchmarks.soak.books import Books
 from benchmarks.soak.child import Pace
 from benchmarks.soak.judge import ALLOWED, Look, grown, table
 from benchmarks.soak.node import sources
-from exporter.collector.wiring import make_collector
+from exporter.agent.collector.wiring import make_collector
+from exporter.agent.settings import load
 from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Facts, Snapshot
-from exporter.settings import load
 from tests.e2e.programs import Page
 from tests.scenario.clock import ManualClock
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from exporter.settings import TABLE
+from exporter.agent.settings import TABLE
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "mgpu-exporter"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from exporter.web.views import PAGE, SCRAPE
+from exporter.agent.web.views import PAGE, SCRAPE
 from tests.chart.matrix import REVIEWED
 from tests.chart.rendering import Refused, Rendered, render
 from tests.chart.test_objects import endpoint

@@ -11,8 +11,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from exporter.agent.settings import TABLE, load
 from exporter.cli import _parser
-from exporter.settings import TABLE, load
 from tests.chart.matrix import MATRIX, PAIRS
 from tests.chart.rendering import CHART, Object, Rendered, helm, render
 from tests.chart.test_privileges import harmless

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.web import WebConfig
+from exporter.agent.web import WebConfig
 from tests.chart.matrix import EVERYTHING
 from tests.chart.rendering import NAMESPACE, Object, Refused, Rendered, render
 

@@ -8,7 +8,7 @@ import yaml
 
 from charts.table.labels import LABELS
 from charts.table.presets import PRESETS, Preset
-from exporter.allocations.registry import SCHEMES
+from exporter.agent.allocations.registry import SCHEMES
 from tests.chart.matrix import PROFILES
 from tests.chart.rendering import CHART, NAMESPACE, Rendered, render, template
 

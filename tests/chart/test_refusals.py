@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charts import settings
-from exporter.collector.wiring import examine_settings
+from exporter.agent.collector.wiring import examine_settings
 from tests.chart.rendering import Refused, render
 
 _TOO_MANY = [{"name": f"s{n}", "core-resource": f"a.b/c{n}"} for n in range(33)]

@@ -11,7 +11,7 @@ import yaml
 
 from charts import settings
 from charts.table import SECTIONS
-from exporter.settings import TABLE
+from exporter.agent.settings import TABLE
 from tests.chart.rendering import CHART, render
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

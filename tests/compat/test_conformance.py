@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
 from exporter.metrics.compat.dcgm_renamed import RENAMED
 from exporter.metrics.compat.page import CompatPage
 from exporter.metrics.text import Format, Renderer
-from exporter.settings import load
 from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 

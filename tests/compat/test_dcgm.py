@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
 from exporter.metrics.compat.dcgm import ALIASES
 from exporter.metrics.compat.page import CompatPage, Rates
 from exporter.metrics.text import Format
 from exporter.model import Device, DeviceFacts, Sensors, Snapshot
-from exporter.settings import load
 from tests.scenario.clock import ManualClock
 from tests.snapshots import snapshot_of
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
 from exporter.metrics.compat.page import CompatPage
 from exporter.metrics.text import Format
 from exporter.model import Snapshot
-from exporter.settings import load
 from tests.scenario.clock import ManualClock
 from tests.store import Store, Target
 

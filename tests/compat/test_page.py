@@ -6,6 +6,9 @@ import pytest
 from multidict import MultiDict
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
+from exporter.agent.settings import TABLE, load
+from exporter.agent.web import Pages
+from exporter.agent.web.selection import select
 from exporter.metrics.compat.page import PROGRAMS, CompatPage
 from exporter.metrics.text import Format
 from exporter.model import (
@@ -25,9 +28,6 @@ from exporter.model import (
     Used,
     XidCount,
 )
-from exporter.settings import TABLE, load
-from exporter.web import Pages
-from exporter.web.selection import select
 from tests.scenario.clock import ManualClock
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.settings.table import BY_NAME
+from exporter.agent.settings.table import BY_NAME
 from exporter.simulation.load import shipped
 
 ROOT = Path(__file__).parents[2]

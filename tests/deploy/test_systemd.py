@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.settings import TABLE
+from exporter.agent.settings import TABLE
 
 UNIT = Path(__file__).parents[2] / "deploy/systemd/mgpu-exporter.service"
 WOULD_BLIND = {

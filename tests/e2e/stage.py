@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.cgroups.real import mounted, real_cgroups
+from tests.agent.cgroups.real import mounted, real_cgroups
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.documents import node_document
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import Fault, Gpu
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.documents import node_document
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 WINDOW_S = 0.5 + 1 / 6  # the cycle's interval, and the driver's sample that may come after it

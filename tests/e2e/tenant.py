@@ -4,11 +4,11 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.sources.pods.decode import CONFIG_MIRROR
-from tests.cgroups.names import container_path, new_container_id, new_uid
+from exporter.agent.sources.pods.decode import CONFIG_MIRROR
+from tests.agent.cgroups.names import container_path, new_container_id, new_uid
+from tests.agent.pods.documents import Document, pod_document
 from tests.e2e.node import NAME
 from tests.e2e.programs import Page
-from tests.pods.documents import Document, pod_document
 
 NAMESPACE = "ml"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.apistate import Account
 from tests.e2e.programs import Exporter, Page, eventually
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.apistate import Account
 
 FLAGS = ("--simulate=demo", "--web.kubernetes-access")
 

@@ -13,15 +13,15 @@ from threading import Event, Lock, Thread
 
 import pytest
 
-from tests.cgroups.fakeproc import FakeProc
-from tests.cgroups.names import container_path, new_container_id, new_uid
+from tests.agent.cgroups.fakeproc import FakeProc
+from tests.agent.cgroups.names import container_path, new_container_id, new_uid
+from tests.agent.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper, falls, imbalances
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work
-from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.documents import node_document, pod_document
 
 pytestmark = [pytest.mark.program("cc"), pytest.mark.slow]
 

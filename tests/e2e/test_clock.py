@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cgroups.real import mounted, real_cgroups
+from tests.agent.cgroups.real import mounted, real_cgroups
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.documents import node_document
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Page
 from tests.e2e.scraper import Scraper, falls
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import Fault, Gpu, Work
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.documents import node_document
 
 pytestmark = [
     pytest.mark.root,

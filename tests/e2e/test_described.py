@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Page
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Gpu, Scenario
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.documents import node_document, pod_document
 
 pytestmark = [pytest.mark.program("cc"), pytest.mark.slow]
 

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cgroups.names import new_container_id
-from tests.cgroups.real import mounted, real_cgroups
+from tests.agent.cgroups.names import new_container_id
+from tests.agent.cgroups.real import mounted, real_cgroups
+from tests.agent.groups.engines import Engine, serving, short_folder
+from tests.agent.groups.podman import BUSYBOX, Podman
 from tests.e2e.programs import Page
 from tests.e2e.scraper import falls, imbalances
 from tests.e2e.stage import Stage, staged
 from tests.fakenvml.scenario import GIB
-from tests.groups.engines import Engine, serving, short_folder
-from tests.groups.podman import BUSYBOX, Podman
 
 pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 

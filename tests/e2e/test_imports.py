@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.documents import node_document, pod_document
 from tests.e2e.programs import Exporter, Page
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Gpu, Scenario
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.documents import node_document, pod_document
 
 pytestmark = [pytest.mark.program("cc"), pytest.mark.slow]
 
 NODE = "node-1"
 NOT_IMPORTED = {
-    "exporter.doctor": "check's",
-    "exporter.sources.gpus.amd": "not asked for",
-    "exporter.sources.gpus.drm": "not asked for",
-    "exporter.commands.record": "record's",
-    "exporter.recording": "record's and replay's",
+    "exporter.agent.doctor": "check's",
+    "exporter.agent.sources.gpus.amd": "not asked for",
+    "exporter.agent.sources.gpus.drm": "not asked for",
+    "exporter.agent.commands.record": "record's",
+    "exporter.agent.recording": "record's and replay's",
     "exporter.simulation.description": "simulates nothing",
-    "exporter.terminal": "top's and snapshot's",
+    "exporter.answers.terminal": "top's and snapshot's",
     "google.protobuf": "there is no kubelet to ask for devices, 9 MiB",
     "grpc": "likewise, 12 MiB",
     "psutil": "check's",

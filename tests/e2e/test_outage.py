@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cgroups.real import mounted, real_cgroups
+from tests.agent.cgroups.real import mounted, real_cgroups
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.documents import Document, node_document
+from tests.agent.pods.logs import Logs
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Page
 from tests.e2e.scraper import Scraper, falls, grows, imbalances
 from tests.e2e.tenant import NAMESPACE, Tenant, static
 from tests.fakenvml.scenario import Gpu
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.documents import Document, node_document
-from tests.pods.logs import Logs
 
 pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 

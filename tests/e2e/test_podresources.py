@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.agent.node.kubeletserver import KubeletServer
+from tests.agent.node.messages import holding
+from tests.agent.pods.devices import claim_document, result, slice_document
+from tests.agent.pods.documents import Document
 from tests.e2e.programs import Page
 from tests.e2e.stage import Stage, staged
 from tests.e2e.tenant import NAMESPACE, Tenant
 from tests.fakenvml.scenario import GIB, Instance, Process
-from tests.node.kubeletserver import KubeletServer
-from tests.node.messages import holding
-from tests.pods.devices import claim_document, result, slice_document
-from tests.pods.documents import Document
 
 pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cgroups.real import mounted, real_cgroups
+from tests.agent.cgroups.real import mounted, real_cgroups
+from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
+from tests.agent.pods.attacks import ATTACKS, NAMESPACE, Attack
+from tests.agent.pods.documents import node_document
 from tests.e2e.node import NAME, Node
 from tests.e2e.programs import Exporter, Page, eventually
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import Gpu
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.attacks import ATTACKS, NAMESPACE, Attack
-from tests.pods.documents import node_document
 
 pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 

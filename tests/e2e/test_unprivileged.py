@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cgroups.real import mounted, real_cgroups
+from tests.agent.cgroups.real import mounted, real_cgroups
+from tests.agent.groups.engines import serving, short_folder
 from tests.e2e.programs import Exporter
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
-from tests.groups.engines import serving, short_folder
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all")
 UID = 4711

@@ -5,8 +5,8 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from tests.agent.web.certificates import Authority
 from tests.e2e.programs import Exporter, Prometheus
-from tests.web.certificates import Authority
 
 
 @pytest.mark.program("prometheus")

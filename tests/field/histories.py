@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from exporter.answers.prometheus.ranges import written
 from exporter.cli import main
-from exporter.prometheus.ranges import written
 from tests.history import Scrape, backfilled
 
 HOUR, DAY = 3600, 86_400

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.allocations.registry import SCHEMES
+from exporter.agent.allocations.registry import SCHEMES
 from rules import parameters
 from tests.rules.cases import CASES
 from tests.rules.run import LEVELS, Alert, Case, raised, raised_alone, simulated, written

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from exporter.agent.web.selection import CHOICES
 from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 from exporter.metrics.profiles import left_out
-from exporter.web.selection import CHOICES
 from tests.pages import pages
 from tests.rules.run import RECORDING, ROOT
 from tests.scenario.clock import SECOND, START

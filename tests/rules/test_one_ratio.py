@@ -8,14 +8,15 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from exporter import api
-from exporter.collector.wiring import make_collector, open_sources
+from exporter.agent import api
+from exporter.agent.collector.wiring import make_collector, open_sources
+from exporter.agent.settings import load
+from exporter.agent.web.page import Choice, node_of, page
 from exporter.metrics.text import Format, Renderer
 from exporter.model import ContainerKey, Owner, Snapshot
-from exporter.settings import load
 from exporter.simulation.load import load as load_scenario
 from exporter.simulation.node import Node
-from exporter.web.page import Choice, node_of, page
+from tests.answers.terminal.views import find, view
 from tests.autoscaling.adapter import EXAMPLES, rules
 from tests.dashboards.grafana import FOLDER, fill, queries
 from tests.dashboards.grafana import load as board
@@ -23,7 +24,6 @@ from tests.rules.test_recording import RECORDING
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.truth import truth_of
 from tests.store import Store, Target
-from tests.terminal.views import find, view
 
 MINUTES = 8
 END = START / SECOND + MINUTES * 60

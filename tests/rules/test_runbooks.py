@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.agent.settings import TABLE
 from exporter.cli import _parser
-from exporter.settings import TABLE
 from tests.rules.run import DOCS
 from tests.rules.test_alerts import NAMES, ROOT, RUNBOOKS
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from exporter.agent.settings import MAX_PROBLEMS
 from exporter.model import Grant
-from exporter.settings import MAX_PROBLEMS
 from exporter.simulation import ScenarioError
 from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe, load

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from exporter.allocations.registry import decode
-from exporter.allocations.rules import Rules
+from exporter.agent.allocations.registry import decode
+from exporter.agent.allocations.rules import Rules
+from exporter.agent.sources.cgroups.layout import parse_path
 from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
 from exporter.simulation.load import load, shipped
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.layout import parse_path
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.truth import truth_of
 from tests.scenario.watched import Watched

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from exporter.collector import Sources
-from exporter.collector.wiring import make_collector
+from exporter.agent.collector import Sources
+from exporter.agent.collector.wiring import make_collector
+from exporter.agent.settings import load
+from exporter.agent.sources.cgroups.source import SimulatedProcesses
+from exporter.agent.sources.gpus.simulated import SimulatedGpus
+from exporter.agent.sources.node.source import StaticNodeSource
+from exporter.agent.sources.pods.source import SimulatedPods
 from exporter.metrics.text import Format, Renderer
-from exporter.settings import load
 from exporter.simulation.description import Scenario
 from exporter.simulation.node import Node
-from exporter.sources.cgroups.source import SimulatedProcesses
-from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import StaticNodeSource
-from exporter.sources.pods.source import SimulatedPods
 from tests.e2e.programs import Page
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.truth import Truth, truth_of

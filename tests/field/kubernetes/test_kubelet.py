@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from tests.agent.node.messages import holding
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import Gpu
 from tests.field.nodes import field_node
 from tests.field.report import report
-from tests.node.messages import holding
 
 WHOLE = {"nvidia.com/gpu": "1"}
 ALLOCATED = "mgpu_container_allocated_gpus"

@@ -1,0 +1,1 @@
+"""The agent: runs on a node, measures, and serves what it measured."""

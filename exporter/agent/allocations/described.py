@@ -1,0 +1,195 @@
+"""Sharing systems that a user describes in the settings (``allocations.schemes``).
+
+They are read by a description (``model.SchemeDescription``) in the same way as the shipped modules
+read theirs. What the description leaves open is not guessed. A container whose cards no key names
+is unplaced. A container that asks for a number of cards only is promised nothing, unless the
+description says that these are whole cards. A placement that is written once for the pod applies to
+each of its containers with the same number of cards.
+
+Amounts may also stand in annotations or labels of the pod. They have the units of the resources,
+may be decimal, and an amount of memory with a suffix (``4Gi``) is bytes. They are those of each
+container that the pod names, or that asks for the evidence resource; without either, of its only
+container, else of the pod as a whole. Where a resource states the same amount, it counts. Who may
+change a pod may change them, so a description without a resource trusts the pods' owners.
+"""
+
+import math
+import re
+from fractions import Fraction
+from functools import partial
+
+from exporter.agent.allocations.evidence import asks_for
+from exporter.agent.allocations.quantities import parse_quantity
+from exporter.agent.allocations.reader import PodReader, Share
+from exporter.agent.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, SchemeDescription
+
+_DECIMAL = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
+_CONTAINER, _INDEX = "{container}", "{index}"
+_MAX_POLICY_LENGTH = 63  # of a Kubernetes label's value
+
+
+def scheme_of(about: SchemeDescription) -> Scheme:
+    """Return the scheme of a description."""
+    placement = about.placement_annotation.partition("{")[0]
+    keys = (*about.amount_keys, *filter(None, (about.container_key,)))
+    annotations = (placement, about.policy_annotation, *keys)
+    resources = (*about.resources, about.evidence_resource)
+    return Scheme(
+        name=about.name,
+        resources=tuple(filter(None, resources)),
+        annotations=tuple(key for key in annotations if key),
+        labels=keys,
+        index_basis=IndexBasis(about.index_basis),
+        read=partial(read, about),
+        enforcement="",
+    )
+
+
+def read(about: SchemeDescription, reader: PodReader) -> list[Allocation]:
+    """Return the allocations of each container, one per card."""
+    users = _users(reader, about)
+    policy = _policy(reader, about) if users else ""
+    return [
+        allocation
+        for container in users
+        for allocation in _allocations(reader, about, container, policy)
+    ]
+
+
+def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
+    """Return the containers that have something by resources, or by the pod's annotations."""
+    lasting = reader.lasting
+    asking = [c for c in lasting if asks_for(c, about.resources)]
+    if not any(_text(reader, key) for key in about.amount_keys):
+        return asking
+    named = {part.strip() for part in _text(reader, about.container_key).split(",")} - {""}
+    if strangers := named - {container.name for container in lasting}:
+        reader.reject(Reason.CONTAINER_MISMATCH, ", ".join(sorted(strangers)))
+    candidates = [c for c in lasting if c.name in named] if named else list(lasting)
+    if about.evidence_resource or about.resources:
+        evidence = about.evidence_resource or about.resources[0]
+        found = [c.name for c in candidates if _has(c, about.evidence_resource)]
+        if not found and not asking:
+            reader.reject(Reason.NOT_REQUESTED, f"{about.amount_keys[0]} without {evidence}")
+        users = {*found, *(c.name for c in asking)}
+        return [c for c in lasting if c.name in users]
+    return candidates if named else [reader.owner(candidates)]
+
+
+def _has(container: Container, evidence: str) -> bool:
+    """Whether a container asks for the evidence resource, which may be the beginning of a name."""
+    beginning = [name for name in container.limits if evidence and name.startswith(evidence)]
+    return asks_for(container, beginning)
+
+
+def _text(reader: PodReader, key: str) -> str:
+    """Return what an annotation, else a label of the pod says."""
+    return (reader.annotation(key) or reader.pod.labels.get(key, "")) if key else ""
+
+
+def _stated(reader: PodReader, key: str) -> Fraction | None:
+    """Return the amount in an annotation or a label; None if there is none."""
+    text = _text(reader, key).strip()
+    if not text:
+        return None
+    amount = Fraction(text) if _DECIMAL.fullmatch(text) else None
+    if amount is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{key}={text[:50]}")
+    return amount or None
+
+
+def _memory(reader: PodReader, about: SchemeDescription, container: Container) -> Fraction | None:
+    """Return a container's memory in units of the description."""
+    amount = reader.quantity(container, about.memory_resource)
+    if amount is not None:
+        return Fraction(amount)
+    text = _text(reader, about.memory_key).strip()
+    size = parse_quantity(text)
+    if text[-1:].isalpha() and size:
+        return Fraction(size, about.memory_unit)
+    return _stated(reader, about.memory_key)
+
+
+def _policy(reader: PodReader, about: SchemeDescription) -> str:
+    """Return the policy that the pod, else the node states. It becomes a label's value."""
+    stated = reader.annotation(about.policy_annotation) if about.policy_annotation else ""
+    policy = stated or reader.node.labels.get(about.policy_node_label, "")
+    if not policy.isprintable() or len(policy) > _MAX_POLICY_LENGTH:
+        reader.reject(Reason.UNKNOWN_POLICY, repr(policy[:_MAX_POLICY_LENGTH]))
+        return ""
+    return policy
+
+
+def _allocations(
+    reader: PodReader, about: SchemeDescription, container: Container, policy: str
+) -> list[Allocation]:
+    core: int | Fraction | None = reader.quantity(container, about.core_resource)
+    core = core or _stated(reader, about.core_key)
+    memory = _memory(reader, about, container)
+    stated = reader.quantity(container, about.count_resource) or _count(reader, about, container)
+    if core is None and memory is None and stated is None:
+        return []
+    divided = about.amounts == "total"
+    count = stated or (math.ceil(core / Fraction(about.core_units)) if core and divided else 1)
+    if not reader.allows(container, count):
+        return []
+    parts = count if divided else 1
+    whole = core is None and memory is None and about.count_alone == "whole-cards"
+    share = 1.0 if whole else _share(reader, core, parts, about.core_units)
+    size = None if memory is None else int(memory * about.memory_unit)
+    part = reader.memory(size, 1, parts)
+    cards = _cards(reader, about, container, count)
+    whole_card = share == 1 and memory is None
+    return reader.allocate(container, cards, Share(share, part, policy), whole=whole_card)
+
+
+def _count(reader: PodReader, about: SchemeDescription, container: Container) -> int | None:
+    """Return the stated number of cards; None if there is none, or it cannot be."""
+    stated = _stated(reader, about.count_key)
+    if stated is not None and stated.denominator > 1:
+        reader.reject(Reason.BAD_QUANTITY, f"{about.count_key}={stated}")
+        return None
+    is_possible = stated is not None and reader.allows(container, int(stated))
+    return int(stated) if stated and is_possible else None
+
+
+def _share(reader: PodReader, core: int | Fraction | None, parts: int, whole: int) -> float | None:
+    """Return the share of one card that has ``whole`` units."""
+    if core is None:
+        return None
+    part = Fraction(core) / parts
+    if not 0 < part <= whole:
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{float(part)} of {whole} units of one card")
+        return None
+    return float(part / whole)
+
+
+def _cards(
+    reader: PodReader, about: SchemeDescription, container: Container, count: int
+) -> tuple[Device | None, ...]:
+    """Return the container's cards, None for each that is unknown."""
+    key = _placement_key(reader, about.placement_annotation, container)
+    if not key:
+        return (None,) * count
+    if about.index_basis == IndexBasis.UUID:
+        return _cards_by_uuid(reader, key, count)
+    return reader.placement(key, count)
+
+
+def _placement_key(reader: PodReader, template: str, container: Container) -> str:
+    if _INDEX not in template:
+        return template.replace(_CONTAINER, container.name)
+    place = reader.positions.get(container.name)
+    return "" if place is None else template.replace(_INDEX, str(place))
+
+
+def _cards_by_uuid(reader: PodReader, key: str, count: int) -> tuple[Device | None, ...]:
+    text = reader.annotation(key)
+    uuids = [uuid.strip() for uuid in text.split(",")] if text else []
+    if not uuids:
+        return (None,) * count
+    if len(uuids) != count or len(set(uuids)) != count:
+        reader.reject(Reason.PLACEMENT_MISMATCH, f"{key}={text} for {count} cards")
+        return (None,) * count
+    return tuple(map(reader.device, uuids))

@@ -1,0 +1,101 @@
+"""What the device plugins of HAMi and Volcano register about a node, in the node's annotations.
+
+Their schedulers count in these figures: a percentage of a card's memory is a percentage of the
+registered memory. That may differ from the driver's (HAMi's ``deviceMemoryScaling``, Volcano's
+memory factor). A tenant cannot write a node's annotations.
+
+Source: HAMi's ``pkg/device/devices.go`` (EncodeNodeDevices): ``UUID,count,memory,...:`` for each
+card, or since 2.6 a JSON list of objects with ``id`` and ``devmem``.
+
+Volcano's plugins count memory in units of a factor that is theirs alone: they register a card's MiB
+divided by it, rounded down (Project-HAMi/volcano-vgpu-device-plugin ``pkg/plugin/register.go``),
+and offer one device for each unit (volcano-sh/devices ``pkg/plugin/nvidia/utils.go``). HAMi applies
+its own factor before it writes anything.
+"""
+
+import json
+from collections.abc import Iterable
+from math import gcd
+
+from exporter.agent.allocations.devices import cards, common_memory
+from exporter.agent.allocations.quantities import MIB, natural_of, parse_natural, parse_quantity
+from exporter.model import NodeFacts
+
+HAMI_REGISTERS = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
+AMD_REGISTERS = ("hami.io/node-amd-register",)  # HAMi's pkg/device/amd/device.go
+VOLCANO_REGISTERS = ("volcano.sh/node-vgpu-register",)
+
+_MAX_LENGTH = 64 * 1024
+_MEMORY_FIELD = 2
+_ROUND = 10**6 << 10  # a number is rounder, the more it has in common with this
+_MAX_FACTORS = 10_000
+
+
+def is_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
+    """Whether a device plugin has registered the node's cards under one of the keys."""
+    return any(node.annotations.get(key) for key in keys)
+
+
+def registered_memory(node: NodeFacts, keys: tuple[str, ...], uuid: str) -> int | None:
+    """Return a card's registered memory, in the scheduler's units; None if there is none."""
+    return _registered(node, keys).get(uuid) or None
+
+
+def memory_factor(node: NodeFacts, resource: str, keys: tuple[str, ...], stated: int) -> int:
+    """Return the MiB in one unit of memory of a plugin of Volcano's on this node.
+
+    It follows from the node's own figures: what is registered under ``keys``, else how many units
+    of ``resource`` the node offers, against the cards' memory. Where several numbers fit them,
+    ``stated``, the user's, is taken if it is one of these, else the roundest. Without such figures
+    it is ``stated``, or 1 if that is 0.
+    """
+    sizes = {card.uuid: (card.memory_bytes or 0) // MIB for card in cards(node)}
+    units = _registered(node, keys) or _offered(node, resource)
+    known = [(size, units[uuid] or 0) for uuid, size in sizes.items() if size and units.get(uuid)]
+    if not known:
+        return stated or 1
+    possible = _factors(known)
+    if stated in possible:
+        return stated
+    return max(possible, key=lambda factor: gcd(factor, _ROUND))
+
+
+def _factors(known: Iterable[tuple[int, int]]) -> range:
+    """Return the factors by which each number of MiB becomes its number of units."""
+    sizes, units = zip(*known, strict=True)
+    least = max(size // (count + 1) + 1 for size, count in zip(sizes, units, strict=True))
+    most = min(size // count for size, count in zip(sizes, units, strict=True))
+    if least <= most:
+        return range(least, min(most, least + _MAX_FACTORS) + 1)
+    nearest = max(1, round(sum(sizes) / sum(units)))  # other figures of memory than the driver's
+    return range(nearest, nearest + 1)
+
+
+def _offered(node: NodeFacts, resource: str) -> dict[str, int | None]:
+    """Return each card's part of the units that the node offers; empty if cards differ."""
+    found = cards(node)
+    offered = parse_quantity(node.allocatable.get(resource, ""))
+    if not offered or common_memory(found) is None or offered % len(found):
+        return {}
+    return dict.fromkeys((card.uuid for card in found), offered // len(found))
+
+
+def _registered(node: NodeFacts, keys: tuple[str, ...]) -> dict[str, int | None]:
+    text = next((found for key in keys if (found := node.annotations.get(key))), "")
+    if len(text) > _MAX_LENGTH:
+        return {}
+    return _of_json(text) if text.startswith("[") else _of_list(text)
+
+
+def _of_list(text: str) -> dict[str, int | None]:
+    entries = (entry.split(",") for entry in text.split(":"))
+    return {e[0]: parse_natural(e[_MEMORY_FIELD]) for e in entries if len(e) > _MEMORY_FIELD}
+
+
+def _of_json(text: str) -> dict[str, int | None]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    entries = [e for e in document if isinstance(e, dict)] if isinstance(document, list) else []
+    return {str(e.get("id")): natural_of(e.get("devmem")) for e in entries}

@@ -1,0 +1,151 @@
+"""Alibaba Cloud ACK's GPU sharing: cGPU and its other modes.
+
+Units of memory are as in ``aliyun-gpushare-v1``, core is per cent. The policy is the node's label
+``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
+
+Unconfirmed: ``gpushare.alibabacloud.com/gpumemory`` and ``device-resource``, which are not read;
+that core is divided over several cards as memory is; whether a card's number is its NVML index
+(assumed) or its minor.
+
+Sources: kubeflow/arena (``pkg/apis/types/const.go``, ``pkg/apis/utils/pods.go``) and ACK's document
+on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation`` holds, as JSON, units of
+``aliyun.com/gpu-mem`` by the container's position in ``spec.containers`` and by card.
+``gpushare.alibabacloud.com/core-percentage`` holds per cent of core in the same shape. Without them
+the card is the one in ``ALIYUN_COM_GPU_MEM_IDX``, and the amounts are those of the containers'
+limits, divided evenly over the number of cards in the pod's label ``aliyun.com/gpu-count``. The
+tables count only for containers that ask for these resources (``evidence``).
+"""
+
+from collections.abc import Mapping
+
+from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
+from exporter.agent.allocations.quantities import natural_of, parse_natural
+from exporter.agent.allocations.reader import PodReader, Share
+from exporter.agent.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.agent.allocations.schemes.aliyun_gpushare import (
+    CARD_MEMORY,
+    COUNT,
+    INDEX,
+    MEMORY,
+    unit_of,
+)
+from exporter.model import Allocation, Container, NodeFacts, Pod
+
+_CORE = "aliyun.com/gpu-core.percentage"
+_MEMORY_TABLE = "scheduler.framework.gpushare.allocation"
+_CORE_TABLE = "gpushare.alibabacloud.com/core-percentage"
+_POLICY = "ack.node.gpu.schedule"  # a node label
+_POLICIES = {
+    name: name for name in ("cgpu", "core_mem", "share", "mps", "topology", "default", "mig")
+}
+_OLDER_POLICIES = {"cgpu": "cgpu", "gpushare": "share"}  # node labels that say "true"
+
+Amounts = Mapping[int, int]  # by card number
+Table = Mapping[int, Amounts]  # by the container's position
+
+
+def read(reader: PodReader) -> list[Allocation]:
+    """Return the allocations of each container, one per card."""
+    users = [each for each in reader.lasting if asks_for(each, (MEMORY, _CORE))]
+    if not _is_ours(reader.pod, reader.node, users):
+        return []
+    memory, core = _table(reader, _MEMORY_TABLE), _table(reader, _CORE_TABLE)
+    policy = _policy(reader)
+    listed = _by_tables(reader, memory, core, policy)
+    named = {allocation.container for allocation in listed}
+    rest = [user for user in users if user.name not in named]
+    return [*listed, *(found for user in rest for found in _by_limits(reader, user, policy))]
+
+
+def _is_ours(pod: Pod, node: NodeFacts, users: list[Container]) -> bool:
+    """Whether a pod belongs to ACK, not to version 1, which has the same resource."""
+    if not pod.annotations.keys().isdisjoint((_MEMORY_TABLE, _CORE_TABLE)):
+        return True
+    newer = any(_CORE in user.limits for user in users)
+    return bool(users) and (newer or COUNT in pod.labels or _POLICY in node.labels)
+
+
+def _policy(reader: PodReader) -> str:
+    labels = reader.node.labels
+    older = (name for label, name in _OLDER_POLICIES.items() if labels.get(label) == "true")
+    return reader.one_of(_POLICIES, labels.get(_POLICY) or next(older, ""))
+
+
+def _table(reader: PodReader, key: str) -> Table:
+    """Return an annotation's amounts by container and card; malformed ones are rejected."""
+    document = reader.document(key)
+    if document is None:
+        return {}
+    table: dict[int, dict[int, int]] = {}
+    rows = document.items() if isinstance(document, dict) else ()
+    for position, amounts in rows:
+        cells = amounts.items() if isinstance(amounts, dict) else ()
+        for number, amount in cells:
+            place = parse_natural(position), parse_natural(number), natural_of(amount)
+            if None not in place:
+                table.setdefault(place[0] or 0, {})[place[1] or 0] = place[2] or 0
+    if not table or sum(map(len, table.values())) != _cells(document):
+        reader.reject(Reason.BAD_ANNOTATION, f"{key}={reader.annotation(key)}")
+    return table
+
+
+def _cells(document: object) -> int:
+    rows = document.values() if isinstance(document, dict) else ()
+    return sum(len(row) if isinstance(row, dict) else 1 for row in rows)
+
+
+def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> list[Allocation]:
+    apps, unit = reader.apps, unit_of(reader)
+    allocations: list[Allocation] = []
+    positions = memory.keys() | core.keys()
+    if any(position >= len(apps) for position in positions):
+        reader.reject(Reason.CONTAINER_MISMATCH, f"position {max(positions)} of {len(apps)}")
+    for position in sorted(positions & set(range(len(apps)))):
+        amounts, shares = memory.get(position, {}), core.get(position, {})
+        numbers = sorted(amounts.keys() | shares.keys())
+        user = apps[position]
+        if not reader.allows(user, len(numbers)) or not is_backed(
+            reader, user, (MEMORY, _CORE), _MEMORY_TABLE
+        ):
+            continue
+        stated = [
+            Share(
+                reader.core(shares.get(number) or None),
+                reader.memory(amounts.get(number) or None, unit),
+                policy,
+            )
+            for number in numbers
+        ]
+        asked = Share((reader.quantity(user, _CORE) or 0) / 100, _memory_of(reader, user, unit))
+        agreeing = agreed(reader, stated, asked, unit=unit)
+        for number, share in zip(numbers, agreeing, strict=True):
+            card = reader.card(number)
+            allocations += reader.allocate(user, (card,), share)
+    return allocations
+
+
+def _memory_of(reader: PodReader, user: Container, unit: int) -> int:
+    return (reader.quantity(user, MEMORY) or 0) * unit
+
+
+def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocation]:
+    memory, core = reader.quantity(user, MEMORY), reader.quantity(user, _CORE)
+    if memory is None and core is None:
+        return []
+    count = reader.spread(COUNT)
+    share = Share(
+        reader.core(core, count),
+        reader.memory(memory, unit_of(reader), count),
+        policy,
+    )
+    return reader.allocate(user, reader.placement(INDEX, count), share)
+
+
+SCHEME = Scheme(
+    name="aliyun-ack",
+    resources=(MEMORY, _CORE, COUNT),
+    annotations=(_MEMORY_TABLE, _CORE_TABLE, INDEX, CARD_MEMORY),
+    index_basis=IndexBasis.NVML_INDEX,
+    read=read,
+    labels=(COUNT,),
+)

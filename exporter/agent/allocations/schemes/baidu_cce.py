@@ -1,0 +1,66 @@
+"""Baidu AI Cloud CCE's shared GPUs (cGPU, sGPU).
+
+The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu`` counts cards,
+``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a card. Without
+``..._core`` the core is shared.
+
+Unconfirmed: the annotation of the placement; what memory is if only core is stated.
+
+Sources: the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple cards
+with one container". Each amount is divided evenly over the cards counted. The count alone means
+whole cards.
+"""
+
+from itertools import chain
+
+from exporter.agent.allocations.evidence import asks_for
+from exporter.agent.allocations.quantities import GIB
+from exporter.agent.allocations.reader import PodReader, Share, each_container
+from exporter.agent.allocations.scheme import Scheme
+from exporter.model import Allocation, Container
+
+_DOMAIN = "baidu.com/"
+_CARD = "_cgpu"
+_CORE, _MEMORY, _MEMORY_PERCENT = "_core", "_memory", "_memory_percent"
+
+
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the allocations of a container. The system does not name the cards."""
+    found = (_allocations(reader, container, model) for model in _models(container))
+    return list(chain.from_iterable(found))
+
+
+def _models(container: Container) -> list[str]:
+    """Return the resource names of the card models that a container asks for, in order."""
+    suffixes = ("", _CORE, _MEMORY, _MEMORY_PERCENT)
+    names = (name for name in container.limits if name.startswith(_DOMAIN))
+    found = (name.partition(_CARD) for name in names)
+    return sorted({model + card for model, card, suffix in found if card and suffix in suffixes})
+
+
+def _allocations(reader: PodReader, container: Container, model: str) -> list[Allocation]:
+    count = reader.quantity(container, model) or 1
+    parts = (_CORE, _MEMORY, _MEMORY_PERCENT)
+    core, memory, percent = (reader.quantity(container, model + part) for part in parts)
+    whole = not asks_for(container, [model + part for part in parts])
+    if not reader.allows(container, count) or (whole and not reader.quantity(container, model)):
+        return []
+    if whole:
+        return reader.allocate(container, (None,) * count, Share(1.0, None), whole=True)
+    share = Share(
+        reader.core(core, count),
+        reader.part_of_memory(None, None if percent is None else percent // count)
+        if memory is None
+        else reader.memory(memory, GIB, count),
+    )
+    return reader.allocate(container, (None,) * count, share)
+
+
+SCHEME = Scheme(
+    name="baidu-cce",
+    resources=(_DOMAIN,),
+    annotations=(),
+    index_basis=None,
+    read=each_container(read),
+    placement=(),
+)

@@ -1,0 +1,68 @@
+"""tkestack's gpu-manager (vcuda).
+
+``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB; 100, 200, ... cores are
+whole cards. Other values above 100 are not an allocation. ``tencent.com/vcuda-core-limit``, which
+the pod's owner writes, raises the limit.
+
+Unconfirmed: nothing.
+
+Sources: ``pkg/types/types.go`` and ``README.md`` of tkestack/gpu-manager, and
+``pkg/device/nodeInfo.go`` of tkestack/gpu-admission. Whole cards have all their memory, whatever
+``vcuda-memory`` says. The annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the
+container at that position of ``spec.containers`` by the N of ``/dev/nvidiaN``.
+"""
+
+from collections.abc import Iterator
+
+from exporter.agent.allocations.quantities import MIB, parse_natural
+from exporter.agent.allocations.reader import PodReader, Share
+from exporter.agent.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container
+
+_CORE = "tencent.com/vcuda-core"
+_MEMORY = "tencent.com/vcuda-memory"
+_MEMORY_UNIT = 256 * MIB
+_PLACEMENT = "tencent.com/predicate-gpu-idx-"
+_CORE_LIMIT = "tencent.com/vcuda-core-limit"
+
+
+def read(reader: PodReader) -> Iterator[Allocation]:
+    """Return the allocations of each container, one per card."""
+    for position, app in enumerate(reader.apps):
+        yield from _allocations(reader, app, f"{_PLACEMENT}{position}")
+
+
+def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation]:
+    core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
+    if core is None and memory is None:
+        return []
+    whole = core is not None and core % 100 == 0
+    count = core // 100 if core is not None and whole else 1
+    if not reader.allows(app, count):
+        return []
+    cards = reader.placement(key, count)
+    if whole:
+        return reader.allocate(app, cards, Share(1.0, None), whole=True)
+    share = Share(_core(reader, core), reader.memory(memory, _MEMORY_UNIT))
+    return reader.allocate(app, cards, share)
+
+
+def _core(reader: PodReader, asked: int | None) -> float | None:
+    """Return the enforced share of a card, from per cent asked for."""
+    text = reader.annotation(_CORE_LIMIT)
+    limit = parse_natural(text)
+    if text and limit is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{_CORE_LIMIT}={text}")
+    share = reader.core(asked)
+    raised = reader.core(limit) if share and limit else None
+    return max(share, raised) if share and raised else share
+
+
+SCHEME = Scheme(
+    name="tkestack-gpu-manager",
+    resources=(_CORE, _MEMORY),
+    annotations=(_PLACEMENT, _CORE_LIMIT),
+    index_basis=IndexBasis.MINOR,
+    read=read,
+    amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
+)

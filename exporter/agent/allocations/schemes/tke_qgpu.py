@@ -1,0 +1,77 @@
+"""Tencent Cloud TKE qGPU.
+
+``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB; 100, 200, ... are whole cards. Other
+values above 100 are divided evenly. ``qgpu-core-greedy`` is an offline pod's core. The policy is
+that in the node's ``/proc/qgpu``, else its label.
+
+Unconfirmed: the placement annotation on a live cluster; whether numbers are NVML indices (assumed)
+or minors; how a policy is written in ``/proc/qgpu`` (assumed: as in the label); that a divided
+request gets the fewest cards that can hold it.
+
+Sources: the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
+457/127667 (several cards for one container); for the placement's key elastic-ai's fork of arena
+(``pkg/apis/types/const.go``). A division is rounded down: 121 and 31 GiB are two cards of 60 and
+15 GiB. ``qgpu-core-greedy`` is on one card. A node where online and offline pods share cards
+(``mixed-qgpu-enable``) is mixed.
+"""
+
+from exporter.agent.allocations.devices import numbered_cards
+from exporter.agent.allocations.quantities import GIB
+from exporter.agent.allocations.reader import PodReader, Share, each_container
+from exporter.agent.allocations.scheme import IndexBasis, Scheme
+from exporter.model import Allocation, Container, Device
+
+_CORE = "tke.cloud.tencent.com/qgpu-core"
+_GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"
+_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
+_RESOURCES = (_CORE, _GREEDY_CORE, _MEMORY)
+_PLACEMENT = "tke.cloud.tencent.com/qgpu-pgpu-"
+_CLASS = "tke.cloud.tencent.com/app-class"
+_CLASSES = {"online": "online", "offline": "offline"}
+_POLICY = "tke.cloud.tencent.com/qgpu-schedule-policy"  # a node label
+_POLICIES = {"be": "best-effort", "fs": "fixed-share", "bs": "burst-share"}
+_POLICIES |= {name: name for name in tuple(_POLICIES.values())}
+_MIXED = "mixed-qgpu-enable"  # a node label
+
+
+def read(reader: PodReader, container: Container) -> list[Allocation]:
+    """Return the allocations of a container, one per card."""
+    core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
+    greedy = reader.quantity(container, _GREEDY_CORE)
+    if core is None and greedy is None and memory is None:
+        return []
+    count = 1 if core is None else -(-core // 100)
+    if not reader.allows(container, count):
+        return []
+    whole = core is not None and core % 100 == 0
+    share = Share(
+        reader.core(greedy if core is None else core // count),
+        reader.memory(None if memory is None else memory // count, GIB),
+        priority=reader.one_of(_CLASSES, reader.annotation(_CLASS)),
+    )
+    return [
+        allocation
+        for card in reader.placement(_PLACEMENT + container.name, count)
+        for allocation in reader.allocate(
+            container, (card,), share._replace(policy=_policy(reader, card)), whole=whole
+        )
+    ]
+
+
+def _policy(reader: PodReader, card: Device | None) -> str:
+    node = reader.node
+    if node.labels.get(_MIXED) == "enable":
+        return "mixed"
+    numbered = numbered_cards(node, reader.basis)
+    number = next((number for known, number in numbered if known == card), None)
+    own = "" if number is None else node.card_policies.get(number, "").strip()
+    return reader.one_of(_POLICIES, own or node.labels.get(_POLICY, ""))
+
+
+SCHEME = Scheme(
+    name="tke-qgpu",
+    resources=_RESOURCES,
+    annotations=(_PLACEMENT, _CLASS),
+    index_basis=IndexBasis.NVML_INDEX,
+    read=each_container(read),
+)

@@ -1,0 +1,167 @@
+"""vgpu-manager (coldzerofear): parts of NVIDIA cards, by its own scheduler and device plugin.
+
+Cores are per cent of one card; 100 have no limit. A container that asks for neither cores nor
+memory has a whole card. ``nvidia.com/vgpu-compute-policy`` of the pod, else of the node, is the
+policy: fixed, balance (idle cores are lent) or none (cores are not enforced).
+
+Unconfirmed: another domain than ``nvidia.com`` (its ``--domain``), which is not read.
+
+Sources: coldzerofear/vgpu-manager's ``pkg/util/consts.go`` (names), ``pkg/device/types.go``
+(``PodDeviceClaim``, ``GetPodDeviceClaim``), ``pkg/device/allocator/allocator.go`` and
+``pkg/config/vgpu/vgpu_config.go`` (what its library enforces). The annotation
+``nvidia.com/pre-allocated`` is the scheduler's, ``nvidia.com/real-allocated`` the device plugin's:
+``<container>[<number>_<uuid>_<cores>_<MiB>,...];<container>[...]``. The second counts as soon as it
+lists as many containers as the first. A list counts only for a container whose limits hold these
+resources (``evidence``). ``nvidia.com/vgpu-memory`` of the limits is in units of the node's memory
+factor, which stands in the node's annotation ``nvidia.com/node-config-info``; the lists have MiB.
+
+The kubelet's ids are ``<uuid>::<n>``, as those of a replica of NVIDIA's plugin, and the kubelet
+chooses them freely: they name a card, and not the one that the container gets.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
+from exporter.agent.allocations.quantities import MIB, natural_of, parse_natural
+from exporter.agent.allocations.reader import PodReader, Share
+from exporter.agent.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container
+
+_NUMBER = "nvidia.com/vgpu-number"
+_CORES = "nvidia.com/vgpu-cores"
+_MEMORY = "nvidia.com/vgpu-memory"
+_RESOURCES = (_NUMBER, _CORES, _MEMORY)
+_PLANNED, _ALLOCATED = "nvidia.com/pre-allocated", "nvidia.com/real-allocated"
+_POLICY = "nvidia.com/vgpu-compute-policy"
+_NODE = "nvidia.com/node-config-info"
+NODE_ANNOTATIONS = (_NODE, _POLICY)
+_POLICIES = {name: name for name in ("fixed", "balance", "none")}
+_OWNER = re.compile(r"([^\[\];,]{1,253})\[([^\[\]]*)\]")
+_MAX_OWNERS = 512
+_CLAIM_FIELDS = 4
+_WHOLE = 100
+
+
+class _Claim(NamedTuple):
+    uuid: str
+    cores: int
+    memory: int  # MiB
+
+
+def read(reader: PodReader) -> list[Allocation]:
+    """Return the allocations of each container, one per card."""
+    every = reader.pod.containers
+    users = [c for c in reader.lasting if asks_for(c, _RESOURCES)]
+    lists = _lists(reader)
+    if lists and not any(asks_for(c, _RESOURCES) for c in every):
+        reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NUMBER}")
+    if not users:
+        return []
+    strangers = lists.keys() - {container.name for container in every}
+    if strangers:
+        reader.reject(Reason.CONTAINER_MISMATCH, ", ".join(sorted(strangers)))
+    policy = _policy(reader)
+    return [
+        allocation
+        for user in users
+        for allocation in _allocations(reader, user, lists.get(user.name, ()), policy)
+    ]
+
+
+def _lists(reader: PodReader) -> dict[str, tuple[_Claim, ...]]:
+    """Return the claims by container: the device plugin's, else the scheduler's."""
+    real, planned = _list(reader, _ALLOCATED), _list(reader, _PLANNED)
+    return real if len(real) >= len(planned) else {**planned, **real}
+
+
+def _list(reader: PodReader, key: str) -> dict[str, tuple[_Claim, ...]]:
+    parts = reader.annotation(key).replace(" ", "").split(";", _MAX_OWNERS)
+    found: dict[str, tuple[_Claim, ...]] = {}
+    for part in filter(None, parts):
+        owner = _OWNER.fullmatch(part)
+        claims = [_claim(text) for text in owner[2].split(",") if text] if owner else [None]
+        if owner is None or None in claims or owner[1] in found:
+            reader.reject(Reason.BAD_ANNOTATION, f"{key}: {part}")
+        else:
+            found[owner[1]] = tuple(claim for claim in claims if claim)
+    return found
+
+
+def _claim(text: str) -> _Claim | None:
+    fields = text.split("_")
+    if len(fields) != _CLAIM_FIELDS:
+        return None
+    cores, memory = (parse_natural(each) for each in fields[2:])
+    return None if cores is None or memory is None else _Claim(fields[1], cores, memory)
+
+
+def _policy(reader: PodReader) -> str:
+    """Return the compute policy; fixed unless the pod or the node states a known one."""
+    stated = reader.annotation(_POLICY) or reader.node.annotations.get(_POLICY, "")
+    return reader.one_of(_POLICIES, stated.lower()) or "fixed"
+
+
+def _allocations(
+    reader: PodReader, user: Container, claims: Sequence[_Claim], policy: str
+) -> list[Allocation]:
+    count = reader.quantity(user, _NUMBER)
+    if not count or not reader.allows(user, count) or not reader.allows(user, len(claims)):
+        return []
+    asked = _asked(reader, user)
+    all_memory = reader.quantity(user, _MEMORY) is None
+    whole = all_memory and not asked.core
+    uuids = [claim.uuid for claim in claims]
+    if claims and len(claims) != count:
+        reader.reject(Reason.PLACEMENT_MISMATCH, f"{user.name}: {len(claims)} of {count} cards")
+    elif len(set(uuids)) < len(uuids):
+        reader.reject(Reason.DUPLICATE_DEVICE, ", ".join(uuids))
+    elif claims and is_backed(reader, user, _RESOURCES, _ALLOCATED):
+        return [
+            allocation
+            for claim in claims
+            for allocation in _placed(reader, user, claim, asked, policy)
+        ]
+    share = Share(1.0 if whole else asked.core or None, asked.memory_bytes, policy)
+    return reader.allocate(user, (None,) * count, share, whole=all_memory)
+
+
+def _placed(
+    reader: PodReader, user: Container, claim: _Claim, asked: Share, policy: str
+) -> list[Allocation]:
+    stated = Share(
+        reader.core(claim.cores or None), reader.memory(claim.memory or None, MIB), policy
+    )
+    if not asked.core and asked.memory_bytes is None:
+        asked = asked._replace(core=None)  # a whole card, as the annotation has it
+    share = agreed(reader, (stated,), asked)[0]
+    return reader.allocate(user, (reader.device(claim.uuid),), share)
+
+
+def _asked(reader: PodReader, user: Container) -> Share:
+    """Return the limits' amounts for one card; core is 0 if they ask for none."""
+    cores, memory = reader.quantity(user, _CORES), reader.quantity(user, _MEMORY)
+    core = (reader.core(cores) if cores else None) or 0.0
+    return Share(core, reader.memory(memory, _factor(reader) * MIB))
+
+
+def _factor(reader: PodReader) -> int:
+    """Return the MiB in one unit of memory of the limits."""
+    try:
+        document = json.loads(reader.node.annotations.get(_NODE, "{}"))
+    except (ValueError, RecursionError):
+        return 1
+    stated = document.get("memoryFactor") if isinstance(document, dict) else None
+    return natural_of(stated) or 1
+
+
+SCHEME = Scheme(
+    name="vgpu-manager",
+    resources=_RESOURCES,
+    annotations=(_PLANNED, _ALLOCATED, _POLICY),
+    index_basis=IndexBasis.UUID,
+    read=read,
+    amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
+)

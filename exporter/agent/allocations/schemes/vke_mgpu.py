@@ -1,0 +1,103 @@
+"""Volcano Engine VKE mGPU.
+
+``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB; 100, 200, ... are whole cards, without
+``mgpu-memory``. Init containers are not scheduled.
+
+Unconfirmed: whether a card's number is its NVML index (assumed) or its minor; the placement in the
+schedule mode ``id``; a placement's key that ends in the container's position.
+
+Sources: the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
+scheduling"), the scheduler plugin's ``type.go`` and validators, and product document 6460/182418
+(several cards for one container). ``container-multiple-gpu`` holds, for each of
+``spec.containers``, the number of cards over which its request is divided evenly, 0 for none.
+"""
+
+from collections.abc import Iterator
+
+from exporter.agent.allocations.quantities import MIB, parse_quantity
+from exporter.agent.allocations.reader import PodReader, Share
+from exporter.agent.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, Pod
+
+_CORE = "vke.volcengine.com/mgpu-core"
+_MEMORY = "vke.volcengine.com/mgpu-memory"
+_PLACEMENT = "vke.volcengine.com/gpu-index-container-"
+_CARD_COUNTS = "vke.volcengine.com/container-multiple-gpu"
+_POLICY = "vke.volcengine.com/mgpu-compute-policy"
+_POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "native-burst-share")}
+
+
+def read(reader: PodReader) -> Iterator[Allocation]:
+    """Return the allocations of each container, one per card."""
+    apps = reader.apps
+    if not any(_CORE in app.limits or _MEMORY in app.limits for app in apps):
+        return
+    stated = reader.annotation(_POLICY) or reader.node.labels.get(_POLICY, "")
+    policy = reader.one_of(_POLICIES, stated)
+    counts = _card_counts(reader, apps)
+    keys = _placement_keys(reader.pod, apps)
+    for app, count, key in zip(apps, counts, keys, strict=True):
+        yield from _allocations(reader, app, count, key, policy)
+
+
+def _card_counts(reader: PodReader, apps: tuple[Container, ...]) -> tuple[int, ...]:
+    counts = reader.numbers(_CARD_COUNTS)
+    if counts and len(counts) != len(apps):
+        reader.reject(Reason.CONTAINER_MISMATCH, f"{_CARD_COUNTS} has {len(counts)} entries")
+        counts = ()
+    stated = zip(apps, counts or (0,) * len(apps), strict=True)
+    return tuple(count if reader.allows(app, count) else 0 for app, count in stated)
+
+
+def _placement_keys(pod: Pod, apps: tuple[Container, ...]) -> list[str]:
+    by_name = [_PLACEMENT + app.name for app in apps]
+    if any(key in pod.annotations for key in by_name):
+        return by_name
+    return [f"{_PLACEMENT}{position}" for position in range(len(apps))]
+
+
+def _allocations(
+    reader: PodReader, app: Container, count: int, key: str, policy: str
+) -> list[Allocation]:
+    core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
+    if core is None and memory is None:
+        return []
+    # Several shared cards have the memory that was asked for, whatever their core.
+    alone = count == 0 or memory is None
+    whole = core is not None and core % 100 == 0 and alone and count in {0, core // 100}
+    count = core // 100 if core is not None and whole else max(count, 1)
+    if not reader.allows(app, count):
+        return []
+    share = Share(
+        reader.core(core, count),
+        reader.memory(memory, MIB, count),
+        policy,
+    )
+    return [
+        allocation
+        for card in reader.placement(key, count)
+        for allocation in reader.allocate(
+            app,
+            (card,),
+            share._replace(memory_bytes=_card_memory(reader, card)) if whole else share,
+        )
+    ]
+
+
+def _card_memory(reader: PodReader, card: Device | None) -> int | None:
+    """Return the memory of a whole card, by NVML, else by the node's mGPU totals."""
+    allocatable = reader.node.allocatable
+    core = parse_quantity(allocatable.get(_CORE, ""))
+    memory = parse_quantity(allocatable.get(_MEMORY, ""))
+    if (known := reader.card_memory(card)) is not None or not core or not memory or core % 100:
+        return known
+    return reader.memory(memory // (core // 100), MIB)
+
+
+SCHEME = Scheme(
+    name="vke-mgpu",
+    resources=(_CORE, _MEMORY),
+    annotations=(_PLACEMENT, _CARD_COUNTS, _POLICY),
+    index_basis=IndexBasis.NVML_INDEX,
+    read=read,
+)

@@ -1,0 +1,177 @@
+"""The owners of all processes on the devices, computed in each cycle, and their newest windows."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.agent.attribution.join import share_memory
+from exporter.agent.attribution.ownership import (
+    NO_SANDBOXES,
+    Member,
+    Sandboxes,
+    is_unnamed,
+    member_of,
+    owner_as,
+)
+from exporter.agent.attribution.tenancy import Residents, residents_of
+from exporter.model import (
+    CgroupIdentity,
+    CgroupMemory,
+    DeviceMemory,
+    DeviceReading,
+    DeviceUsage,
+    MemoryHeld,
+    Owner,
+    PodTable,
+    ProcessActivity,
+    SharedWindow,
+    Tenants,
+    Unattributed,
+)
+
+# Of one device: as many windows as averages go back, up to ten minutes, unless they have many
+# processes. So many are kept in any case, which is four times of what averages need by default.
+LEAST_WINDOWS, MAX_ACTIVITIES = 60, 8192
+_NONE: deque[SharedWindow] = deque(maxlen=0)
+
+
+def pids_of(devices: Iterable[DeviceReading]) -> set[int]:
+    """All processes in these readings: those that hold memory, worked, or were evicted."""
+    pids: set[int] = set()
+    for device in devices:
+        if device.memory is not None:
+            pids.update([process.pid for process in device.memory.processes or ()])
+        if device.window is not None:
+            pids.update([process.pid for process in device.window.processes])
+            pids.update(*device.window.counted.values())  # evicted ones hold nothing at the moment
+    return pids
+
+
+class Holders(NamedTuple):
+    """The memory that owners hold on a device, and the residents; None if they are not listed."""
+
+    held: Mapping[Owner, MemoryHeld]
+    residents: Residents | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOwners:
+    """The ``owners`` of all processes by pid, and the ``members`` of pods among them.
+
+    ``charged`` are the owners of cgroups that the kernel charges for device memory.
+    ``unnamed`` are the pods, by uid, with a process in a container that no status names.
+    """
+
+    owners: Mapping[int, Owner]
+    members: Mapping[int, Member]
+    charged: Mapping[CgroupIdentity, Owner]
+    unnamed: frozenset[str] = frozenset()
+
+    def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
+        """The devices on which each container of a pod has a process now, by UUID."""
+        seen: dict[Member, list[str]] = {}
+        members = self.members
+        for device in devices:
+            for member in {members[pid] for pid in pids_of((device,)) if pid in members}:
+                seen.setdefault(member, []).append(device.device.uuid)
+        return seen
+
+    def holders(self, memory: DeviceMemory | None) -> Holders:
+        """The holders of a device's memory; if nobody is listed, those that are charged."""
+        if memory is None:
+            return Holders({}, None)
+        charged = self._charged(memory)
+        if memory.processes is None:
+            return Holders(share_memory(memory, {}, charged) if charged else {}, None)
+        residents = residents_of(memory.processes, self.owners)
+        return Holders(share_memory(memory, self.owners, charged), residents)
+
+    def _charged(self, memory: DeviceMemory) -> dict[Owner, CgroupMemory]:
+        """The charges by owner. One with several cgroups, as a job's steps, has their sum.
+
+        Its limits are those of the first, which is the outermost.
+        """
+        found: dict[Owner, CgroupMemory] = {}
+        for identity, cgroup in memory.charges:
+            owner = self.charged.get(identity, Unattributed.UNKNOWN_CGROUP)
+            if isinstance(owner, Unattributed):
+                continue
+            first = found.setdefault(owner, cgroup)
+            if first is not cgroup:
+                both = (first.charged_bytes or 0) + (cgroup.charged_bytes or 0)
+                found[owner] = first._replace(charged_bytes=both)
+        return found
+
+
+def owners_of(
+    identities: Mapping[int, CgroupIdentity | Unattributed],
+    table: PodTable,
+    sandboxes: Sandboxes = NO_SANDBOXES,
+    *,
+    by_step: bool = False,
+    cgroups: Iterable[CgroupIdentity] = (),
+) -> ProcessOwners:
+    """The owners of processes with these identities, and of these cgroups.
+
+    ``by_step``: see ``owner_of``.
+    """
+    owners: dict[int, Owner] = {}
+    members: dict[int, Member] = {}
+    unnamed: set[str] = set()
+    for pid, identity in identities.items():
+        if isinstance(identity, Unattributed):
+            owners[pid] = identity
+            continue
+        member = member_of(identity, table, sandboxes)
+        owners[pid] = owner_as(identity, member, table, by_step=by_step)
+        if member is not None:
+            members[pid] = member
+            if is_unnamed(identity, member, table):
+                unnamed.add(member.pod_uid)
+    charged = {
+        each: owner_as(each, member_of(each, table, sandboxes), table, by_step=by_step)
+        for each in set(cgroups)
+    }
+    return ProcessOwners(owners, members, charged, frozenset(unnamed))
+
+
+def _activities(windows: Iterable[SharedWindow]) -> int:
+    return sum([len(window.processes) for window in windows])
+
+
+class Residency:
+    """The tenants of each device. It only keeps values that the cycle makes in any case."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
+
+    def enter(
+        self,
+        usage: DeviceUsage,
+        processes: tuple[ProcessActivity, ...],
+        owners: Mapping[int, Owner],
+        mono_ns: int,
+    ) -> None:
+        """Keeps a window that ended now, for as long as averages go back."""
+        windows = self._windows.get(usage.device.uuid)
+        if windows is None:
+            windows = self._windows[usage.device.uuid] = deque()
+        windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
+        while len(windows) > LEAST_WINDOWS and _activities(windows) > MAX_ACTIVITIES:
+            windows.popleft()
+
+    def tenants(self, devices: Iterable[DeviceReading], since_ns: int) -> tuple[Tenants, ...]:
+        """The tenants of each device that was read, by the windows that ended after a moment."""
+        found: list[Tenants] = []
+        kept: dict[str, deque[SharedWindow]] = {}
+        for reading in devices:
+            uuid, memory = reading.device.uuid, reading.memory
+            windows = self._windows.get(uuid, _NONE)
+            while windows and windows[0].ended_mono_ns <= since_ns:
+                windows.popleft()
+            if windows:
+                kept[uuid] = windows
+            found.append(Tenants(uuid, memory.processes if memory else None, tuple(windows)))
+        self._windows = kept
+        return tuple(found)

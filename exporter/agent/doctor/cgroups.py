@@ -1,0 +1,95 @@
+"""Checks of the cgroup file system and of ``/proc``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from exporter.agent.collector.wiring import cgroup_root
+from exporter.agent.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
+from exporter.agent.doctor.privileges import CGROUPS, HOST_PID
+from exporter.agent.sources.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
+from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
+from exporter.agent.sources.cgroups.walk import walk
+from exporter.model import Unmeasured
+
+_NO_CONTAINERS = (
+    "on a machine without a container runtime that is as expected; in a pod only the pod's own "
+    "cgroup namespace is visible: mount the node's /sys/fs/cgroup"
+)
+
+
+def cgroups(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """Hierarchy, driver, runtimes, and the node's processes."""
+    if evidence.settings.simulate:
+        return
+    root = cgroup_root(evidence.settings)
+    try:
+        hierarchy = find_hierarchy(root)
+    except OSError as error:
+        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
+        yield problem("hierarchy", f"{root}: {error.strerror}", remedy, CGROUPS)
+    else:
+        yield _hierarchy(root, hierarchy)
+        if hierarchy is not None:
+            yield from _containers(hierarchy)
+    yield _host_pid(evidence)
+
+
+def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:
+    if hierarchy is None:
+        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
+        return problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
+    return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {hierarchy.root}")
+
+
+def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
+    """Containers found by one walk, and the cgroup driver by the kubelet's directory names."""
+    walked = walk(hierarchy.root)
+    drivers = _drivers(hierarchy.root)
+    pods = {one.pod_uid for one in walked.identities if one.pod_uid}
+    found = [identity for identity in walked.by_container.values() if identity.pod_uid]
+    outside = {o.container_id for o in walked.identities if o.container_id and not o.pod_uid}
+    if drivers:
+        yield ok("cgroup driver", " and ".join(sorted(drivers)))
+    runtimes = sorted({identity.runtime or "unnamed" for identity in walked.by_container.values()})
+    words = (
+        f"{counted(len(pods), 'pod')} with {counted(len(found), 'container')}, "
+        f"{counted(len(outside), 'container')} outside of pods"
+    )
+    if walked.by_container or pods:
+        of = f" ({', '.join(runtimes)})" if runtimes else ""
+        yield ok("containers", words + of)
+    else:
+        yield note("containers", "no pod and no container", _NO_CONTAINERS, CGROUPS)
+    unreadable = walked.skipped.get("unreadable", 0)
+    if unreadable:
+        remedy = "read them as root, or give the pod the node's /sys/fs/cgroup"
+        yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
+
+
+def _drivers(root: str) -> set[str]:
+    """The kubelet's cgroup drivers, by its directories, which a node in a container has deeper."""
+    found = (path for above in range(6) for path in Path(root).glob(f"{'*/' * above}kubepods*"))
+    return {"systemd" if path.suffix == ".slice" else "cgroupfs" for path in found if path.is_dir()}
+
+
+def _host_pid(evidence: ProbeResults) -> CheckResult:
+    procfs = evidence.settings.path_procfs
+    status = next(s for s in evidence.sources if s.name == "cgroups")
+    if status.reason is Unmeasured.NO_HOSTPID:
+        found = "only this container's own processes are visible"
+        remedy = "without it no usage can be attributed to a container"
+        return problem("host's processes", found, f"set {HOST_PID} in the pod; {remedy}", HOST_PID)
+    if pid_namespace_depth(procfs) > 1:
+        found = f"{procfs} is the node's, this process is in a PID namespace of its own"
+        remedy = "identities are found; the end of a process is noticed later than with it"
+        return note("host's processes", found, f"set {HOST_PID}; {remedy}", HOST_PID)
+    if status.up and in_nested_pid_namespace(procfs):
+        return note(
+            "host's processes",
+            "this PID namespace is not the machine's first one",
+            "correct if the node is itself a container (kind); else set hostPID",
+            HOST_PID,
+        )
+    if not status.up:
+        return problem("host's processes", status.detail or "not known", "see the log", HOST_PID)
+    return ok("host's processes", "this process is in the machine's own PID namespace")

@@ -1,0 +1,167 @@
+"""The last hour of devices, containers and groups, for people to look back on.
+
+One point each ten seconds. A point is one block of bytes for all series, so that a history shares
+all its blocks but the newest with the one before it: nothing is copied, and a history is immutable.
+Each series has a place in the blocks, which it keeps for an hour after its end. Places are bounded.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from exporter.agent.ledger import Moment
+from exporter.model import Facts, History, HistoryPoint, SeriesKey
+
+POINTS = 360  # an hour
+MAX_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
+UNKNOWN = float("nan")
+_CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
+_NO_CORE = 0xFFFF
+_KIB = 1024  # memory is kept in KiB
+_NO_MEMORY = 0xFFFF_FFFF
+MEMORY = 0xFFFF_FFFF
+
+Gauges = tuple[SeriesKey, float, float]
+"""The core ratio and the memory in bytes of a series."""
+Known = list[float | None]
+
+
+def gauges_of(facts: Facts) -> Iterator[Gauges]:
+    """The gauges of devices, containers and groups."""
+    for device in facts.devices:
+        key = SeriesKey(None, device.uuid)
+        yield key, _number(device.average.core), _number(device.memory.used_bytes)
+    for holding in facts.holdings:
+        key = SeriesKey(holding.owner, holding.uuid)
+        yield key, _number(holding.average.core), _number(holding.memory.used_bytes)
+
+
+def extended(before: History, present: Callable[[], Facts], now: Moment) -> History:
+    """The history with the current gauges, if a point is due; otherwise no facts are built."""
+    if not before.end_unix_ns:
+        return _with_point(before, 1, gauges_of(present()), now.unix_ns, now.mono_ns)
+    steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
+    if steps < 1:
+        return before
+    end_mono_ns = before.end_mono_ns + steps * before.step_ns
+    return _with_point(before, steps, gauges_of(present()), now.unix_ns, end_mono_ns)
+
+
+def _with_point(
+    before: History,
+    steps: int,
+    present: Iterable[Gauges],
+    end_unix_ns: int,
+    end_mono_ns: int,
+) -> History:
+    number = before.number + steps
+    listed = list(present)
+    series, ended = _places(before, [key for key, _, _ in listed], number)
+    size = 1 + max((*series.values(), *(place for place, _ in ended.values())), default=-1)
+    cores, held = array("H", (_NO_CORE,)) * size, array("I", (_NO_MEMORY,)) * size
+    for key, core, memory in listed:
+        place = series.get(key)
+        if place is not None:
+            cores[place], held[place] = _packed(core, memory)
+    point = HistoryPoint(cores.tobytes(), held.tobytes())
+    missed = (HistoryPoint(b"", b""),) * min(steps - 1, POINTS)
+    points = (*before.points, *missed, point)[-POINTS:]
+    return History(end_unix_ns, end_mono_ns, before.step_ns, series, points, ended, number)
+
+
+def _places(
+    before: History, keys: Sequence[SeriesKey], number: int
+) -> tuple[Mapping[SeriesKey, int], Mapping[SeriesKey, tuple[int, int]]]:
+    """The places of the present series, and those of ended ones with their last point's number.
+
+    A place is given to another series once no block has the ended one any more.
+    """
+    if len(keys) == len(before.series) and all(each in before.series for each in keys):
+        return before.series, before.ended
+    ended = {own: last for own, last in before.ended.items() if number - last[1] < POINTS}
+    ended |= {own: (place, before.number) for own, place in before.series.items()}
+    series: dict[SeriesKey, int] = {}
+    fresh = []
+    for own in keys:
+        if own in ended:
+            series[own] = ended.pop(own)[0]
+        elif own not in series:
+            series[own] = -1  # keeps the order
+            fresh.append(own)
+    taken = {*series.values(), *(place for place, _ in ended.values())}
+    free = (place for place in range(MAX_SERIES) if place not in taken)
+    for own in fresh:
+        place = next(free, None)
+        if place is None:
+            del series[own]
+        else:
+            series[own] = place
+    return series, ended
+
+
+def _packed(core: float, memory: float) -> tuple[int, int]:
+    known_core = core == core  # noqa: PLR0124 - NaN
+    known_memory = memory == memory  # noqa: PLR0124 - NaN
+    return (
+        min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1) if known_core else _NO_CORE,
+        min(max(round(memory / _KIB), 0), _NO_MEMORY - 1) if known_memory else _NO_MEMORY,
+    )
+
+
+class Past(Mapping[SeriesKey, Mapping[str, Known]]):
+    """The newest points of each present series, oldest first; None where unknown.
+
+    A series is unpacked when it is asked for. One that began later is shorter.
+    """
+
+    def __init__(self, history: History, count: int = POINTS) -> None:
+        newest = history.points[-count:] if count > 0 else ()
+        self._places = history.series
+        self._cores = _columns("H", [point.cores for point in newest], _NO_CORE)
+        self._held = _columns("I", [point.held for point in newest], _NO_MEMORY)
+        self._unpacked: dict[SeriesKey, Mapping[str, Known]] = {}
+
+    def __getitem__(self, key: SeriesKey) -> Mapping[str, Known]:
+        """The core ratios and the memory in bytes of a series.
+
+        Raises:
+            KeyError: there is no such series now.
+
+        """
+        made = self._unpacked.get(key)
+        if made is None:
+            place = self._places[key]
+            cores = [None if v == _NO_CORE else v / _CORE_UNIT for v in self._cores[place]]
+            held = [None if v == _NO_MEMORY else float(v * _KIB) for v in self._held[place]]
+            began = next((n for n, at in enumerate(zip(cores, held, strict=True)) if _known(at)), 0)
+            made = {"core_utilization_ratio": cores[began:], "memory_used_bytes": held[began:]}
+            self._unpacked[key] = made
+        return made
+
+    def __iter__(self) -> Iterator[SeriesKey]:
+        """The present series."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """How many series there are."""
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is such a series; unpacks nothing."""
+        return key in self._places
+
+
+def _known(point: tuple[float | None, float | None]) -> bool:
+    return point != (None, None)
+
+
+def _columns(kind: str, blocks: Sequence[bytes], unknown: int) -> list[tuple[int, ...]]:
+    """The blocks of all series as one tuple for each place."""
+    arrays = [array(kind, block) for block in blocks]
+    width = max(map(len, arrays), default=0)
+    for each in arrays:
+        each.extend((unknown,) * (width - len(each)))
+    return list(zip(*arrays, strict=True))
+
+
+def _number(value: float | None) -> float:
+    return UNKNOWN if value is None else value

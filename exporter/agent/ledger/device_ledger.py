@@ -1,0 +1,459 @@
+"""The accounts of one device, and averages: its counters now, less those of its newest windows."""
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from copy import copy
+from typing import NamedTuple
+
+from exporter.agent.attribution.contention import ACTIVE_NS, waiting
+from exporter.agent.ledger.accounts import (
+    NOTHING,
+    Account,
+    Accrual,
+    Counters,
+    Moment,
+    Shares,
+    WindowSpan,
+    set_allocations,
+    sum_counters,
+)
+from exporter.agent.ledger.device_status import DeviceStatus
+from exporter.model import (
+    ContainerKey,
+    Device,
+    DeviceReading,
+    DeviceState,
+    DeviceUsage,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Unattributed,
+    Unexplained,
+)
+
+OwnerKey = ContainerKey | GroupKey
+
+
+class Past(NamedTuple):
+    """One window, and the accounts as they were before it.
+
+    ``accounts`` are by owner; None is the device itself. ``given_ns`` of the core time went to
+    processes, for which the driver reports ``named_ns``. ``owned_ns`` of the observed time can be
+    given to owners: all or nothing.
+    """
+
+    ended_mono_ns: int
+    observed_ns: int
+    owned_ns: int
+    given_ns: int
+    named_ns: int
+    accounts: Mapping[OwnerKey | None, Account]
+
+    def without(self, owners: Collection[OwnerKey]) -> "Past":
+        """The same window without the accounts of some owners, which are closed."""
+        kept = {owner: a for owner, a in self.accounts.items() if owner not in owners}
+        return self._replace(accounts=kept)
+
+
+Pasts = tuple[Past, ...]  # oldest first
+
+
+class Since(NamedTuple):
+    """The windows observed since some moment."""
+
+    mono_ns: int
+    observed_ns: int
+    owned_ns: int
+    pasts: Pasts
+
+    def before(self, owner: OwnerKey | None, account: Account) -> Counters:
+        """The counters at that moment of an owner's account, or of the device's (None)."""
+        if account.counted_mono_ns > self.mono_ns:
+            for past in self.pasts:
+                then = past.accounts.get(owner)
+                if then is not None:
+                    return then.counters
+        return account.counters
+
+
+def since(pasts: Pasts, mono_ns: int) -> Since:
+    """The windows that ended after the given moment."""
+    pasts = newest(pasts, mono_ns)
+    observed_ns = sum([past.observed_ns for past in pasts])
+    return Since(mono_ns, observed_ns, sum([past.owned_ns for past in pasts]), pasts)
+
+
+def newest(pasts: Pasts, mono_ns: int) -> Pasts:
+    """The windows that ended after the given moment."""
+    old = 0
+    while old < len(pasts) and pasts[old].ended_mono_ns <= mono_ns:
+        old += 1
+    return pasts[old:] if old else pasts
+
+
+def normalization(pasts: Pasts) -> float | None:
+    """Core time given to processes over what the driver reports for them; None without any."""
+    named_ns = sum([past.named_ns for past in pasts])
+    return sum([past.given_ns for past in pasts]) / named_ns if named_ns else None
+
+
+LATE_NS = 2 * 10**9  # a window that is read ended so long ago at most: a sample, and a slow call
+SLOW = 10_000  # the clock of samples may be slower than the monotonic one by a part in so many
+NO_OWNERS: frozenset[Owner] = frozenset()
+NO_MEMORY = MemoryHeld(0, 0)
+
+
+class DeviceLedger(DeviceStatus):
+    """The accounts of one device: the device itself, its owners, and use without an owner.
+
+    A window is entered once, for its owner. ``closed`` holds the counters of closed accounts, by
+    the namespace of containers and by the kind of groups. ``sums`` adds the open ones.
+    """
+
+    def __init__(self, device: Device, now: Moment) -> None:
+        super().__init__(device, now)
+        self.whole = Account.opened(now)
+        self.unattributed: Mapping[Unattributed, Account] = {}
+        self.owners: dict[OwnerKey, Account] = {}
+        self.closed: Mapping[type[OwnerKey], Mapping[str, Counters]]
+        self.closed = {ContainerKey: {}, GroupKey: {}}
+        self.unallocated = self.overcommitted = Accrual(since_mono_ns=now.mono_ns)
+        self.waited: Mapping[OwnerKey, Mapping[Owner, int]] = {}  # by who ran, since the start
+        self.idle_energy_uj = 0
+        self.unobserved_ns = 0
+        self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
+        self.pasts: tuple[Past, ...] = ()
+        self.span = WindowSpan(now.mono_ns, now.mono_ns)
+        self._end_unix_ns = 0  # of the newest window, in its own time
+        self.held: Mapping[Owner, MemoryHeld] | None = None
+        self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
+        self.is_whole = True  # whether ``held`` has all owners that hold any
+        self._has_newcomers = False  # owners without memory yet
+        self._used: set[Owner] = set()  # owners with any window in their open accounts
+        self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
+
+    def observe(self, reading: DeviceReading, now: Moment) -> None:
+        """Records the device's state in this cycle; raises as ``DeviceStatus`` does."""
+        super().observe(reading, now)
+        if self.state is DeviceState.UP and self.unlisted and self.held is not None:
+            self.held = None  # not listed for long: the holders are unknown now
+            self._apply_memory()
+
+    def account(self, key: OwnerKey, now: Moment) -> Account:
+        """The owner's account on this device; it is opened if new."""
+        found = self.owners.get(key)
+        if found is None:
+            found = self.owners[key] = Account.opened(now)
+            self._has_newcomers, self._residents = True, None
+            if isinstance(key, GroupKey):
+                self.open_sums(GroupKey, key.kind)
+        return found
+
+    def record(
+        self,
+        usage: DeviceUsage,
+        now: Moment,
+        compared: Collection[Owner] = NO_OWNERS,
+        *,
+        is_owned: bool = True,
+    ) -> Sequence[ContainerKey]:
+        """Enters one window. Returns the containers that had no window before.
+
+        ``compared``: those whose use is held against their allocation, even if it is elsewhere.
+        ``is_owned``: whether its processes could be given to owners.
+        """
+        shares, owners = usage.shares, self.owners
+        before: dict[OwnerKey | None, Account] = {None: self.whole}
+        self.whole = self.whole.add_window(usage.total, now)
+        for owner, spent in shares.items():
+            if isinstance(owner, Unattributed):
+                without_owner = self.unattributed.get(owner) or Account.opened(now)
+                self.unattributed = {
+                    **self.unattributed,
+                    owner: without_owner.add_window(spent, now),
+                }
+                continue
+            account = before[owner] = owners.get(owner) or self.account(owner, now)
+            if not self.lists_holders:  # then activity is the only sign of life
+                account = account.seen(now.mono_ns)
+            owners[owner] = account.add_window(spent, now)
+        self.idle_energy_uj += usage.idle_energy_uj or 0
+        self.unobserved_ns += usage.unobserved_ns
+        self.held_in_window = self.held
+        self.measure(usage, now)
+        self.span, self._end_unix_ns = self._span_of(usage, now), usage.end_unix_ns
+        self._hold_against(usage, compared, before, now)
+        self._count(usage.counted, now)
+        if any(usage.unexplained.values()):
+            self.unexplained = _with(self.unexplained, usage.unexplained)
+        self.pasts = (*self.pasts, _past(usage, now, before, usage.observed_ns * is_owned))
+        return () if self._used.issuperset(shares) else self._first_used(shares)
+
+    def _span_of(self, usage: DeviceUsage, now: Moment) -> WindowSpan:
+        """When a window was, by the monotonic clock.
+
+        A window says how long it is, and when it ended in its own time: how old its newest sample
+        is, nobody says. The first one has ended now. One that follows ends its length later, so
+        that it is not longer because it happened to be read late. None has ended later than now:
+        so, after some windows, those that are read at once end when they do. The clock of samples
+        may be a little slower than the monotonic one; one that falls behind by more is another.
+        """
+        length_ns, before_ns = usage.length_ns, self.span.end_mono_ns
+        follows = usage.end_unix_ns - length_ns == self._end_unix_ns
+        end_ns = before_ns + length_ns
+        if end_ns < now.mono_ns - LATE_NS:
+            end_ns += length_ns // SLOW
+        if not follows or end_ns < now.mono_ns - 2 * LATE_NS:
+            return WindowSpan(max(before_ns, now.mono_ns - length_ns), now.mono_ns, follows=False)
+        return WindowSpan(before_ns, min(end_ns, now.mono_ns))
+
+    def _hold_against(
+        self,
+        usage: DeviceUsage,
+        compared: Collection[Owner],
+        before: dict[OwnerKey | None, Account],
+        now: Moment,
+    ) -> None:
+        """Enters what allocations left idle or was borrowed, and who waited while who ran.
+
+        Time whose use is not known is none of these.
+        """
+        used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
+        unknown = usage.unmeasured if usage.unmeasured is not None else self.owners
+        due = self._due(usage, used, compared, unknown)
+        if not self.divides_core:
+            return
+        for owner, due_ns in due.items():
+            account, used_ns = self.owners[owner], used.get(owner, 0)
+            before.setdefault(owner, account)
+            self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
+        active = [o for o in self._active(now) if o not in unknown and _used_as(o, used) == o]
+        waited: dict[OwnerKey, Mapping[Owner, int]] = {}
+        for owner, by_owner in waiting(usage.observed_ns, used, active).items():
+            before.setdefault(owner, self.owners[owner])
+            self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
+            waited[owner] = _summed(self.waited.get(owner, {}), by_owner)
+        self.waited = {**self.waited, **waited}
+
+    def _due(
+        self,
+        usage: DeviceUsage,
+        used: Mapping[Owner, int],
+        compared: Collection[Owner],
+        unknown: Container[Owner],
+    ) -> Mapping[OwnerKey, int]:
+        """What of the core was allocated in a window to each owner, in ns of its observed time."""
+        due: dict[OwnerKey, int] = {}
+        is_divided, length_ns = self.divides_core, usage.length_ns or 1
+        for owner, account in list(self.owners.items()):
+            allocated_ns = account.due_ns(self.span)
+            if not allocated_ns and owner not in compared:
+                continue
+            # What a pod uses in no container in particular is held against the shares of all
+            # containers that it may be of: that sum is known, though none of its parts is.
+            whose = _used_as(owner, used)
+            is_known = is_divided and owner not in unknown and whose not in unknown
+            if is_known:
+                due[whose] = due.get(whose, 0) + allocated_ns * usage.observed_ns // length_ns
+            if whose != owner or not is_known:
+                self.owners[owner] = account.compared(self.span)
+        return due
+
+    @property
+    def divides_core(self) -> bool:
+        """Whether the core time of its newest window is known by owner, but for uncertain ones."""
+        return "core" in self.measured and "core" not in self.unattributable
+
+    def _active(self, now: Moment) -> list[OwnerKey]:
+        """The owners that hold a context, and ran in this window or lately."""
+        since_ns = now.mono_ns - ACTIVE_NS
+        return [
+            owner
+            for owner, account in self.owners.items()
+            if account.ran_mono_ns is not None
+            and account.ran_mono_ns >= since_ns
+            and (account.held is None or account.held.processes)
+        ]
+
+    def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
+        first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
+        for key in first:
+            self.open_sums(ContainerKey, key.namespace)
+        self._used.update(shares)
+        return first
+
+    def open_sums(self, of: type[OwnerKey], *names: str) -> None:
+        """Opens sums for these namespaces of containers, or kinds of groups."""
+        closed = self.closed[of]
+        if not closed.keys() >= set(names):
+            self.closed = {**self.closed, of: {**dict.fromkeys(names, NOTHING), **closed}}
+
+    def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
+        for quantity, parts in counted.items():
+            for owner, amount in parts.items():
+                self.whole = self.whole.add_count(quantity, amount, now)
+                if isinstance(owner, Unattributed):
+                    without_owner = self.unattributed.get(owner) or Account.opened(now)
+                    counted_now = without_owner.add_count(quantity, amount, now)
+                    self.unattributed = {**self.unattributed, owner: counted_now}
+                    continue
+                self.owners[owner] = self.account(owner, now).add_count(quantity, amount, now)
+                if isinstance(owner, ContainerKey):
+                    self.open_sums(ContainerKey, owner.namespace)
+
+    @property
+    def lists_holders(self) -> bool:
+        """Whether all that hold memory are known."""
+        return self.held is not None and self.is_whole
+
+    def set_memory(
+        self, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
+    ) -> None:
+        """Sets the owners that hold memory now; see ``Ledger.set_memory``."""
+        if held is self.held and is_whole == self.is_whole and not self._has_newcomers:
+            return
+        for key in held:
+            if not isinstance(key, Unattributed):
+                self.account(key, now)
+        self.held, self.is_whole, self._has_newcomers = held, is_whole, False
+        self._apply_memory()
+
+    def _held_by(self, key: OwnerKey) -> MemoryHeld | None:
+        if self.held is None:
+            return None
+        return self.held.get(key, NO_MEMORY if self.is_whole else None)
+
+    def set_allocations(
+        self,
+        shares: Mapping[OwnerKey, Shares],
+        rest: tuple[float, float] | None,
+        before_mono_ns: int,
+        now: Moment,
+    ) -> None:
+        """Sets the allocations of its containers from now on, the cycle after the given one.
+
+        ``rest`` is how much of the board is nobody's, and how much is allocated beyond it; None for
+        an instance, a part of a board.
+        """
+        for key in shares:
+            account = self.account(key, now)
+            if account.held is None and self.held is not None:
+                self.owners[key] = account.with_memory(self._held_by(key))
+        set_allocations(self.owners, shares, before_mono_ns, now)
+        if rest is not None:
+            free, beyond = rest
+            self.unallocated = self.unallocated.then((free,), now.mono_ns)
+            self.overcommitted = self.overcommitted.then((beyond,), now.mono_ns)
+
+    def depart(self, now: Moment) -> None:
+        """Ends what is free or overcommitted: a device that is not there is neither."""
+        self.unallocated = self.unallocated.then((), now.mono_ns)
+        self.overcommitted = self.overcommitted.then((), now.mono_ns)
+
+    def _apply_memory(self) -> None:
+        for key, account in self.owners.items():
+            held = self._held_by(key)
+            if held != account.held:
+                self.owners[key] = account.with_memory(held)
+
+    def settle(self, before_mono_ns: int, averaged_from_ns: int) -> None:
+        """Ends the cycle after the given one, and drops the windows that no average needs any more.
+
+        An owner that holds memory is there. On a stale device, no owner is known to hold any.
+        """
+        residents = (self.held or ()) if self.stale is None else ()
+        if residents is not self._residents:
+            self._residents = residents
+            for key, account in self.owners.items():
+                resident = key in residents
+                if resident != account.resident:
+                    self.owners[key] = account.with_residency(before_mono_ns, resident=resident)
+        self.pasts = newest(self.pasts, averaged_from_ns)
+        if self.uncertain:
+            ended = (
+                [k for k, a in self.owners.items() if not a.resident] if self.lists_holders else ()
+            )
+            self.uncertain = self.uncertain.lately(averaged_from_ns, ended)
+
+    def close(self, gone: Collection[OwnerKey]) -> None:
+        """Closes these accounts; their counters stay in the sums of their namespaces and kinds."""
+        for key in gone:
+            self.keep(type(key), key[0], self.owners.pop(key).counters)
+        if gone:
+            self.waited = {
+                owner: {other: ns for other, ns in by_owner.items() if other not in gone}
+                for owner, by_owner in self.waited.items()
+                if owner not in gone
+            }
+            self._used.difference_update(gone)
+            self.pasts = tuple(past.without(gone) for past in self.pasts)
+            self._has_newcomers = True  # an owner that still holds memory is opened again
+
+    def keep(self, of: type[OwnerKey], name: str, counters: Counters) -> None:
+        """Keeps the counters of an account that is closed in the sum of its namespace or kind."""
+        closed = self.closed[of]
+        if name in closed:
+            left = sum_counters(closed[name], counters)
+            self.closed = {**self.closed, of: {**closed, name: left}}
+
+    def sums(self, of: type[OwnerKey]) -> dict[str, Counters]:
+        """The counters of all containers by namespace, or of all groups by kind."""
+        used = {name: [left] for name, left in self.closed[of].items()}
+        for key, account in self.owners.items():
+            if isinstance(key, of) and key[0] in used:
+                used[key[0]].append(account.counters)
+        return {name: sum_counters(*many) for name, many in used.items()}
+
+    def since(self, mono_ns: int) -> Since:
+        """The windows observed since the given moment, with the accounts as they were then."""
+        return since(self.pasts, mono_ns)
+
+    @property
+    def newcomers(self) -> frozenset[Owner]:
+        """The owners that hold memory now and were not there in the newest window."""
+        if not self.held or self.held is self.held_in_window:
+            return NO_OWNERS
+        used = self.pasts[-1].accounts if self.pasts else {}
+        return frozenset(self.held.keys() - (self.held_in_window or {}).keys() - used.keys())
+
+    @property
+    def normalization(self) -> float | None:
+        """Core time given to processes over what the driver reports for them, lately."""
+        return normalization(self.pasts)
+
+    def frozen(self) -> "DeviceLedger":
+        """A copy for readers, which no later cycle changes."""
+        frozen = copy(self)
+        frozen.owners = self.owners.copy()  # all else that changes in place is not for readers
+        return frozen
+
+
+def _used_as(owner: OwnerKey, used: Mapping[Owner, int]) -> OwnerKey:
+    """The owner under which its use is: a container's may be under no container of its pod."""
+    if isinstance(owner, ContainerKey) and not used.get(owner):
+        whole_pod = owner.whole
+        return whole_pod if used.get(whole_pod) else owner
+    return owner
+
+
+def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:
+    return {**before, **{other: before.get(other, 0) + ns for other, ns in more.items()}}
+
+
+def _with(
+    before: Mapping[Unexplained, int], more: Mapping[Unexplained, int]
+) -> Mapping[Unexplained, int]:
+    return {reason: core_ns + more.get(reason, 0) for reason, core_ns in before.items()}
+
+
+def _past(
+    usage: DeviceUsage,
+    now: Moment,
+    accounts: Mapping[OwnerKey | None, Account],
+    owned_ns: int,
+) -> Past:
+    without_owner = usage.shares.get(Unattributed.NO_PID)
+    given_ns = (usage.total.busy.core or 0) - (
+        (without_owner.busy.core or 0) if without_owner else 0
+    )
+    named_ns = usage.reported_core_ns
+    return Past(now.mono_ns, usage.observed_ns, owned_ns, given_ns, named_ns, accounts)

@@ -1,0 +1,87 @@
+"""The settings that a recording holds: those that affect the result and name nothing of the node.
+
+They are numbers, switches, choices, sharing systems, and the keys of labels of pods that are shown.
+Each stands as its text, as in a flag, and is read by its setting's own kind.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from exporter.agent.allocations.rules import Rules
+from exporter.agent.recording.names import PUBLIC_LABEL
+from exporter.agent.settings import TABLE, Setting, Settings, load
+from exporter.agent.settings.schemes import SCHEMES, text_of
+from exporter.inputs.values import KEY, StructureError
+
+Texts = Mapping[str, str]
+
+_OF_SYSTEMS = ("allocations.schemes", "allocations.index-basis", "allocations.hami")
+_HARMLESS = ("one of ", "a group (", "a number ", "a duration ", "true or false", KEY.allowed)
+
+
+def recordable(settings: Settings) -> Texts:
+    """Returns the texts by setting. Other texts are left out: they name places on one machine."""
+    return {
+        setting.name: _text(field, getattr(settings, field))
+        for field, setting in TABLE.items()
+        if _is_recordable(setting)
+    }
+
+
+def disguised(settings: Settings) -> Settings:
+    """Returns the settings without private label keys and the user's own schemes and names."""
+    own = {scheme.name for scheme in settings.allocations_schemes}
+    bases = tuple(pair for pair in settings.allocations_index_basis if pair[0] not in own)
+    labels, annotations = settings.pods_labels, settings.pods_annotations
+    return replace(
+        settings,
+        allocations_schemes=(),
+        allocations_index_basis=bases,
+        allocations_hami=(),
+        allocations_kai_namespaces=(),
+        pods_labels=tuple(k for k in labels if k == "*" or PUBLIC_LABEL.fullmatch(k)),
+        pods_annotations=tuple(
+            key
+            for key in annotations
+            if any(known.startswith(key.removesuffix("*")) for known in Rules().annotations)
+        ),
+    )
+
+
+def restored(texts: Texts) -> Settings:
+    """Returns the defaults with the recorded values. Settings of other versions are left out.
+
+    Raises:
+        ValueError: a text is none of its setting; the message names both.
+
+    """
+    values: dict[str, Any] = {}
+    for field, setting in TABLE.items():
+        text = texts.get(setting.name)
+        if text and _is_recordable(setting):
+            try:
+                values[field] = setting.kind.read(text)
+            except StructureError as error:
+                raise ValueError(f"{setting.name}: {error}") from None
+            except (ValueError, KeyError):
+                allowed = setting.kind.allowed
+                raise ValueError(f"{setting.name}={text[:99]!r}: {allowed} expected") from None
+    return replace(load({}, {}), **values)
+
+
+def _is_recordable(setting: Setting) -> bool:
+    return setting.name in _OF_SYSTEMS or setting.kind.allowed.startswith(_HARMLESS)
+
+
+def _text(field: str, value: Any) -> str:  # noqa: ANN401 - of the setting's kind
+    """A value as it stands in a flag; "" if it is not set."""
+    if TABLE[field].kind is SCHEMES:
+        return text_of(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and field.endswith("_ns"):
+        return "{}.{:09}s".format(*divmod(value, 10**9))
+    if isinstance(value, tuple):
+        return ",".join("=".join(own) if isinstance(own, tuple) else own for own in value)
+    return str(value)

@@ -1,0 +1,287 @@
+"""Flags, environment variables and the settings file → ``Settings``, in this order of precedence.
+
+All problems are collected, each as a ``Problem`` with its ``Place``, so that one start shows them
+all.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import yaml
+
+from exporter.agent.settings.table import BY_NAME, TABLE, Settings, known_alike
+from exporter.inputs.mapping import MAX_PROBLEMS, InvalidValue, below, flag_text
+from exporter.inputs.values import Setting, StructureError
+from exporter.inputs.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
+
+
+class Place(NamedTuple):
+    """Where a value was given: ``origin`` is a flag, a $VARIABLE or a file.
+
+    ``key`` is the name of the setting, or the key in the file. ``line`` and ``column`` begin at 1;
+    they are 0 if there is none.
+    """
+
+    origin: str
+    key: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """The place as text: ``settings.yaml, line 3, log.level``."""
+        line = f", line {self.line}" if self.line else ""
+        column = f", column {self.column}" if self.column else ""
+        key = f", {self.key}" if self.is_file and self.key else ""
+        return self.origin + line + column + key
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the place is in a file."""
+        return not self.origin.startswith(("-", "$"))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why a configuration cannot be used; ``text`` is the whole message.
+
+    ``given`` and ``allowed`` are parts of it, for programs; None if it is not about a value.
+    """
+
+    place: Place
+    text: str
+    given: str | None = None
+    allowed: str | None = None
+
+    def __str__(self) -> str:
+        """The place and the message."""
+        return f"{self.place}: {self.text}"
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used, with all problems found."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+def not_allowed(place: Place, given: str, allowed: str) -> Problem:
+    """The problem of a value that is not of its kind."""
+    return Problem(place, f"{given[:MAX_SHOWN]!r} is not {allowed}", given[:MAX_SHOWN], allowed)
+
+
+MAX_SHOWN = 200  # characters of what was given
+
+Complaint = tuple[str, str]
+"""Name of a setting, and what is wrong with its value."""
+
+
+class _GivenValue(NamedTuple):
+    """The text of a value and its place; ``node`` if it has several lines in a file."""
+
+    text: str
+    place: Place
+    node: yaml.Node | None = None
+
+
+def load(
+    flags: Mapping[str, list[str]],
+    environ: Mapping[str, str] | None = None,
+    check: Callable[[Settings], Iterable[Complaint]] = lambda _: (),
+) -> Settings:
+    """The settings in force, from parsed flags, the environment and the settings file.
+
+    ``check`` returns complaints of other packages about settings that can be read.
+
+    Raises:
+        SettingsError: a setting is not allowed, not known or given twice.
+
+    """
+    settings, problems = examine(flags, environ, check)
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def examine(
+    flags: Mapping[str, list[str]],
+    environ: Mapping[str, str] | None = None,
+    check: Callable[[Settings], Iterable[Complaint]] = lambda _: (),
+) -> tuple[Settings, list[Problem]]:
+    """The settings as ``load`` returns them, and all problems.
+
+    A setting that cannot be read has its default.
+    """
+    environ = os.environ if environ is None else environ
+    problems: list[Problem] = []
+    given = _from_environment(environ) | _from_flags(flags, problems)
+    file = given.get("config.file")
+    if file and file.text:
+        given = _from_file(file, problems) | given
+    reading = _ValueReader(given, problems)
+    settings = Settings(**{field: reading.value(setting) for field, setting in TABLE.items()})
+    for name, text in (*_contradictions(settings), *check(settings)):
+        reading.complain(name, text)
+    return settings, sorted(problems, key=_by_line)
+
+
+def _by_line(problem: Problem) -> tuple[bool, int]:
+    """Sort key: flags and variables first, then the file by line."""
+    return problem.place.is_file, problem.place.line
+
+
+class _ValueReader:
+    """Reads the values that were given. A value that cannot be read is replaced by its default."""
+
+    def __init__(self, given: Mapping[str, _GivenValue], problems: list[Problem]) -> None:
+        self._given = given
+        self._problems = problems
+        self._wrong: set[str] = set()  # sections with a setting that could not be read
+
+    def value(self, setting: Setting) -> Any:  # noqa: ANN401 - of the setting's kind
+        kind = setting.kind
+        given = self._given.get(setting.name)
+        if given is not None and (given.node is not None or given.text != setting.default):
+            try:
+                return self._read(setting, given)
+            except StructureError as error:
+                self._problems += (_misread(given, setting, *wrong) for wrong in error.problems)
+            except (ValueError, KeyError):
+                self._problems.append(not_allowed(given.place, given.text, kind.allowed))
+            self._wrong.add(setting.name.split(".")[0])
+        unset: object = () if kind.many or kind.read_node else ""
+        return kind.read(setting.default) if setting.default else unset
+
+    def _read(self, setting: Setting, given: _GivenValue) -> object:
+        if setting.kind.read_node and given.node:
+            return setting.kind.read_node(given.node)
+        return setting.kind.read(given.text)
+
+    def complain(self, name: str, text: str) -> None:
+        """Add a complaint, unless another setting of the section could not be read.
+
+        The complaint may then be about that setting's default.
+        """
+        if name.split(".", maxsplit=1)[0] not in self._wrong:
+            place = self._given[name].place if name in self._given else Place(f"--{name}", name)
+            self._problems.append(Problem(place, text))
+
+
+def _misread(given: _GivenValue, setting: Setting, line: int, where: str, text: str) -> Problem:
+    name = f"{setting.name}{where}"
+    if given.node:
+        return Problem(given.place._replace(line=line, key=name), text)
+    return Problem(given.place._replace(origin=f"{given.place.origin}{where}"), text)
+
+
+def _contradictions(settings: Settings) -> Iterator[Complaint]:
+    simulated = "--simulate simulates the whole node; give one of the two"
+    if settings.collection_window_ns < settings.collection_interval_ns:
+        yield "collection.window", "shorter than collection.interval; make it longer"
+    if settings.simulate and not {"auto", "simulated"}.issuperset(settings.gpus_source):
+        yield "gpus.source", simulated
+    if settings.simulate and settings.pods_source not in {"auto", "none"}:
+        yield "pods.source", simulated
+    if "simulated" in settings.gpus_source and not settings.simulate:
+        yield "gpus.source", "simulated needs --simulate with a scenario"
+
+
+def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict[str, _GivenValue]:
+    given = {}
+    for name, texts in flags.items():
+        place = Place(f"--{name}", name)
+        if len(texts) > 1 and not BY_NAME[name].kind.many:
+            problems.append(Problem(place, f"given {len(texts)} times; give it once"))
+            continue
+        given[name] = _GivenValue(",".join(texts), place)
+    return given
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _GivenValue]:
+    """The variables of settings only: a cluster's own service variables may look alike."""
+    return {
+        s.name: _GivenValue(environ[s.variable], Place(f"${s.variable}", s.name))
+        for s in BY_NAME.values()
+        if s.variable in environ
+    }
+
+
+def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenValue]:
+    """The settings in a file; what is wrong with it is added to ``problems``."""
+    try:
+        root = parse(read_bytes(file.text).decode())
+    except YamlError as error:
+        place = Place(file.text, "", error.line, error.column)
+        problems.append(Problem(place, f"not YAML: {error.words}"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        problems.append(Problem(file.place, f"{file.text} cannot be read: {reason}"))
+    else:
+        if root is not None and root.tag != NULL:
+            return _FileReader(file.text, problems).read(root)
+    return {}
+
+
+class _FileReader:
+    """Reads one settings file. ``web: {max-requests: 1}`` is the same as ``web.max-requests: 1``.
+
+    It takes the scalars' own text, not YAML's reading of it (``no`` is not False), so that a value
+    means the same in a file as in a flag.
+    """
+
+    def __init__(self, path: str, problems: list[Problem]) -> None:
+        self._path = path
+        self._problems = problems
+        self._given: dict[str, _GivenValue] = {}
+
+    def read(self, root: yaml.Node) -> dict[str, _GivenValue]:
+        if isinstance(root, yaml.MappingNode):
+            self._section("", root)
+        else:
+            self._refuse(root, "", "settings by name are expected, such as log.level: info")
+        return self._given
+
+    def _section(self, prefix: str, node: yaml.MappingNode) -> None:
+        for part, key, value, first_line in items(node):
+            if len(self._problems) >= MAX_PROBLEMS:
+                return
+            name = f"{prefix}.{part}" if prefix else part or ""
+            if part is None:
+                self._refuse(key, prefix, "a name is expected, not a list or mapping")
+            elif first_line and name not in BY_NAME:  # ``_setting`` reports a setting itself
+                self._refuse(key, name, f"given twice; see line {first_line}")
+            elif isinstance(value, yaml.MappingNode) and _is_section(name):
+                self._section(name, value)
+            else:
+                self._setting(name, value)
+
+    def _setting(self, name: str, node: yaml.Node) -> None:
+        setting = BY_NAME.get(name)
+        if setting is None:
+            self._refuse(node, name, f"no such setting; {known_alike(name)}")
+        elif name == "config.file":
+            self._refuse(node, name, "a settings file cannot name another one")
+        elif name in self._given:
+            before = self._given[name].place
+            self._refuse(node, name, f"given twice; see line {before.line}")
+        elif setting.kind.read_node and not isinstance(node, yaml.ScalarNode):
+            self._given[name] = _GivenValue("", self._place(node, name), node)
+        elif node.tag != NULL:
+            try:
+                text = flag_text(setting.kind, node)
+            except InvalidValue as invalid:
+                self._refuse(invalid.node or node, below(name, invalid.key), str(invalid))
+            else:
+                self._given[name] = _GivenValue(text, self._place(node, name))
+
+    def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
+        self._problems.append(Problem(self._place(node, name), text))
+
+    def _place(self, node: yaml.Node, name: str) -> Place:
+        return Place(self._path, name[:80], line_of(node))
+
+
+def _is_section(name: str) -> bool:
+    return any(known.startswith(f"{name}.") for known in BY_NAME)

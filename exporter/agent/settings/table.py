@@ -1,0 +1,148 @@
+"""The table of all settings by subject, their flags for argparse, and suggestions for typos."""
+
+import re
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from exporter.agent.settings.cluster import ClusterSettings
+from exporter.agent.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
+from exporter.agent.settings.node import GroupSettings, NodeSettings
+from exporter.agent.settings.web import WebSettings
+from exporter.inputs.values import Setting, ValueKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(
+    MetricsSettings,
+    MeasuringSettings,
+    GroupSettings,
+    ClusterSettings,
+    NodeSettings,
+    GeneralSettings,
+    WebSettings,
+):
+    """The settings in force. Durations are nanoseconds. A setting that is not set is "" or ()."""
+
+
+def _settings(subject: type) -> dict[str, Setting]:
+    return {field.name: field.metadata["setting"] for field in fields(subject)}
+
+
+SUBJECTS: dict[str, dict[str, Setting]] = {
+    subject.__doc__ or "": _settings(subject)
+    for subject in (
+        WebSettings,
+        GeneralSettings,
+        NodeSettings,
+        ClusterSettings,
+        GroupSettings,
+        MeasuringSettings,
+        MetricsSettings,
+    )
+}
+"""Title → the settings of a subject, by field name."""
+
+TABLE = {field: setting for subject in SUBJECTS.values() for field, setting in subject.items()}
+"""Field name → setting, in the order of the documentation."""
+
+BY_NAME = {setting.name: setting for setting in TABLE.values()}
+"""Name → setting."""
+
+
+def with_live(old: Settings, new: Settings) -> Settings:
+    """The old settings with the live ones taken from the new settings."""
+    live = {field: getattr(new, field) for field, setting in TABLE.items() if setting.live}
+    return replace(old, **live)
+
+
+def changed(old: Settings, new: Settings) -> tuple[Setting, ...]:
+    """The settings that differ."""
+    return tuple(s for field, s in TABLE.items() if getattr(old, field) != getattr(new, field))
+
+
+PREFIX = "MGPU_"
+REMOTE = "MGPU_REMOTE_"  # of `top` and `snapshot`, which read them themselves: not settings
+
+_SERVICE_LINK = re.compile(
+    r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|.+_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
+"""The variables that Kubernetes sets in every container for each Service of the namespace:
+kubernetes/pkg/kubelet/envvars/envvars.go. A Service named mgpu-exporter looks like one of ours."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most similar, "" if none is similar."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A suggestion to append to the error about an unknown name; "" if no known name is similar."""
+    found = nearest(name, known)
+    return f"; did you mean {found}?" if found else ""
+
+
+def known_alike(name: str) -> str:
+    """A suggestion: the most similar setting, then the others of its section."""
+    near = nearest(name, BY_NAME)
+    part = name.split(".", maxsplit=1)[0]
+    alike = [known for known in BY_NAME if known.split(".")[0] == part and known != near]
+    names = [near] * bool(near) + (alike or [] if near else alike or list(BY_NAME))
+    return f"known: {', '.join(names)}"
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """One warning for each variable that looks like a setting and is not. Skips service links.
+
+    It is not an error, because variables may be set for a whole namespace.
+    """
+    known: Collection[str] = {setting.variable for setting in BY_NAME.values()}
+    return [
+        f"unknown variable ${name} is ignored{meant(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(PREFIX) and not name.startswith(REMOTE)
+        if name not in known and not _SERVICE_LINK.fullmatch(name)
+    ]
+
+
+T = TypeVar("T")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the flags of all settings, by subject. A flag that is not given sets no attribute."""
+    for title, subject in SUBJECTS.items():
+        group = parser.add_argument_group(title.rstrip("."))
+        for setting in subject.values():
+            switch: dict[str, Any] = {}
+            if setting.default in ("true", "false"):
+                switch = {"nargs": "?", "const": "true"}
+            group.add_argument(
+                f"--{setting.name}",
+                dest=setting.name,
+                default=SUPPRESS,
+                action="append",
+                metavar="VALUE",
+                help=_help(setting),
+                **switch,
+            )
+
+
+def argument(kind: ValueKind[T]) -> Callable[[str], T]:
+    """A reader of a sub-command's own argument of this kind, for argparse."""
+
+    def read(text: str) -> T:
+        try:
+            return kind.read(text)
+        except (ValueError, KeyError):
+            raise ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+
+    return read
+
+
+def _help(setting: Setting) -> str:
+    default = f"default {setting.default}" if setting.default else "not set by default"
+    repeat = "; repeatable" if setting.kind.many else ""
+    text = f"{setting.about} [{setting.kind.allowed}; {default}; ${setting.variable}{repeat}]"
+    return text.replace("%", "%%")

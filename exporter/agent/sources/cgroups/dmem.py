@@ -1,0 +1,367 @@
+"""Device memory of cgroups: the kernel's ``dmem`` controller (since 6.14, cgroup v2).
+
+Each cgroup has ``dmem.current``, ``dmem.min``, ``dmem.low`` and ``dmem.max``, one line for each
+region of a device: ``drm/<PCI address>/<region> <bytes or max>``
+(``Documentation/admin-guide/cgroup-v2.rst``; drivers amdgpu, xe and nouveau; NVIDIA's driver:
+``nvidia/<PCI address>/vidmem``). A region is found by the PCI address in its key, however the rest
+is spelled. Its files are readable by all. They are there, also ``dmem.capacity`` of the root, once
+``+dmem`` is in the ``cgroup.subtree_control`` above.
+
+``min`` is kept whatever others need. ``low`` is a best effort: it is taken last, when nobody has
+any left that is not protected. Both hold only as far as each cgroup above has as much.
+"""
+
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from exporter.agent.sources.cgroups.layout import PathState, descend, root_of
+from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
+from exporter.model import (
+    MIG,
+    PARTITIONED,
+    CgroupCharge,
+    CgroupIdentity,
+    CgroupMemory,
+    Clock,
+    DeviceMemory,
+    DeviceReading,
+    ProcessMemory,
+)
+
+CAPACITY, CURRENT = "dmem.capacity", "dmem.current"
+MIN, LOW, MAX = "dmem.min", "dmem.low", "dmem.max"
+_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+_AMOUNT = re.compile(r"max|[0-9]{1,20}", re.ASCII)  # 64 bits at most
+_LONGEST = 64 * 1024
+_UNIFIED = "0::"
+_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+LOOK_NS = 5 * 10**9  # between two looks at all cgroups: as often as drivers' lists are read
+MOST_FOLDERS = 4096  # of one look
+MOST_INSIDE = 256  # of one container or group, which may make as many as it likes
+
+Address = tuple[int, str]
+Bytes = dict[Address, int | None]
+"""Of each device; None: ``max``."""
+
+
+def address_of(text: str) -> Address | None:
+    """The PCI address in a text, whatever the number of digits of its domain."""
+    found = _ADDRESS.search(text)
+    return (int(found[1], 16), found[2].lower()) if found else None
+
+
+def read(folder: str, name: str) -> Bytes | None:
+    """One file of one cgroup, by device; None if it is not there. Never raises.
+
+    The regions of a device's own memory (``vram``) are summed up, those of system memory are left
+    out. A device of which a line cannot be read is left out as a whole: a part is no sum.
+    """
+    text = _text(f"{folder}/{name}")
+    if text is None:
+        return None
+    sums: Bytes = {}
+    unread: set[Address] = set()
+    for line in text.split("\n"):
+        key, _, value = line.rpartition(" ")
+        address = address_of(key)
+        if address is None or _is_system_memory(key):
+            continue
+        if not _AMOUNT.fullmatch(value):
+            unread.add(address)
+            continue
+        before = sums.get(address, 0)
+        sums[address] = None if value == "max" or before is None else before + int(value)
+    return {address: amount for address, amount in sums.items() if address not in unread}
+
+
+def _text(path: str) -> str | None:
+    """A file's whole lines; None if it is not there. A pipe in its place has none."""
+    try:
+        descriptor = os.open(path, _TO_READ)
+    except OSError:
+        return None
+    try:
+        content = os.read(descriptor, _LONGEST)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if len(content) == _LONGEST:
+        content = content[: content.rfind(b"\n") + 1]
+    return os.fsdecode(content)
+
+
+def _is_system_memory(key: str) -> bool:
+    region = key.rpartition("/")[2]
+    return region.startswith(("gtt", "stolen", "tt", "system"))
+
+
+class _Charged(NamedTuple):
+    """The outermost directory of a container or group, and what is charged to it alone."""
+
+    identity: CgroupIdentity
+    folder: str
+    own: dict[Address, int]
+
+
+class _Place(NamedTuple):
+    """A directory to look into.
+
+    ``within`` is what it is a part of, of which ``left`` more are looked at.
+    """
+
+    folder: str
+    state: PathState
+    within: _Charged | None
+    left: list[int]
+
+
+Charges = Mapping[Address, tuple[CgroupCharge, ...]]
+ReadFile = Callable[[str, str], Bytes | None]
+
+
+class CgroupFiles:
+    """The cgroups of processes, as directories, and what cgroups are charged of devices' memory.
+
+    For one source of devices.
+    """
+
+    def __init__(
+        self, root: str, proc_root: str, clock: Clock = time, patterns: GroupPatterns = NO_SITE
+    ) -> None:
+        has_controllers = os.path.exists(f"{root}/cgroup.controllers")  # noqa: PTH110 - as above
+        hybrid = f"{root}/unified"
+        is_hybrid = not has_controllers and os.path.isdir(hybrid)  # noqa: PTH112 - as above
+        self.root = hybrid if is_hybrid else root
+        self._proc_root, self._clock, self._patterns = proc_root, clock, patterns
+        self._own: str | None = None
+        self._newest: dict[str, tuple[DeviceMemory, DeviceMemory]] = {}  # by UUID: read, charged
+        self._charges: Charges = {}
+        self._looked: tuple[int, frozenset[Address]] | None = None  # when, and for which
+
+    def path_of(self, pid: int) -> str | None:
+        """The directory of a process's cgroup (v2); None if it is not known or not to be seen.
+
+        A reader in a cgroup namespace of its own sees other paths relative to its own cgroup.
+        """
+        lines = (_text(f"{self._proc_root}/{pid}/cgroup") or "").split("\n")
+        path = next((one[len(_UNIFIED) :] for one in lines if one.startswith(_UNIFIED)), None)
+        if path is None:
+            return None
+        base = self.own() if path.startswith("/..") else self.root
+        folder = os.path.normpath(f"{base}/{path}")
+        is_below = folder == self.root or folder.startswith(f"{self.root}/")
+        return folder if is_below and os.path.isdir(folder) else None  # noqa: PTH112 - as above
+
+    def own(self) -> str:
+        """The directory that lists this process; the root if none does."""
+        if self._own is None:
+            pid = str(os.getpid())
+            self._own = next((f for f in self._folders() if pid in _processes(f)), self.root)
+        return self._own
+
+    def _folders(self) -> Iterator[str]:
+        return (folder for folder, _, _ in os.walk(self.root))
+
+    def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
+        """The source's readings with what the kernel says of cgroups.
+
+        Of each container and group what it is charged, also where the driver lists no process of
+        it; and of each listed process what its cgroup is held to. What the driver said of it stays.
+        """
+        before, self._newest = self._newest, {}
+        places = {r.device.uuid: where for r in readings if (where := _place_of(r))}
+        charges = self._look(frozenset(places.values()))
+        return tuple(
+            [self._with_charges(r, places.get(r.device.uuid), charges, before) for r in readings]
+        )
+
+    def _with_charges(
+        self,
+        reading: DeviceReading,
+        address: Address | None,
+        charges: Charges | None,
+        before: Mapping[str, tuple[DeviceMemory, DeviceMemory]],
+    ) -> DeviceReading:
+        memory = reading.memory
+        if memory is None or address is None or charges is None:
+            return reading
+        own = charges.get(address, ())
+        read_before, after = before.get(reading.device.uuid, (None, None))
+        if read_before is not memory or after is None:
+            after = self._of_processes(memory, address)
+        if after.charges != own:
+            after = replace(after, charges=own)
+        self._newest[reading.device.uuid] = memory, after
+        return reading if after is memory else reading._replace(memory=after)
+
+    def _of_processes(self, memory: DeviceMemory, address: Address) -> DeviceMemory:
+        """The memory with what the cgroup of each process is held to, if the driver does not say.
+
+        That is the cgroup of its container or group, whichever below it a process is in: what holds
+        for one part holds for no other.
+        """
+        known: dict[str | None, CgroupMemory | None] = {None: None}
+        once = cache(read)
+        processes: list[ProcessMemory] = []
+        for process in memory.processes or ():
+            if process.cgroup is None or process.cgroup.refused:
+                folder = self.home_of(process.pid)
+                if folder not in known:
+                    known[folder] = self.of(folder or "", address, once)
+                process = process._replace(cgroup=known[folder] or process.cgroup)  # noqa: PLW2901
+            processes.append(process)
+        return replace(memory, processes=tuple(processes)) if processes else memory
+
+    def home_of(self, pid: int) -> str | None:
+        """The directory of a process's container or group, what lies inside of it included."""
+        folder = self.path_of(pid)
+        return folder and self.home(folder)
+
+    def home(self, folder: str) -> str:
+        """The outermost directory of the container or group that a directory is of; else itself."""
+        places = [(self.root, root_of(self._patterns))]
+        for name in folder.removeprefix(self.root).split("/"):
+            if name:
+                above, state = places[-1]
+                places.append((f"{above}/{name}", descend(state, name)))
+        identity = places[-1][1].identity
+        if _is_named(identity):
+            own = _without_step(identity)
+            return next(at for at, state in places if _without_step(state.identity) == own)
+        return folder
+
+    def _look(self, wanted: frozenset[Address]) -> Charges | None:
+        """The charges of all containers and groups by device; None if the kernel has no dmem."""
+        now_ns = self._clock.monotonic_ns()
+        if self._looked is not None:
+            looked_ns, before = self._looked
+            if before == wanted and now_ns - looked_ns < LOOK_NS:
+                return self._charges
+        capacity = read(self.root, CAPACITY) if wanted else None
+        if capacity is None:
+            self._looked = None
+            return None
+        found: dict[Address, list[CgroupCharge]] = {}
+        once = cache(read)  # a file has all devices, and those above are everybody's
+        for identity, folder, own in self._walk(wanted, once):
+            for address, charged in own.items():
+                memory = self.of(folder, address, once) or CgroupMemory(evidence="kernel")
+                charge = CgroupCharge(identity, memory._replace(charged_bytes=charged))
+                found.setdefault(address, []).append(charge)
+        self._looked = now_ns, wanted
+        self._charges = {address: tuple(charges) for address, charges in found.items()}
+        return self._charges
+
+    def _walk(self, wanted: frozenset[Address], read: ReadFile) -> list[_Charged]:
+        """The containers and groups that are charged for these devices.
+
+        A directory without a charge has none below it, so most of the tree is never seen. What is
+        not looked at, because there is too much, stays with the container or group around it.
+        """
+        found: list[_Charged] = []
+        most = MOST_FOLDERS
+        waiting = deque([_Place(self.root, root_of(self._patterns), None, [MOST_FOLDERS])])
+        while waiting:
+            place = waiting.pop()
+            for name in _folders(place.folder):
+                if min(place.left[0], most) <= 0:
+                    break
+                most -= 1
+                place.left[0] -= 1
+                folder, state = f"{place.folder}/{name}", descend(place.state, name)
+                current = read(folder, CURRENT) or {}
+                own = {a: bytes_ for a in wanted if (bytes_ := current.get(a))}
+                if not own:
+                    continue
+                within, inside = place.within, place.left
+                if state.identity != place.state.identity and _is_named(state.identity):
+                    if within is not None:
+                        for address, part in own.items():
+                            within.own[address] = max(0, within.own.get(address, 0) - part)
+                    within, inside = _Charged(state.identity, folder, own), [MOST_INSIDE]
+                    found.append(within)
+                # What lies inside of containers comes last, so that it hides no other.
+                add = waiting.append if within is None else waiting.appendleft
+                add(_Place(folder, state, within, inside))
+        return found
+
+    def of(self, folder: str, address: Address, read: ReadFile = read) -> CgroupMemory | None:
+        """What a cgroup is charged, guaranteed and limited to; None if the kernel says nothing.
+
+        The limit is the lowest of its own and those of the cgroups above it, and so are both kinds
+        of protection. A cgroup without files of its own has that limit only. The root is charged
+        for all of the device, so nothing is said of it.
+        """
+        if folder == self.root:
+            return None
+        own = read(folder, CURRENT) or {}
+        limit = self._lowest(folder, MAX, address, read)
+        if address not in own:
+            return None if limit is None else CgroupMemory(limit_bytes=limit, evidence="kernel")
+        has_min, has_low = ((read(folder, n) or {}).get(address, 0) != 0 for n in (MIN, LOW))
+        least, low = (self._protection(folder, name, address, limit, read) for name in (MIN, LOW))
+        return CgroupMemory(
+            own[address],
+            least if limit is not None or has_min else None,
+            limit,
+            "kernel",
+            protected_bytes=max(least, low) if has_low else None,
+        )
+
+    def _protection(
+        self, folder: str, name: str, address: Address, limit: int | None, read: ReadFile
+    ) -> int:
+        """How much is protected; ``max`` is all that the cgroup can have."""
+        lowest = self._lowest(folder, name, address, read)
+        if lowest is not None:
+            return lowest
+        return limit or (read(self.root, CAPACITY) or {}).get(address) or 0
+
+    def _lowest(self, folder: str, name: str, address: Address, read: ReadFile) -> int | None:
+        """The lowest amount of a cgroup and those above it; None: ``max`` everywhere."""
+        files = (read(each, name) or {} for each in self.upward(folder))
+        return min((most for one in files if (most := one.get(address)) is not None), default=None)
+
+    def upward(self, folder: str) -> Iterator[str]:
+        """The cgroup and those above it, but for the root."""
+        while folder.startswith(f"{self.root}/"):
+            yield folder
+            folder = folder.rpartition("/")[0]
+
+
+def _place_of(reading: DeviceReading) -> Address | None:
+    """Where a card is that is not divided: the kernel counts whole cards."""
+    device = reading.device
+    is_divided = device.parent_uuid or device.sharing in {MIG, PARTITIONED}
+    return None if is_divided else address_of(device.pci_bus_id)
+
+
+def _is_named(identity: CgroupIdentity) -> bool:
+    """Whether a directory is of one container or group. A pod's own is of several containers."""
+    unit = identity.unit
+    return identity.container_id is not None or bool(unit and unit.name)
+
+
+def _without_step(identity: CgroupIdentity) -> CgroupIdentity:
+    unit = identity.unit
+    return identity._replace(unit=unit._replace(step="")) if unit and unit.step else identity
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as listing:
+            return [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _processes(folder: str) -> list[str]:
+    return (_text(f"{folder}/cgroup.procs") or "").split()

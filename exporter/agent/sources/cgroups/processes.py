@@ -1,0 +1,287 @@
+"""Which container a process belongs to: ``/proc``, the walked tree, and what is known already.
+
+A process is identified by pid and start time. While its pidfd shows that it lives, its identity is
+known without a look. It is read again from time to time, because a process can be moved between
+cgroups, and kept for a while after its end, because the driver's sample ring still reports it. Only
+if ``/proc`` does not name its container, the tree is asked.
+"""
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from exporter.agent.sources.cgroups.layout import HOST, best_identity
+from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
+from exporter.agent.sources.cgroups.proc import (
+    Hold,
+    Lifetimes,
+    ProcessState,
+    in_nested_pid_namespace,
+    look_at,
+    pid_namespace_depth,
+    shows_own_pids,
+    start_time,
+    uptime_ns,
+    user_id,
+)
+from exporter.agent.sources.cgroups.tree import ContainerTree
+from exporter.model import (
+    CgroupIdentity,
+    Clock,
+    ProcessInfo,
+    SourceStatus,
+    Unattributed,
+    Unit,
+    Unmeasured,
+    job_of,
+)
+
+SECOND_NS = 10**9
+MAX_PROCESSES = 8192
+READ_AGAIN_NS = 60 * SECOND_NS
+YOUNG_NS = 30 * SECOND_NS  # a process this young may still be moved into its container's cgroup
+KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
+ASKED_FOR_NS = 10 * SECOND_NS  # one walk is used this long for the processes that /proc hides
+_TURNS = 8  # groups of processes that are read again together, within READ_AGAIN_NS
+_LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
+_TICKS = os.sysconf("SC_CLK_TCK")
+_NO_HOST_PID = "hostPID is not set: set hostPID: true in the pod spec"
+
+Answer = CgroupIdentity | Unattributed
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process that was met before. Until ``look_ns`` its answer is used without a look."""
+
+    start: int | None
+    held: bool
+    met_ns: int
+    answer: Answer = Unattributed.UNKNOWN_CGROUP
+    look_ns: int = 0
+    ended_ns: int | None = None
+    name: str = ""
+
+
+class CgroupProcesses:
+    """The ``ProcessSource`` of a real node. May be used by several threads; one works at a time.
+
+    It knows at most ``most_processes``.
+    """
+
+    name = "cgroups"
+
+    def __init__(
+        self,
+        cgroup_root: str = "/sys/fs/cgroup",
+        proc_root: str = "/proc",
+        clock: Clock = time,
+        *,
+        most_processes: int = MAX_PROCESSES,
+        patterns: GroupPatterns = NO_SITE,
+    ) -> None:
+        self._proc_root, self._clock, self._most = proc_root, clock, most_processes
+        self._lock = threading.Lock()
+        self._tree, self._patterns = ContainerTree(cgroup_root, clock, patterns), patterns
+        self._known: dict[int, _Process] = {}
+        self._namespace_depth = pid_namespace_depth(proc_root)
+        self._is_nested = in_nested_pid_namespace(proc_root)
+        self._lifetimes = Lifetimes(enabled=shows_own_pids(proc_root))
+        self._rejected: Counter[str] = Counter()
+        self._duration_ns = 0
+        self._success_unix_ns: int | None = None
+        self._boot_unix_ns: int | None = None
+
+    def rejected(self) -> Mapping[str, int]:
+        """By reason, of ``Walk.skipped``; "cache_full" are processes forgotten to make room."""
+        with self._lock:
+            return {**self._tree.skipped, **self._rejected}
+
+    @property
+    def walks(self) -> int:
+        """How often the cgroup tree was walked since the start."""
+        return self._tree.walks
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, Answer]:
+        with self._lock:
+            now_ns = self._clock.monotonic_ns()
+            self._note_ends(now_ns)
+            answers = {pid: self._answer(pid, now_ns) for pid in pids}
+            self._duration_ns = self._clock.monotonic_ns() - now_ns
+            return answers
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        with self._lock:
+            booted, known = self._booted(), ((pid, self._known.get(pid)) for pid in pids)
+            return {pid: _info(one, booted) for pid, one in known if one and one.name}
+
+    def group_kinds(self) -> frozenset[str]:
+        return self._tree.group_kinds
+
+    def status(self) -> SourceStatus:
+        """Whether identities can be found, and what to do if not (hostPID, mounts)."""
+        with self._lock:
+            self._tree.review()
+            detail, reason = self._tree.problem, None
+            if detail:
+                reason = Unmeasured.NO_CGROUPS
+            elif self._is_blind():
+                reason = Unmeasured.NO_HOSTPID
+            # With the node's own /proc mounted, identities are found without hostPID; the pids in
+            # the tree, and the news of a process's end, are not.
+            if not detail and (reason or self._namespace_depth > 1):
+                detail = _NO_HOST_PID
+            if reason is None:
+                self._success_unix_ns = self._clock.time_ns()
+            took, success = self._duration_ns, self._success_unix_ns
+            return SourceStatus(self.name, reason is None, detail, took, success, reason)
+
+    def close(self) -> None:
+        with self._lock:
+            self._known.clear()
+            self._lifetimes.close()
+
+    # --- the answer for one process ---
+
+    def _answer(self, pid: int, now_ns: int) -> Answer:
+        known = self._known.get(pid)
+        if known is None:
+            return self._meet(pid, now_ns)
+        if known.ended_ns is None and now_ns < known.look_ns:
+            start = None if known.held else start_time(self._proc_root, pid)
+            if known.held or (start is not None and start == known.start):
+                return known.answer
+        return self._look(pid, known, now_ns)
+
+    def _meet(self, pid: int, now_ns: int) -> Answer:
+        """A process that is not known yet."""
+        if not 0 < pid <= _LARGEST_PID or self._is_blind():
+            return Unattributed.UNKNOWN_CGROUP
+        # Held before it is read: a pidfd taken afterwards might be of the pid's next process.
+        hold = self._lifetimes.hold(pid)
+        seen = None if hold is Hold.GONE else look_at(self._proc_root, pid)
+        if seen is None and (hold is not Hold.HELD or self._lifetimes.hold(pid) is not Hold.HELD):
+            return Unattributed.EXITED
+        while len(self._known) >= self._most:
+            self._forget(next(iter(self._known)))
+            self._rejected["cache_full"] += 1
+        seen = seen or ProcessState(None, exiting=False, paths=())
+        known = self._known[pid] = _Process(seen.start, hold is Hold.HELD, now_ns)
+        return self._judge(pid, known, seen, now_ns)
+
+    def _look(self, pid: int, known: _Process, now_ns: int) -> Answer:
+        """A known process that is looked at again."""
+        seen = look_at(self._proc_root, pid)
+        if seen is None and known.held and known.start is None:  # alive, but hidden (hidepid)
+            seen = ProcessState(None, exiting=False, paths=())
+        if seen is None:
+            self._note_end(pid, known, now_ns)
+            return known.answer if pid in self._known else Unattributed.EXITED
+        is_same = seen.start == known.start
+        if is_same and known.ended_ns is None:
+            return self._judge(pid, known, seen, now_ns)
+        if is_same and seen.exiting:  # a zombie: its identity is kept until its parent takes it
+            known.ended_ns = now_ns
+        elif not known.held or seen.start is not None:  # held: alive, but unreadable now (EMFILE)
+            self._forget(pid)
+            return self._meet(pid, now_ns)
+        return known.answer
+
+    def _judge(self, pid: int, known: _Process, seen: ProcessState, now_ns: int) -> Answer:
+        """Make its answer of what was seen of a live process, and set when to look again."""
+        answer, is_settled = self._identify(pid, known, seen, now_ns)
+        if answer == HOST:  # in no unit: it is its user's
+            uid = user_id(self._proc_root, pid)
+            answer = HOST if uid is None else CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
+        known.name = seen.name or known.name
+        if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
+            known.answer = answer
+        known.look_ns = now_ns + (_ttl_ns(pid, known, now_ns) if is_settled else 0)
+        return known.answer
+
+    def _identify(
+        self, pid: int, known: _Process, seen: ProcessState, now_ns: int
+    ) -> tuple[Answer, bool]:
+        """The answer, and whether it is settled.
+
+        It is, unless it needs a walk of the cgroup tree and none is there that is new enough.
+        """
+        identity = best_identity(seen.paths, self._patterns)
+        is_container = identity.container_id is not None
+        is_within = identity.pod_uid is not None or identity.unit is not None
+        if is_container and (is_within or not any(p.startswith("/..") for p in seen.paths)):
+            return identity, True
+        # "/" and "/../.." name no cgroup: a reader in a cgroup namespace of its own sees those, as
+        # does one who looks at a process that is exiting (cgroup v1).
+        names_a_cgroup = any(path.strip("/.") for path in seen.paths)
+        if names_a_cgroup and not is_container and not seen.exiting:
+            return identity, True
+        walk = self._tree.since(max(known.met_ns, now_ns - ASKED_FOR_NS))
+        found = walk.by_pid.get(pid) if walk is not None else None
+        found = found or self._tree.container(identity.container_id)
+        if found is not None:
+            return found, True
+        if is_container or (seen.paths and not seen.exiting):
+            return identity, walk is not None
+        reason = Unattributed.EXITED if seen.exiting else Unattributed.UNKNOWN_CGROUP
+        return reason, walk is not None
+
+    def _is_blind(self) -> bool:
+        """Whether a pid of the node may mean another process, or none, to us."""
+        if self._namespace_depth > 1 or self._tree.since(0) is None:
+            return False
+        return self._tree.hides_processes(nested=self._is_nested)
+
+    # --- ends ---
+
+    def _note_ends(self, now_ns: int) -> None:
+        for pid in self._lifetimes.ended():
+            self._note_end(pid, self._known[pid], now_ns)
+        for pid, known in list(self._known.items()):
+            if known.ended_ns is not None and now_ns - known.ended_ns >= KEPT_AFTER_END_NS:
+                self._forget(pid)
+
+    def _note_end(self, pid: int, known: _Process, now_ns: int) -> None:
+        if known.ended_ns is not None:
+            return
+        if known.start is None or not isinstance(known.answer, CgroupIdentity):
+            # nothing worth keeping, or the pid's next process cannot be recognised
+            self._forget(pid)
+            return
+        known.held, known.ended_ns = False, now_ns
+
+    def _forget(self, pid: int) -> None:
+        del self._known[pid]
+        self._lifetimes.release(pid)
+
+    def _booted(self) -> int | None:
+        """Boot time in Unix ns; it changes only when the wall clock is set."""
+        up_ns = uptime_ns(self._proc_root)
+        if up_ns is not None:
+            boot_ns = self._clock.time_ns() - up_ns
+            if self._boot_unix_ns is None or abs(boot_ns - self._boot_unix_ns) > SECOND_NS:
+                self._boot_unix_ns = boot_ns
+        return self._boot_unix_ns
+
+
+def _ttl_ns(pid: int, known: _Process, now_ns: int) -> int:
+    """For how long, from now on, a settled answer is used without a look at the process.
+
+    A young process in no container is looked at each time. All others have a turn once a minute,
+    an eighth of them at the same moment.
+    """
+    is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
+    if not is_container and now_ns - known.met_ns < YOUNG_NS:
+        return 0
+    turn_ns = pid % _TURNS * READ_AGAIN_NS // _TURNS
+    return READ_AGAIN_NS - (now_ns - turn_ns) % READ_AGAIN_NS
+
+
+def _info(known: _Process, boot_unix_ns: int | None) -> ProcessInfo:
+    job = job_of(known.answer)
+    if known.start is None or boot_unix_ns is None:
+        return ProcessInfo(known.name, job=job)
+    return ProcessInfo(known.name, boot_unix_ns + known.start * SECOND_NS // _TICKS, job)

@@ -1,0 +1,194 @@
+"""One walk of a cgroup hierarchy: which containers exist and which processes are in them.
+
+Stands on kernel documentation ``admin-guide/cgroup-v2.rst`` and ``cgroup-v1/cgroups.rst``. The
+tree changes while it is walked, so every directory may be gone, unreadable or odd: each such costs
+only itself and is counted in ``Walk.skipped``:
+
+``vanished``     removed during the walk (ENOENT, ENODEV)
+``unreadable``   no permission, or any other error
+``threaded``     a threaded cgroup lists no processes (EOPNOTSUPP); its domain root above does
+``foreign_pid``  a process of another PID namespace, which cgroup v2 lists as 0
+``malformed``    a line that is no process id
+``too_large``    a process list cut at ``LARGEST_LIST`` bytes
+``too_deep``, ``too_many``  directories left out because of the walk's limits
+
+A container whose cgroup is delegated to it makes as many directories as it likes. What lies inside
+of containers is walked last and counted for each, so that it hides no other pod or container.
+"""
+
+import errno
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.agent.sources.cgroups.layout import PathState, descend, root_of
+from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
+from exporter.model import CgroupIdentity
+
+_DIGITS = 10  # of a process id, at most
+LARGEST_LIST = 4 * 1024 * 1024
+_CHUNK = 64 * 1024
+# Non-blocking, for where a plain directory stands in and holds a pipe instead of a list.
+_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+_REASONS = {
+    errno.ENOENT: "vanished",
+    errno.ENODEV: "vanished",
+    errno.EOPNOTSUPP: "threaded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What one walk found.
+
+    ``identities`` are those of the pods, containers and units that have a directory, ``by_pid``
+    those of their processes: of a process in two places, the one that was read later.
+    ``by_container`` has the whole identity of each container by its id, ``skipped`` counts what
+    could not be used, by reason.
+    """
+
+    identities: frozenset[CgroupIdentity] = frozenset()
+    by_pid: Mapping[int, CgroupIdentity] = field(default_factory=dict)
+    by_container: Mapping[str, CgroupIdentity] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+class WalkLimits(NamedTuple):
+    """How much is walked: of a hierarchy down to its containers, and of what lies inside of one.
+
+    A node of 110 pods that is itself a container has some 700 directories, 15 deep in the worst
+    nesting known.
+    """
+
+    depth: int = 48
+    directories: int = 50_000
+    depth_inside: int = 24
+    directories_inside: int = 2_000
+
+
+class _Directory(NamedTuple):
+    """``container``: the outermost container's directory, from which ``depth`` counts; or ""."""
+
+    path: str
+    place: PathState
+    depth: int = 0
+    container: str = ""
+
+
+DEFAULT_LIMITS = WalkLimits()
+
+
+def walk(root: str, limits: WalkLimits = DEFAULT_LIMITS, patterns: GroupPatterns = NO_SITE) -> Walk:
+    """Walk a hierarchy from its root. Never raises for what it finds there.
+
+    Symbolic links are not followed.
+    """
+    walker = _Walker(limits)
+    walker.descend_from(root, root_of(patterns))
+    return walker.result()
+
+
+class _Walker:
+    def __init__(self, limits: WalkLimits) -> None:
+        self._limits = limits
+        self._left = limits.directories - 1  # but for the root
+        self._inside: Counter[str] = Counter()  # directories by the container that they are in
+        self._identities: set[CgroupIdentity] = set()
+        self._by_pid: dict[int, CgroupIdentity] = {}
+        self._by_container: dict[str, CgroupIdentity] = {}
+        self._skipped: Counter[str] = Counter()
+
+    def result(self) -> Walk:
+        identities, skipped = frozenset(self._identities), dict(+self._skipped)
+        return Walk(identities, self._by_pid, self._by_container, skipped)
+
+    def descend_from(self, root: str, place: PathState) -> None:
+        waiting = deque([_Directory(root, place)])
+        while waiting and self._left > 0:
+            for child in self._children(waiting.pop()):
+                (waiting.appendleft if child.container else waiting.append)(child)
+        self._skipped["too_many"] += len(waiting)
+
+    def _children(self, parent: _Directory) -> Iterator[_Directory]:
+        """The directories in a directory, after their own lists were read.
+
+        They are read before their children's: processes are moved downward (crun's /container), so
+        one on its way is seen twice rather than missed.
+        """
+        try:
+            with os.scandir(parent.path) as listing:
+                names = [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            self._skip(error)
+            return
+        deepest = self._limits.depth_inside if parent.container else self._limits.depth
+        if parent.depth >= deepest:
+            self._skipped["too_deep"] += len(names)
+            return
+        for name in names:
+            if self._has_room(parent.container):
+                path, place = f"{parent.path}/{name}", descend(parent.place, name)
+                self._collect(path, place.identity)
+                if parent.container or place.identity.container_id is None:
+                    yield _Directory(path, place, parent.depth + 1, parent.container)
+                else:
+                    yield _Directory(path, place, 0, path)
+
+    def _has_room(self, container: str) -> bool:
+        """Count one more directory, inside of this container if any; whether it is to be walked."""
+        crowded = False
+        if container:
+            self._inside[container] += 1
+            crowded = self._inside[container] > self._limits.directories_inside
+        if crowded or self._left <= 0:
+            self._skipped["too_many"] += 1
+            return False
+        self._left -= 1
+        return True
+
+    def _collect(self, path: str, identity: CgroupIdentity) -> None:
+        unit = identity.unit
+        if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
+            return
+        pids: Iterable[int] = ()
+        try:
+            pids = self._processes(self._read(f"{path}/cgroup.procs"))
+        except OSError as error:
+            if self._skip(error) == "vanished":
+                return
+        whole = identity if identity.job is None else identity._replace(job=None)
+        self._identities.add(whole)
+        self._by_pid.update(dict.fromkeys(pids, identity))
+        # A user's or a machine's, which has a unit, may have taken another's id.
+        if identity.container_id is not None and identity.unit is None:
+            self._by_container[identity.container_id] = whole
+
+    def _processes(self, content: bytes) -> list[int]:
+        lines = content.split()
+        good = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
+        ours = [pid for pid in good if pid]  # cgroup v2 lists one of another PID namespace as 0
+        self._skipped["malformed"] += len(lines) - len(good)
+        self._skipped["foreign_pid"] += len(good) - len(ours)
+        return ours
+
+    def _read(self, path: str) -> bytes:
+        descriptor = os.open(path, _TO_READ)
+        try:
+            content = chunk = os.read(descriptor, _CHUNK)
+            while chunk and len(content) < LARGEST_LIST:
+                chunk = os.read(descriptor, _CHUNK)
+                content += chunk
+        finally:
+            os.close(descriptor)
+        if len(content) >= LARGEST_LIST:
+            self._skipped["too_large"] += 1
+            content = content[: content.rfind(b"\n") + 1]
+        return content
+
+    def _skip(self, error: OSError) -> str:
+        reason = _REASONS.get(error.errno or 0, "unreadable")
+        self._skipped[reason] += 1
+        return reason

@@ -1,0 +1,192 @@
+"""The use of a board's DRM clients, by fdinfo, beside KFD's files of its processes.
+
+amdgpu counts the time of its own queues for each client: graphics, compute and video by Mesa. The
+time of KFD's queues, which ROCm uses, is not counted: such a process has DRM clients as well, with
+counters that stand still. From RDNA 3 on, decoding is counted as encoding, because VCN has one
+queue for both. Sources: ``amdgpu_fdinfo.c`` and ``vcn_v4_0.c`` in ``drivers/gpu/drm/amd/amdgpu``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.agent.sources.gpus.amd.device import COMPUTE, ActivitySample, AmdDevice
+from exporter.agent.sources.gpus.amd.kfd import processes_of
+from exporter.agent.sources.gpus.drm.clients import DeviceClients, activities_of
+from exporter.agent.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
+from exporter.agent.sources.gpus.drm.fdinfo import LOCAL, OF_AN_APU, held_by
+from exporter.agent.sources.gpus.drm.holders import HandleScan
+from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.sysfs import RefusedError
+from exporter.model import (
+    Clock,
+    DeviceMemory,
+    Engines,
+    ProcessActivity,
+    ProcessMemory,
+    Unmeasured,
+    Window,
+)
+
+ROLES = (CORE, ENCODER, DECODER)
+RDNA_3 = 110_000  # its first target version
+MOST = 4  # times what a process occupied at an instant, it may have used of what clients leave
+NO_KIND: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
+
+
+class ClientDevice:
+    """Wraps an ``AmdDevice`` and adds the use of DRM clients. One caller at a time.
+
+    The device is as busy as it reports, and at least as its clients together. The rest was used by
+    KFD's processes or by the kernel. With ``cu_occupancy`` (gfx9) it is divided among the former.
+    Without a figure of the device the core is not measured where one of them may compute.
+    """
+
+    def __init__(
+        self,
+        kfd: AmdDevice,
+        clients: DeviceClients,
+        sysfs: Path,
+        clock: Clock,
+        *,
+        shares_host: bool,
+    ) -> None:
+        self.device = kfd.device
+        self.found = kfd.found
+        self._kfd = kfd
+        one_queue = kfd.found.node is not None and kfd.found.node.gfx >= RDNA_3
+        self._roles = (CORE, ENCODER) if one_queue else ROLES
+        self._clients = clients
+        self._regions = OF_AN_APU if shares_host else LOCAL
+        self._sysfs = sysfs
+        self._clock = clock
+        self._scan: HandleScan | None = None
+        self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
+        self._blind: Unmeasured | None = None
+        self._held: dict[int, int | None] = {}
+        self._uncounted = False  # queues of KFD may have worked, and it is not known how much
+
+    def use_scan(self, scan: HandleScan | None) -> None:
+        """Takes the newest scan of the processes; None before the first."""
+        if scan is None or scan is self._scan:
+            return
+        self._scan, self._blind = scan, scan.blind
+        try:
+            processes = processes_of(self._sysfs)
+            self._computing = self._clients.holders(scan).intersection(processes)
+        except RefusedError:  # the clients of KFD's processes cannot be identified
+            self._blind = self._blind or Unmeasured.NO_PERMISSION
+
+    @property
+    def has_occupancy(self) -> bool:
+        """Whether KFD's processes are known without its clients."""
+        return self._kfd.has_occupancy
+
+    @property
+    def has_all_clients(self) -> bool:
+        """Whether all of its clients are visible, so that it is idle while they are."""
+        return self._scan is not None and not self._scan.cut and self._blind is None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a process of KFD has it open."""
+        return bool(self._computing) or self._kfd.has_work
+
+    def window(self, sample: ActivitySample) -> Window | None:
+        """The window until now; of clients alone, None before the first scan of the processes."""
+        scan = self._scan
+        if scan is None:
+            return self._kfd.window(sample) if self.has_occupancy else None
+        use = self._clients.read(scan, self._clock.monotonic_ns())
+        memory = held_by(use.clients, self.device, None, scan.cut, self._regions)
+        self._held = {p.pid: p.used_bytes for p in memory.processes or ()}
+        window = self._kfd.window(sample)
+        if window is None or self._blind:
+            return window
+        return self._with(window, use.used)._replace(unmeasured_pids=scan.cut)
+
+    def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
+        """Memory by process, from fdinfo and KFD: neither has all of it."""
+        memory = self._kfd.memory(demand, total, used)
+        lacks_kfd = memory.processes is None and self.has_occupancy  # it has those that compute
+        if self._scan is None or self._blind or lacks_kfd:
+            return memory
+        of_kfd = {p.pid: p.used_bytes for p in memory.processes or ()}
+        pids = sorted({*self._held, *of_kfd, *self._computing})
+        return replace(memory, processes=tuple(self._resident(pid, of_kfd) for pid in pids))
+
+    def _resident(self, pid: int, of_kfd: Mapping[int, int | None]) -> ProcessMemory:
+        """The larger of KFD's and fdinfo's memory: the two may overlap, so they are not added."""
+        sizes = [size for size in (self._held.get(pid), of_kfd.get(pid)) if size is not None]
+        size = max(sizes, default=None if pid in self._held else 0)
+        computes = pid in self._computing or pid in of_kfd
+        return ProcessMemory(pid, size, COMPUTE if computes else NO_KIND)
+
+    def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
+        reasons = self._kfd.unmeasured(window)
+        if self._blind and not self.has_occupancy:
+            missing = (*ROLES, "memory") if "memory" in reasons else ROLES
+            return {**reasons, **dict.fromkeys(missing, self._blind)}
+        known = set(() if self._blind else self._roles)
+        if not self.has_occupancy:
+            known.add("memory")
+        if self.has_occupancy or self._uncounted:  # it is as KFD's files have it
+            known.discard(CORE)
+        return {q: reason for q, reason in reasons.items() if q not in known}
+
+    def _with(self, window: Window, used: Mapping[int, Mapping[str, int]]) -> Window:
+        """The window with the use of its clients, scaled to the observed part of the window."""
+        observed_ns, core_ns = window.observed_ns, window.busy.core
+        whole_ns = max(observed_ns + window.unobserved_ns, 1)
+        parts = {
+            pid: {role: ns * observed_ns // whole_ns for role, ns in own.items()}
+            for pid, own in used.items()
+        }
+        self._uncounted = core_ns is None and (self.has_occupancy or bool(self._computing))
+        roles = [role for role in self._roles if role != CORE or not self._uncounted]
+        busy, processes = activities_of(parts, roles, observed_ns)
+        of_clients = busy.core or 0
+        by_kfd = {process.pid: process.busy.core or 0 for process in window.processes}
+        if not self._uncounted:
+            busy = busy._replace(core=max(of_clients, core_ns or 0))
+        how = "rates" if core_ns is not None else "none" if self._uncounted else "fdinfo"
+        shares = "fdinfo" if window.methods.shares == "none" else window.methods.shares
+        return window._replace(
+            busy=busy._replace(memory_active=window.busy.memory_active),
+            processes=_joined(
+                processes, by_kfd, (busy.core or 0) - of_clients if of_clients else None
+            ),
+            methods=replace(window.methods, busy=how, shares=shares),
+            # Counters are not to be scaled up to what others did, as averages are.
+            per_sample=bool(of_clients) or shares == "fdinfo",
+            counted=self._counted(window.counted, used),
+        )
+
+    def _counted(
+        self, of_kfd: Mapping[str, Mapping[int, int]], used: Mapping[int, Mapping[str, int]]
+    ) -> Mapping[str, Mapping[int, int]]:
+        """KFD's counters and the copy time of clients, which do not overlap."""
+        if self._computing and COPY not in of_kfd:
+            return of_kfd
+        copied = dict(of_kfd.get(COPY, {}))
+        for pid, own in used.items():
+            if own.get(COPY):
+                copied[pid] = copied.get(pid, 0) + own[COPY]
+        return {**of_kfd, COPY: copied}
+
+
+def _joined(
+    clients: Iterable[ProcessActivity], by_kfd: Mapping[int, int], rest_ns: int | None
+) -> tuple[ProcessActivity, ...]:
+    """The activities of clients and of KFD's processes: one that is both has both.
+
+    ``rest_ns`` is the core time that the clients leave; None: they have none, and KFD's averages
+    stay as they are.
+    """
+    found = {client.pid: client.busy for client in clients}
+    whole = sum(by_kfd.values())
+    left = whole if rest_ns is None else min(rest_ns, whole * MOST)
+    for pid, average in by_kfd.items():
+        own = found.get(pid, Engines())
+        found[pid] = own._replace(core=(own.core or 0) + (average * left // whole if whole else 0))
+    return tuple(ProcessActivity(pid, busy) for pid, busy in found.items())

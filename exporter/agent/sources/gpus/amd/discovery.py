@@ -1,0 +1,315 @@
+"""Lists the AMD boards of the node, and their partitions."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain, count
+from os.path import isdir
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.agent.sources.gpus.amd.kfd import KFD, KfdNode, read_topology
+from exporter.agent.sources.gpus.drm.discovery import FIRST_RENDER, PCI_ADDRESS, is_apu, minors_in
+from exporter.agent.sources.gpus.sysfs import (
+    RefusedError,
+    as_count,
+    is_refused,
+    label,
+    names_in,
+    text,
+)
+from exporter.model import FIRST_INDEX, MODULE, PARTITIONED, Device
+
+logger = logging.getLogger(__name__)
+
+VENDOR = "amd"
+VENDOR_ID = "0x1002"
+MAX_BOARDS = 64
+UNDIVIDED = {"", "spx"}
+APUS = {  # by gfx_target_version; that of an MI300A is an MI300X's
+    *(90002, 90012, 100103, 100303, 100305, 100306),
+    *(110003, 110500, 110501, 110502, 110503),
+}
+TWO_DIES = {"0x7408", "0x740c"}  # MI250X, MI250: each die is a board, and the first has the power
+WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
+_CARD = re.compile(r"card\d{1,4}", re.ASCII)
+_UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+_MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
+_XCP = re.compile(r"amdgpu_xcp_\d{1,5}", re.ASCII)
+
+
+class KfdDevice(NamedTuple):
+    """A board or one partition of it, with KFD's node; None if KFD has none.
+
+    ``partition``: the place of its figures in ``gpu_metrics``. ``refused``: KFD may have a node
+    that may not be read. ``folder``: its own device in sysfs, if that is known.
+    """
+
+    device: Device
+    node: KfdNode | None
+    partition: int = 0
+    refused: bool = False
+    folder: Path | None = None
+
+
+class FoundBoard(NamedTuple):
+    """A board. ``folder``: its PCI device in sysfs. ``parts``: its partitions, if it has any.
+
+    ``minors``: the minor numbers of its device files. ``shares_host``: its memory is its host's, so
+    that GTT is a part of it.
+    """
+
+    folder: Path
+    whole: KfdDevice
+    minors: frozenset[int]
+    parts: tuple[KfdDevice, ...] = ()
+    shares_host: bool = False
+
+    @property
+    def nodes(self) -> tuple[KfdNode | None, ...]:
+        """KFD's nodes of the board and its partitions."""
+        return (self.whole.node, *(part.node for part in self.parts))
+
+
+class BoardList(NamedTuple):
+    """All boards in the order of PCI addresses. ``trouble``: what may not be read, and what to do.
+
+    ``unsure``: folders of boards whose driver did not return all of their properties.
+    """
+
+    boards: tuple[FoundBoard, ...]
+    trouble: str = ""
+    unsure: frozenset[Path] = frozenset()
+
+
+class BoardNames:
+    """The UUIDs and numbers of boards, which stay the same while the exporter runs.
+
+    Boards that are gone keep theirs, because they may come back. A new board in the place of one
+    that is gone takes over its number. Boards with one UUID are identified by PCI address, also
+    when only one of them is left.
+    """
+
+    def __init__(self) -> None:
+        self._seats: dict[str, tuple[int, str]] = {}  # number and PCI address, by UUID
+        self._doubled: set[str] = set()
+
+    def assign(self, folders: Mapping[str, Path]) -> Mapping[str, tuple[str, int]]:
+        """UUID and number of each board, all by PCI address; new ones by their place, if free."""
+        uuids = {pci: _uuid(folder, pci) for pci, folder in folders.items()}
+        for uuid, count_of in Counter(uuids.values()).items():
+            if count_of > 1 and uuid not in self._doubled:
+                self._doubled.add(uuid)
+                logger.warning("several boards are %s: they are known by their PCI address", uuid)
+        uuids = {p: _by_place(p) if uuid in self._doubled else uuid for p, uuid in uuids.items()}
+        here = set(uuids.values())
+        places = enumerate(uuids.items(), FIRST_INDEX[VENDOR])
+        return {pci: (uuid, self._number(uuid, pci, place, here)) for place, (pci, uuid) in places}
+
+    def _number(self, uuid: str, pci: str, place: int, here: set[str]) -> int:
+        before = [u for u, (_, seat) in self._seats.items() if seat == pci and u not in here]
+        if uuid in self._seats:
+            number = self._seats[uuid][0]
+        elif before:
+            number = self._seats.pop(before[0])[0]
+        else:
+            taken = {number for number, _ in self._seats.values()}
+            wanted = chain((place,), count(FIRST_INDEX[VENDOR]))
+            number = next(number for number in wanted if number not in taken)
+        self._seats[uuid] = number, pci
+        return number
+
+
+def present(sysfs: Path) -> bool:
+    """Whether one of AMD's kernel drivers is loaded."""
+    # Asked each cycle, also on nodes without: pathlib takes ten times as long.
+    return any(map(isdir, (f"{sysfs}/module/amdgpu", f"{sysfs}/{KFD}")))
+
+
+def addresses(sysfs: Path) -> frozenset[str]:
+    """PCI addresses of the boards that ``discover`` finds; none without permission."""
+    try:
+        return frozenset(_boards(sysfs / "class/drm"))
+    except RefusedError:
+        return frozenset()
+
+
+def discover(sysfs: Path, names: BoardNames) -> BoardList:
+    """Lists DRM's cards, which are boards, with KFD's nodes on them.
+
+    Raises:
+        RefusedError: the folders may not be read.
+
+    """
+    topology = read_topology(sysfs)
+    folders = dict(sorted(_boards(sysfs / "class/drm").items())[:MAX_BOARDS])
+    named = names.assign(folders)
+    own = _partitions(sysfs) if any(len(topology.of(pci)) > 1 for pci in folders) else {}
+    found = (_board(folders[pci], pci, *named[pci], topology.of(pci), own) for pci in folders)
+    boards = tuple(_checked(board, refused=bool(topology.refused)) for board in found)
+    trouble = ""
+    if topology.refused:
+        trouble = (
+            f"{topology.refused} of KFD's nodes may not be read: their processes are not known; "
+            "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
+        )
+    unsure = (b.folder for b in boards if any(is_refused(b.folder / name) for name in WHAT_IT_IS))
+    return BoardList(boards, trouble, frozenset(unsure))
+
+
+def _boards(drm: Path) -> Mapping[str, Path]:
+    """Folders of boards with the amdgpu driver, by PCI address.
+
+    A partition is a card of its own, but a platform device without a vendor.
+    """
+    found: dict[str, Path] = {}
+    for name in names_in(drm):
+        folder = drm / name / "device"
+        if not _CARD.fullmatch(name) or text(folder / "vendor") != VENDOR_ID:
+            continue
+        place = folder.resolve()  # a card's number may be another board's later, its place not
+        if PCI_ADDRESS.fullmatch(address := place.name.lower()):
+            found.setdefault(address, place)
+    return found
+
+
+def _partitions(sysfs: Path) -> Mapping[int, Path]:
+    """The devices of partitions that are not their board's first, by their render node's number.
+
+    The driver makes them once, as many as there can be, and uses some: the number in their name
+    says nothing of the board.
+    """
+    above = sysfs / "devices/platform"
+    folders = [above / name for name in names_in(above) if _XCP.fullmatch(name)]
+    return {
+        minor: folder
+        for folder in folders
+        for minor in minors_in(folder / "drm")
+        if minor >= FIRST_RENDER
+    }
+
+
+def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
+    """The board, without partitions if some of KFD's nodes are refused and it is not complete.
+
+    The share of each visible partition is then unknown. It is complete if its partitions together
+    have all of its VRAM.
+    """
+    if not refused:
+        return board
+    whole, vram = board.whole, as_count(text(board.folder / "mem_info_vram_total"))
+    of_parts = sum(part.device.memory_bytes or 0 for part in board.parts)
+    if board.parts:
+        is_whole = bool(vram) and of_parts * 10 >= (vram or 0) * 9
+    else:
+        is_whole = whole.node is not None and _compute_mode(board.folder) in UNDIVIDED
+    if is_whole:
+        return board
+    is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
+    device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
+    return board._replace(whole=KfdDevice(device, None, refused=True), parts=())
+
+
+def _board(
+    folder: Path,
+    pci: str,
+    uuid: str,
+    index: int,
+    nodes: list[KfdNode],
+    partitions: Mapping[int, Path],
+) -> FoundBoard:
+    parted = len(nodes) > 1
+    minors = minors_in(folder / "drm")
+    memory_bytes, shares_host = _memory(folder, nodes)
+    device = Device(
+        uuid=uuid,
+        index=index,
+        vendor=VENDOR,
+        model=_model(folder),
+        minor=min((minor for minor in minors if minor >= FIRST_RENDER), default=None),
+        pci_bus_id=pci,
+        sharing=PARTITIONED if parted else MODULE if _is_of_two(folder) else "",
+        # Only AMD's own packages have a version.
+        driver_version=label(text(folder / "driver/module/version")),
+        memory_bytes=memory_bytes,
+    )
+    if not parted:
+        whole = KfdDevice(device, nodes[0] if nodes else None)
+        return FoundBoard(folder, whole, minors, shares_host=shares_host)
+    units = sum(node.cus for node in nodes)
+    profile = _profile(folder)
+    ordered = sorted(nodes, key=lambda node: node.partition)
+    own = dict.fromkeys(minors, folder) | dict(partitions)
+    parts = (
+        _part(
+            *(device, node, own.get(node.render or 0), profile),
+            node.cus / units if units else 1 / len(nodes),
+        )
+        for node in ordered
+    )
+    return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
+
+
+def _memory(folder: Path, nodes: list[KfdNode]) -> tuple[int | None, bool]:
+    """The bytes of a board's memory, and whether it is its host's.
+
+    An APU has some of that as "VRAM" and what it wants as GTT. Of an MI300A amdgpu calls nothing
+    VRAM: there KFD's bank is the memory, and no board has 0.
+    """
+    vram, gtt = (as_count(text(folder / f"mem_info_{name}_total")) or 0 for name in ("vram", "gtt"))
+    bank = sum(node.memory_bytes or 0 for node in nodes)
+    # From Linux 6.10 on KFD allocates from GTT where that is the larger one, and says so.
+    in_gtt = bank * 10 > vram * 11
+    shares_host = in_gtt or is_apu(folder) or any(node.gfx in APUS for node in nodes)
+    if not vram:
+        return bank or None, shares_host
+    return vram + gtt if shares_host else vram, shares_host
+
+
+def _part(
+    board: Device, node: KfdNode, folder: Path | None, profile: str, share: float
+) -> KfdDevice:
+    device = replace(
+        board,
+        uuid=f"{board.uuid}-{node.partition}",
+        parent_uuid=board.uuid,
+        profile=profile,
+        sharing="",
+        minor=node.render,
+        memory_bytes=node.memory_bytes,
+        core_share=share,
+        gpu_instance=node.partition,
+        sysfs_name=folder.name if folder and _XCP.fullmatch(folder.name) else "",
+    )
+    return KfdDevice(device, node, node.partition, folder=folder)
+
+
+def _uuid(folder: Path, pci: str) -> str:
+    """The UUID as ROCm's tools write it; by PCI address for boards without a unique number."""
+    unique = text(folder / "unique_id").lower()
+    return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else _by_place(pci)
+
+
+def _by_place(pci: str) -> str:
+    return f"AMD-{pci}"
+
+
+def _profile(folder: Path) -> str:
+    """The partition modes as device plugins name them: cpx_nps4."""
+    modes = _compute_mode(folder), text(folder / "current_memory_partition").lower()
+    return "_".join(filter(_MODE.fullmatch, modes))
+
+
+def _is_of_two(folder: Path) -> bool:
+    return text(folder / "device").lower() in TWO_DIES
+
+
+def _compute_mode(folder: Path) -> str:
+    return text(folder / "current_compute_partition").lower()
+
+
+def _model(folder: Path) -> str:
+    """The board's name by its firmware, or else the PCI device's number."""
+    return label(text(folder / "product_name") or f"AMD {text(folder / 'device')}".strip())

@@ -1,0 +1,93 @@
+"""The AMD source: finds the boards and reads them as a fleet."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+
+from exporter.agent.sources.gpus.amd.board import AmdBoard
+from exporter.agent.sources.gpus.amd.discovery import BoardList, BoardNames, discover, present
+from exporter.agent.sources.gpus.amd.kfd import generation
+from exporter.agent.sources.gpus.drm.holders import WorkerScans
+from exporter.agent.sources.gpus.fleet import Fleet, Readings
+from exporter.agent.sources.gpus.sysfs import RefusedError
+from exporter.model import Clock
+
+NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"
+
+
+class AmdSource(Fleet[BoardList, AmdBoard]):
+    """AMD GPUs, as a ``GpuSource``. A file that hangs costs the board it was for."""
+
+    name = "amd"
+    no_device = "amdgpu reports no board"
+    kernel_log = "amdgpu"
+
+    def __init__(self, sysfs: Path, procfs: Path = Path("/proc"), *, clock: Clock = time) -> None:
+        super().__init__(clock)
+        self._sysfs, self._procfs = sysfs, procfs
+        self._scans = WorkerScans(str(procfs), clock, self._workers)
+        self._names = BoardNames()
+        self._unreadable = ""
+        self._generation: int | None = None
+
+    def _absent(self) -> str:
+        return "" if present(self._sysfs) else NO_DRIVER
+
+    def _changed(self) -> bool:
+        before, self._generation = self._generation, generation(self._sysfs)
+        return self._generation != before
+
+    def _look(self, *, attached: bool) -> BoardList:
+        del attached
+        return discover(self._sysfs, self._names)
+
+    def _explain(self, error: Exception) -> str:
+        if isinstance(error, RefusedError):
+            return f"{error} may not be read; mount the host's sysfs readable"
+        return super()._explain(error)
+
+    def _trouble(self) -> str:
+        return self._unreadable or (self._scans.trouble if self._needs_clients else "")
+
+    @property
+    def _by_clients(self) -> bool:
+        return any(board.by_clients for board in self._devices.values())
+
+    @property
+    def _needs_clients(self) -> bool:
+        return any(board.needs_clients for board in self._devices.values())
+
+    def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
+        demand = self._demand
+        scan = None
+        if self._by_clients:
+            scan = self._scans.newest(demand, needed=self._needs_clients)
+        return {uuid: partial(board.read, demand, scan) for uuid, board in self._devices.items()}
+
+    def _restart(self) -> None:
+        self._scans.restart()
+
+    def _sync(self, found: BoardList, busy: Collection[str]) -> None:
+        """Keeps unchanged boards with their cursors; creates the others.
+
+        A board that is gone is kept until another one is in its place.
+        """
+        del busy
+        self._unreadable = found.trouble
+        before, self._devices = self._devices, {}
+        known = {b.found.folder: b for b in before.values() if b.found.folder in found.unsure}
+        for each in found.boards:
+            uuid = each.whole.device.uuid
+            board = known.get(each.folder)
+            if board is None or board.found.nodes != each.nodes:
+                board = before.get(uuid) or self._gone.get(uuid)
+                if board is None or board.found != each:
+                    board = AmdBoard(each, self._sysfs, self._procfs, self._clock, board)
+            self._devices[board.found.whole.device.uuid] = board
+        taken = {board.found.whole.device.pci_bus_id for board in self._devices.values()}
+        self._gone = {
+            uuid: board
+            for uuid, board in {**self._gone, **before}.items()
+            if uuid not in self._devices and board.found.whole.device.pci_bus_id not in taken
+        }

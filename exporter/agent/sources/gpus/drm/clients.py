@@ -1,0 +1,264 @@
+"""The engine time that each client of one device has used since the last read.
+
+A client is one open DRM file, with any number of descriptors and processes. Its counters begin at 0
+when it is opened. They may step back: then the largest value holds until it is passed
+(drm-usage-stats.rst). They vanish when it is closed: what it used after the last read is lost.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from exporter.agent.sources.gpus.drm.discovery import COPY, role_of
+from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
+from exporter.agent.sources.gpus.drm.holders import Handle, HandleScan
+from exporter.agent.sources.gpus.sysfs import read
+from exporter.model import Engines, ProcessActivity
+
+FORGET_AFTER_NS = 60 * 10**9  # a client may be on its way from process to process (SCM_RIGHTS)
+MAX_CLIENTS = 16_384  # twice the most that are open: further ones are closed, and dropped
+SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with the monotonic one
+
+
+class ClockRate(NamedTuple):
+    """The speed of a device clock: nanoseconds and the cycles in them."""
+
+    ns: int
+    cycles: int
+
+
+class _Clock:
+    """The clock of an engine class's total cycles, compared with the monotonic one."""
+
+    __slots__ = ("mono_ns", "rate", "stopped", "total")
+
+    def __init__(self, total: int, mono_ns: int) -> None:
+        self.total, self.mono_ns = total, mono_ns
+        self.rate: ClockRate | None = None
+        self.stopped = False
+
+    def learn(self, total: int, mono_ns: int) -> None:
+        """Takes a later reading. After a step back the rate stays as it was."""
+        elapsed = mono_ns - self.mono_ns
+        if total <= self.total or self.stopped:
+            self.total, self.mono_ns, self.stopped = total, mono_ns, False
+        elif elapsed >= SHORTEST_NS:
+            self.rate = ClockRate(elapsed, total - self.total)
+            self.total, self.mono_ns = total, mono_ns
+
+
+class _Used:
+    """The use of one class of engines by one client, which began at ``since_ns`` or later."""
+
+    __slots__ = ("counted", "credited_ns", "since_ns", "used_ns")
+
+    def __init__(self, counted: int, since_ns: int | None) -> None:
+        self.counted = counted
+        self.used_ns = 0
+        self.credited_ns = 0
+        self.since_ns = since_ns
+
+    def take(
+        self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int, *, summed: bool
+    ) -> int:
+        """Nanoseconds since the last time; 0 after a step back.
+
+        ``summed``: of all engines of the class together, else for one of them.
+        """
+        value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
+        by = ClockRate(1, 1) if engine.busy_ns is not None else rate
+        if value <= self.counted or by is None:
+            return 0
+        self.used_ns += (value - self.counted) * by.ns // by.cycles
+        self.counted = value
+        together = engine.capacity if summed else 1
+        spent = self.used_ns * together // engine.capacity - self.credited_ns
+        self.credited_ns += spent
+        if self.since_ns is not None:  # no client can have used more than the time it was there
+            spent, self.since_ns = min(spent, max(mono_ns - self.since_ns, 0) * together), None
+        return spent
+
+
+class _Account:
+    __slots__ = ("engines", "seen_ns")
+
+    def __init__(self, seen_ns: int) -> None:
+        self.engines: dict[str, _Used] = {}
+        self.seen_ns = seen_ns
+
+
+class ClientAccounts:
+    """The accounts of one device's clients, by client id."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, _Account] = {}
+        self._clocks: dict[str, _Clock] = {}
+
+    def take(
+        self,
+        clients: Iterable[DrmClient],
+        mono_ns: int,
+        since_ns: int | None,
+        unsure: Collection[int] = (),
+    ) -> dict[int, dict[str, int]]:
+        """Client id → quantity → nanoseconds since the last time. Each client is given once.
+
+        ``since_ns``: when the last complete scan of all clients began. A new client was opened
+        since then, so all of its use is new. None: there was no complete scan, and a new client
+        counts from now on. So do the clients ``unsure``, which may be older.
+        """
+        spent: dict[int, dict[str, int]] = {}
+        for client in clients:
+            self._learn(client, mono_ns)
+            begun_ns = None if client.client_id in unsure else since_ns
+            spent[client.client_id] = self._enter(client, mono_ns, begun_ns)
+        self._forget(mono_ns)
+        return spent
+
+    def pause(self) -> None:
+        """Notes that the device sleeps: its clocks may stop."""
+        for clock in self._clocks.values():
+            clock.stopped = True
+
+    def _learn(self, client: DrmClient, mono_ns: int) -> None:
+        for name, engine in client.engines.items():
+            if engine.total_cycles is None:
+                continue
+            clock = self._clocks.get(name)
+            if clock is None:
+                self._clocks[name] = _Clock(engine.total_cycles, mono_ns)
+            elif clock.mono_ns != mono_ns:  # the first client of each read; others follow at once
+                clock.learn(engine.total_cycles, mono_ns)
+
+    def _enter(self, client: DrmClient, mono_ns: int, since_ns: int | None) -> dict[str, int]:
+        account = self._accounts.get(client.client_id)
+        if account is None:
+            account = self._accounts[client.client_id] = _Account(mono_ns)
+            begun_ns = since_ns
+        else:  # an engine that was not listed until now had not been used
+            begun_ns = account.seen_ns
+        spent: dict[str, int] = {}
+        for name, engine in client.engines.items():
+            role = role_of(client.driver, name)
+            if role is None:
+                continue
+            used = account.engines.get(name)
+            if used is None:
+                value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
+                counted = value if begun_ns is None else 0
+                used = account.engines[name] = _Used(counted, begun_ns)
+            clock = self._clocks.get(name)
+            rate = clock.rate if clock else None
+            taken = used.take(engine, rate, mono_ns, summed=role == COPY)
+            spent[role] = spent.get(role, 0) + taken
+        account.seen_ns = mono_ns
+        return spent
+
+    def _forget(self, mono_ns: int) -> None:
+        oldest = mono_ns - FORGET_AFTER_NS
+        for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest]:
+            del self._accounts[client_id]
+        if len(self._accounts) > MAX_CLIENTS:  # a process opens and closes them all the time
+            closed = [(a.seen_ns, i) for i, a in self._accounts.items() if a.seen_ns < mono_ns]
+            for _, client_id in sorted(closed)[: len(self._accounts) - MAX_CLIENTS]:
+                del self._accounts[client_id]
+
+
+def by_process(
+    spent: Mapping[int, Mapping[str, int]], holders: Mapping[int, int]
+) -> dict[int, dict[str, int]]:
+    """Pid → quantity → nanoseconds, by the process that holds each client."""
+    sums: dict[int, dict[str, int]] = {}
+    for client_id, roles in spent.items():
+        own = sums.setdefault(holders[client_id], {})
+        for role, ns in roles.items():
+            own[role] = own.get(role, 0) + ns
+    return sums
+
+
+def activities_of(
+    used: Mapping[int, Mapping[str, int]], quantities: Iterable[str], most_ns: int
+) -> tuple[Engines, tuple[ProcessActivity, ...]]:
+    """The busy time of a device, at most ``most_ns`` a quantity, and that of its processes."""
+    kept = {pid: {q: own.get(q, 0) for q in quantities} for pid, own in used.items()}
+    busy = {q: min(sum(own[q] for own in kept.values()), most_ns) for q in quantities}
+    working = (ProcessActivity(p, Engines(**own)) for p, own in kept.items() if any(own.values()))
+    return Engines(**busy), tuple(working)
+
+
+class ClientUse(NamedTuple):
+    """One read of a device's clients: each with the pid of the youngest process that has it open.
+
+    ``used``: pid → quantity → nanoseconds since the last read.
+    """
+
+    clients: Collection[tuple[int, DrmClient]]
+    used: Mapping[int, Mapping[str, int]]
+
+
+class DeviceClients:
+    """Reads the clients of one device. ``minors``: the minor numbers of its nodes.
+
+    If several processes hold a client, it is the youngest's: a process that opens a device for
+    another one (a login manager, a broker, a parent) is older.
+    """
+
+    def __init__(self, minors: Iterable[int], pci_bus_id: str, proc_root: str) -> None:
+        self._minors = minors
+        self._pci = pci_bus_id
+        self._proc = proc_root
+        self._accounts = ClientAccounts()
+        self._known: dict[Handle, int] = {}  # client id
+        self._known_of: HandleScan | None = None
+
+    def read(self, scan: HandleScan, mono_ns: int) -> ClientUse:
+        """Reads the clients that this scan has found."""
+        asked = self._ask(scan)
+        holders = {client_id: pid for client_id, (pid, _) in asked.items()}
+        unsure = [i for i, pid in holders.items() if pid in scan.cut or pid in scan.was_cut]
+        since_ns = None if scan.blind else scan.since_mono_ns
+        clients = [client for _, client in asked.values()]
+        spent = self._accounts.take(clients, mono_ns, since_ns, unsure)
+        return ClientUse(asked.values(), by_process(spent, holders))
+
+    def pause(self) -> None:
+        """Notes that the device sleeps: its clocks may stop."""
+        self._accounts.pause()
+
+    def holders(self, scan: HandleScan) -> frozenset[int]:
+        """Pids of all processes that have the device open."""
+        return frozenset(handle.pid for handle in self._handles(scan))
+
+    def _ask(self, scan: HandleScan) -> dict[int, tuple[int, DrmClient]]:
+        """Each client by its id. One descriptor of each is read.
+
+        After a new scan all are read, because a descriptor may have been closed and its number
+        used again.
+        """
+        if scan is not self._known_of:
+            self._known, self._known_of = {}, scan
+        asked: dict[int, tuple[int, DrmClient]] = {}
+        for handle in self._handles(scan):
+            if self._known.get(handle) in asked:
+                continue
+            client = self._client(handle)
+            if client is None:
+                self._known.pop(handle, None)
+                continue
+            self._known[handle] = client.client_id
+            asked.setdefault(client.client_id, (handle.pid, client))
+        return asked
+
+    def _handles(self, scan: HandleScan) -> Sequence[Handle]:
+        """The handles of the device, the youngest process first."""
+        several = [scan.handles[m] for m in self._minors if m in scan.handles]
+        return several[0] if len(several) == 1 else sorted(chain(*several), reverse=True)
+
+    def _client(self, handle: Handle) -> DrmClient | None:
+        try:
+            path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
+            client = parse(read(path, LONGEST))
+        except OSError:
+            return None
+        is_ours = client is not None and client.pdev in {self._pci, ""}
+        return client if is_ours else None

@@ -1,0 +1,227 @@
+"""Lists the DRM devices with their properties in sysfs, and the engine names of each driver.
+
+Every device has a directory ``/sys/class/drm/cardN``; its other nodes are in ``device/drm``. No
+device is opened, so none is woken. Engine classes are from the kernel's documentation and sources:
+``core`` shades and computes; Intel's ``video`` (``vcs``) decodes and encodes without a difference
+and counts as the decoder; scaling (``video-enhance``, ``vpe``) is neither.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from exporter.agent.sources.gpus.sysfs import label, link, names, number, text
+from exporter.model import FIRST_INDEX, Device
+
+CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverTraits:
+    """The properties of one driver. ``roles``: engine class → quantity.
+
+    ``omits_unused``: engines that a client has not used are not listed. ``wakes``: reading clients
+    wakes the device and keeps it awake. ``profiling``: bits of the device's file of that name, one
+    of which must be set for engines to be counted. ``vendor``: for devices without a PCI id.
+    """
+
+    roles: Mapping[str, str]
+    omits_unused: bool = False
+    wakes: bool = False
+    profiling: int = 0
+    vendor: str = ""
+
+
+DRIVERS: Mapping[str, DriverTraits] = MappingProxyType(
+    {
+        "i915": DriverTraits({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
+        "xe": DriverTraits({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
+        "amdgpu": DriverTraits(
+            {
+                "gfx": CORE,
+                "compute": CORE,
+                "dec": DECODER,
+                "jpeg": DECODER,
+                "enc": ENCODER,
+                "enc_1": ENCODER,
+                "dma": COPY,
+            },
+            omits_unused=True,
+        ),
+        "nouveau": DriverTraits({}),
+        "panfrost": DriverTraits(
+            {"fragment": CORE, "vertex-tiler": CORE}, profiling=1, vendor="arm"
+        ),
+        "panthor": DriverTraits({"panthor": CORE}, profiling=2, vendor="arm"),
+        "lima": DriverTraits({"gp": CORE, "pp": CORE}, vendor="arm"),
+        "msm": DriverTraits({"gpu": CORE}, vendor="qualcomm"),
+        "v3d": DriverTraits({"bin": CORE, "render": CORE, "csd": CORE}, vendor="broadcom"),
+        "etnaviv": DriverTraits({"2D": CORE, "3D": CORE}, vendor="vivante"),
+    }
+)
+"""The drivers that are used by default: those known to implement the specification."""
+
+NO_ENGINE = frozenset({"video-enhance", "vecs", "vpe", "tfu", "cache_clean", "cpu", "other"})
+_ANY = {
+    "copy": COPY,
+    "bcs": COPY,
+    "dma": COPY,
+    "video": DECODER,
+    "vcs": DECODER,
+    "dec": DECODER,
+    "jpeg": DECODER,
+    "enc": ENCODER,
+}
+
+
+def role_of(driver: str, engine: str) -> str | None:
+    """The quantity of an engine class; None if it has none.
+
+    For an unknown driver, an unknown class is the core.
+    """
+    known = DRIVERS.get(driver)
+    if known is not None and known.roles:
+        return known.roles.get(engine)
+    return None if engine in NO_ENGINE else _ANY.get(engine, CORE)
+
+
+MAX_DEVICES = 128
+_CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
+_NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
+FIRST_RENDER = 128  # the minor number of the first render node
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_INTEL_NAMES = {
+    0x0BD5: "Data Center GPU Max 1550",
+    0x0BDA: "Data Center GPU Max 1100",
+    0x56A0: "Arc A770",
+    0x56A1: "Arc A750",
+    0x56A2: "Arc A580",
+    0x56A5: "Arc A380",
+    0x56A6: "Arc A310",
+    0x56C0: "Data Center GPU Flex 170",
+    0x56C1: "Data Center GPU Flex 140",
+    0xE20B: "Arc B580",
+    0xE20C: "Arc B570",
+    0xE211: "Arc Pro B60",
+    0xE212: "Arc Pro B50",
+}
+"""Intel's driver has no names of cards. Source: the PCI ID database."""
+_VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
+_FIRST_OF_OTHERS = 300  # no vendor has this hundred in ``FIRST_INDEX``
+_OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
+_TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
+_TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DrmCard:
+    """A device, its directory in sysfs (``card``) and the minor numbers of its nodes.
+
+    ``shares_host``: its memory is its host's, so that GTT is a part of it (amdgpu's APUs).
+    """
+
+    device: Device
+    driver: str
+    card: str
+    minors: frozenset[int]
+    shares_host: bool = False
+
+
+def discover(
+    sys_root: str, proc_root: str, *, taken: Collection[str] = (), any_driver: bool = False
+) -> tuple[DrmCard, ...]:
+    """Every device whose driver is known to report its clients, or of any driver.
+
+    ``taken``: PCI addresses of the devices that another source reads.
+    """
+    kernel = text(f"{proc_root}/sys/kernel/osrelease")
+    found: list[DrmCard] = []
+    for name in names(f"{sys_root}/class/drm"):
+        card = f"{sys_root}/class/drm/{name}"
+        if _CARD.fullmatch(name) and len(found) < MAX_DEVICES:
+            driver = link(f"{card}/device/driver")
+            minors = minors_in(f"{card}/device/drm") | {int(name.removeprefix("card"))}
+            # A card without a render node only displays (VGA of a BMC).
+            renders = any(minor >= FIRST_RENDER for minor in minors)
+            wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and renders)
+            pci = _pci_address(card)
+            if wanted and not (pci and pci in taken):
+                shares = is_apu(f"{card}/device")
+                device = _device(card, driver, pci, kernel, shares_host=shares)
+                found.append(DrmCard(device, driver, card, minors, shares))
+    return tuple(found)
+
+
+def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool) -> Device:
+    number_of, vendor = int(card.rpartition("/card")[2]), _vendor(card, driver)
+    return Device(
+        uuid=f"DRM-{pci or link(f'{card}/device') or number_of}",
+        index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
+        vendor=vendor,
+        model=_model(card),
+        minor=number_of,
+        pci_bus_id=pci,
+        driver_version=label(f"{driver} {kernel}".strip()),
+        memory_bytes=_memory(card, shares_host=shares_host),
+    )
+
+
+def _memory(card: str, *, shares_host: bool) -> int | None:
+    """Bytes of the device's memory; None if it has none, or its driver does not report it."""
+    whole = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
+    if whole and shares_host:
+        whole += number(f"{card}/device/mem_info_gtt_total") or 0
+    tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
+    of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
+    return whole or sum(of_tiles) or None
+
+
+def _vendor(card: str, driver: str) -> str:
+    pci_id = _hexadecimal(f"{card}/device/vendor")
+    known = DRIVERS.get(driver)
+    if pci_id is not None:
+        return _VENDORS.get(pci_id, f"{pci_id:04x}")
+    return (known.vendor if known else "") or driver
+
+
+def _model(card: str) -> str:
+    """The board's name if its driver has it or Intel sells it, or else the ids of a PCI device."""
+    name = label(text(f"{card}/device/product_name"))
+    vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
+    if name:
+        return name
+    if vendor == 0x8086 and device in _INTEL_NAMES:  # noqa: PLR2004 - Intel
+        return f"Intel {_INTEL_NAMES[device]}"
+    return "" if vendor is None or device is None else f"{vendor:04x}:{device:04x}"
+
+
+def _pci_address(card: str) -> str:
+    """The address as NVML and the drivers write it, "" on other buses."""
+    for line in text(f"{card}/device/uevent").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PCI_SLOT_NAME" and PCI_ADDRESS.fullmatch(value.lower()):
+            return value.lower()
+    return ""
+
+
+def is_apu(folder: str | Path) -> bool:
+    """Whether amdgpu's device is an APU, which has what it wants of its host's memory.
+
+    Only an APU has the voltage of a north bridge (amdgpu_pm.c: "only APUs have vddnb").
+    """
+    above = f"{folder}/hwmon"
+    return any(text(f"{above}/{name}/in1_label") == "vddnb" for name in names(above))
+
+
+def minors_in(folder: str | Path) -> frozenset[int]:
+    """The minor numbers of the nodes in a device's folder ``drm``."""
+    return frozenset(int(match[1]) for match in map(_NODE.fullmatch, names(folder)) if match)
+
+
+def _hexadecimal(path: str) -> int | None:
+    try:
+        return int(text(path), 16)
+    except ValueError:
+        return None

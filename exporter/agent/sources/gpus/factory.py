@@ -1,0 +1,103 @@
+"""Opens the GPU sources that the settings name. Imports a vendor's modules only if needed.
+
+``auto`` opens every real source in case the node has such GPUs: none of a kind is no failure.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from exporter.agent.settings import Settings
+from exporter.agent.sources.gpus.fleet import AnyFleet
+
+NVIDIA_MODULE, NVIDIA_ID, DISPLAY_CLASS = "nvidia", "0x10de", "0x03"
+OTHER_MODULES = ("amdgpu", "i915", "xe")
+
+
+def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
+    """A function that returns whether NVIDIA GPUs should be there. The bus is read once.
+
+    They should if one is on the bus, if NVIDIA's module is loaded, or if no other vendor's is.
+    """
+    on_bus = _on_bus(sysfs)
+
+    def missed() -> bool:
+        modules = sysfs / "module"
+        others = any((modules / name).is_dir() for name in OTHER_MODULES)
+        return on_bus or not others or (modules / NVIDIA_MODULE).is_dir()
+
+    return missed
+
+
+def _on_bus(sysfs: Path) -> bool:
+    try:
+        return any(map(_is_nvidia_gpu, (sysfs / "bus/pci/devices").iterdir()))
+    except OSError:
+        return False
+
+
+def _is_nvidia_gpu(device: Path) -> bool:
+    try:
+        vendor = (device / "vendor").read_text(encoding="ascii", errors="replace").strip()
+        kind = (device / "class").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return vendor == NVIDIA_ID and kind.startswith(DISPLAY_CLASS)
+
+
+def _never() -> bool:
+    return False
+
+
+def open_gpus(settings: Settings) -> tuple[AnyFleet, ...]:
+    """The sources, none of them started.
+
+    ``auto`` stands for every real source. Each of them looks again for a driver that is missing.
+    """
+    asked = settings.gpus_source
+    sysfs = Path(settings.path_sysfs)
+    sources: list[AnyFleet] = []
+    for name, opener in _GPUS.items():
+        if name not in asked and "auto" not in asked:
+            continue
+        source = opener(settings)
+        if name not in asked:
+            source.missed = nvidia_missed(sysfs) if name == "nvml" else _never
+        sources.append(source)
+    return tuple(sources)
+
+
+def _nvml(settings: Settings) -> AnyFleet:
+    from exporter.agent.sources.gpus.nvml.source import NvmlSource  # noqa: PLC0415 - see the docstring
+
+    return NvmlSource(settings.nvml_library or None)
+
+
+def _amd(settings: Settings) -> AnyFleet:
+    from exporter.agent.sources.gpus.amd.source import AmdSource  # noqa: PLC0415 - see the docstring
+
+    return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
+
+
+def _drm(settings: Settings) -> AnyFleet:
+    """The DRM source without the devices of AMD's own source, by PCI address."""
+    from exporter.agent.sources.gpus.amd.discovery import addresses  # noqa: PLC0415 - see the docstring
+    from exporter.agent.sources.gpus.amd.kfd import processes_of  # noqa: PLC0415 - likewise
+    from exporter.agent.sources.gpus.drm.source import DrmSource  # noqa: PLC0415 - likewise
+
+    asked, sysfs = settings.gpus_source, settings.path_sysfs
+    has_amd = "auto" in asked or "amd" in asked
+    return DrmSource(
+        sysfs,
+        settings.path_procfs,
+        taken=partial(addresses, Path(sysfs)) if has_amd else tuple,
+        computing=partial(processes_of, Path(sysfs)),
+        any_driver="drm" in asked,
+    )
+
+
+_GPUS: Mapping[str, Callable[[Settings], AnyFleet]] = {  # by the values of --gpus.source
+    "nvml": _nvml,
+    "amd": _amd,
+    "drm": _drm,
+}

@@ -1,0 +1,130 @@
+"""Energy, power, temperatures and clocks of one board, from the kernel's hwmon.
+
+Sources: Documentation/ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon and
+Documentation/gpu/amdgpu/thermal.rst (on an APU the power is that of the whole chip, CPU included).
+Reading sensors may wake a device; the caller decides whether to. What may not be read is absent.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from exporter.agent.sources.gpus.sysfs import names, number, text
+from exporter.model import Sensors, Unmeasured
+
+_SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
+_CLOCKS = {"sclk": "sm", "mclk": "memory"}  # amdgpu's
+_ENERGY = ("energy1_input", "energy2_input")  # of the card, or else of its package (xe)
+_POWER = ("power1_average", "power1_input")
+_LIMIT = ("power1_cap", "power1_max", "power2_max")
+_MAX_FILES = 256
+_LONGEST_LABEL = 32
+
+
+class Hwmon:
+    """Reads one board. ``device``: its directory. ``driver``: the name of its hwmon folder.
+
+    That folder is looked up again when it is gone: a driver that comes back gets another number.
+    ``graphics_mhz``: files with its clock in MHz, of drivers without one in hwmon; the first
+    that exists counts.
+    """
+
+    def __init__(self, device: str, driver: str, graphics_mhz: Sequence[str] = ()) -> None:
+        self._above = f"{device}/hwmon"
+        self._driver = driver
+        self._graphics_mhz = graphics_mhz
+        self._folder = ""
+        self._counter = ""
+
+    def energy_uj(self) -> int | None:
+        """The energy counter in microjoules, if the driver has one: the same one each time."""
+        for name in (self._counter,) if self._counter else _ENERGY:
+            value = self._first((name,))
+            if value is not None:
+                self._counter = name
+                return value
+        return None
+
+    def power_mw(self) -> int | None:
+        """Board power in milliwatts: averaged by the firmware, or else the current one.
+
+        A board that can be read draws some: 0 is no figure, as of the second die of an MI250.
+        """
+        microwatts = self._first(_POWER, least=1)
+        return None if microwatts is None else microwatts // 1000
+
+    def sensors(self, disabled: Collection[str], counted_watts: float | None = None) -> Sensors:
+        """The sensors, without those of disabled groups of families.
+
+        ``counted_watts``: by the energy counter, for a driver that does not report power.
+        """
+        watts = limit = None
+        if "power" not in disabled:
+            power, limit = self._first(_POWER, least=1), self._first(_LIMIT)
+            watts = counted_watts if power is None else power / 1e6
+        return Sensors.of(
+            power_watts=watts,
+            power_limit_watts=limit / 1e6 if limit else None,  # 0: there is none
+            temperature_celsius={} if "temperature" in disabled else dict(self._temperatures()),
+            clock_hertz={} if "clocks" in disabled else dict(self._clocks()),
+        )
+
+    def _temperatures(self) -> Iterator[tuple[str, float]]:
+        for label, value in self._labelled("temp"):
+            yield _SENSORS.get(label) or _plain(label) or "gpu", value / 1000
+
+    def _clocks(self) -> Iterator[tuple[str, int]]:
+        values = map(number, self._graphics_mhz)
+        mhz = next((value for value in values if value is not None), None)
+        if mhz is not None:
+            yield "graphics", mhz * 1_000_000
+        for label, hertz in self._labelled("freq"):
+            if label in _CLOCKS and hertz >= 0:
+                yield _CLOCKS[label], hertz
+
+    def _labelled(self, kind: str) -> Iterator[tuple[str, int]]:
+        """The label and the value of each channel of a kind."""
+        folder = self._found()
+        for name in names(folder)[:_MAX_FILES] if folder else ():
+            if name.startswith(kind) and name.endswith("_input"):
+                value = number(f"{folder}/{name}")
+                if value is not None:
+                    yield text(f"{folder}/{name.removesuffix('input')}label"), value
+
+    def _first(self, wanted: tuple[str, ...], least: int = 0) -> int | None:
+        """The first of these files with a number of so much or more."""
+        folder = self._found()
+        values = (number(f"{folder}/{name}") for name in wanted) if folder else ()
+        return next((value for value in values if value is not None and value >= least), None)
+
+    def _found(self) -> str:
+        """The folder of the whole device; i915 has others for its parts (``i915_gt0``)."""
+        if not self._folder or text(f"{self._folder}/name") != self._driver:
+            found = (f"{self._above}/{name}" for name in names(self._above))
+            named = (path for path in found if text(f"{path}/name") == self._driver)
+            self._folder, self._counter = next(named, ""), ""
+        return self._folder
+
+
+def _plain(label: str) -> str:
+    is_word = label.isascii() and label.isidentifier() and len(label) <= _LONGEST_LABEL
+    return label if is_word else ""
+
+
+def unmeasured(
+    sensors: Sensors, energy_method: str, disabled: Collection[str]
+) -> Mapping[str, Unmeasured]:
+    """The quantities that a board does not report, without disabled groups of families."""
+    absent = {
+        "energy": ("", energy_method == "none"),
+        "power": ("power", sensors.number("power_watts") is None),
+        "power_limit": ("power", sensors.number("power_limit_watts") is None),
+        "temperature": ("temperature", not sensors.by_label("temperature_celsius")),
+        "clock": ("clocks", not sensors.by_label("clock_hertz")),
+        "throttle": ("throttle", not sensors.by_label("throttle_seconds_total")),
+        "ecc_errors": ("ecc", not sensors.by_label("ecc_errors_total")),
+        "pcie": ("pcie", True),
+    }
+    return {
+        quantity: Unmeasured.NOT_SUPPORTED
+        for quantity, (group, is_absent) in absent.items()
+        if is_absent and group not in disabled
+    }

@@ -1,0 +1,305 @@
+"""Reads one NVIDIA device, once a cycle, in a worker thread.
+
+``sources.gpus.window`` and ``sources.gpus.energy`` cut windows and energy. Their cursors survive a
+lost handle and a restarted driver: what was missed meanwhile is unobserved, not zero. Windows of a
+MIG instance come from ``instance``.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.agent.sources.gpus.energy import with_energy
+from exporter.agent.sources.gpus.nvml.board import BoardReader
+from exporter.agent.sources.gpus.nvml.cadence import ReadPhases
+from exporter.agent.sources.gpus.nvml.discovery import MIG, DeviceHandle, instance, made_of
+from exporter.agent.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
+from exporter.agent.sources.gpus.nvml.errors import (
+    NOT_FOUND,
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+)
+from exporter.agent.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
+from exporter.agent.sources.gpus.nvml.instance import InstanceActivity
+from exporter.agent.sources.gpus.nvml.library import Library
+from exporter.agent.sources.gpus.nvml.limits import CgroupOf
+from exporter.agent.sources.gpus.nvml.processes import ResidentReader
+from exporter.agent.sources.gpus.nvml.refusals import Backoff, Refusals
+from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.window import WindowCursor
+from exporter.model import (
+    QUANTITIES,
+    Clock,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    DeviceState,
+    Engines,
+    Unmeasured,
+    Window,
+)
+
+UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
+
+
+logger = logging.getLogger(__name__)
+
+
+class NvmlDevice:
+    """Reads one device. ``read`` runs in one thread at a time, and never beside ``bind``."""
+
+    def __init__(
+        self,
+        library: Library,
+        found: DeviceHandle,
+        clock: Clock,
+        demand: Demand,
+        xids: XidWatch,
+        cgroup_of: CgroupOf,
+    ) -> None:
+        self.device = self._under_mps = found.device
+        self._phases = ReadPhases(clock, demand)
+        self._library = library = library.noted_by(self._phases.note_call)
+        self._clock = clock
+        self._demand = demand
+        self._watch = xids
+        self._refusals = Refusals(found.device.uuid, clock)
+        self._engines = EngineReader(library, found.handle, self._refusals)
+        self._residents = ResidentReader(
+            library, found, self._refusals, demand, self._phases, cgroup_of
+        )
+        self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
+        self._energy = NvmlEnergy(self._engines, self._refusals, clock)
+        self._cursor = self._new_cursor()
+        self._activity = InstanceActivity(library, self._refusals, clock, demand)
+        self._end_ns: int | None = None
+        self._ended_mono_ns = 0
+        self._lost = ""
+        self._mps = False
+        self.divided = found.divided
+        self._retry = Backoff(clock)
+        self.bind(found)
+
+    def bind(self, found: DeviceHandle) -> None:
+        """Uses another handle: the driver was reopened, MIG was switched, or the device is back."""
+        if self._coreless:
+            # The old cursor is where the energy windows began: it would return their time again.
+            self._cursor = self._new_cursor()
+        self._found, self.device = found, found.device
+        self._under_mps = replace(found.device, sharing="mps")
+        self._refusals.forget()
+        self._engines.bind(found.handle)
+        self._activity.bind(found)
+        self._residents.bind(found)
+        self._board.bind(found.handle)
+        self._lost = ""
+
+    def _new_cursor(self) -> WindowCursor:
+        return WindowCursor(self._engines, self._clock, self._energy)
+
+    def mark_lost(self, detail: str) -> None:
+        """Drops the handle. The device is looked for by UUID, with a back-off."""
+        if not self._lost:
+            logger.warning("device %s is lost: %s; looking for it again", self.device.uuid, detail)
+        self._lost = detail
+        self._retry.failed()
+
+    def close(self) -> None:
+        """Frees what the driver's library holds for this device."""
+        self._board.close()
+        self._activity.close()
+
+    def read(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """Reads everything that is due by this demand.
+
+        Raises:
+            DriverGoneError: the driver is not there; the handle is void.
+
+        """
+        failed = ""
+        try:
+            if not self._lost or self._found_again():
+                if demand is not self._demand:
+                    self._apply(demand)
+                reading = self._read_instance() if self.device.parent_uuid else self._read()
+                self._retry.reset()
+                return (reading,)
+        except DriverGoneError:
+            raise
+        except DeviceLostError as error:
+            self.mark_lost(str(error))
+        except NvmlError as error:
+            failed = str(error)
+        finally:
+            self._phases.add_up()
+        if failed:
+            return self.unread(DeviceState.FAILED, failed)
+        return self.unread(DeviceState.LOST, self._lost)
+
+    def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        xids = self._xids()
+        reading = DeviceReading(
+            *(self.device, state, detail),
+            unmeasured={XID: xids.refusal} if xids.refusal else {},
+            xids=xids.counts,
+            costs=self._phases.costs,
+        )
+        return (reading,)
+
+    def _found_again(self) -> bool:
+        if not self._retry.due:
+            return False
+        try:
+            handle = self._library.ask("nvmlDeviceGetHandleByUUID", self.device.uuid)
+            self._library.ask("nvmlDeviceGetUUID", handle)  # a handle alone proves nothing
+        except DriverGoneError:
+            raise
+        except NvmlError as error:
+            self.mark_lost(str(error))
+            return False
+        logger.info("device %s is back", self.device.uuid)
+        self.bind(self._found._replace(handle=handle))
+        return True
+
+    def _apply(self, demand: Demand) -> None:
+        self._demand = demand
+        self._phases.follow(demand)
+        self._residents.demand = demand
+        self._board.follow(demand)
+        self._activity.follow(demand)
+
+    def _read(self) -> DeviceReading:
+        window = self._window()
+        memory = None
+        if not (self._in_mig_mode and self.divided):
+            active = window.processes if window else ()
+            memory = self._residents.read(frozenset(process.pid for process in active))
+        if self._refusals.has_nothing:
+            return self.unread(DeviceState.FAILED, "its calls fail; see the log")[0]
+        sensors = self._board.read()
+        xids = self._xids()
+        no_xids = {XID: xids.refusal} if xids.refusal else {}
+        self._phases.add_up()  # for their costs
+        reading = DeviceReading(
+            device=self._as_shared(memory),
+            window=window,
+            memory=memory,
+            sensors=sensors,
+            unmeasured={**self._unmeasured(), **no_xids},
+            xids=xids.counts,
+            costs=self._phases.costs,
+            raw=self._cursor.raw,
+        )
+        impossible = self._engines.take_impossible()
+        return _without_rates(reading, impossible) if impossible else reading
+
+    def _renew(self) -> None:
+        """Binds an instance again that was made again meanwhile.
+
+        Its UUID is a hash of the chip and of the instance's numbers, which the next one with these
+        numbers has too, whatever its profile. So the UUID alone does not say that it is the same.
+        """
+        handle, board = self._found.handle, self._found.board
+        ask = self._library.ask
+        attributes = self._refusals.attempt("attributes", ask, "nvmlDeviceGetAttributes", handle)
+        if board is None or attributes is None:
+            return
+        if made_of(attributes, board) == (self.device.profile, self.device.core_share):
+            return
+        found = instance(self._library, board, handle)
+        if found.device.uuid != self.device.uuid:  # the handle is another instance's now
+            raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")
+        logger.info("device %s was made again, as %s", found.device.uuid, found.device.profile)
+        self.bind(found)
+
+    def _read_instance(self) -> DeviceReading:
+        self._renew()
+        woken = self._activity.read()
+        memory = self._residents.read(frozenset(), at_once=woken)
+        listed = memory is not None and memory.processes is not None
+        unmeasured = self._unmeasured()
+        # Without its processes the window has no owner: it goes on into the next cycle.
+        window = self._activity.take() if listed or "memory" in unmeasured else None
+        self._phases.add_up()
+        return DeviceReading(
+            device=self._as_shared(memory),
+            window=window,
+            memory=memory,
+            sensors=self._activity.sensors,
+            unmeasured=unmeasured,
+            costs=self._phases.costs,
+        )
+
+    @property
+    def _in_mig_mode(self) -> bool:
+        """Whether MIG is on: the board has power and energy, the instances have the rest.
+
+        While it is not ``divided``, its processes hold memory of the board itself.
+        """
+        return self.device.sharing == MIG
+
+    def _window(self) -> Window | None:
+        mono_ns = self._clock.monotonic_ns()
+        if not self._in_mig_mode and self._engines.coreless and self._engines.try_core():
+            self._cursor = self._new_cursor()  # see bind
+        window = None if self._coreless else self._cursor.next()
+        if self._coreless:
+            window = self._window_of_energy(mono_ns)
+        if self._end_ns is None:
+            self._end_ns, self._ended_mono_ns = self._clock.time_ns(), mono_ns
+            self._energy.take(None)  # where the first window's energy is counted from
+        if window is None:
+            return None
+        self._end_ns, self._ended_mono_ns = window.end_unix_ns, mono_ns
+        return window
+
+    @property
+    def _coreless(self) -> bool:
+        return self._in_mig_mode or self._engines.coreless
+
+    def _window_of_energy(self, mono_ns: int) -> Window | None:
+        """A window with the board's energy alone, if no engine can be measured."""
+        start, passed_ns = self._end_ns, mono_ns - self._ended_mono_ns
+        if start is None or passed_ns <= 0:
+            return None
+        window = Window(start, start + passed_ns, passed_ns, 0, Engines())
+        return with_energy(window, self._energy.take(None), self._energy.method)
+
+    def _as_shared(self, memory: DeviceMemory | None) -> Device:
+        if memory is not None and memory.processes is not None:  # else it stays as it was
+            self._mps = any("mps" in process.kinds for process in memory.processes)
+        return self._under_mps if self._mps else self.device
+
+    def _unmeasured(self) -> dict[str, Unmeasured]:
+        """Reason by unmeasured quantity, without those of families that are not shown.
+
+        A board in MIG mode that is not ``divided`` has the memory of its processes itself.
+        """
+        reasons = dict(self._refusals.unmeasured(self._demand.disabled))
+        if self.device.parent_uuid:
+            reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
+            if self._activity.measured:
+                del reasons["core"]
+            if "memory" in reasons:  # then the owner of the instance is unknown
+                reasons["core"] = reasons["memory"]
+        elif self._in_mig_mode:
+            reasons |= UNDER_MIG
+            if self.divided:
+                reasons["memory"] = Unmeasured.MIG
+        if not self.device.parent_uuid and self._energy.method == "power":
+            reasons.pop("energy", None)
+        return reasons
+
+    def _xids(self) -> Xids:
+        if self.device.parent_uuid or XID in self._demand.disabled:
+            return NO_XIDS
+        return self._watch.of(self.device.uuid)
+
+
+def _without_rates(reading: DeviceReading, engines: Sequence[str]) -> DeviceReading:
+    """The reading after the driver reported more than 100 % for these engines."""
+    reasons = dict.fromkeys(engines, Unmeasured.REJECTED_SAMPLES)
+    return reading._replace(
+        unmeasured={**reading.unmeasured, **reasons}, rejected={"utilization": len(engines)}
+    )

@@ -1,0 +1,228 @@
+"""Finds which samples of a window belong to which process.
+
+Each sample of a driver has the device's busy percentage and one process. The driver returns the
+percentages sample by sample. Of each process it returns only an average in whole percents and the
+time of its last sample. Together these identify the samples of a process: they end with its last
+one and add up to its average.
+
+Which process a sample names is decided in closed firmware and differs by board: ``NamingEvidence``
+learns it from the windows. Where every busy sample names somebody, also on an engine that idles in
+part of it, the sums of named samples are all that was used. Where some do not, their time has no
+owner: work ended before the driver looked, or the driver hides a process.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+
+from exporter.agent.sources.gpus.samples import BusySample, ProcessRow
+from exporter.model import QUANTITIES, Engines, Naming, ProcessActivity
+
+REMEMBERED_NS = 30 * 10**9  # of busy time: older evidence counts for half, then a quarter
+LEAST_NS = 200 * 10**6  # less busy time than this is no evidence
+FEW = 0.05  # shares below this are noise of rounding
+
+
+class NamingEvidence:
+    """What the windows of one device have shown so far, by engine in the order of QUANTITIES."""
+
+    def __init__(self) -> None:
+        count = len(QUANTITIES)
+        self._busy_ns, self._unnamed_ns, self._idle_ns = ([0] * count for _ in range(3))
+        self.naming = (Naming.UNKNOWN,) * count
+
+    def observe(
+        self,
+        busy: Engines,
+        processes: Iterable[ProcessActivity],
+        observed_ns: int,
+        *,
+        per_sample: bool,
+    ) -> None:
+        """Takes one window whose rows can all be true."""
+        own = tuple(processes)
+        for place, busy_ns in enumerate(busy):
+            if not busy_ns:
+                continue
+            parts = [process.busy[place] or 0 for process in own]
+            named_ns = sum(parts)
+            if place or not per_sample:  # averages are cut to whole percents: up to one is missing
+                named_ns += (len(parts) - parts.count(0)) * observed_ns // 100
+            self._count(place, busy_ns, max(busy_ns - named_ns, 0), observed_ns - busy_ns)
+        self.naming = tuple(map(self._verdict, range(len(QUANTITIES))))
+
+    def _count(self, place: int, busy_ns: int, unnamed_ns: int, idle_ns: int) -> None:
+        if self._busy_ns[place] > REMEMBERED_NS:
+            for sums in (self._busy_ns, self._unnamed_ns, self._idle_ns):
+                sums[place] //= 2
+        self._busy_ns[place] += busy_ns
+        self._unnamed_ns[place] += unnamed_ns
+        if unnamed_ns <= busy_ns * FEW:
+            self._idle_ns[place] += idle_ns
+
+    def _verdict(self, place: int) -> Naming:
+        busy_ns = self._busy_ns[place]
+        if busy_ns < LEAST_NS:
+            return Naming.UNKNOWN
+        unnamed = self._unnamed_ns[place] / busy_ns
+        if unnamed > 1 - FEW:
+            return Naming.NEVER
+        if unnamed > FEW:
+            return Naming.PARTLY
+        return Naming.ALWAYS if self._idle_ns[place] > busy_ns * FEW else Naming.UNKNOWN
+
+
+MAX_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
+SAME_US = 1000  # a row and its sample have the same time, up to rounding
+ROW_TIME, PERCENT = itemgetter(1), itemgetter(1)  # of a row, of a span
+
+SampleSpan = tuple[int, float, int, int]
+"""One sample of a device and the time that it covers: µs and percent, ns covered, ns busy."""
+
+
+def sample_spans(
+    start_us: int, samples: Sequence[BusySample], longest_us: float
+) -> list[SampleSpan]:
+    """The time that each sample covers: since the one before it, at most ``longest_us``."""
+    spans = []
+    longest_ns = int(longest_us * 1000)
+    before = start_us
+    for timestamp_us, percent in samples:
+        gap_us = timestamp_us - before
+        covered_ns = gap_us * 1000 if gap_us <= longest_us else longest_ns
+        spans.append((timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
+        before = timestamp_us
+    return spans
+
+
+def newest_spans(spans: Sequence[SampleSpan], most_ns: int) -> tuple[Sequence[SampleSpan], int]:
+    """The spans, which cover at most so much time, and how many of them cover nothing any more.
+
+    The time of the oldest goes: it is from before the window, if anything is.
+    """
+    excess_ns = sum(covered_ns for _, _, covered_ns, _ in spans) - max(most_ns, 0)
+    if excess_ns <= 0:
+        return spans, 0
+    cut, emptied = [], 0
+    for timestamp_us, percent, covered_ns, _ in spans:
+        gone_ns = min(covered_ns, excess_ns)
+        excess_ns -= gone_ns
+        left_ns = covered_ns - gone_ns
+        emptied += gone_ns > 0 and not left_ns
+        cut.append((timestamp_us, percent, left_ns, int(left_ns * percent / 100)))
+    return cut, emptied
+
+
+def attribute_samples(
+    spans: Sequence[SampleSpan], rows: Sequence[ProcessRow]
+) -> Mapping[int, int] | None:
+    """The busy ns of the samples of each process, by pid; None if rows and samples do not fit.
+
+    If several answers fit, one is taken: they differ in the owners of about equally busy samples.
+    Processes choose in the order of their last sample, because the earliest has the fewest
+    candidates.
+    """
+    lasts = {row[1] for row in rows if not _is_of_codec(row)}
+    free: dict[int, SampleSpan] = {}
+    others = []
+    for span in spans:
+        free.setdefault(span[0], span)  # a second one of the same time counts for nothing
+        if span[1] > 0 and span[0] not in lasts:
+            others.append(span)
+    if not {row[1] for row in rows} <= free.keys():
+        aligned = _aligned(rows, sorted(free))
+        return attribute_samples(spans, aligned) if aligned else None
+    by_pid: dict[int, int] = {}
+    for row in sorted(rows, key=ROW_TIME):
+        taken = 0 if _is_of_codec(row) else _take(row, len(spans), free, others)
+        if taken is None:
+            return None
+        by_pid[row[0]] = taken
+    return by_pid
+
+
+def _take(
+    row: ProcessRow, count: int, free: dict[int, SampleSpan], others: list[SampleSpan]
+) -> int | None:
+    """Takes the samples of one process out of ``free`` and ``others``; returns their busy ns.
+
+    None if they do not fit.
+    ``count`` is the number of samples in the window, of which the row has the average.
+    """
+    _, timestamp_us, core = row[:3]
+    slack = count / 2
+    left = count * (core + 0.5)  # cut to whole percents: this is the middle
+    busy_ns = 0
+    last = free.get(timestamp_us)
+    if last and 0 < last[1] <= left + slack:
+        _, percent, _, busy_ns = last
+        left -= percent
+        del free[timestamp_us]
+    if left > 0 and others:
+        for sample in _adding_up(left, left + slack, others, timestamp_us):
+            time, percent, _, own_busy_ns = sample
+            left -= percent
+            busy_ns += own_busy_ns
+            free.pop(time, None)
+            others.remove(sample)
+    return None if left > 100 + slack else busy_ns
+
+
+def _is_of_codec(row: ProcessRow) -> bool:
+    """Whether a row is that of an encoder or decoder only.
+
+    Each engine's samples name a process of their own, and the row's time is the last of any of
+    them. So it is no core sample's, which names another process.
+    """
+    return row[2] == 0 and (row[4] > 0 or row[5] > 0)
+
+
+def process_activities(
+    rows: Iterable[ProcessRow],
+    busy: Engines,
+    observed_ns: int,
+    attribution: Mapping[int, int] | None,
+) -> tuple[ProcessActivity, ...]:
+    """The use of each process in the window. Engines that are not measured stay None.
+
+    Core time is that of the samples that name a process, if they are known, else the row's average.
+    """
+    has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
+    has_decoder = busy.decoder is not None
+    activities = []
+    for pid, _, core, memory, encoder, decoder in rows:
+        engines = Engines(
+            attribution[pid] if attribution else core * observed_ns // 100,
+            memory * observed_ns // 100 if has_memory else None,
+            encoder * observed_ns // 100 if has_encoder else None,
+            decoder * observed_ns // 100 if has_decoder else None,
+        )
+        activities.append(ProcessActivity(pid, engines))
+    return tuple(activities)
+
+
+def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRow] | None:
+    """The rows with the exact times of their last samples; None if one has no sample."""
+    aligned = []
+    for pid, timestamp_us, core, memory, encoder, decoder in sorted(rows, key=ROW_TIME):
+        place = bisect_left(times, timestamp_us - SAME_US)
+        if place == len(times) or times[place] > timestamp_us + SAME_US:
+            return None
+        aligned.append((pid, times[place], core, memory, encoder, decoder))
+    return aligned
+
+
+def _adding_up(
+    wanted: float, most: float, samples: Sequence[SampleSpan], before_us: int
+) -> tuple[SampleSpan, ...]:
+    """Earlier samples whose percents add up nearest to ``wanted``, and at most to ``most``."""
+    fitting = [s for s in samples if s[0] < before_us and s[1] <= most]
+    if not fitting:
+        return ()
+    sums: dict[float, tuple[SampleSpan, ...]] = {0.0: ()}
+    for sample in sorted(fitting, key=PERCENT, reverse=True):
+        for before, chosen in sorted(sums.items(), reverse=True)[:MAX_SUMS]:
+            total = before + sample[1]
+            if total <= most:
+                sums.setdefault(total, (*chosen, sample))
+    return sums[min(sums, key=lambda total: abs(total - wanted))]

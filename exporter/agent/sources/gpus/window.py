@@ -1,0 +1,347 @@
+"""Cuts a driver's ring of utilisation samples into contiguous windows.
+
+A driver keeps the samples of the last seconds in a ring and returns those newer than a given time,
+for the device and for each process. ``WindowCursor`` keeps that time, so that the windows follow
+one another without gap or overlap and busy time can be summed. It needs only a ``SampleReader`` of
+one device; NVML and the simulated node have one.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from operator import itemgetter
+
+from exporter.agent.sources.gpus.energy import EnergySource, EnergyUse
+from exporter.agent.sources.gpus.sample_attribution import (
+    NamingEvidence,
+    SampleSpan,
+    attribute_samples,
+    newest_spans,
+    process_activities,
+    sample_spans,
+)
+from exporter.agent.sources.gpus.samples import (
+    FUTURE_US,
+    BusySample,
+    ProcessRow,
+    RingChange,
+    RingClock,
+    SampleReader,
+    newest_rows,
+    plausible_samples,
+    stamps_of,
+)
+from exporter.model import Clock, Engines, Methods, RawSamples, Sampling, Window
+
+REREADS = 3  # reads of the rows at most, if samples arrive meanwhile
+LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that were missed
+FIRST_PERIOD_US = 166_667  # until the ring's own is known: the shortest that NVIDIA documents
+LONGEST_PERIOD_US = 1_000_000  # likewise the longest, "depending on the product"
+NEW_PERIOD = 0.05  # a period is another one if it differs by more than this share
+GAPS = 9  # the period is the median of so many newest gaps between samples
+DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
+DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
+RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
+STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
+COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a span
+
+Samples = Sequence[BusySample] | None
+Rows = Sequence[ProcessRow] | None
+
+
+class WindowCursor:
+    """Cuts one device's sample ring into windows. Not thread-safe: one device, one caller.
+
+    The energy of a window comes from ``energy``, which is read last. Each window begins where the
+    one before it ended, whatever happens to any clock: window times are those of the ring until
+    the ring's clock is found to have changed, and go on from there. They never run ahead of the
+    monotonic clock: a ring that says more than can have happened since the first read, as one that
+    is read twice or that began before it, is cut to that from its newest sample back.
+    """
+
+    def __init__(
+        self, reader: SampleReader, clock: Clock, energy: EnergySource | None = None
+    ) -> None:
+        self._reader = reader
+        self._now = clock
+        self._energy = energy
+        self._clock = RingClock()
+        self._end_us: int | None = None  # of the last window, in the windows' own time
+        self._cursor_us = 0  # the same moment in the ring's clock
+        self._ahead_us = 0  # the windows' own time, ahead of the monotonic clock, at most
+        self._excess = 0  # samples whose time was dropped, of no window yet
+        self._period_us: float = FIRST_PERIOD_US
+        self._known_period_us: int | None = None  # as shown: steady while the ring wanders
+        self._gaps: deque[int] = deque(maxlen=GAPS)
+        self._answered: tuple[Sequence[BusySample], Rows] = (), ()
+        self._naming = NamingEvidence()
+
+    def next(self) -> Window | None:
+        """The window since the last call, or None while the driver has nothing newer."""
+        unix_us, mono_us = self._now.time_ns() // 1000, self._mono_us
+        self._clock.observe_wall(unix_us - mono_us)
+        if self._end_us is None:
+            self._begin(unix_us, mono_us)
+            return None
+        return self._measured(mono_us) or self._without_stamps(mono_us)
+
+    @property
+    def raw(self) -> RawSamples:
+        """What the driver answered at the last call."""
+        samples, rows = self._answered
+        return RawSamples(tuple(samples), tuple(rows or ()))
+
+    @property
+    def _mono_us(self) -> int:
+        """The monotonic clock now."""
+        return self._now.monotonic_ns() // 1000
+
+    def _begin(self, unix_us: int, mono_us: int) -> None:
+        """Sets the cursor to the newest sample: what is older is not counted."""
+        samples = self._reader.busy_samples("core", 0)
+        if samples:
+            (oldest_us, _), *newer = samples
+            self._learn_period(oldest_us, newer)
+        self._end_us = self._cursor_us = _newest(samples) if samples else unix_us
+        self._ahead_us = self._end_us - self._mono_us
+        self._clock.set(self._cursor_us, mono_us)
+
+    def _measured(self, mono_us: int) -> Window | None:
+        """The window up to the newest stamp, or of an idle device without samples; else None."""
+        start = self._cursor_us
+        latest = mono_us + self._clock.ahead_us + FUTURE_US
+        ring, samples, rows, memory = self._read_together(start, latest)
+        if ring is None:
+            return self._measured_by_rows(mono_us)
+        if not samples or not self._clock.confirm(_newest(samples), mono_us, self._period_us):
+            return None
+        self._learn_period(start, samples)
+        longest_us = self._period_us if self._known_period_us else LONGEST_PERIOD_US
+        spans = sample_spans(start, samples, longest_us * LONGEST_SAMPLE)
+        return self._window(spans, rows, mono_us, memory)
+
+    def _measured_by_rows(self, mono_us: int) -> Window | None:
+        """The window of a device without samples, by the newest rate and the rows' stamps."""
+        percent = self._rate()
+        if percent is None:
+            return None
+        rows = self._reader.process_samples(self._cursor_us)
+        stamps = stamps_of(rows or ())
+        now = mono_us + self._clock.ahead_us
+        newest = max((s for s in stamps if self._cursor_us < s <= now + FUTURE_US), default=None)
+        if newest is not None:
+            if not self._clock.confirm(newest, mono_us, self._period_us):
+                return None
+        elif rows is not None and (percent or stamps or self._clock.is_uncertain):
+            return None  # busy without a row since: the rows may be in another clock
+        return self._by_rate(percent, rows, mono_us)
+
+    def _without_stamps(self, mono_us: int) -> Window | None:
+        """The window if no stamp is as expected: the ring is silent, or in another clock.
+
+        An idle driver may stop sampling (gpu-metrics-agent#37): the device is then idle, not
+        unobserved.
+        """
+        now = mono_us + self._clock.ahead_us
+        keeps_samples, stamps = self._all_stamps()
+        change = self._clock.compare(stamps, self._cursor_us, now + FUTURE_US)
+        if self._clock.is_uncertain:
+            return self._while_uncertain(change, mono_us)
+        is_early = now - self._cursor_us < DARK_PERIODS * self._period_us
+        if is_early if keeps_samples else change.is_first:
+            return None
+        rows = self._reader.process_samples(self._cursor_us)
+        return self._by_rate(self._rate(), rows, mono_us)
+
+    def _while_uncertain(self, change: RingChange, mono_us: int) -> Window | None:
+        """The window while the ring's clock is uncertain, or the first one after it was found."""
+        if change.newest_us is not None:
+            return self._set_clock(change.newest_us, mono_us, all_new=change.was_empty)
+        if change.is_first:
+            return None
+        if not change.has_new:
+            percent = self._rate()
+            if percent == 0:
+                return self._by_rate(percent, (), mono_us)
+            self._clock.add_silence(mono_us + self._clock.ahead_us - self._cursor_us)
+        return self._unobserved(mono_us)
+
+    def _all_stamps(self) -> tuple[bool, frozenset[int]]:
+        """Whether the device keeps samples, and all stamps of its ring, or else of its rows."""
+        samples = self._reader.busy_samples("core", 0)
+        if samples:
+            return True, frozenset(map(STAMP, samples))
+        if self._rate() is None:  # its core is not measured: rows would be of no use
+            return samples is not None, frozenset()
+        return samples is not None, stamps_of(self._reader.process_samples(0) or ())
+
+    def _set_clock(self, newest_us: int, mono_us: int, *, all_new: bool) -> Window | None:
+        """Sets the ring's clock by its newest stamp; the window since the last one.
+
+        That window is unobserved unless all of the ring is new: otherwise its samples cannot be
+        distinguished from older ones.
+        """
+        elapsed = max(mono_us + self._clock.ahead_us - self._cursor_us, 0)
+        self._clock.set(newest_us, mono_us)
+        self._cursor_us = newest_us - elapsed
+        return self._measured(mono_us) if all_new else self._unobserved(mono_us)
+
+    def _unobserved(self, mono_us: int) -> Window | None:
+        """An unobserved window until now."""
+        now = mono_us + self._clock.ahead_us
+        return self._window([(now, 0.0, 0, 0)], (), mono_us) if now > self._cursor_us else None
+
+    def _rate(self) -> float | None:
+        """The newest rate in percent, in bounds."""
+        percent = self._reader.utilization("core")
+        return None if percent is None else min(max(percent, 0.0), 100.0)
+
+    def _by_rate(self, percent: float | None, rows: Rows, mono_us: int) -> Window | None:
+        """A window until now by the newest rate, if the device has no samples."""
+        now = mono_us + self._clock.ahead_us
+        if percent is None or now <= self._cursor_us:
+            return None
+        spans = sample_spans(self._cursor_us, [(now, percent)], RING_US)
+        return self._window(spans, rows, mono_us, method="rates")
+
+    def _read_together(
+        self, start: int, latest: int
+    ) -> tuple[Samples, Sequence[BusySample], Rows, Samples]:
+        """The ring, its plausible samples, the rows of the same window, and memory's samples.
+
+        A driver samples all engines at once: if memory's newest stamp is the core's, no sample
+        arrived while the rows were read (OGKM ctrl2080perf.h, perfmon samples). Otherwise they are
+        read again.
+        """
+        ring = self._reader.busy_samples("core", start)
+        samples = plausible_samples(ring or (), start, latest)
+        rows: Rows = ()
+        memory: Samples = None
+        for _ in range(REREADS if samples else 0):
+            rows = self._reader.process_samples(start)
+            memory = self._reader.busy_samples("memory_active", start)
+            if memory and ring and _newest(memory) == _newest(ring):
+                break
+            ring_before, ring = ring, self._reader.busy_samples("core", start)
+            if ring == ring_before:
+                break
+            before, samples = samples, plausible_samples(ring or (), start, latest)
+            if not samples or samples[-1] == before[-1]:
+                break
+        self._answered = ring or (), rows
+        return ring, samples, rows, memory
+
+    def _window(
+        self,
+        spans: Sequence[SampleSpan],
+        rows: Rows,
+        mono_us: int,
+        memory: Samples = None,
+        *,
+        method: str = "samples",
+    ) -> Window | None:
+        """The window of these spans; the next one begins where they end.
+
+        None if no time has passed for it: the next one has what is not of a process.
+        """
+        begin, end = self._end_us or 0, spans[-1][0]
+        # The monotonic clock is read again: samples of a call that hung are from after it was made.
+        length_us = min(end - self._cursor_us, self._mono_us + self._ahead_us - begin)
+        spans, excess = newest_spans(spans, length_us * 1000)
+        self._excess += excess
+        window = None
+        if length_us > 0:
+            window = self._cut(spans, length_us * 1000, rows, memory, method=method)
+            self._end_us, self._excess = begin + length_us, 0
+        self._cursor_us = end
+        # A call that hung returns samples from long after it was made.
+        self._clock.ahead_us = min(end - mono_us, self._clock.ahead_us + DRIFT_US)
+        return window
+
+    def _cut(
+        self,
+        spans: Sequence[SampleSpan],
+        length_ns: int,
+        rows: Rows,
+        memory: Samples,
+        *,
+        method: str,
+    ) -> Window:
+        start, end = self._cursor_us, spans[-1][0]
+        start_ns = (self._end_us or 0) * 1000
+        observed_ns = sum(map(COVERED_NS, spans))
+        busy = self._engines(spans, observed_ns, memory)
+        valid, rejected = newest_rows(rows or (), start, end + FUTURE_US)
+        has_samples = method == "samples" and rows is not None and observed_ns
+        attribution = attribute_samples(spans, valid) if has_samples else None
+        energy, energy_method = EnergyUse(), "none"
+        if self._energy:
+            energy = self._energy.take(busy.core if observed_ns else None)
+            energy_method = self._energy.method
+        processes = process_activities(valid, busy, observed_ns, attribution)
+        if rows is not None and observed_ns and not rejected:
+            self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
+        return Window(
+            start_unix_ns=start_ns,
+            end_unix_ns=start_ns + length_ns,
+            observed_ns=observed_ns,
+            unobserved_ns=length_ns - observed_ns,
+            busy=busy,
+            processes=processes,
+            rejected=rejected,
+            excess_samples=self._excess,
+            energy_uj=energy.used_uj,
+            idle_energy_uj=energy.idle_uj,
+            late_energy_uj=energy.late_uj,
+            methods=_methods(
+                method, "none" if rows is None else "process_utilization", energy_method
+            ),
+            per_sample=attribution is not None,
+            sampling=Sampling(
+                self._known_period_us if method == "samples" else None,
+                () if rows is None else self._naming.naming,
+            ),
+        )
+
+    def _engines(self, spans: Sequence[SampleSpan], observed_ns: int, memory: Samples) -> Engines:
+        """The busy time of the core and of the other engines in these spans."""
+        start, end = self._cursor_us, spans[-1][0]
+        return Engines(
+            sum(map(BUSY_NS, spans)),
+            self._busy("memory_active", start, end, observed_ns, memory),
+            self._busy("encoder", start, end, observed_ns),
+            self._busy("decoder", start, end, observed_ns),
+        )
+
+    def _busy(
+        self, engine: str, start: int, end: int, observed_ns: int, ring: Samples = None
+    ) -> int | None:
+        if ring is None:
+            ring = self._reader.busy_samples(engine, start)
+        samples = plausible_samples(ring or (), start, end)
+        if samples:
+            return int(observed_ns * (sum(map(PERCENT, samples)) / len(samples)) / 100)
+        percent = self._reader.utilization(engine)
+        return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
+
+    def _learn_period(self, start: int, samples: Sequence[BusySample]) -> None:
+        """Sets the period to the median of the newest gaps."""
+        before = start
+        for timestamp_us, _ in samples:
+            self._gaps.append(timestamp_us - before)
+            before = timestamp_us
+        count = len(self._gaps)
+        if count >= 3:  # noqa: PLR2004 - fewer say too little
+            gaps = sorted(self._gaps)  # statistics.median takes as long as all the rest
+            self._period_us = max((gaps[(count - 1) // 2] + gaps[count // 2]) / 2, 1)
+            known = self._known_period_us
+            if known is None or abs(self._period_us - known) > known * NEW_PERIOD:
+                self._known_period_us = round(self._period_us)
+
+
+_methods = cache(Methods)  # a handful of values; one is needed in each cycle
+
+
+def _newest(samples: Sequence[BusySample]) -> int:
+    timestamp_us, _ = samples[-1]
+    return timestamp_us

@@ -1,0 +1,333 @@
+"""The user of each group, from its path, its processes and ``passwd``, and Slurm's account.
+
+A path names who may make processes there, not whose they are: a hub's unit, a session with sudo and
+a Flux instance below its user's slice have those of many users. So a user is named where all of a
+group is his, and nobody where it is not.
+
+User names come from a file in the form of passwd(5), not from the name service: in a container that
+is the container's own, and a directory server may not answer. ``getent passwd`` writes the file.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Thread
+from typing import NamedTuple
+
+from exporter.agent.sources.cgroups.layout import readable
+from exporter.agent.sources.cgroups.proc import user_id
+from exporter.agent.sources.groups.containers import NONE, RHYTHM, ContainerNames
+from exporter.agent.sources.groups.source import Facts, GroupSource, Members
+from exporter.agent.sources.polled import Polled
+from exporter.agent.sources.source import AlwaysUp
+from exporter.model import (
+    SEVERAL,
+    Clock,
+    GroupFacts,
+    GroupKey,
+    GroupMembers,
+    SourceStatus,
+)
+
+logger = logging.getLogger(__name__)
+
+LONGEST_ENVIRONMENT = 256 * 1024
+MAX_AT_ONCE = 32
+MAX_OF_USER = 2  # so that one whose memory never comes holds up nobody else's
+MAX_TRIED = 8  # processes of a group
+_ACCOUNT = b"SLURM_JOB_ACCOUNT="
+
+
+class Accounts:
+    """Reads accounts aside, each once. One caller at a time.
+
+    An environment lies in its process's memory, which may be a file of a file system that its user
+    serves: reading it may never come back. Then it is the thread that is lost, one of a few.
+    """
+
+    def __init__(self, proc_root: str, read: Callable[[str, int], str] | None = None) -> None:
+        self._proc_root = proc_root
+        self._read = read or slurm_account
+        self._asked: dict[GroupKey, _AccountRead] = {}
+        self._slow: tuple[_AccountRead, ...] = ()  # were being read already when this cycle began
+        self._is_said = False
+
+    def of(self, key: GroupKey, pids: Sequence[int], uid: int | None = None) -> str:
+        """The account of a user's group by its processes; "" if none, or none yet.
+
+        They are read one by one until one has it.
+        """
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = _AccountRead(uid)
+        pid = None if asked.account or asked.is_being_read else asked.next_of(pids)
+        if pid is not None and not self._waits(key, asked):
+            asked.pids.add(pid)
+            asked.thread = Thread(target=self._ask, args=(asked, pid), name="account", daemon=True)
+            asked.thread.start()
+        return asked.account
+
+    def keep(self, keys: Collection[GroupKey]) -> None:
+        """Begin a cycle with these groups: forget the others, as soon as they are read."""
+        self._asked = {k: a for k, a in self._asked.items() if k in keys or a.is_being_read}
+        self._slow = tuple(a for a in self._asked.values() if a.is_being_read)
+        self._is_said = self._is_said and bool(self._slow)
+
+    def _ask(self, asked: "_AccountRead", pid: int) -> None:
+        asked.account = self._read(self._proc_root, pid)
+
+    def _waits(self, key: GroupKey, asked: "_AccountRead") -> bool:
+        """Whether too many are being read, of this user or at all.
+
+        Said once, and only if one of those is slow: else it is its turn in the next cycle.
+        """
+        users = [a.uid for a in self._asked.values() if a.is_being_read]
+        is_full = len(users) >= MAX_AT_ONCE
+        waits = is_full or users.count(asked.uid) >= MAX_OF_USER
+        if waits and not self._is_said:
+            slow = {a.uid for a in self._slow if a.is_being_read}
+            self._is_said = bool(slow) if is_full else asked.uid in slow
+            if self._is_said:
+                logger.warning("accounts of jobs are slow to be read: that of %s waits", key.group)
+        return waits
+
+
+class _AccountRead:
+    """What became of one group's account; ``thread`` reads it, or has, as it did of ``pids``."""
+
+    def __init__(self, uid: int | None) -> None:
+        self.uid = uid
+        self.account = ""
+        self.thread: Thread | None = None
+        self.pids: set[int] = set()
+
+    def next_of(self, pids: Sequence[int]) -> int | None:
+        """One that was not read yet; of a group's processes a few are tried."""
+        if len(self.pids) >= MAX_TRIED:
+            return None
+        return next((pid for pid in pids if pid not in self.pids), None)
+
+    @property
+    def is_being_read(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
+
+
+def slurm_account(proc_root: str, pid: int) -> str:
+    """The account that a job's process was started with; "" where it may not be read.
+
+    ``environ`` of proc_pid_environ(5). Of all that is in it, one variable is looked at.
+    """
+    try:
+        content = _read(f"{proc_root}/{pid}/environ", LONGEST_ENVIRONMENT)
+    except OSError:
+        return ""
+    for variable in content.split(b"\0"):
+        if variable.startswith(_ACCOUNT):
+            return readable(variable.removeprefix(_ACCOUNT).decode(errors="replace"))
+    return ""
+
+
+LARGEST_FILE = 16 << 20
+AT_ONCE = 256 << 10  # bytes that are read in some 10 ms; longer ones are read aside
+LOOK_AGAIN_NS = 10 * 10**9
+_UID, _FIELDS = 2, 4
+_LONGEST_UID = 10
+
+
+class Users:
+    """The users of one machine. Not for use by several threads at once.
+
+    A long file, as of a directory's users, is read by a thread: the cycle does not wait for it.
+    """
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._looked_ns: int | None = None
+        self._state: tuple[int, int, int] | None = None
+        self._names: dict[int, str] = {}
+        self._reading: Thread | None = None
+        self._refusal = ""  # why a long file could not be read
+        self.problem = ""
+
+    def names(self) -> Mapping[int, str]:
+        """Of all users that the file names: the same mapping as long as the file is the same."""
+        now = self._clock.monotonic_ns()
+        if self._looked_ns is None or now - self._looked_ns >= LOOK_AGAIN_NS:
+            self._looked_ns = now
+            self._look()
+        return self._names
+
+    def _look(self) -> None:
+        """Read the file if it is another one than before; of one that is unreadable, the last."""
+        if self._reading is not None and self._reading.is_alive():
+            return
+        try:
+            about = os.stat(self._path)  # noqa: PTH116 - a string
+            state = (about.st_ino, about.st_mtime_ns, about.st_size)
+            if state == self._state:
+                self._refusal = ""
+            elif about.st_size <= AT_ONCE:
+                self._take(state)
+            else:
+                self._reading = Thread(target=self._aside, args=(state,), name="users", daemon=True)
+                self._reading.start()
+        except OSError as error:
+            self._report(self._why(error))
+        else:
+            is_cut = about.st_size > LARGEST_FILE
+            cut = f"{self._path}: of a file this long only {LARGEST_FILE >> 20} MiB are read"
+            self._report(self._refusal or (cut if is_cut else ""))
+
+    def _aside(self, state: tuple[int, int, int]) -> None:
+        """Read a long file. What fails is said, and tried again, at the next look."""
+        try:
+            self._take(state)
+        except OSError as error:
+            self._refusal = self._why(error)
+
+    def _why(self, error: OSError) -> str:
+        return f"{self._path}: {os.strerror(error.errno or 0)}"
+
+    def _take(self, state: tuple[int, int, int]) -> None:
+        self._names = _parsed(_read(self._path, LARGEST_FILE))
+        self._state, self._refusal = state, ""
+
+    def _report(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("users lack names (%s): set --path.passwd to the host's", problem)
+        self.problem = problem
+
+
+def _read(path: str, most: int) -> bytes:
+    """At most so many bytes of a file; a pipe does not block."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        content = chunk = os.read(file, most)
+        while chunk and len(content) < most:
+            chunk = os.read(file, most)
+            content += chunk
+        return content[:most]
+    finally:
+        os.close(file)
+
+
+def _parsed(content: bytes) -> dict[int, str]:
+    """Number → name; of two with the same number the first, as getpwuid(3) has it."""
+    names: dict[int, str] = {}
+    for line in content.decode(errors="replace").split("\n"):
+        fields = line.split(":", _FIELDS)
+        if len(fields) <= _UID or not fields[0]:
+            continue
+        uid = fields[_UID]
+        if uid.isascii() and uid.isdigit() and len(uid) <= _LONGEST_UID:
+            names.setdefault(int(uid), readable(fields[0]))
+    return names
+
+
+_OF_THE_PATH = frozenset({"user", "host"})  # kinds that are called as the user in their path
+_OF_NOBODY = frozenset({"lxc", "nspawn", "libvirt"})  # machines: inside, numbers mean other users
+
+
+class _Seen(NamedTuple):
+    """A process's user, and when that was read."""
+
+    uid: int
+    looked_ns: int
+
+
+class GroupUsers(AlwaysUp):
+    """Implements ``GroupSource`` with what the machine's own files say.
+
+    Always up: without names, users have their numbers. ``accounts``: read ``SLURM_JOB_ACCOUNT`` of
+    jobs, which takes the right to trace their processes. It is what the job's process was started
+    with: a user may have changed it.
+    """
+
+    def __init__(
+        self,
+        passwd: str = "/etc/passwd",  # noqa: S107 - a path
+        proc_root: str = "/proc",
+        clock: Clock = time,
+        *,
+        accounts: bool = False,
+    ) -> None:
+        super().__init__("users", clock)
+        self._users, self._timer = Users(passwd, clock), clock
+        self._proc_root = proc_root
+        self._accounts = Accounts(proc_root) if accounts else None
+        self._seen: dict[int, _Seen] = {}  # by pid
+
+    def facts(self, given: Members) -> Facts:
+        """A process's user is read again now and then, and each time until it can be."""
+        before, self._seen = self._seen, {}
+        uids = {key: self._uid(one, before) for key, one in given.items()}
+        accounts = self._charged(self._accounts, given, uids) if self._accounts else {}
+        names = self._users.names()
+        found = {
+            key: GroupFacts(
+                name=_called(names, one.unit.uid)
+                if one.unit and not one.container_id and one.unit.kind in _OF_THE_PATH
+                else "",
+                user="" if uids[key] == SEVERAL else _called(names, uids[key]),
+                account=accounts.get(key, ""),
+                uid=uids[key],
+            )
+            for key, (_, one) in given.items()
+        }
+        return {key: facts for key, facts in found.items() if facts != GroupFacts()}
+
+    def status(self) -> SourceStatus:
+        return SourceStatus(self.name, up=True, detail=self._users.problem)
+
+    def _uid(self, members: GroupMembers, before: Mapping[int, _Seen]) -> int | None:
+        """Whose all of a group is: one user's, SEVERAL's, or None where that is not known.
+
+        A job of cgroup v1 and a container without root are those of the user in their path, who
+        alone can make them: inside, a container has users of its own. A session is not: others'
+        processes get into it, and a hidden process may be anybody's.
+        """
+        one = members.identity
+        unit = one.unit
+        if unit is None or unit.kind in _OF_NOBODY:
+            return None
+        if one.container_id or (unit.uid is not None and unit.kind != "user"):
+            return unit.uid
+        uids = {self._user_of(pid, before.get(pid)) for pid in members.pids}
+        if len(uids - {None}) > 1:
+            return SEVERAL
+        return uids.pop() if len(uids) == 1 else None
+
+    def _user_of(self, pid: int, seen: _Seen | None) -> int | None:
+        now_ns = self._timer.monotonic_ns()
+        if seen is None or now_ns - seen.looked_ns >= LOOK_AGAIN_NS:
+            uid = user_id(self._proc_root, pid)
+            # One that has ended keeps its user, as it does its identity.
+            seen = seen if uid is None else _Seen(uid, now_ns)
+        if seen is None:
+            return None
+        self._seen[pid] = seen
+        return seen.uid
+
+    def _charged(
+        self, accounts: Accounts, members: Members, uids: Mapping[GroupKey, int | None]
+    ) -> dict[GroupKey, str]:
+        accounts.keep(members.keys())
+        return {
+            key: accounts.of(key, one.pids, uids[key])
+            for key, one in members.items()
+            if one.identity.unit and one.identity.unit.kind == "slurm"
+        }
+
+
+def _called(names: Mapping[int, str], uid: int | None) -> str:
+    return "" if uid is None else names.get(uid) or str(uid)
+
+
+def open_groups(
+    sockets: tuple[str, ...], passwd: str, proc_root: str, *, accounts: bool
+) -> tuple[GroupSource, ...]:
+    """Make the sources; none is started. "none" among the sockets is none of them."""
+    owners = GroupUsers(passwd, proc_root, accounts=accounts)
+    return (owners,) if NONE in sockets else (owners, Polled(ContainerNames(sockets), RHYTHM))

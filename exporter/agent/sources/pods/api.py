@@ -1,0 +1,202 @@
+"""Pods and node facts from the API server, by list and watch for one node.
+
+Source: the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". Why not
+the kubernetes package's ``Watch``: docs/decisions.md.
+"""
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Unpack
+from urllib.parse import quote
+
+from exporter.agent.sources.pods.decode import decode_node
+from exporter.agent.sources.pods.reader import SECOND_NS, Options, ServerPods
+from exporter.agent.sources.pods.wire import (
+    MAX_OBJECT,
+    JsonError,
+    Skipped,
+    decode,
+    lines,
+    watch_event,
+)
+from exporter.apiserver.answers import ApiError
+from exporter.apiserver.client import KubeClient
+from exporter.model import NodeFacts, SourceStatus
+
+logger = logging.getLogger(__name__)
+
+PODS = "/api/v1/pods"
+SHORT_S = 1.0
+KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+
+
+class ApiPods(ServerPods):
+    """Implements ``PodSource``; see ``PodThread``. It is up while a watch is open."""
+
+    name = "pods_api"
+    watches = True
+
+    def __init__(
+        self, connect: Callable[[], KubeClient], node: str, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(connect, **options)
+        self._node = node
+        self._position: str | None = None  # resourceVersion to watch from; None: list first
+        self._missed = False  # an event was skipped: there is no position until the next list
+        self._facts = NodeFacts()
+        self._node_due_ns: int | None = None
+
+    def status(self) -> SourceStatus:
+        """An empty list most often means a wrong node name."""
+        status = super().status()
+        if status.up and not self.table().pods:
+            detail = f"no pods on node {self._node!r}; is this the node's name in the cluster?"
+            return status._replace(detail=detail)
+        return status
+
+    def node(self) -> NodeFacts:
+        """The node's labels and allocatable quantities; empty until known, or not permitted."""
+        return self._facts
+
+    # --- in its own thread ---
+
+    def _read(self) -> None:
+        """One connection: list if the position is lost, then watch until the watch ends."""
+        if self._position is None:
+            self._wait_for_turn()
+        client = self._connected()
+        # First the node: a pod's allocation cannot be read without the node's labels.
+        self._read_node(client)
+        if self._position is None or not self._watch_on(client):
+            self._relist()
+            self._watch(client)
+
+    def _wait_for_turn(self) -> None:
+        """Wait before a list, so that the nodes of a fleet do not list at the same moment.
+
+        Changes are not seen meanwhile. If the wait is long, the source is down, so that another
+        source replaces it.
+        """
+        wait_s = self._timings.spread(self._jitter())
+        if wait_s > SHORT_S:
+            self._down(f"the list of pods is delayed by {wait_s:.0f} s, to spread the load")
+            self._changed()
+        self._stop.wait(wait_s)
+        self._check_open()
+
+    def _read_node(self, client: KubeClient) -> None:
+        """Read the node if it is due. Never raises an ApiError: the connection is for pods.
+
+        Without permission, or if the node does not exist, it is read again after the period; after
+        any other failure, with the next connection.
+        """
+        now_ns = self._clock.monotonic_ns()
+        if self._node_due_ns is not None and now_ns < self._node_due_ns:
+            return
+        self._node_due_ns = now_ns + int(self._timings.node_s * SECOND_NS)
+        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
+        try:
+            with client.get(path, {}, self._timings.node_wait_s) as stream:
+                self._facts = decode_node(decode(stream.read(MAX_OBJECT)), self._keep)
+        except JsonError as error:
+            self._rejections.reject("node_unusable", f"node {self._node}: {error}")
+        except ApiError as failure:
+            if failure.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
+                self._node_due_ns = None
+            level = logging.WARNING if failure.status == HTTPStatus.NOT_FOUND else logging.INFO
+            line = f"labels of node {self._node} are not known: {failure}"
+            self._rejections.once(level, line)
+
+    def _watch_on(self, client: KubeClient) -> bool:
+        """Watch from where the last watch ended; False if that position is too old.
+
+        It always is after a restart of the server. Then the list comes next, without a pause: the
+        pause can be long after an outage, and the source is up meanwhile, because the server opens
+        the watch before it reports the error.
+        """
+        try:
+            self._watch(client)
+        except ApiError as failure:
+            if failure.status != HTTPStatus.GONE:
+                raise
+            logger.debug("the watch's position is too old: %s", failure)
+            self._wait_for_turn()
+            return False
+        return True
+
+    def _fail(self, failure: ApiError) -> None:
+        """Drop the credentials, and the position unless the server is only busy.
+
+        A list would be more work for a busy server (429, priority and fairness) than a watch.
+        """
+        if failure.status not in KEEP_POSITION:
+            self._position = None
+        if failure.status == HTTPStatus.GONE and not self._failures:
+            logger.debug("the watch's position is too old: %s", failure)
+            return
+        super()._fail(failure)
+
+    def _forget_position(self) -> None:
+        self._position = None
+
+    def _relist(self) -> None:
+        # Version 0: any state in the server's memory is enough, it need not ask etcd.
+        query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
+        started_ns = self._clock.monotonic_ns()
+        pods, metadata = self._list(PODS, query)
+        position = metadata.get("resourceVersion")
+        if not isinstance(position, str) or not position:
+            raise ApiError(None, "the list of pods has no resourceVersion")
+        self._enter_list(pods, started_ns)
+        self._position, self._missed = position, False
+        self._changed()
+
+    def _watch(self, client: KubeClient) -> None:
+        seconds = max(1, int(self._timings.watch_s * (1 + self._jitter() / 5)))
+        query: dict[str, str | int] = {
+            "fieldSelector": f"spec.nodeName={self._node}",
+            "resourceVersion": str(self._position),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": seconds,
+        }
+        with client.get(PODS, query, seconds + self._timings.slack_s) as stream:
+            if self._up():
+                logger.info("watching the pods of node %s", self._node)
+            self._changed()
+            for line in lines(stream.chunks()):
+                if self._stop.is_set():
+                    return
+                # Each event, and a bookmark once a minute: what a pod was allocated may be in units
+                # that the node states.
+                self._read_node(client)
+                self._event(line)
+                self._changed()
+        self._heard()  # the server ended it as asked
+
+    def _event(self, line: bytes | Skipped) -> None:
+        """Apply one watch event. One that cannot be read is skipped.
+
+        It may have been a deletion, so the next watch begins with a list.
+        """
+        event = watch_event(line)
+        if isinstance(event, Skipped):
+            self._skip(event)
+            self._position, self._missed = None, True
+            return
+        kind, document = event
+        if kind == "ERROR":
+            code = document.get("code")
+            status = code if isinstance(code, int) else int(HTTPStatus.INTERNAL_SERVER_ERROR)
+            raise ApiError(status, str(document.get("message", "the watch failed"))[:500])
+        self._failures = 0
+        self._heard()
+        if kind in {"ADDED", "MODIFIED", "DELETED"} and (pod := self._pod(document)):
+            with self._lock:
+                change = self._store.delete if kind == "DELETED" else self._store.upsert
+                change(pod, self._clock.monotonic_ns())
+        metadata = document.get("metadata")
+        position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if isinstance(position, str) and position and not self._missed:
+            self._position = position

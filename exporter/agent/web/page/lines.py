@@ -1,0 +1,200 @@
+"""A line of the page's list: a pod, a group or unattributed use, with its containers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.agent.api.figures import process_type
+from exporter.agent.web.page.cells import (
+    LEAST,
+    NOT_KNOWN,
+    NOTHING,
+    OVER,
+    Cell,
+    Meter,
+    Spark,
+    core_against,
+    core_of,
+    ended_cell,
+    memory_against,
+    memory_of,
+    meter,
+    spark,
+    sum_of,
+)
+from exporter.agent.web.page.charts import Hour
+from exporter.agent.web.page.entries import (
+    Colours,
+    Part,
+    Series,
+    TreeEntry,
+    key_of,
+    unmeasured,
+    why,
+)
+from exporter.agent.web.page.text import gibibytes, held_of, percent, seconds
+from exporter.model import Process
+from exporter.shown.marks import Mark
+
+MAX_SWATCHES = 4
+
+
+class Row(NamedTuple):
+    """A container, or with ``pid`` one of its processes. ``cells`` are those from core on.
+
+    ``place`` is the number of its device, None if it is not known.
+    """
+
+    key: str
+    name: str
+    cells: Sequence[Cell]
+    colour: int | None = None
+    schemes: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
+    place: str | None = ""
+    pid: int | None = None
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line, which opens to the rows of its containers and processes.
+
+    ``colours`` are those of its containers, None for unattributed use. ``hour`` has the charts of
+    its last hour, if they are shown; ``has_hour``: whether they can be asked for.
+    """
+
+    entry: TreeEntry
+    colours: Sequence[int | None]
+    marks: Sequence[Mark]
+    places: str
+    measured: Sequence[tuple[str, Cell, Meter | None]]
+    past: Spark | None
+    rows: Sequence[Row]
+    has_hour: bool
+    hour: Hour | None
+
+
+def line_of(
+    entry: TreeEntry, colours: Colours, series: Series, now_unix_ns: int, hour: Hour | None = None
+) -> Line:
+    """The line of an entry."""
+    devices = dict.fromkeys(part.device for part in entry.parts if part.device)
+    return Line(
+        entry=entry,
+        colours=_colours(entry, colours),
+        marks=_marks(entry),
+        places=", ".join(devices) or "not known",
+        measured=[("core", *_core(entry)), ("memory", *_memory(entry))],
+        past=None if entry.ended else _past(entry, series),
+        rows=[row for part in entry.parts for row in _rows(entry, part, colours, now_unix_ns)],
+        has_hour=not entry.ended and entry.kind != "unattributed",
+        hour=hour,
+    )
+
+
+def _marks(entry: TreeEntry) -> list[Mark]:
+    """Those of the entry, then those of its parts that it has not; one of each kind."""
+    marks = (*entry.marks, *(mark for part in entry.parts for mark in part.marks))
+    return list({mark.kind: mark for mark in reversed(marks)}.values())[::-1]
+
+
+def _colours(entry: TreeEntry, colours: Colours) -> list[int | None]:
+    """The colours of its containers, each once, up to a bound."""
+    if entry.kind == "unattributed":
+        return [None]
+    keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
+    return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MAX_SWATCHES]
+
+
+def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
+    if entry.ended:
+        return ended_cell(sum(part.ended_core for part in entry.parts)), None
+    used, limit = entry.figures.core, entry.figures.core_limit or None
+    filled = entry.figures.core_of_limit if limit else used
+    # against the limit: only the use of the containers that have one
+    within = filled * limit if limit and filled is not None else used
+    about = f"Core in use {percent(within)}" + (f" of {percent(limit)}" if limit else "")
+    if used is not None and within is not None and used - within > LEAST:
+        about += f"; {percent(used - within)} more by containers without a share"
+    over = limit is not None and (entry.figures.core_of_bound or 0.0) > OVER
+    cell = core_against(within, limit, unmeasured(entry, "core"), over=over)
+    return cell, meter(about, filled, limited=limit is not None, over=over)
+
+
+def _memory(entry: TreeEntry) -> tuple[Cell, Meter | None]:
+    if entry.ended:
+        return NOTHING, None
+    used, limit = entry.figures.memory_bytes, entry.figures.memory_limit_bytes
+    filled = entry.figures.memory_of_limit if limit else None
+    over = (filled or 0.0) > OVER
+    cell = memory_against(used, limit, unmeasured(entry, "memory"), over=over)
+    about = f"Memory held {held_of(used, limit)}"
+    return cell, meter(about, filled, limited=bool(limit), over=over)
+
+
+def _past(entry: TreeEntry, series: Series) -> Spark:
+    listed = [series[p.series]["core_utilization_ratio"] for p in entry.parts if p.series in series]
+    values = sum_of(listed)
+    top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
+    return spark(f"Core of {entry.name}, the last ten minutes", values, top)
+
+
+def _rows(entry: TreeEntry, part: Part, colours: Colours, now_unix_ns: int) -> list[Row]:
+    average = part.average
+    ratios = (
+        ("memory_active", average.memory_active),
+        ("encoder", average.encoder),
+        ("decoder", average.decoder),
+    )
+    own = Row(
+        key=key_of(part.name, part.uuid),
+        name=part.name or "(all containers)",
+        colour=colours.get((entry.key, part.name, part.uuid)),
+        schemes=part.schemes,
+        marks=part.marks,
+        place=part.device or None,
+        cells=[
+            core_of(part),
+            memory_of(part),
+            *(_ratio(part, quantity, value) for quantity, value in ratios),
+            _since(part.since_unix_ns, now_unix_ns),
+        ],
+    )
+    return [own, *(_process(process, part, now_unix_ns) for process in part.processes)]
+
+
+def _process(process: Process, part: Part, now_unix_ns: int) -> Row:
+    held = process.memory_bytes
+    return Row(
+        key=key_of(part.name, part.uuid, str(process.pid)),
+        name=f"{process.name or '(name not known)'}{process.job and f' · {process.job}'}",
+        pid=process.pid,
+        type=process_type(process.kinds or frozenset()),
+        cells=[
+            _percent(process.core),
+            NOT_KNOWN if held is None else Cell(gibibytes(held)),
+            *map(_percent, (process.memory_active, process.encoder, process.decoder)),
+            _since(process.start_unix_ns, now_unix_ns),
+        ],
+    )
+
+
+def _ratio(part: Part, quantity: str, value: float | None) -> Cell:
+    if part.ended:
+        return NOTHING
+    reasons = why(part.unmeasured, quantity)
+    if value is None and reasons:
+        return Cell(", ".join(reasons), look="unknown")
+    return _percent(value)
+
+
+def _percent(value: float | None) -> Cell:
+    return NOT_KNOWN if value is None else Cell(percent(value))
+
+
+def _since(start_unix_ns: int | None, now_unix_ns: int) -> Cell:
+    """The time between a start and the snapshot; nothing if the start is not known."""
+    if start_unix_ns is None:
+        return NOTHING
+    return Cell(seconds(max(now_unix_ns - start_unix_ns, 0) / 1e9))

@@ -1,0 +1,244 @@
+"""The page of one Snapshot: what it shows to one reader, as values for its template."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
+
+from exporter.agent.api.figures import what_to_do
+from exporter.agent.facts.history import Past
+from exporter.agent.facts.limits import sum_of_known
+from exporter.agent.web.page.cards import (
+    Board,
+    Card,
+    Gpu,
+    boards_of,
+    card_name,
+    card_of,
+    ordered,
+    owned,
+    tenants_by_device,
+    whole_core,
+)
+from exporter.agent.web.page.cells import POINTS
+from exporter.agent.web.page.charts import of_device, of_entry
+from exporter.agent.web.page.choice import SORTS, Choice, device_text, has_all, in_order, matches
+from exporter.agent.web.page.entries import Colours, TreeEntry, colours, entries, series_of
+from exporter.agent.web.page.glossary import Meaning, explanations, meanings
+from exporter.agent.web.page.lines import Line, line_of
+from exporter.agent.web.page.node import Node
+from exporter.agent.web.page.templates import written
+from exporter.agent.web.page.text import NBSP, gibibytes, many
+from exporter.model import SourceStatus
+from exporter.shown.kinds import counted, plural
+from exporter.shown.marks import Earlier, Mark, device_marks
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+NOTHING_EARLIER: Mapping[str, Earlier] = MappingProxyType({})
+GPUS_SHOWN = 24
+ENTRIES_SHOWN = 60
+LOST_NAMED = 8  # in the banner
+
+F = TypeVar("F")
+T = TypeVar("T")
+
+
+class OwnerNames(NamedTuple):
+    """The titles that depend on the kinds of owners.
+
+    ``owner`` heads the tables of cards, ``head`` and ``title`` the tree; ``counts`` are sums.
+    """
+
+    owner: str
+    head: str
+    title: str
+    counts: tuple[tuple[str, int], ...]
+
+
+class Sum(NamedTuple):
+    """A sum of the node, with what it is of."""
+
+    name: str
+    figure: str
+    of: str = ""
+
+    @property
+    def word(self) -> str:
+        """The word of the glossary that its name begins with; "" if there is none."""
+        first = self.name.partition(" ")[0].lower()
+        return first if first in meanings() else ""
+
+
+class Some(NamedTuple, Generic[T]):
+    """The first of a list, with the number of those that match and of all."""
+
+    shown: Sequence[T]
+    matching: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the page shows: sources with advice, cards, and lines.
+
+    ``lost`` are the UUIDs and names of the GPUs that cannot be read. ``ended`` are the lines of
+    what is there no more.
+    """
+
+    node: Node
+    choice: Choice
+    age_s: float
+    names: OwnerNames
+    sums: Sequence[Sum]
+    sources: Sequence[tuple[SourceStatus, str]]
+    sources_down: int
+    has_allocations: bool
+    lost: Sequence[tuple[str, str]]
+    cards: Some[Card]
+    lines: Some[Line]
+    ended: Some[Line]
+    meanings: Sequence[Meaning]
+
+
+def page(
+    node: Node,
+    choice: Choice,
+    age_s: float,
+    metrics_path: str,
+    earlier: Mapping[str, Earlier] = NOTHING_EARLIER,
+) -> str:
+    """The page as HTML. Links are relative, so that a proxy may serve it under any path.
+
+    ``age_s`` is the age of the snapshot in seconds. ``earlier`` are the devices at an earlier
+    moment, by UUID: what was throttled shows in between.
+    """
+    return written(
+        "page",
+        page=_shown(node, choice, age_s, earlier),
+        metrics=metrics_path.lstrip("/"),
+        sorts=SORTS,
+        lost_named=LOST_NAMED,
+    )
+
+
+def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earlier]) -> Shown:
+    everyone = entries(node.tree, off_kubernetes=node.is_off_kubernetes)
+    there = [entry for entry in everyone if not entry.ended]
+    colour, series = colours(everyone), Past(node.history, POINTS)
+    names, gpus = names_of(node, there), _gpus(node, everyone, colour, series)
+    marks = {
+        gpu.facts.uuid: device_marks(gpu.facts, node.unix_ns, earlier.get(gpu.facts.uuid))
+        for gpu in gpus
+    }
+    texts = {gpu.facts.uuid: device_text(gpu.facts) for gpu in gpus}
+    matching = in_order((each for each in everyone if matches(each, choice.words, texts)), choice)
+    present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
+    hosts = {part.uuid for entry in matching for part in entry.parts}
+    hosts |= {uuid for uuid, text in texts.items() if _has(text, marks[uuid], choice)}
+    faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
+    boards = ordered(boards_of(gpus), choice.sort, faulty)
+    some = [each for board in boards if (each := _of_hosts(board, hosts))]
+
+    def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
+        facts, uuid = gpu.facts, gpu.facts.uuid
+        is_open = choice.hour == f"gpu-{uuid}"
+        owners = owned(gpu) if is_open else ()
+        hour = of_device(facts, whole_core(facts), node.history, owners) if is_open else None
+        return card_of(gpu, marks[uuid], hour, names.owner, parts, inside=inside)
+
+    def board_card(board: Board) -> Card:
+        return card(board.gpu, [card(part, inside=True) for part in board.parts])
+
+    def line(entry: TreeEntry) -> Line:
+        hour = of_entry(entry, node.history) if choice.hour == entry.key else None
+        return line_of(entry, colour, series, node.unix_ns, hour)
+
+    return Shown(
+        node=node,
+        choice=choice,
+        age_s=age_s,
+        names=names,
+        sums=_sums(gpus, everyone, names),
+        sources=[(source, what_to_do(source)) for source in node.sources],
+        sources_down=sum(not source.up for source in node.sources),
+        has_allocations=any(gpu.facts.allocated.core is not None for gpu in gpus),
+        lost=[(facts.uuid, card_name(facts)) for facts in node.unread],
+        cards=_first(some, GPUS_SHOWN, len(boards), choice, board_card),
+        lines=_first(present, ENTRIES_SHOWN, len(there), choice, line),
+        ended=_first(gone, ENTRIES_SHOWN, len(gone), choice, line),
+        meanings=explanations(node.tree.devices),
+    )
+
+
+def _first(
+    listed: Sequence[F], most: int, total: int, choice: Choice, view: Callable[[F], T]
+) -> Some[T]:
+    """The views of the first, or of all if those are asked for."""
+    shown = listed if choice.all else listed[:most]
+    return Some([view(each) for each in shown], len(listed), total)
+
+
+def _gpus(node: Node, everyone: Sequence[TreeEntry], colour: Colours, series: Past) -> list[Gpu]:
+    tenants = tenants_by_device(everyone, colour)
+    return [
+        Gpu(
+            facts,
+            tenants.get(facts.uuid, ()),
+            entry.ended_core or 0.0,
+            entry.unattributed,
+            series.get(series_of(facts), {}),
+        )
+        for facts, entry in node.devices
+    ]
+
+
+def _of_hosts(board: Board, hosts: Collection[str]) -> Board | None:
+    """The board with those of its parts that have what is looked for, or with all if it does."""
+    some = [part for part in board.parts if part.facts.uuid in hosts]
+    if board.gpu.facts.uuid in hosts:
+        return board._replace(parts=some or board.parts)
+    return board._replace(parts=some) if some else None
+
+
+def _has(text: str, marks: Iterable[Mark], choice: Choice) -> bool:
+    """Whether a GPU has the words of the filter, those of its marks among them."""
+    return has_all("\n".join((text, *(mark.kind for mark in marks))), choice.words)
+
+
+def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
+    """The names for this node and what is there."""
+    if not node.is_off_kubernetes:
+        pods = sum(entry.kind == "pod" for entry in there)
+        return OwnerNames("Container", "Pod", "Pods and processes", (("Pods", pods),))
+    counts = counted(entry.space for entry in there if entry.kind == "group")
+    if not counts:
+        return OwnerNames("Owner", "Owner", "Processes", ())
+    head = next(iter(counts)).capitalize() if len(counts) == 1 else "Owner"
+    sums = tuple((f"{noun.capitalize()}s", count) for noun, count in counts.items())
+    return OwnerNames(head, head, f"{plural(counts).capitalize()}, with processes", sums)
+
+
+def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[Sum]:
+    up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
+    boards = [facts for facts in up if facts.average.core is not None]
+    whole = {facts.device.parent_uuid or facts.uuid for facts in boards}
+    processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
+    watts = [w for facts in up if (w := facts.sensors.number("power_watts")) is not None]
+    held = sum_of_known(facts.memory.used_bytes for facts in boards)
+    total = sum_of_known(facts.memory.total_bytes for facts in boards)
+    core = sum(facts.average.core or 0.0 for facts in boards)
+    unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
+    lost = len(gpus) - len(up)
+    of = f"of {many(len(whole) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
+    return [
+        Sum("Core in use", f"{core:.2f}" if boards else "?", of),
+        Sum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
+        Sum("Memory in use", gibibytes(held), f"of {gibibytes(total)}"),
+        Sum("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?"),
+        *(Sum(name, str(count)) for name, count in names.counts),
+        Sum("Processes", str(processes)),
+    ]

@@ -1,0 +1,94 @@
+"""The runbooks of the alerts: no network is needed to read them.
+
+They stand in docs/runbooks, and are a part of this package by a link. They name nobody. The query
+of their address says what an alert is about, and its commands are then about that::
+
+    /runbooks/MgpuGpuLost?node=gpu-node-1&uuid=GPU-5dda2825
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from exporter.agent.web.access import Access, Gate, Route
+from exporter.agent.web.landing import STYLE
+from exporter.agent.web.markdown import Block, Span, blocks
+from exporter.agent.web.page.templates import written
+
+PATH = "/runbooks/"
+KNOWN = ("node", "instance", "uuid", "gpu", "namespace", "pod")
+_VARIABLE = re.compile(r"\$([A-Z]+)\b")
+_LEGEND = re.compile(r"^Alert labels: .*?\n\n", re.DOTALL | re.MULTILINE)
+# What people copy into a shell: nothing that a shell, PromQL or kubectl reads as more than a name.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,252}")
+
+
+@cache
+def runbooks() -> Mapping[str, str]:
+    """Name → text in Markdown."""
+    folder = files("exporter.agent.web.page") / "runbooks"
+    return {
+        file.name.removesuffix(".md"): file.read_text(encoding="utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".md")
+    }
+
+
+def runbook(name: str, query: Mapping[str, str]) -> str | None:
+    """The page of a runbook, or of their list for ""; None if there is no such runbook.
+
+    ``query`` says what the variables stand for. What is not a name is left out.
+    """
+    said = {key: query[key] for key in KNOWN if _NAME.fullmatch(query.get(key, ""))}
+    more = f"?{urlencode(said)}" if said else ""
+    if not name:
+        spans = [Span(known, "link", f"{known}.md") for known in runbooks()]
+        shown = [Block("h1", [[[Span("Runbooks")]]]), Block("ul", [[[span]] for span in spans])]
+    elif (text := runbooks().get(name)) is None:
+        return None
+    else:
+        shown = list(blocks(_filled(text, said)))
+    return written(
+        "runbook",
+        title=name or "Runbooks",
+        said=said,
+        more=more,
+        blocks=shown,
+        targets=_targets(),
+        style=STYLE,
+    )
+
+
+def _filled(text: str, said: Mapping[str, str]) -> str:
+    """The text with the names for its variables, as far as they are said.
+
+    What the variables are is then no longer said: the page begins with the names.
+    """
+    names = dict(said)
+    if one := said.get("node", said.get("instance")):  # the same, as the chart has it
+        names = {"node": one, "instance": one} | names
+    text = _LEGEND.sub("", text, count=1) if said else text
+    return _VARIABLE.sub(lambda found: names.get(found[1].lower(), found[0]), text)
+
+
+@cache
+def _targets() -> Mapping[str, str]:
+    """The links that lead to other runbooks."""
+    return {f"{name}.md": name for name in runbooks()}
+
+
+def routes(gate: Gate) -> Iterator[Route]:
+    """Whoever may see the landing page may see them."""
+    access = Access.OPEN if gate.views is None else Access.VIEW
+    yield Route(PATH + "{name:[^/]*}", _serve, access)
+
+
+async def _serve(request: web.Request) -> web.Response:
+    page = runbook(request.match_info["name"], request.query)
+    if page is None:
+        raise web.HTTPNotFound(text=f"no such runbook; {PATH} has their list\n")
+    return web.Response(text=page, content_type="text/html")

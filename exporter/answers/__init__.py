@@ -1,0 +1,1 @@
+"""The answers: commands for people, on any machine, from what agents published."""

@@ -1,0 +1,1 @@
+"""The commands for people: what each of them asks for, and how it is printed."""

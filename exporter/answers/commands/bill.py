@@ -1,0 +1,252 @@
+"""The command ``bill``: what the GPUs of a Prometheus cost, and who pays for what."""
+
+import errno
+import os
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from exporter.agent.settings import Settings
+from exporter.answers.prometheus import focus, report
+from exporter.answers.prometheus.bill import Bill, Unpriced, bill_of
+from exporter.answers.prometheus.books import Books, CardBook, span_of
+from exporter.answers.prometheus.client import Prometheus
+from exporter.answers.prometheus.lives import name_of
+from exporter.answers.prometheus.money import Prices, price, sanitized
+from exporter.answers.prometheus.parts import BY, METHODS
+from exporter.answers.prometheus.pricefile import PriceError, currency, prices_of
+from exporter.answers.prometheus.ranges import moment, written
+from exporter.answers.terminal.access import add_arguments as add_access
+from exporter.answers.terminal.access import far_prometheus
+from exporter.console.output import say, warn
+from exporter.console.progress import Progress, progress
+from exporter.httpclient import NoAnswerError
+from exporter.inputs import yamldocument
+from exporter.shown.printable import clean
+
+_OK, _NOTHING = 0, 2
+_FORMATS = ("table", "json", "csv", "focus")
+_SHORTEST_S = 60  # of a range
+_MOST_LINES = 10  # on exporters that are counted from some time on
+_HOUR_S = 3600
+_LONGEST_S = 120.0  # of an answer, as Prometheus has it
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("bill")
+    group.add_argument("--since", default="1d", metavar="TIME", help="begin [default 1d, ago]")
+    group.add_argument(
+        "--until", default="now", metavar="TIME", help="end, exclusive [default now]"
+    )
+    group.add_argument(
+        "--by",
+        default="namespace",
+        metavar="WHAT",
+        type=_by,
+        help="namespace, pod, owner, or label:KEY of pods [default namespace]",
+    )
+    group.add_argument(
+        "--method",
+        choices=METHODS,
+        default="allocation",
+        help="whether owners pay for what was kept for them, or for use [default allocation]",
+    )
+    group.add_argument("--price", metavar="DECIMAL", type=_of(price), help="of a GPU's hour")
+    group.add_argument("--prices", metavar="FILE", help="prices by model and node label, YAML")
+    group.add_argument(
+        "--currency", metavar="CODE", type=_of(currency), help="of --price [default USD]"
+    )
+    group.add_argument("--format", choices=_FORMATS, default="table", help="[default table]")
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        help="where to write [default standard output]; of FOCUS, x.parquet is Parquet",
+    )
+    add_access(parser, prometheus=True)
+
+
+def bill(_settings: Settings, arguments: Namespace) -> int:
+    """Print a bill. The exit status is 0; 2 if there is none."""
+    now_s = int(time.time())
+    try:
+        since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
+        if until_s > now_s:
+            _warn("--until is in the future: the bill ends now")
+            until_s = now_s
+        if until_s - since_s < _SHORTEST_S:
+            return _refused("--since has to be at least a minute before --until")
+        prices = _prices(arguments)
+        if why := _at_odds(arguments):
+            return _refused(why)
+        with progress() as shown:
+            prometheus = far_prometheus(
+                arguments, asked=_say(shown), whole=True, timeout_s=_LONGEST_S
+            )
+            made = _made(arguments, prometheus, prices, since_s, until_s)
+            if not made.rows:
+                return _refused(f"{prometheus.address} has no card of which anything was counted")
+    except (NoAnswerError, PriceError, ValueError, OSError) as error:
+        return _refused(_said(error))
+    return _write(
+        _formatted(made, arguments, urlsplit(prometheus.address).hostname or ""), arguments
+    )
+
+
+def _at_odds(arguments: Namespace) -> str:
+    """Why these flags make no bill; empty if they do."""
+    for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
+        if given:
+            return f"{flag}: the bill is of whole cards, as a Prometheus has them"
+    if arguments.output and (why := _unwritable(Path(arguments.output))):
+        return why
+    if _is_parquet(arguments) and arguments.format != "focus":
+        return "--output: Parquet is written with --format=focus"
+    if _is_parquet(arguments) and find_spec("pyarrow") is None:
+        return "Parquet needs the package pyarrow: pip install pyarrow"
+    return ""
+
+
+def _unwritable(path: Path) -> str:
+    """Why no file can be written there; empty if one can. What is there stays as it is."""
+    place = path if path.exists() else path.parent
+    number = 0
+    if path.is_dir():
+        number = errno.EISDIR
+    elif not place.exists():
+        number = errno.ENOENT
+    elif not os.access(place, os.W_OK):
+        number = errno.EACCES
+    return f"--output: {path}: {os.strerror(number)}" if number else ""
+
+
+def _made(
+    arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
+) -> Bill:
+    by, _, key = arguments.by.partition(":")
+    books = Books(prometheus, span_of(since_s, until_s), by, sanitized(key)).read()
+    first_s = min((book.begin_s for book in books), default=since_s)
+    if first_s - since_s > _SHORTEST_S:
+        _warn(
+            f"the first data is of {written(int(first_s))}, and the bill begins there: "
+            "before, nothing was scraped, or it is past the retention of this Prometheus"
+        )
+    for said in _late(books):
+        _warn(said)
+    return bill_of(books, prices, arguments.method, by, since_s, until_s)
+
+
+def _late(books: Iterable[CardBook]) -> Iterator[str]:
+    """From when on which exporters are counted, and how much is not known before."""
+    hours: dict[tuple[str, float], list[float]] = defaultdict(list)
+    for book in books:
+        for one in book.late:
+            since_s = max(one.since_s, book.begin_s)
+            hours[name_of(one.target), one.from_s].append((one.from_s - since_s) / _HOUR_S)
+    for (target, from_s), many in sorted(hours.items())[:_MOST_LINES]:
+        yield (
+            f"counting of {target} begins at {written(int(from_s))}: it is older than the range, "
+            f"and was not scraped as that began. Of {sum(many):.2f} GPU hours until then, what is "
+            "not certain is unobserved"
+        )
+    if len(hours) > _MOST_LINES:
+        rest = sum(sum(many) for _, many in sorted(hours.items())[_MOST_LINES:])
+        yield f"so does that of {len(hours) - _MOST_LINES} others: {rest:.2f} GPU hours"
+
+
+def _prices(arguments: Namespace) -> Prices:
+    prices = Prices()
+    if arguments.prices:
+        try:
+            prices = prices_of(yamldocument.read_bytes(arguments.prices).decode())
+        except (OSError, ValueError, yamldocument.YamlError) as error:
+            raise PriceError([f"{arguments.prices}: {_said(error)}"]) from None
+    if arguments.price is not None:
+        prices = replace(prices, flat=arguments.price)
+    if arguments.currency:
+        prices = replace(prices, currency=arguments.currency)
+    return prices
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, Unpriced):
+        return (
+            f"no price for {error}; give --price, or in --prices a default, or under models "
+            "its name"
+        )
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def _by(text: str) -> str:
+    by, _, key = text.partition(":")
+    if by not in BY or (by == "label") != bool(key):
+        raise ArgumentTypeError("give namespace, pod, owner, or label:KEY")
+    return text
+
+
+def _of(known: Callable[[str], object]) -> Callable[[str], object]:
+    """The same for a flag, which says what is wrong with it."""
+
+    def read(text: str) -> object:
+        try:
+            return known(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _say(shown: Progress) -> Callable[[float], None]:
+    """Says how far the longest question is; those after it begin again, and are short."""
+    most = 0.0
+
+    def say(part: float) -> None:
+        nonlocal most
+        most = max(most, part)
+        shown.say(f"reading the books: {most:.0%} ...")
+
+    return say
+
+
+def _is_parquet(arguments: Namespace) -> bool:
+    return str(arguments.output).endswith(".parquet")
+
+
+def _formatted(made: Bill, arguments: Namespace, account: str) -> str | bytes:
+    if _is_parquet(arguments):
+        return focus.as_parquet(made, "mgpu-exporter", account)
+    if arguments.format == "focus":
+        return focus.as_csv(made, "mgpu-exporter", account)
+    if arguments.format == "json":
+        return report.as_json(made)
+    return report.as_csv(made) if arguments.format == "csv" else report.as_table(made)
+
+
+def _write(text: str | bytes, arguments: Namespace) -> int:
+    if arguments.output:
+        data = text.encode() if isinstance(text, str) else text
+        try:
+            Path(arguments.output).write_bytes(data)
+        except OSError as error:
+            return _refused(f"--output: {arguments.output}: {error.strerror}")
+    elif isinstance(text, str):
+        say(text)
+    return _OK
+
+
+def _refused(why: str) -> int:
+    _warn(why)
+    return _NOTHING
+
+
+def _warn(why: str) -> None:
+    warn(f"mgpu-exporter bill: {clean(why, longest=None)}")

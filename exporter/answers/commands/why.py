@@ -1,0 +1,187 @@
+"""The command ``why``: in a few sentences, how a pod fares on its GPUs."""
+
+import json
+import logging
+import re
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import asdict
+from difflib import get_close_matches
+from typing import Any
+
+from exporter.agent.collector.wiring import open_sources
+from exporter.agent.settings import Settings, argument, duration
+from exporter.answers.prometheus.node_case import Moment, case_of, pods_of
+from exporter.answers.prometheus.series_case import SeriesCase
+from exporter.answers.prometheus.why import Case, sentences
+from exporter.answers.terminal.access import add_arguments as add_access
+from exporter.answers.terminal.access import far_feed, far_namespace, far_prometheus
+from exporter.answers.terminal.feeds.document import moment_of_document
+from exporter.answers.terminal.feeds.http import RemoteFeed
+from exporter.console.output import say, warn
+from exporter.console.progress import watch
+from exporter.httpclient import NoAnswerError
+from exporter.localfeed import LocalFeed
+from exporter.model import PodName, Snapshot
+from exporter.shown.printable import clean, utc
+from exporter.simulation import ScenarioError
+
+SECOND_NS = 10**9
+_OK, _UNKNOWN, _NOTHING = 0, 1, 2
+_OF_A_PROMETHEUS_NS = 300 * SECOND_NS
+_OF_AN_EXPORTER_NS = 5 * SECOND_NS  # its averages are there already
+_MAX_NEAR = 5
+
+
+class _NoSuchPodError(Exception):
+    """The pod is not known, with the message."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    parser.add_argument("pod", metavar="NAMESPACE/POD", help="the pod")
+    group = parser.add_argument_group("why")
+    group.add_argument(
+        "--over",
+        metavar="TIME",
+        type=argument(duration("1s", "24h")),
+        help="how long to look back in a Prometheus [default 5m], or to watch this node [default "
+        "--collection.window] or another exporter [default 5s]",
+    )
+    group.add_argument(
+        "--cluster",
+        metavar="NAME",
+        type=lambda name: f"cluster={re.escape(name)}",
+        dest="target",
+        action="append",
+        help="as --target=cluster=NAME: of a pod that several clusters of a Prometheus have",
+    )
+    group.add_argument("--format", choices=("text", "json"), default="text", help="[default text]")
+    add_access(parser, prometheus=True)
+
+
+def why(settings: Settings, arguments: Namespace) -> int:
+    """Print sentences on a pod. The exit status is 0; 1 if there is no such pod; 2 on trouble."""
+    return answer(lambda: _case(settings, arguments), arguments.format)
+
+
+def answer(asked: Callable[[], Case], form: str) -> int:
+    """Print the sentences of a case; the exit status as of ``why``."""
+    try:
+        case = asked()
+    except _NoSuchPodError as error:
+        warn(f"mgpu-exporter why: {error}")
+        return _UNKNOWN
+    except (NoAnswerError, ScenarioError) as error:
+        warn(f"mgpu-exporter why: {clean(str(error), longest=None)}")
+        return _NOTHING
+    if form == "json":
+        say(json.dumps(_document(case), indent=1) + "\n")
+    else:
+        say("".join(f"{clean(one.text, longest=None)}\n" for one in sentences(case)))
+    return _OK
+
+
+def _document(case: Case) -> dict[str, Any]:
+    return {
+        "namespace": case.namespace,
+        "pod": case.pod,
+        "timestamp_seconds": case.unix_s,
+        "window_seconds": case.window_s,
+        "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
+        "parts": [asdict(part) for part in case.parts],
+        "sentences": [{"topic": one.topic, "text": one.text} for one in sentences(case)],
+    }
+
+
+def _case(settings: Settings, arguments: Namespace) -> Case:
+    seen = far_namespace(arguments)
+    namespace, _, pod = arguments.pod.rpartition("/")
+    namespace = namespace or seen
+    if not (namespace and pod) or "/" in namespace:
+        raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
+    far = far_feed(arguments)
+    if isinstance(far, RemoteFeed):
+        return case_of_exporter(far, namespace, pod, arguments.over, seen)
+    if far is None:
+        return _near(settings, arguments, (namespace, pod), seen)
+    asks = far_prometheus(arguments, namespace=seen)
+    over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
+    reader = SeriesCase(asks, time.time(), over_s, seen)
+    case = reader.read(namespace, pod)
+    if not case.parts:
+        seen_s = reader.last_seen(namespace, pod)
+        if seen_s is not None:
+            at = utc(seen_s, "%Y-%m-%d %H:%M UTC")
+            said = f"{namespace}/{pod} was last seen at {at}; look further back with --over=24h"
+            raise _NoSuchPodError(clean(said))
+        raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), asks.address))
+    return case
+
+
+def case_of_exporter(
+    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None, seen: str = ""
+) -> Case:
+    """The case of a pod on the node of another exporter, which is looked at for some seconds.
+
+    ``seen`` is the viewer's namespace; "" stands for all.
+
+    Raises:
+        NoAnswerError: the exporter does not answer, or does not measure now.
+
+    """
+    before = moment_of_document(feed.document)
+    watch(over_ns or _OF_AN_EXPORTER_NS, feed.name)
+    document = feed.document
+    now = moment_of_document(document)
+    if now.is_stale:
+        raise NoAnswerError(f"{feed.name} has measured nothing for a while; its log says why")
+    return _of_moments(before, now, (namespace, pod), now.window_s, seen, feed.name)
+
+
+def _near(settings: Settings, arguments: Namespace, pod: PodName, seen: str) -> Case:
+    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
+    feed = LocalFeed(settings, open_sources(settings))
+    try:
+        feed.read()  # the first cycle has been done
+        first = feed.snapshot
+        before, version = _moment(first), first.version
+        window_ns = settings.collection_window_ns
+        watch(arguments.over or window_ns)
+        feed.read(after=version)  # a cycle that is late, or an interval longer than --over
+        now = _moment(feed.snapshot)
+    finally:
+        feed.close()
+    window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
+    return _of_moments(before, now, pod, window_s, seen, "this node")
+
+
+def _of_moments(
+    before: Moment, now: Moment, pod: PodName, window_s: float, seen: str, where: str
+) -> Case:
+    case = case_of(before, now, *pod, window_s, seen)
+    if not case.parts:
+        raise _NoSuchPodError(_missing(*pod, pods_of(now.facts, seen), where))
+    return case
+
+
+def _moment(snapshot: Snapshot) -> Moment:
+    return Moment(snapshot.facts, snapshot.unix_ns, snapshot.mono_ns)
+
+
+def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
+    """What to say of a pod that is not known: names that are like it."""
+    wanted = f"{namespace}/{pod}"
+    if wanted in known:
+        return clean(f"{wanted} holds no GPU that is known to {where}")
+    begins = [name for name in known if name.startswith(wanted) or name.endswith(f"/{pod}")]
+    same = [name for name in known if name.rpartition("/")[2].startswith(pod)]
+    near = list(dict.fromkeys([*begins, *same, *get_close_matches(wanted, known, _MAX_NEAR)]))
+    if near:
+        advice = f"; did you mean {' or '.join(near[:_MAX_NEAR])}?"
+    elif known:
+        advice = f"; pods with a GPU: {', '.join(known[:_MAX_NEAR])}"
+    else:
+        advice = "; no pod with a GPU is known there"
+    return clean(f"{wanted} is not known to {where}{advice}")

@@ -1,0 +1,161 @@
+"""Finds the exporters or the Prometheus of a cluster, and asks them what a command is about.
+
+A user's own rights decide what he sees: his token travels through a port-forward to the exporters,
+which ask the API server about it (``--web.kubernetes-access``).
+"""
+
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.agent.settings import Settings, load
+from exporter.answers.commands import advise, bill, top, why
+from exporter.answers.kubectl import KUBECONFIG, USUAL
+from exporter.answers.kubectl.cluster import Cluster, Exporter
+from exporter.answers.kubectl.fleet import FleetFeed
+from exporter.answers.kubectl.forward import Forwarder
+from exporter.answers.prometheus.why import Case
+from exporter.answers.terminal.access import PROMETHEUS, URL, far_headers, far_namespace, secret_of
+from exporter.answers.terminal.feeds.http import RemoteFeed
+from exporter.apiserver.answers import ApiError
+from exporter.apiserver.client import KubeconfigError, door_of, from_kubeconfig, namespace_of
+from exporter.console.output import warn
+from exporter.httpclient import Credentials, NoAnswerError
+
+_NOTHING = 2
+_CERTIFICATE = (
+    "Your kubeconfig logs in without a token, and an exporter can only check a token: give one "
+    "with --token-file, such as the output of kubectl create token NAME."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """Who asks: a cluster, the namespace to look at ("" is all), and the arguments."""
+
+    cluster: Cluster
+    namespace: str
+    arguments: Namespace
+
+
+class _Command(NamedTuple):
+    """A command. ``run`` asks exporters; without it the command needs a Prometheus."""
+
+    with_prometheus: Callable[[Settings, Namespace], int]
+    run: Callable[[_User], int] | None = None
+
+
+def _top(user: _User) -> int:
+    given = user.arguments
+    find = partial(user.cluster.exporters, given.selector)
+    return top.show(FleetFeed(find, user.cluster.http), given, user.namespace)
+
+
+def _why(user: _User) -> int:
+    return why.answer(lambda: _case(user), user.arguments.format)
+
+
+def _case(user: _User) -> Case:
+    given = user.arguments
+    namespace, _, pod = given.pod.rpartition("/")
+    namespace = namespace or user.namespace
+    if not (namespace and pod):
+        raise NoAnswerError("name the pod as NAMESPACE/POD, or give -n NAMESPACE")
+    node = user.cluster.node_of(namespace, pod)
+    exporters = user.cluster.exporters(given.selector, node)
+    *others, last = exporters  # two releases may have one on this node
+    for exporter in others:
+        with suppress(NoAnswerError):
+            return _case_of(user, exporter, namespace, pod)
+    return _case_of(user, last, namespace, pod)
+
+
+def _case_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Case:
+    feed = RemoteFeed(user.cluster.http(exporter))
+    return why.case_of_exporter(feed, namespace, pod, user.arguments.over)
+
+
+_COMMANDS = {
+    "top": _Command(top.top, _top),
+    "why": _Command(why.why, _why),
+    "advise": _Command(advise.advise),
+    "bill": _Command(bill.bill),
+}
+
+
+def ask(arguments: Namespace) -> int:
+    """Run the command that the arguments name; its exit status, 2 if nothing can be asked."""
+    command = _COMMANDS[arguments.command]
+    try:
+        if _has_address(command, arguments):
+            _look_at_own_namespace(arguments)
+            return command.with_prometheus(load({}, {}), arguments)
+        return _in_cluster(command, arguments)
+    except (NoAnswerError, KubeconfigError, ApiError) as error:
+        warn(f"kubectl mgpu {arguments.command}: {error}")
+        return _NOTHING
+
+
+def _has_address(command: _Command, arguments: Namespace) -> bool:
+    """Whether a flag or a variable names the server to ask.
+
+    The variable of an exporter counts only for commands that can ask exporters.
+    """
+    url = command.run is not None and os.environ.get(URL)
+    return bool(arguments.url or arguments.prometheus or os.environ.get(PROMETHEUS) or url)
+
+
+def _look_at_own_namespace(arguments: Namespace) -> None:
+    """Complete the namespace as in a cluster: it is that of the context, where none is named."""
+    if arguments.all_namespaces:
+        arguments.namespace = ""
+        return
+    if arguments.command == "bill" or far_namespace(arguments):  # a bill is of whole cards
+        return
+    namespace = _namespace_of_context(arguments)
+    if arguments.command != "why":
+        arguments.namespace = namespace
+    elif namespace and "/" not in arguments.pod:  # -n would also hide the names of all others
+        arguments.pod = f"{namespace}/{arguments.pod}"
+
+
+def _namespace_of_context(arguments: Namespace) -> str:
+    """The namespace of the user's context; "" if he has no kubeconfig, and names none."""
+    path = _kubeconfig(arguments)
+    files = (Path(each).expanduser() for each in path.split(os.pathsep) if each)
+    if not (arguments.kubeconfig or arguments.context or any(file.exists() for file in files)):
+        return ""
+    return namespace_of(path, arguments.context)
+
+
+def _kubeconfig(arguments: Namespace) -> str:
+    usual = str(Path(KUBECONFIG).expanduser())
+    return arguments.kubeconfig or os.environ.get("KUBECONFIG") or usual
+
+
+def _in_cluster(command: _Command, arguments: Namespace) -> int:
+    kubeconfig = _kubeconfig(arguments)
+    credentials = from_kubeconfig(kubeconfig, arguments.context)
+    door = door_of(credentials)
+    token = secret_of("token-file", arguments) or door.token
+    namespace = ""
+    if not arguments.all_namespaces:
+        namespace = far_namespace(arguments) or namespace_of(kubeconfig, arguments.context)
+    with Forwarder(door) as forwarder:
+        trusted = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
+        shown = Credentials(token=token, headers=far_headers(arguments))
+        cluster = Cluster(credentials, forwarder, shown, trusted)
+        if command.run is None:
+            arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
+            if arguments.command == "advise":  # a bill is of whole cards
+                arguments.namespace = namespace
+            return command.with_prometheus(load({}, {}), arguments)
+        status = command.run(_User(cluster, namespace, arguments))
+        if status == _NOTHING and not token:
+            warn(_CERTIFICATE)
+        return status

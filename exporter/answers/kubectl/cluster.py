@@ -1,0 +1,291 @@
+"""Where exporters and Prometheus are in a cluster, and the ways to them, with a user's rights."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from http import HTTPStatus
+from itertools import product
+from typing import Any
+from urllib.parse import quote
+
+from exporter.answers.kubectl import USUAL
+from exporter.answers.kubectl.forward import Forwarder, ForwardError
+from exporter.answers.prometheus.client import Prometheus
+from exporter.apiserver.answers import ApiError
+from exporter.apiserver.client import Load, connect
+from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+
+Json = Mapping[str, Any]
+
+STORES = (  # labels of services that answer Prometheus' queries, the likeliest first
+    "operated-prometheus=true",
+    "app.kubernetes.io/name=prometheus",
+    "app.kubernetes.io/name=thanos-query",
+    "app.kubernetes.io/name=vmsingle",
+)
+_PORT = "metrics"  # the name of the exporter's port
+_TIMEOUT_S = 15.0
+_LARGEST = 64 << 20
+_MOST = 5000  # pods and services that are looked at
+_NAME_IT = "name the namespace (--exporter-namespace)"
+_MAX_NEAR = 5
+_OURS = "count(mgpu_exporter_build_info)"
+_OVER = {"Succeeded", "Failed"}  # phases of pods that run no more, such as evicted ones
+_DENIED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """An exporter's pod. ``why_not`` is why it cannot be asked; "" if it can."""
+
+    namespace: str
+    pod: str
+    node: str
+    port: int
+    is_tls: bool
+    why_not: str = ""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"the exporter on {self.node or 'no node'} ({self.namespace}/{self.pod})"
+
+
+class Cluster:
+    """A cluster as one user sees it. ``credentials`` are shown to exporters, the headers to all.
+
+    ``namespaces`` are those in which exporters and Prometheus are trusted.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        forwarder: Forwarder,
+        credentials: Credentials,
+        namespaces: Sequence[str] = USUAL,
+    ) -> None:
+        self._client = connect(load)
+        self._forwarder = forwarder
+        self._credentials = credentials
+        self._namespaces = namespaces
+
+    def node_of(self, namespace: str, pod: str) -> str:
+        """The node on which a pod is.
+
+        Raises:
+            NoAnswerError: there is no such pod, it is on no node yet, or the user may not get it.
+
+        """
+        found = self._get(f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}", f"pod {pod}")
+        if found is None:
+            raise NoAnswerError(f"no pod {namespace}/{pod}{self._near(namespace, pod)}")
+        node = str(_of(found, "spec").get("nodeName") or "")
+        if not node:
+            phase = _of(found, "status").get("phase", "Pending")
+            raise NoAnswerError(f"{namespace}/{pod} is on no node yet ({phase})")
+        return node
+
+    def exporters(self, selector: str, node: str = "") -> list[Exporter]:
+        """The exporters of the cluster, or of one node. Each namespace may have a release.
+
+        Raises:
+            NoAnswerError: there is none, the user may list none, or a list does not come.
+
+        """
+        field = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
+        found: list[Json] = []
+        refusals = []
+        for namespace in self._namespaces:
+            try:
+                found += self._pods(namespace, "the exporters", labelSelector=selector, **field)
+            except NoAnswerError as error:
+                if error.status not in _DENIED:  # who may list some of them shall not miss others
+                    raise
+                refusals.append(error)
+        there = [pod for pod in found if _of(pod, "status").get("phase") not in _OVER]
+        if there:
+            return _ready_ones([_exporter(pod) for pod in there])
+        if len(refusals) == len(self._namespaces):
+            raise NoAnswerError(f"{refusals[0]}; {_NAME_IT}")
+        where = f"on {node}" if node else "in this cluster"
+        also = f" ({refusals[0]})" if refusals else ""
+        raise NoAnswerError(
+            f"no exporter {where} has the label {selector} in {', '.join(self._namespaces)}{also}; "
+            f"{_NAME_IT}, or another label (--selector)"
+        )
+
+    def http(self, exporter: Exporter) -> HttpClient:
+        """A client of an exporter, with the user's token.
+
+        Raises:
+            NoAnswerError: it cannot be reached.
+
+        """
+        if exporter.why_not:
+            raise NoAnswerError(f"{exporter.name} {exporter.why_not}")
+        try:
+            port = self._forwarder.open(exporter.namespace, exporter.pod, exporter.port)
+        except ForwardError as error:
+            raise NoAnswerError(f"{exporter.name}: {error}") from None
+        scheme = "https" if exporter.is_tls else "http"
+        return HttpClient(
+            f"{scheme}://127.0.0.1:{port}",
+            self._credentials,
+            name=exporter.name,
+        )
+
+    def prometheus(self) -> tuple[str, str]:
+        """The local address and the name of a Prometheus of this cluster that scrapes exporters.
+
+        Raises:
+            NoAnswerError: none is found, or the user may not reach it.
+
+        """
+        refused: list[str] = []
+        added = Credentials(headers=self._credentials.headers)
+        for label, namespace in product(STORES, self._namespaces):
+            try:
+                services = self._services(namespace, label)
+            except NoAnswerError as error:
+                refused.append(str(error))
+                continue
+            for service in services:
+                name = _named(service)
+                try:
+                    address = self._store(service)
+                    asks = Prometheus(HttpClient(address, added, name=name))
+                    if asks.at(_OURS, time.time()):
+                        return address, name
+                    refused.append(f"{name} has no series of the exporter")
+                except (NoAnswerError, ForwardError) as error:
+                    refused.append(f"{name}: {error}")
+        reasons = list(dict.fromkeys(refused))[:_MAX_NEAR]
+        seen = f" ({'; '.join(reasons)})" if reasons else ""
+        raise NoAnswerError(
+            f"no Prometheus in {', '.join(self._namespaces)} has the exporter's series{seen}; "
+            f"{_NAME_IT}, or its address: --prometheus http://prometheus.example.org"
+        )
+
+    def _services(self, namespace: str, label: str) -> list[Json]:
+        path = f"/api/v1/namespaces/{quote(namespace)}/services"
+        return list(_items(self._get(path, "services", labelSelector=label, limit=_MOST)))
+
+    def _store(self, service: Json) -> str:
+        """The local address of a service's first ready pod."""
+        namespace = str(_of(service, "metadata").get("namespace", ""))
+        spec = _of(service, "spec")
+        chosen = ",".join(f"{key}={value}" for key, value in _of(spec, "selector").items())
+        if not chosen:
+            raise NoAnswerError("it has no selector")
+        pods = self._pods(namespace, "its pods", labelSelector=chosen)
+        ready = [pod for pod in pods if _is_ready(pod)]
+        if not ready:
+            raise NoAnswerError("none of its pods is ready")
+        port = _target(spec, ready[0])
+        pod = str(_of(ready[0], "metadata").get("name", ""))
+        return f"http://127.0.0.1:{self._forwarder.open(namespace, pod, port)}"
+
+    def _pods(self, namespace: str, what: str, **query: str) -> list[Json]:
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods"
+        return list(_items(self._get(path, what, limit=_MOST, **query)))
+
+    def _near(self, namespace: str, pod: str) -> str:
+        try:
+            pods = self._pods(namespace, "pods")
+        except NoAnswerError:
+            return ""
+        names = [str(_of(one, "metadata").get("name", "")) for one in pods]
+        begins = [name for name in names if name.startswith(pod)]
+        near = list(dict.fromkeys([*begins, *get_close_matches(pod, names, _MAX_NEAR)]))
+        return f"; did you mean {' or '.join(near[:_MAX_NEAR])}?" if near else ""
+
+    def _get(self, path: str, what: str, **query: str | int) -> Json | None:
+        """What is there; None if there is nothing.
+
+        Raises:
+            NoAnswerError: the user may not see it, or the API server does not answer.
+
+        """
+        try:
+            with self._client.get(path, query, _TIMEOUT_S) as stream:
+                found = json.loads(stream.read(_LARGEST))
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            if error.status in _DENIED:
+                raise NoAnswerError(f"you may not see {what}: {error}", error.status) from None
+            raise NoAnswerError(f"the API server does not say {what}: {error}") from None
+        except (ValueError, RecursionError):
+            raise NoAnswerError(f"the API server answers {path} with something else") from None
+        return found if isinstance(found, Mapping) else None
+
+
+def _ready_ones(exporters: Sequence[Exporter]) -> list[Exporter]:
+    """Those that can be asked, and of a node without one all, by node and name."""
+    ready = {one.node for one in exporters if not one.why_not}
+    asked = (one for one in exporters if not one.why_not or one.node not in ready)
+    return sorted(asked, key=lambda one: (one.node, one.pod))
+
+
+def _exporter(pod: Json) -> Exporter:
+    meta, spec = _of(pod, "metadata"), _of(pod, "spec")
+    container, port = _container_of(spec)
+    probe = _of(_of(container, "readinessProbe"), "httpGet")
+    return Exporter(
+        namespace=str(meta.get("namespace", "")),
+        pod=str(meta.get("name", "")),
+        node=str(spec.get("nodeName") or ""),
+        port=port,
+        is_tls=probe.get("scheme") == "HTTPS",
+        why_not="" if _is_ready(pod) else "is not ready",
+    )
+
+
+def _container_of(spec: Json) -> tuple[Json, int]:
+    """The container with the exporter's port, and that port."""
+    for container in _list(spec, "containers"):
+        for port in _list(container, "ports"):
+            if port.get("name") == _PORT:
+                return container, int(port.get("containerPort", 0))
+    return {}, 0
+
+
+def _target(spec: Json, pod: Json) -> int:
+    """The port of a pod behind a service's first port that looks like HTTP."""
+    ports = [port for port in _list(spec, "ports") if "grpc" not in str(port.get("name", ""))]
+    if not ports:
+        raise NoAnswerError("it has no port")
+    target = ports[0].get("targetPort", ports[0].get("port"))
+    if isinstance(target, int):
+        return target
+    containers = _list(_of(pod, "spec"), "containers")
+    for port in (port for container in containers for port in _list(container, "ports")):
+        if port.get("name") == target:
+            return int(port["containerPort"])
+    raise NoAnswerError(f"its port {target} is not known")
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = _list(_of(pod, "status"), "conditions")
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _named(service: Json) -> str:
+    meta = _of(service, "metadata")
+    return f"{meta.get('namespace')}/{meta.get('name')}"
+
+
+def _of(document: Json, name: str) -> Json:
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(document: Json, name: str) -> list[Json]:
+    found = document.get(name)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _items(found: Json | None) -> Iterator[Json]:
+    yield from _list(found or {}, "items")

@@ -1,0 +1,75 @@
+"""Ranges of time: as people write them, and in steps."""
+
+import re
+from datetime import UTC, datetime
+from math import ceil
+from typing import NamedTuple
+
+from exporter.answers.prometheus.client import Grid
+
+_AGO = re.compile(r"^(\d{1,6})(m|h|d|w)$")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def moment(text: str, now_s: int) -> int:
+    """A time in Unix seconds: ``now``, ``7d`` (ago), a date, or a date with a time, in UTC.
+
+    Raises:
+        ValueError: it is none of these, or before 1970.
+
+    """
+    unix_s = _read(text, now_s)
+    if unix_s < 0:
+        raise ValueError(
+            f"{text[:40]!r} is no time: give now, 7d (7 days ago), 2026-11-01 or "
+            "2026-11-01T12:00:00Z"
+        )
+    return unix_s
+
+
+def _read(text: str, now_s: int) -> int:
+    """The time; one below 0 if it is none."""
+    if text == "now":
+        return now_s
+    if ago := _AGO.match(text):
+        return now_s - int(ago[1]) * _SECONDS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        return -1
+
+
+def written(unix_s: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Span(NamedTuple):
+    """A range in Unix seconds, divided at the multiples of ``step_s``.
+
+    VictoriaMetrics and Thanos move the times of a range query to these multiples.
+    """
+
+    since_s: int
+    until_s: int
+    step_s: int
+
+    @property
+    def grid(self) -> Grid:
+        """The end of each step; the last may be after the range."""
+        first = self.since_s // self.step_s + 1
+        return Grid(first * self.step_s, -(-self.until_s // self.step_s) * self.step_s, self.step_s)
+
+    @property
+    def ends(self) -> list[int]:
+        """The end of each step. The first and the last step may be shorter than the others."""
+        return [*self.grid.times[:-1], self.until_s]
+
+    def begin(self, step: int) -> int:
+        """When a step begins."""
+        return self.ends[step - 1] if step else self.since_s
+
+    def step_of(self, at_s: float) -> int:
+        """The step that a time is in."""
+        return max(0, ceil(at_s / self.step_s) - self.since_s // self.step_s - 1)

@@ -1,0 +1,400 @@
+"""A pod's case by the series of a Prometheus."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from math import ceil, inf
+from typing import NamedTuple, TypeVar
+
+from exporter.answers.prometheus.client import (
+    Labels,
+    Prometheus,
+    Series,
+    label,
+    place_of,
+    quoted,
+    renamings,
+)
+from exporter.answers.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check
+from exporter.answers.prometheus.why import Card, Case, OnCard
+from exporter.metrics.families import PREFIX
+
+_LIMITS = ("core_limit_ratio", "memory_limit_bytes")
+_HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
+_MISPLACED = "placement_mismatch"
+_STATE = ("last_active_timestamp_seconds", "unmeasured", _MISPLACED, *_LIMITS, *_HELD)
+_GAUGES = tuple(f"{PREFIX}_container_{name}" for name in _STATE)
+_HOLDERS = tuple(f"{PREFIX}_{level}_{name}" for level in ("container", "group") for name in _HELD)
+_CONTAINER, _DEVICE = f"{PREFIX}_container_", f"{PREFIX}_device_"
+_POD_INFO = f"{PREFIX}_pod_info"
+_CORE, _WAITING = f"{_CONTAINER}core_seconds_total", f"{_CONTAINER}core_waiting_seconds_total"
+_CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
+_STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series after that
+_SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
+_DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
+_OTHERS = "others"
+_MOVED_S = 60  # in which a pod may be on two nodes: one of its name follows another
+
+K = TypeVar("K")
+
+
+class _Key(NamedTuple):
+    """A container on a device. The device's number is left out: it may change."""
+
+    container: str
+    uuid: str
+
+
+class _Counted(NamedTuple):
+    """What a counter counted, and in how many seconds; when it was scraped first and last.
+
+    What lies between two scrapes is left out if a restart does, or more than ``_STALE_S``: nobody
+    observed it, and it is not zero.
+    """
+
+    counted: float
+    observed_s: float
+    first_s: float
+    last_s: float
+
+    @property
+    def share(self) -> float | None:
+        """Of the time in which it was observed; None if there was no such time."""
+        return self.counted / self.observed_s if self.observed_s else None
+
+    def and_(self, other: "_Counted") -> "_Counted":
+        """Both: one counter as two series. Of one time, as of two jobs, the longer one stands."""
+        if self.first_s < other.last_s and other.first_s < self.last_s:
+            return max(self, other, key=lambda one: one.observed_s)
+        return _Counted(
+            self.counted + other.counted,
+            self.observed_s + other.observed_s,
+            min(self.first_s, other.first_s),
+            max(self.last_s, other.last_s),
+        )
+
+
+class SeriesCase:
+    """Reads what a Prometheus knows of a pod in the ``window_s`` seconds before ``unix_s``.
+
+    Shares are of the time in which the pod was observed; a card's are of the time since it was
+    first seen, or until it was last seen.
+    With ``seen``, the viewer's namespace, the pods of other namespaces are "others".
+    """
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        unix_s: float,
+        window_s: int,
+        seen: str = "",
+    ) -> None:
+        self._prometheus = prometheus
+        self._select = prometheus.selector
+        self._unix_s = unix_s
+        self._window_s = window_s
+        self._seen = seen
+        self._since_s = unix_s - window_s
+        self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
+        self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
+        self._index = Index(())
+        self._turns: dict[Target, int] = {}  # of its exporter's targets: one after another
+
+    def pods(self) -> list[str]:
+        """The pods that are known to the viewer, as ``namespace/pod``."""
+        names = [_POD_INFO, f"{_CONTAINER}allocation_info"]
+        found = self._at(self._select(names))
+        return sorted(
+            {
+                _pod(one.labels)
+                for one in found
+                if self._seen in {"", label(one.labels, "namespace")}
+            }
+        )
+
+    def read(self, namespace: str, pod: str) -> Case:
+        """The case. It has no parts if the pod is not known.
+
+        Raises:
+            NoAnswerError: two exporters have such a pod, as those of two clusters may, or
+                Prometheus does not answer.
+
+        """
+        ended_s = None
+        state = self._state(namespace, pod, self._unix_s)
+        if not state:
+            ended_s = self.last_seen(namespace, pod)
+            if ended_s is None or ended_s <= self._since_s:
+                return Case(
+                    namespace=namespace, pod=pod, unix_s=self._unix_s, window_s=self._window_s
+                )
+            state = self._state(namespace, pod, ended_s)
+        self._find_exporter(namespace, pod)
+        self._until_s = self._unix_s if ended_s is None else ended_s
+        core, waiting = self._counted(_CORE), self._counted(_WAITING)
+        since_s = min((one.first_s for one in core.values()), default=0)
+        self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
+        observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
+        is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
+        others = self._others(core)
+        cards = self._cards({key: many[0].labels for key, many in state.items()})
+        parts = tuple(
+            _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
+            for key in sorted(state)
+        )
+        return Case(
+            namespace=namespace,
+            pod=pod,
+            unix_s=self._unix_s,
+            window_s=self._window_s,
+            parts=parts,
+            observed_s=observed_s if is_partly else None,
+            is_new=ended_s is None and self._span_s - observed_s <= _STEP_S,
+            ended_unix_s=ended_s,
+        )
+
+    def last_seen(self, namespace: str, pod: str) -> float | None:
+        """When it was last there within a day, in Unix seconds; None if never.
+
+        Its counters last for a while after it: they are no sign of it.
+        """
+        for chosen in renamings(namespace=namespace, pod=pod):
+            gauges = (self._select([name], **chosen) for name in _GAUGES)
+            known = " or ".join(f"timestamp({gauge})" for gauge in gauges)
+            times = f"({known})[{_DAY_S}s:{_SCRAPE_S}s]"
+            for one in self._prometheus.at(f"max(max_over_time({times}))", self._unix_s):
+                seen_s = one.samples[-1][1]
+                if self._unix_s - _DAY_S <= seen_s <= self._unix_s:
+                    return seen_s
+        return None
+
+    def _find_exporter(self, namespace: str, pod: str) -> None:
+        """Finds the targets of the exporter that has the pod, whatever their labels are.
+
+        Two exporters that have a pod of one name at one time have two pods: figures of both are
+        figures of neither.
+        """
+        long = f"[{max(self._window_s, _STALE_S)}s]"
+        shown: list[Series] = []
+        for chosen in renamings(namespace=namespace, pod=pod):
+            shown += self._prometheus.at(f"{self._select(_GAUGES, **chosen)}{long}", self._unix_s)
+        instances = "|".join(sorted({re.escape(one.labels.get("instance", "")) for one in shown}))
+        scrapes = Scrapes()
+        both = self._select([START, CYCLES], f"instance=~{quoted(instances)}")
+        for one in self._prometheus.at(f"{both}{long}", self._unix_s):
+            scrapes.take(one.labels, one.samples)
+        self._index = Index(scrapes.targets)
+        lives: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in shown:
+            targets, seen = self._index.of(one.labels), self._index.visible(one.labels)
+            for at_s, _ in one.samples:
+                # Where nobody stored when it started, a target is one life.
+                of = scrapes.which(targets, at_s) or (Life(None, seen, 1), seen)
+                lives[of[0]][of[1]].append(at_s)
+        for times in (times for targets in lives.values() for times in targets.values()):
+            times.sort()
+        what = f"{self._prometheus.address} has two pods {namespace}/{pod}, of two exporters"
+        check(what, lives, _MOVED_S)
+        turn, last_s = 0, -inf
+        times_of = {
+            target: times for targets in lives.values() for target, times in targets.items()
+        }
+        for target in sorted(times_of, key=lambda target: times_of[target]):
+            turn += times_of[target][0] > last_s
+            last_s = max(last_s, times_of[target][-1])
+            self._turns[target] = turn
+
+    def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
+        found: dict[_Key, list[Series]] = defaultdict(list)
+        for self._pod in renamings(namespace=namespace, pod=pod):
+            for one in self._prometheus.at(self._select(_GAUGES, **self._pod), at_s):
+                found[_key(one.labels)].append(one)
+            if found:
+                break
+        return _placed(found)
+
+    def _counted(self, name: str) -> dict[_Key, _Counted]:
+        long = self._window_s + _STALE_S  # with the last scrape before
+        found = self._mine(f"{self._select([name], **self._pod)}[{long}s]", name, self._unix_s)
+        known: dict[_Key, _Counted] = {}
+        for several in found:  # an exporter's restart may give it another instance label
+            one = several._replace(
+                samples=tuple(s for s in several.samples if s[0] <= self._until_s)
+            )
+            if one.samples and one.samples[-1][0] > self._since_s:
+                now, before = _counted(one, self._since_s), known.get(_key(one.labels))
+                known[_key(one.labels)] = before.and_(now) if before else now
+        return known
+
+    def _others(self, core: Mapping[_Key, _Counted]) -> dict[_Key, dict[str, float]]:
+        def named(labels: Labels) -> tuple[_Key, str]:
+            namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
+            if self._seen and namespace != self._seen:
+                return _key(labels), _OTHERS
+            name = f"{namespace}/{pod}" if namespace else pod.replace("/", " ", 1)
+            return _key(labels), name
+
+        found: dict[_Key, dict[str, float]] = defaultdict(dict)
+        grown = f"increase({self._select([_CONTENTION], **self._pod)}[{self._window_s}s])"
+        for (key, name), seconds in self._once(grown, _CONTENTION, self._unix_s, named).items():
+            if key in core and core[key].observed_s:
+                found[key][name] = seconds / core[key].observed_s
+        return found
+
+    def _cards(self, state: Mapping[_Key, Labels]) -> dict[_Key, Card]:
+        """The cards of the pod's containers, by what their series say of them."""
+        uuids = sorted({key.uuid for key in state if key.uuid})
+        if not uuids:
+            return {key: Card() for key in state}
+        matcher = f"uuid=~{quoted('|'.join(map(re.escape, uuids)))}"
+        name = f"{_DEVICE}info"
+        infos = {
+            label(one.labels, "uuid"): one.labels
+            for one in self._mine(self._select([name], matcher), name, self._until_s)
+        }
+        busy = self._rates(f"{_DEVICE}busy_seconds_total", matcher, _uuid)
+        throttled: dict[str, dict[str, float]] = defaultdict(dict)
+        rates = self._rates(f"{_DEVICE}throttle_seconds_total", matcher, _uuid_and_reason)
+        for (uuid, reason), rate in rates.items():
+            throttled[uuid][reason] = rate
+        on = self._holders(self._select(_HOLDERS, matcher), *map(_pod, state.values()))
+        return {
+            key: Card(
+                uuid=key.uuid,
+                gpu=_number(label(labels, "gpu"), infos.get(key.uuid, {})),
+                node=place_of(labels),
+                model=label(infos.get(key.uuid, {}), "model"),
+                busy=busy.get(key.uuid),
+                throttled=throttled[key.uuid],
+                others=tuple(sorted(on[key.uuid])),
+                is_part=bool(label(infos.get(key.uuid, {}), "parent_uuid")),
+            )
+            for key, labels in state.items()
+        }
+
+    def _holders(self, holders: str, *pod: str) -> dict[str, set[str]]:
+        """Who else is on each card."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for one in self._mine(holders, "", self._until_s):
+            is_pod = _name(one).startswith(_CONTAINER)  # a target has a namespace too
+            name = _pod(one.labels) if is_pod else _group(one.labels)
+            if is_pod and name in pod:
+                continue
+            if self._seen and not (is_pod and label(one.labels, "namespace") == self._seen):
+                name = _OTHERS
+            found[label(one.labels, "uuid")].add(name)
+        return found
+
+    def _rates(self, name: str, matcher: str, key: Callable[[Labels], K]) -> dict[K, float]:
+        rate = f"rate({self._select([name], matcher)}[{self._span_s}s])"
+        return self._once(rate, name, self._until_s, key)
+
+    def _once(
+        self, expression: str, name: str, unix_s: float, key: Callable[[Labels], K]
+    ) -> dict[K, float]:
+        """The sums of what targets of its exporter show one after another, by key.
+
+        Of several that show it at one time the one that has most stands for all.
+        """
+        each: dict[K, dict[int, float]] = defaultdict(dict)
+        for one in self._mine(expression, name, unix_s):
+            turn = max(self._turns_of(one, name), default=0)
+            value, of_key = one.samples[-1][1], each[key(one.labels)]
+            of_key[turn] = max(value, of_key.get(turn, value))
+        return {of: sum(turns.values()) for of, turns in each.items()}
+
+    def _mine(self, expression: str, name: str, unix_s: float) -> list[Series]:
+        """The series of the pod's exporter. ``name``: their family, where a function drops it."""
+        return [
+            one
+            for one in self._prometheus.at(expression, unix_s)
+            if not self._turns or self._turns_of(one, name)
+        ]
+
+    def _turns_of(self, one: Series, name: str) -> list[int]:
+        """The turns of the targets that a series may be of; none if it is not of this exporter."""
+        labels = {**one.labels, "__name__": _name(one) or name}
+        if targets := self._index.of(labels):
+            return [self._turns[target] for target in targets if target in self._turns]
+        seen = self._index.visible(labels)
+        return [turn for of, turn in self._turns.items() if of <= seen or seen <= of]
+
+    def _at(self, expression: str) -> list[Series]:
+        return self._prometheus.at(expression, self._until_s)
+
+
+def _counted(one: Series, since_s: float) -> _Counted:
+    counted = observed_s = 0.0
+    for (before_s, before), (at_s, value) in pairwise(one.samples):
+        if at_s > since_s and at_s - before_s <= _STALE_S and value >= before:
+            counted += value - before
+            observed_s += at_s - before_s
+    return _Counted(counted, observed_s, one.samples[0][0], one.samples[-1][0])
+
+
+def _part(
+    key: _Key,
+    state: Sequence[Series],
+    card: Card,
+    core: _Counted | None,
+    waiting: _Counted | None,
+    waiting_on: Mapping[str, float] | None,
+) -> OnCard:
+    value = {_name(one).removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
+    unmeasured = {
+        one.labels.get("quantity", ""): one.labels.get("reason", "")
+        for one in state
+        if _name(one) == f"{_CONTAINER}unmeasured"
+    }
+    schemes = {one.labels["scheme"] for one in state if "scheme" in one.labels}
+    return OnCard(
+        container=key.container,
+        card=card,
+        core=core.share if core and "core" not in unmeasured else None,
+        share=value.get("core_limit_ratio"),
+        waiting=waiting.share if waiting else None,
+        waiting_on=waiting_on,
+        memory_bytes=value.get("memory_used_bytes"),
+        memory_limit_bytes=value.get("memory_limit_bytes"),
+        last_active_unix_s=value.get("last_active_timestamp_seconds"),
+        scheme=", ".join(sorted(schemes)),
+        unmeasured=unmeasured,
+        misplaced=value[_MISPLACED] == 1 if _MISPLACED in value else None,
+    )
+
+
+def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
+    """Without what is said of a container before its device is known, where that is known now."""
+    placed = {key.container for key in found if key.uuid}
+    return {key: many for key, many in found.items() if key.uuid or key.container not in placed}
+
+
+def _key(labels: Labels) -> _Key:
+    return _Key(label(labels, "container"), label(labels, "uuid"))
+
+
+def _name(one: Series) -> str:
+    return one.labels.get("__name__", "")
+
+
+def _number(gpu: str, info: Labels) -> str:
+    """A GPU's number, and behind it a part's own, as ``Device.number``."""
+    part = label(info, "gpu_instance")
+    return f"{gpu}-{part}" if gpu and part else gpu
+
+
+def _uuid(labels: Labels) -> str:
+    return label(labels, "uuid")
+
+
+def _uuid_and_reason(labels: Labels) -> tuple[str, str]:
+    return _uuid(labels), label(labels, "reason")
+
+
+def _pod(labels: Labels) -> str:
+    return f"{label(labels, 'namespace')}/{label(labels, 'pod')}"
+
+
+def _group(labels: Labels) -> str:
+    return f"{label(labels, 'kind')} {label(labels, 'group')}"

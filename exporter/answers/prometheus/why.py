@@ -1,0 +1,426 @@
+"""Sentences on one pod: its use, its waiting and who ran instead, what is not known. Pure.
+
+``sentences`` turns what is known of a pod into at most eight of them, one of each topic. Whether
+the facts are a node's or a Prometheus's makes no difference (``cases``).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.agent.api.figures import UNMEASURED
+from exporter.model import Unmeasured
+from exporter.model.alerts import NEAR_LIMIT
+from exporter.shown.printable import utc
+
+NOTEWORTHY = 0.01  # of the time
+HELD_DOWN = 0.1  # of the time, as a mark on the page
+PRESSED, FULL, BELOW = 0.5, 0.95, 0.9
+IDLE_S = 60
+_MAX_NAMES = 3
+_GIB = 1 << 30
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+_HELD_BY = {
+    "sw_power_cap": "its power limit",
+    "sw_thermal": "heat",
+    "hw_thermal": "heat",
+    "hw_power_brake": "the power supply",
+    "sync_boost": "the slowest board of its group",
+}
+
+
+_OF_THE_BOARD = {Unmeasured.MIG, Unmeasured.PARTITIONED}  # nobody can read it for a part
+_UNNAMED = {Unmeasured.CONTAINER_PENDING, Unmeasured.CONTAINER_UNKNOWN}
+_OF_ITS_PART = "Several share this part of the GPU, or the driver does not count by part."
+
+
+class Topic(StrEnum):
+    """What a sentence is about, the most important first."""
+
+    PLACEMENT = "placement"
+    ENDED = "ended"
+    USE = "use"
+    WAITING = "waiting"
+    CLOCKS = "clocks"
+    MEMORY = "memory"
+    IDLE = "idle"
+    CARDS = "cards"
+    UNKNOWN = "unknown"
+
+
+class Sentence(NamedTuple):
+    """A sentence. ``urgent`` ones stand before the others."""
+
+    topic: Topic
+    text: str
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A device: its number, and what it did in the time that was looked at, as shares of it.
+
+    ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
+    how long its clocks were held down, by reason. ``is_part``: it is a MIG instance or a partition.
+    """
+
+    uuid: str = ""
+    gpu: str = ""
+    node: str = ""
+    model: str = ""
+    busy: float | None = None
+    throttled: Mapping[str, float] = field(default_factory=dict)
+    others: tuple[str, ...] | None = None
+    is_part: bool = False
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        return f"GPU {self.gpu}" if self.gpu else self.uuid or "a GPU that is not known yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnCard:
+    """What a container has of one card. Shares are of the card or of the time.
+
+    ``waiting`` is an upper bound; ``waiting_on`` is the same by who ran instead, None if nobody
+    recorded that. ``share`` and ``memory_limit_bytes`` are None where nothing is promised.
+    ``misplaced``: whether its allocation names other cards; None without one.
+    """
+
+    container: str
+    card: Card
+    core: float | None = None
+    share: float | None = None
+    waiting: float | None = None
+    waiting_on: Mapping[str, float] | None = None
+    memory_bytes: float | None = None
+    memory_limit_bytes: float | None = None
+    last_active_unix_s: float | None = None
+    scheme: str = ""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    misplaced: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A pod's parts, over the ``window_s`` seconds before ``unix_s``.
+
+    The parts' shares are of the time in which the pod was observed: ``observed_s`` seconds, None if
+    that is about all. ``is_new``: it was first seen in the window, and without a break since.
+    ``ended_unix_s``: when it was last seen, None if it is there now.
+    """
+
+    namespace: str
+    pod: str
+    unix_s: float
+    window_s: float
+    parts: tuple[OnCard, ...] = ()
+    observed_s: float | None = None
+    is_new: bool = False
+    ended_unix_s: float | None = None
+
+    @property
+    def span(self) -> str:
+        """The time that its shares are of, in words."""
+        whole = f"the last {length(self.window_s)}"
+        if self.observed_s is None:
+            return whole
+        if self.is_new:
+            return f"the last {length(self.observed_s)}, since it was first seen"
+        return f"the {length(self.observed_s)} of {whole} in which it was seen"
+
+
+def sentences(case: Case) -> tuple[Sentence, ...]:
+    """The sentences, the most important first."""
+    case = replace(case, parts=_of_whole_pods(case.parts))
+    found = (
+        *_misplaced(case),
+        *_ended(case),
+        *_use(case),
+        *_waiting(case),
+        *_clocks(case),
+        *_memory(case),
+        *_idle(case),
+        *_cards(case),
+        *_unknown(case),
+    )
+    return tuple(sorted(found, key=lambda one: not one.urgent))
+
+
+def _of_whole_pods(parts: Sequence[OnCard]) -> tuple[OnCard, ...]:
+    """The parts, in which use of no container in particular is of all that it may be of.
+
+    In a sandbox the use of several containers is one. It is compared with the sum of what they were
+    promised: it is not true of it that nothing was.
+    """
+    whole = {(one.card.uuid, one.card.node): one for one in parts if not one.container}
+    found: list[OnCard] = []
+    for part in parts:
+        place = part.card.uuid, part.card.node
+        of, reasons = whole.get(place), _UNNAMED.intersection(part.unmeasured.values())
+        if of is None or (part.container and not reasons):
+            found.append(part)
+        elif part.container:
+            limits = (of.memory_limit_bytes, part.memory_limit_bytes)
+            whole[place] = replace(
+                of,
+                share=sum(filter(None, (of.share, part.share))) or None,
+                memory_limit_bytes=sum(filter(None, limits)) or None,
+                scheme=of.scheme or part.scheme,
+                unmeasured={**of.unmeasured, "which of its containers it was": min(reasons)},
+            )
+    return (*whole.values(), *found)
+
+
+def _misplaced(case: Case) -> Iterator[Sentence]:
+    """That it is where it has no allocation, and what it uses there and where it has one."""
+    elsewhere = [part for part in case.parts if part.misplaced]
+    whose = {part.container for part in elsewhere}
+    own = [part for part in case.parts if part.misplaced is False]
+    own = [part for part in own if not part.container or part.container in whose or "" in whose]
+    if not elsewhere:
+        return
+    there, here = (sorted({part.card.name for part in parts}) for parts in (elsewhere, own))
+    but = f"but was allocated {listed(here)}" if here else "which it was not allocated"
+    used = listed([_had(part) for part in (*elsewhere, *own)])
+    said = f"It runs on {listed(there)}, {but}: in {case.span} it used {used}."
+    yield Sentence(Topic.PLACEMENT, said, urgent=True)
+
+
+def _had(part: OnCard) -> str:
+    """What a container used of a card, and holds there."""
+    used = "an unknown part" if part.core is None else f"{part.core:.0%}"
+    held = "" if part.memory_bytes is None else f" with {gib(part.memory_bytes)} held"
+    return f"{used} of {part.card.name}{held}"
+
+
+def _ended(case: Case) -> Iterator[Sentence]:
+    if case.ended_unix_s is not None:
+        seen = _moment(case.ended_unix_s, case)
+        said = f"It has ended, or is not measured any more: it was last seen {seen}."
+        yield Sentence(Topic.ENDED, said, urgent=True)
+
+
+def _use(case: Case) -> Iterator[Sentence]:
+    known = [part for part in case.parts if part.core is not None]
+    if not known:
+        return
+    within = f"in {case.span}"
+    promised = [part for part in known if part.share or part.misplaced]
+    share = sum(part.share or 0.0 for part in promised)
+    used = sum(part.core or 0.0 for part in promised)
+    if len(known) == 1:
+        [part] = known
+        said = f"It used {part.core:.0%} of {part.card.name} {within}"
+        of_share = f": {used / share:.0%} of its share of {share:.0%}" if share else ""
+    else:
+        whole = sum(part.core or 0.0 for part in known)
+        least = min(known, key=lambda part: part.core or 0.0)
+        said = (
+            f"It used {whole:.2f} GPUs {within}, least of {_place(least, case)} ({least.core:.0%})"
+        )
+        of_share = f": {used / share:.0%} of its shares of {share:.2f} GPUs" if share else ""
+    if not share:
+        schemes = sorted({part.scheme for part in known} - {""})
+        by = f" ({', '.join(schemes)})" if schemes else ""
+        of_share = f"; no share of the core is promised to it{by}"
+    yield Sentence(Topic.USE, f"{said}{of_share}.")
+
+
+def _waiting(case: Case) -> Iterator[Sentence]:
+    known = [part for part in case.parts if part.waiting is not None]
+    if not known:
+        return
+    worst = max(known, key=lambda part: part.waiting or 0.0)
+    waiting = worst.waiting or 0.0
+    if waiting < NOTEWORTHY:
+        if any(part.card.others for part in known):
+            yield Sentence(Topic.WAITING, "It did not wait for others.")
+        return
+    place = f" on {_place(worst, case)}" if len(case.parts) > 1 else ""
+    others = _others(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
+    said = f"It may have waited for others up to {waiting:.0%} of {case.span}{place}{others}."
+    yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
+
+
+def _others(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:
+    if waiting_on is None:
+        return "; who ran instead is not recorded (--metrics.enable=contention)"
+    order = sorted(waiting_on.items(), key=lambda each: (-each[1], each[0]))
+    named = [
+        ("its own other containers" if name == pod else name, waited)
+        for name, waited in order
+        if waited >= NOTEWORTHY
+    ]
+    if not named:
+        return ", for processes without a name"
+    (first, most), *others = named[:2]
+    second = f", then for {others[0][0]}" if others else ""
+    only = not others and most >= waiting * FULL
+    return f", {'all' if only else 'most'} of it for {first}{second}"
+
+
+def _is_starved(part: OnCard) -> bool:
+    """Waiting alone proves nothing: a program that pauses looks the same."""
+    is_full = part.card.busy is not None and part.card.busy >= FULL
+    if part.share is None:
+        return is_full and (part.waiting or 0.0) >= PRESSED
+    return is_full and part.core is not None and part.core < part.share * BELOW
+
+
+def _clocks(case: Case) -> Iterator[Sentence]:
+    cards = {part.card.uuid: part.card for part in case.parts}
+    by_cause: dict[str, dict[str, float]] = defaultdict(dict)
+    for card in cards.values():
+        for reason, time in card.throttled.items():
+            cause = _HELD_BY.get(reason, reason)
+            if time >= HELD_DOWN:
+                most = max(time, by_cause[cause].get(card.name, 0.0))
+                by_cause[cause][card.name] = min(1.0, most)
+    if not by_cause:
+        return
+    order = sorted(by_cause.items(), key=lambda each: -max(each[1].values()))
+    said = " and ".join(f"{_cards_held(held)} by {cause}" for cause, held in order)
+    unusual = any(cause != _HELD_BY["sw_power_cap"] for cause in by_cause)
+    yield Sentence(Topic.CLOCKS, f"Clocks were held down: {said}.", urgent=unusual)
+
+
+def _cards_held(held: Mapping[str, float]) -> str:
+    return listed([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
+
+
+def _memory(case: Case) -> Iterator[Sentence]:
+    known = [part for part in case.parts if part.memory_bytes is not None]
+    if not known:
+        return
+    limited = [part for part in known if part.memory_limit_bytes or part.misplaced]
+    holds = "It holds" if case.ended_unix_s is None else "It held"
+    if not any(part.memory_limit_bytes for part in limited):
+        held = gib(sum(part.memory_bytes or 0.0 for part in known))
+        yield Sentence(Topic.MEMORY, f"{holds} {held} of memory; no limit is known.")
+        return
+    fullest, place = max(limited, key=_fullness), ""
+    if any(part.misplaced for part in limited):  # what it holds elsewhere is a part of its own too
+        fullest = replace(
+            fullest,
+            memory_bytes=sum(part.memory_bytes or 0.0 for part in limited),
+            memory_limit_bytes=sum(part.memory_limit_bytes or 0.0 for part in limited),
+        )
+    else:
+        place = f" on {_place(fullest, case)}"
+    ratio = _fullness(fullest)
+    near = ratio >= NEAR_LIMIT and case.ended_unix_s is None
+    held, limit = gib(fullest.memory_bytes or 0.0), gib(fullest.memory_limit_bytes or 0.0)
+    said = f"{holds} {held} of its {limit} of memory{place} ({ratio:.0%})"
+    end = ": the next allocation may fail." if near else "."
+    yield Sentence(Topic.MEMORY, said + end, urgent=near)
+
+
+def _fullness(part: OnCard) -> float:
+    return (part.memory_bytes or 0.0) / part.memory_limit_bytes if part.memory_limit_bytes else 0.0
+
+
+def _idle(case: Case) -> Iterator[Sentence]:
+    times = [part.last_active_unix_s for part in case.parts if part.last_active_unix_s is not None]
+    if times:
+        until_s = case.unix_s if case.ended_unix_s is None else case.ended_unix_s
+        if until_s - max(times) >= IDLE_S:
+            yield Sentence(Topic.IDLE, f"It last ran on a GPU {_moment(max(times), case)}.")
+    elif case.parts and all(part.core == 0 for part in case.parts):
+        yield Sentence(Topic.IDLE, "It has not run on a GPU since counting began.")
+
+
+def _cards(case: Case) -> Iterator[Sentence]:
+    moved = any(part.misplaced for part in case.parts)
+    cards = {
+        part.card.uuid: part.card
+        for part in case.parts
+        if not moved or part.misplaced or part.core or part.memory_bytes
+    }
+    if not cards:
+        return
+    places = [_described(card) for card in cards.values()]
+    others = [card.others for card in cards.values()]
+    known = sorted({name for names in others for name in names or ()})
+    if known:
+        company = f" with {listed(known)}"
+    elif any(names is None for names in others):
+        company = ""
+    else:
+        company = ", with no other that can be seen"
+    is_on = "It is on" if case.ended_unix_s is None else "It was on"
+    yield Sentence(Topic.CARDS, f"{is_on} {listed(places)}{company}.")
+
+
+def _described(card: Card) -> str:
+    more = ", ".join(filter(None, (card.model, f"node {card.node}" if card.node else "")))
+    return f"{card.name} ({more})" if more else card.name
+
+
+def _unknown(case: Case) -> Iterator[Sentence]:
+    by_reason: dict[str, set[str]] = defaultdict(set)
+    for part in case.parts:
+        for quantity, reason in part.unmeasured.items():
+            if part.card.is_part and reason in _OF_THE_BOARD:
+                if quantity == "core":
+                    by_reason[_OF_ITS_PART].add(quantity)
+                continue
+            by_reason[reason].add(quantity.replace("_", " "))
+    blind = bool(case.parts) and all(part.core is None for part in case.parts)
+    if blind and not by_reason:
+        by_reason[""].add("core")
+    if not by_reason:
+        return
+    order = sorted(by_reason.items(), key=lambda each: ("core" not in each[1], each[0]))
+    said = " ".join(f"Not known: {listed(sorted(what))}. {_why(why)}" for why, what in order[:2])
+    more = len(order) - 2
+    rest = f" {more} more reasons are in …_unmeasured." if more > 0 else ""
+    yield Sentence(Topic.UNKNOWN, said.strip() + rest, urgent=blind)
+
+
+def _why(reason: str) -> str:
+    return UNMEASURED[Unmeasured(reason)] if reason in set(Unmeasured) else reason
+
+
+def _place(part: OnCard, case: Case) -> str:
+    many = len({one.container for one in case.parts}) > 1
+    by = f" by {part.container}" if many and part.container else ""
+    return f"{part.card.name}{by}"
+
+
+def _moment(unix_s: float, case: Case) -> str:
+    return f"{_ago(case.unix_s - unix_s)}, at {utc(unix_s, '%Y-%m-%d %H:%M UTC')}"
+
+
+def _ago(seconds: float) -> str:
+    said = length(seconds)
+    article = "" if said[0].isdigit() else "an " if said == "hour" else "a "
+    return f"{article}{said} ago"
+
+
+def listed(names: Sequence[str], most: int = _MAX_NAMES) -> str:
+    """Names in words: ``a, b and 2 others``."""
+    shown = list(names[:most])
+    if len(names) > most:
+        more = len(names) - most
+        shown.append("1 other" if more == 1 else f"{more} others")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def gib(number: float) -> str:
+    """Bytes in GiB."""
+    return f"{number / _GIB:.1f} GiB"
+
+
+def length(seconds: float) -> str:
+    """A length of time in words: ``minute``, ``5 minutes``, ``3 hours``, ``15 seconds``."""
+    for unit_s, unit in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
+        if seconds >= unit_s:
+            count = round(seconds / unit_s)
+            return unit if count == 1 else f"{count} {unit}s"
+    count = round(seconds)
+    return "second" if count == 1 else f"{count} seconds"

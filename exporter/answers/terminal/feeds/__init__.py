@@ -1,0 +1,15 @@
+"""What is known of nodes, behind one Protocol: this process, an exporter over HTTP, a Prometheus.
+
+Each feed returns typed facts as a tree: ``NodeSight``.
+"""
+
+from exporter.answers.terminal.feeds.feed import (
+    Feed,
+    FeedResult,
+    NamespaceFeed,
+    NodeSight,
+    Recollection,
+    view_of,
+)
+
+__all__ = ["Feed", "FeedResult", "NamespaceFeed", "NodeSight", "Recollection", "view_of"]

@@ -1,0 +1,212 @@
+"""The Protocol of all feeds, and the overview of what a feed brings."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from exporter.agent.facts.limits import sum_of_known
+from exporter.agent.facts.pods import whole
+from exporter.answers.terminal.lines import NodeContext, lines_of
+from exporter.answers.terminal.view import Line, Overview, Past, Totals
+from exporter.model import SeriesKey
+from exporter.shown.kinds import is_without_pods
+from exporter.shown.marks import Earlier
+from exporter.shown.printable import clean
+from exporter.shown.tree import DeviceEntry, Others, Tree, visible_to
+
+
+class ProcessCommand(NamedTuple):
+    """The user and command line of a process; "" is unknown."""
+
+    user: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSight:
+    """One node at one moment. ``name`` is "" if it is not known; texts are as somebody wrote them.
+
+    ``past`` is the core of the last minutes, ``commands`` are by pid.
+    ``sources`` are the names of the exporter's sources, ``troubles`` what is wrong with them.
+    ``earlier`` are its devices some seconds before.
+    """
+
+    tree: Tree
+    name: str = ""
+    unix_ns: int = 0
+    simulated: bool = False
+    sources: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+    past: Mapping[SeriesKey, Past] = field(default_factory=dict)
+    commands: Mapping[int, ProcessCommand] = field(default_factory=dict)
+    earlier: Mapping[str, Earlier] = field(default_factory=dict)
+
+
+class FeedResult(NamedTuple):
+    """What a feed brings. ``namespace``: only its pods are known; "" stands for all."""
+
+    nodes: Sequence[NodeSight] = ()
+    troubles: tuple[str, ...] = ()
+    namespace: str = ""
+
+
+class Feed(Protocol):
+    """A source of what is known of nodes. Not thread-safe, except ``close``."""
+
+    @property
+    def name(self) -> str:
+        """The source's name for readers."""
+        ...
+
+    def read(self) -> FeedResult:
+        """The newest facts. May take some seconds.
+
+        Raises:
+            NoAnswerError: nothing can be read.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """Releases everything. A read in progress ends soon."""
+        ...
+
+
+class NamespaceFeed:
+    """Another feed as somebody sees it who looks at one namespace: its pods, and their GPUs.
+
+    Implements ``Feed``. What all others use of these GPUs is one sum. Of several nodes, those that
+    have nothing of it and no trouble are left out.
+    """
+
+    def __init__(self, feed: Feed, namespace: str) -> None:
+        self._feed = feed
+        self._namespace = namespace
+
+    @property
+    def name(self) -> str:
+        """That of the other feed."""
+        return self._feed.name
+
+    def read(self) -> FeedResult:
+        """What the other feed brings, of this namespace."""
+        result = self._feed.read()
+        nodes = [_seen(node, self._namespace) for node in result.nodes]
+        if len(nodes) > 1:
+            nodes = [n for n in nodes if n.tree.devices or n.tree.nowhere or n.troubles]
+        return FeedResult(nodes, result.troubles, self._namespace)
+
+    def close(self) -> None:
+        """Close the other feed."""
+        self._feed.close()
+
+
+def _seen(node: NodeSight, namespace: str) -> NodeSight:
+    hidden = {each.uuid: each.others for each in node.tree.devices}  # from this user's eyes too
+    tree = visible_to(node.tree, (namespace,))
+    devices = (replace(d, others=_both(hidden[d.uuid], d.others)) for d in tree.devices if d.pods)
+    return replace(node, tree=Tree(tuple(devices), tree.nowhere))
+
+
+def _both(some: Others | None, more: Others | None) -> Others | None:
+    if some is None or more is None:
+        return some or more
+    memory = whole([some.memory_bytes, more.memory_bytes])
+    return Others(whole([some.core, more.core]), None if memory is None else round(memory))
+
+
+LONG_AGO_NS = 15 * 10**9  # longer than from one read of a board's sensors to the next
+
+
+class Recollection:
+    """Keeps devices as they were some seconds ago, for marks that compare two moments.
+
+    They were read ``LONG_AGO_NS`` to twice as long before.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[int, dict[str, Earlier], dict[str, Earlier]]] = {}
+
+    def add_to(self, result: FeedResult) -> FeedResult:
+        """The same with ``earlier`` devices."""
+        return result._replace(nodes=[self._with_earlier(node) for node in result.nodes])
+
+    def _with_earlier(self, node: NodeSight) -> NodeSight:
+        now = {d.uuid: Earlier(d.facts, node.unix_ns) for d in node.tree.devices if d.facts}
+        kept_ns, before, kept = self._kept.get(node.name, (node.unix_ns, {}, now))
+        if node.unix_ns - kept_ns >= LONG_AGO_NS:
+            kept_ns, before, kept = node.unix_ns, kept, now
+        self._kept[node.name] = kept_ns, before, kept
+        return replace(node, earlier=before)
+
+
+def view_of(result: FeedResult, name: str) -> Overview:
+    """All nodes in one view; their names are shown where there are several."""
+    nodes, several = result.nodes, len(result.nodes) > 1
+    lines: list[Line] = []
+    for node in nodes:
+        shown = clean(node.name) if several else ""
+        lines += lines_of(
+            node.tree, NodeContext(shown, node.unix_ns, node.past, node.commands, node.earlier)
+        )
+    said = [f"{clean(n.name)}: {t}" if several else t for n in nodes for t in n.troubles]
+    devices = [device for node in nodes for device in node.tree.devices]
+    return Overview(
+        source=clean(nodes[0].name) if len(nodes) == 1 and nodes[0].name else name,
+        unix_s=max((node.unix_ns for node in nodes), default=0) / 1e9,
+        simulated=any(node.simulated for node in nodes),
+        troubles=(*result.troubles, *said),
+        lines=tuple(lines),
+        totals=_of_pods(devices) if result.namespace else _of_devices(devices),
+        namespace=result.namespace,
+        without_pods=bool(nodes) and all(map(_without_pods, nodes)),
+    )
+
+
+def _without_pods(node: NodeSight) -> bool:
+    devices = node.tree.devices
+    return is_without_pods(
+        {
+            "sources": [{"name": source} for source in node.sources],
+            "pods": [*node.tree.nowhere, *(pod for device in devices for pod in device.pods)],
+            "groups": [group for device in devices for group in device.groups],
+        }
+    )
+
+
+def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
+    """The sums over the GPUs of all nodes. The parts of a GPU count as one GPU."""
+    known = [device.facts for device in devices if device.facts is not None]
+    measured = [facts for facts in known if facts.average.core is not None]
+    nobody = (each.core for device in devices for each in device.unattributed)
+    return Totals(
+        len({facts.device.parent_uuid or facts.uuid for facts in measured}),
+        sum(not facts.is_up for facts in known),
+        sum_of_known(facts.average.core for facts in measured),
+        sum_of_known(facts.memory.used_bytes for facts in measured),
+        sum_of_known(facts.memory.total_bytes for facts in measured),
+        sum_of_known(facts.sensors.number("power_watts") for facts in known),
+        sum(core for core in nobody if core is not None),
+    )
+
+
+def _of_pods(devices: Sequence[DeviceEntry]) -> Totals:
+    """The sums over the pods that are shown, on the GPUs that they are on."""
+    used = [device for device in devices if any(not pod.ended for pod in device.pods)]
+    figures = [pod.figures for device in used for pod in device.pods if not pod.ended]
+    return Totals(
+        gpus=len({d.facts.device.parent_uuid or d.uuid if d.facts else d.uuid for d in used}),
+        lost=sum(device.facts is not None and not device.facts.is_up for device in used),
+        core=whole([each.core for each in figures]),
+        memory=whole([each.memory_bytes for each in figures]),
+        unattributed=None,
+    )
+
+
+def troubles_of(sources: Iterable[tuple[str, bool, str]], stale_s: float | None) -> Iterator[str]:
+    """What is wrong with a node: sources that are down, by name, state and detail; its age."""
+    if stale_s is not None:
+        yield f"nothing has been measured for {stale_s:.0f} s: no stale figures are shown"
+    for name, up, said in sources:
+        if not up:
+            yield f"source {clean(name)} is down: {clean(said) or 'no reason is given'}"

@@ -1,0 +1,79 @@
+"""Which node each series of a Prometheus is of, whatever its target is called.
+
+Two jobs, or two replicas of a Prometheus, that scrape one exporter are two targets of one life
+(``exporter.answers.prometheus.lives``); two clusters may have nodes of one name.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from exporter.answers.prometheus.client import Labels, label, place_of
+from exporter.answers.prometheus.lives import Index, Target, name_of, target_of
+from exporter.answers.terminal.feeds.series import Series
+
+SIMULATED = "mgpu_exporter_simulated"
+"""A family that each exporter has once, with no label of its own."""
+
+_PORT = re.compile(r":\d+$")  # of an address
+_PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # a UUID that many nodes have
+
+
+class Nodes:
+    """The nodes of some series. ``started``: when the exporter of each target did, if known."""
+
+    def __init__(self, found: Sequence[Series], started: Mapping[Target, float]) -> None:
+        targets = {target_of(one.labels) for one in found if one.family == SIMULATED}
+        self._index = Index(targets)
+        cards: dict[Target, set[str]] = defaultdict(set)
+        for one in found:
+            for target in self._index.of(one.labels):
+                cards[target] |= {label(one.labels, "uuid")} - {""}
+        self._names: dict[Target, str | None] = {}
+        shown: dict[str, list[Target]] = defaultdict(list)  # by UUID
+        places: dict[str, list[Target]] = defaultdict(list)
+        for target in sorted(targets, key=_by_name):
+            # A job may know the node's name where another has its address: the name is taken.
+            same = (
+                other
+                for uuid in cards[target]
+                for other in shown[uuid]
+                if target in started and started[target] == started.get(other)
+            )
+            if next(same, None) is not None:
+                self._names[target] = None
+                continue
+            places[place_of(dict(target))].append(target)
+            for uuid in cards[target]:
+                shown[uuid].append(target)
+        for place, many in places.items():
+            self._names |= {target: _named(place, target, many) for target in many}
+        self.troubles = tuple(
+            f"two exporters have the card {uuid}: {' and '.join(map(name_of, many[:2]))}; say "
+            "which is yours (--job, --target)"
+            for uuid, many in sorted(shown.items())
+            if len(many) > 1 and not _PLACE.search(uuid) and all(one in started for one in many)
+        )
+
+    def of(self, labels: Labels) -> str | None:
+        """The name of the node; None if another target of its exporter stands for it.
+
+        A viewer of one namespace may not see what the exporter says of itself: then it is the place
+        that the labels name.
+        """
+        targets = self._index.of(labels)
+        if not targets:
+            return place_of(labels)
+        return next((name for one in targets if (name := self._names[one]) is not None), None)
+
+
+def _by_name(target: Target) -> tuple[bool, str, list[tuple[str, str]]]:
+    """Targets that are named before those that have an address alone."""
+    place = place_of(dict(target))
+    return _PORT.search(place) is not None, place, sorted(target)
+
+
+def _named(place: str, target: Target, many: Sequence[Target]) -> str:
+    """The name of a place; of several that have it, with the first label in which they differ."""
+    differ = sorted(target - frozenset.intersection(*many))
+    return f"{place} ({'='.join(differ[0])})" if len(many) > 1 and differ else place

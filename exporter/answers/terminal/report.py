@@ -1,0 +1,152 @@
+"""An overview as a table that is printed once. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from exporter.agent.api.figures import UNMEASURED
+from exporter.answers.terminal import table
+from exporter.answers.terminal.details import amount
+from exporter.answers.terminal.table import Piece, Tone
+from exporter.answers.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
+from exporter.model import Unmeasured
+from exporter.shown.printable import utc
+
+T = TypeVar("T")
+
+WIDE = 120  # used if the output is not a terminal
+NARROW = 40
+_COLOURS = {
+    Tone.STRONG: "\x1b[1m",
+    Tone.FAINT: "\x1b[2m",
+    Tone.CALM: "\x1b[32m",
+    Tone.NEAR: "\x1b[33m",
+    Tone.OVER: "\x1b[1;31m",
+    Tone.UNKNOWN: "\x1b[35m",
+}
+_END = "\x1b[0m"
+
+
+def report(view: Overview, width: int | None, *, coloured: bool) -> str:
+    """Title, troubles, table, and the reason for each question mark."""
+    shown = rows(view.lines, Arrangement(deepest=4))
+    cells = max(width or WIDE, NARROW)
+    past = any(len(row.line.past) > 1 for row in shown)
+    layout = table.layout(cells, table.longest_name(shown), past=past)
+    lines = [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
+    lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
+    lines += [[], table.head(layout, names_of(view)), *(table.line(row, layout) for row in shown)]
+    lines += [] if shown else [[Piece(nothing(view), Tone.UNKNOWN)]]
+    if marked := list(_each(view, _marks)):
+        lines += [[], *([Piece(f"! {words}", Tone.OVER)] for words in marked)]
+    if unknown := _unknown_by_reason(view):
+        lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
+        for why, figures in unknown.items():
+            said = f"{why}: {UNMEASURED[Unmeasured(why)]}" if why in set(Unmeasured) else why
+            lines += [[Piece(f"  {said}", Tone.UNKNOWN)]]
+            lines += [[Piece(f"    {figure}", Tone.UNKNOWN)] for figure in figures]
+    return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
+
+
+def title(view: Overview, *state: str, short: bool = False) -> str:
+    """The title: the source, the state of the table, the time of the figures, the owners."""
+    simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
+    counts = [_counted(view.pods, "pod")] if view.pods else []
+    counts += [_counted(number, noun) for noun, number in view.groups.items()]
+    owners = ", ".join(counts)
+    parts = (
+        view.source,
+        view.simulated and simulated,
+        *state,
+        view.unix_s and utc(view.unix_s, "%H:%M:%S UTC"),
+        owners,
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def nothing(view: Overview) -> str:
+    """What is said if there is no line."""
+    if view.namespace:
+        return f"no pod of namespace {view.namespace} with a GPU is known"
+    return "no GPU is known"
+
+
+def names_of(view: Overview) -> str:
+    """The title of the column of names: what the levels of lines are."""
+    if not view.without_pods:
+        return table.NAMES
+    nouns = list(view.groups)
+    owner = nouns[0] if len(nouns) == 1 else "owner"
+    return f"GPU / {owner.upper()} / PROCESS"
+
+
+def sums(view: Overview) -> str:
+    """The node's sums, or those of all nodes; of one namespace, those of its pods."""
+    of = view.totals
+    if not (of.gpus or of.lost):
+        return f"{view.namespace}: on no GPU that is known" if view.namespace else "no GPU"
+    memory = "" if of.memory_total is None else f" of {amount(of.memory_total)}"
+    lost = f" ({of.lost} unknown)" if of.lost else ""
+    core = "?" if of.core is None else f"{of.core:.2f}"
+    parts = (
+        f"{view.namespace}: core {core} on {_counted(of.gpus, 'GPU')}{lost}"
+        if view.namespace
+        else f"core {core} of {_counted(of.gpus + of.lost, 'GPU')}{lost}",
+        f"memory {'?' if of.memory is None else amount(of.memory)}{memory}",
+        "" if of.watts is None else f"{of.watts:.0f} W",
+        "" if of.unattributed is None else f"unattributed {of.unattributed:.2f}",
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _unknown_by_reason(view: Overview) -> Mapping[str, Sequence[str]]:
+    """The unknown figures, by reason."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for why, figure in _each(view, _unknown):
+        found[why].append(figure)
+    return found
+
+
+def _each(view: Overview, say: Callable[[Line, str], Iterable[T]]) -> Iterator[T]:
+    """What there is to say of each line; ``say`` gets it with the names of the lines above it."""
+
+    def look(line: Line, above: str) -> Iterator[T]:
+        name = f"{above} {line.name}".lstrip()
+        yield from say(line, name)
+        for child in line.children:
+            yield from look(child, name)
+
+    for line in view.lines:
+        yield from look(line, "")
+
+
+def _marks(line: Line, name: str) -> Iterator[str]:
+    return (f"{name}: {mark.kind}: {mark.detail}" for mark in line.marks)
+
+
+def _unknown(line: Line, name: str) -> Iterator[tuple[str, str]]:
+    """The reason and the name of each unknown figure. Of a pod, its containers say the same."""
+    if line.kind is not LineKind.POD or not _has_containers(line):
+        for quantity, figure in (("core", line.core), ("memory", line.memory)):
+            if is_unknown(figure):
+                yield figure.why, f"{quantity} of {name}"
+
+
+def _has_containers(line: Line) -> bool:
+    return any(child.kind is LineKind.CONTAINER for child in line.children)
+
+
+def is_unknown(figure: Figure) -> bool:
+    """Whether a value is missing that should be there."""
+    return figure.value is None and bool(figure.why)
+
+
+def _written(pieces: list[Piece], *, coloured: bool) -> str:
+    if not coloured:
+        return "".join(piece.text for piece in pieces)
+    coded = (f"{_COLOURS[p.tone]}{p.text}{_END}" if p.tone in _COLOURS else p.text for p in pieces)
+    return "".join(coded)

@@ -1,0 +1,1 @@
+"""The one client of the API server, for the agent and for kubectl mgpu."""

@@ -1,0 +1,1 @@
+"""How a program speaks with who started it: arguments, output, progress, messages."""

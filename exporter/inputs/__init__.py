@@ -1,0 +1,1 @@
+"""What people write: settings and other files in YAML, and the values of flags."""

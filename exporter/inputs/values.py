@@ -1,0 +1,236 @@
+"""Kinds of values: how the text of a setting is read, and what is allowed. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+import yaml
+
+from exporter.inputs import forms
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_LAST_PORT = 65535
+_PATH = r"/[^\x00]*"
+_UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
+_SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
+_POWERS: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T"))}
+_POWERS |= {f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGT", 1)}
+
+
+class StructureProblem(NamedTuple):
+    """A problem in a value of several lines; ``where`` is the place in it, such as ``[0].name``."""
+
+    line: int
+    where: str
+    text: str
+
+
+class StructureError(ValueError):
+    """A value of several lines is not allowed; ``problems`` has all problems found."""
+
+    def __init__(self, problems: Sequence[StructureProblem]) -> None:
+        super().__init__("; ".join(f"{where}: {text}" for _, where, text in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind(Generic[T_co]):
+    """A kind of value. ``read`` returns the value of a text, or raises ValueError or KeyError.
+
+    ``allowed`` describes the allowed values. ``pairs``: the value is written as ``NAME=VALUE`` or
+    as a YAML mapping. ``read_node``: the value is YAML, as text too; both readers then raise
+    StructureError. ``form``: the JSON Schema of its plain spellings in a YAML file.
+    """
+
+    read: Callable[[str], T_co]
+    allowed: str
+    many: bool = False
+    pairs: bool = False
+    read_node: Callable[[yaml.Node], T_co] | None = None
+    form: forms.Form = field(default_factory=lambda: forms.ANY)
+
+
+class Address(NamedTuple):
+    """Where to listen. The host "" is every address of the machine; ``path`` is a Unix socket's."""
+
+    host: str
+    port: int
+    path: str = ""
+
+
+def _address(text: str) -> Address:
+    if text.startswith("unix:"):
+        return Address("", 0, PATH.read(text.removeprefix("unix://").removeprefix("unix:")))
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(text)
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _LAST_PORT:
+        raise ValueError(text)
+    return Address(host, int(port))
+
+
+def _duration(text: str) -> int:
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(text)
+    return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
+
+
+def duration(low: str, high: str) -> ValueKind[int]:
+    """Nanoseconds, written as ``500ms``, ``1s``, ``1m30s``."""
+    bounds = _duration(low), _duration(high)
+
+    def read(text: str) -> int:
+        return _within(_duration(text), *bounds)
+
+    allowed = f"a duration from {low} to {high}, with its units: ms, s, m, h"
+    return ValueKind(read, allowed, form=forms.duration(*bounds, _UNITS))
+
+
+def count(low: int, high: int) -> ValueKind[int]:
+    """A whole number."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,20}", text):
+            raise ValueError(text)
+        return _within(int(text), low, high)
+
+    return ValueKind(read, f"a number from {low} to {high}", form=forms.count(low, high))
+
+
+def size(low: str, high: str) -> ValueKind[int]:
+    """Bytes, written as ``1048576``, ``256Mi`` or ``Gi``."""
+    bounds = _size(low), _size(high)
+
+    def read(text: str) -> int:
+        return _within(_size(text), *bounds)
+
+    allowed = f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi"
+    return ValueKind(read, allowed, form=forms.size(*bounds, _POWERS))
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(text)
+    return int(match[1] or 1) * _POWERS[match[2]]
+
+
+def matching(pattern: str, allowed: str) -> ValueKind[str]:
+    """A text that matches the pattern as a whole."""
+    form = re.compile(pattern, re.ASCII)
+
+    def read(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(text)
+        return text
+
+    return ValueKind(read, allowed, form=forms.matching(pattern))
+
+
+def choice(*names: str, allowed: str = "") -> ValueKind[str]:
+    """One of these words. ``allowed`` describes them if they are too many to list."""
+
+    def read(text: str) -> str:
+        return names[names.index(text)]
+
+    return ValueKind(read, allowed or f"one of {', '.join(names)}", form=forms.choice(names))
+
+
+def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
+    """One or more values, separated by commas, without duplicates."""
+
+    def read(text: str) -> tuple[T_co, ...]:
+        return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
+
+    allowed = f"{kind.allowed}; several separated by commas"
+    return ValueKind(read, allowed, many=True, form=forms.many(kind.form))
+
+
+def pairs(
+    name: ValueKind[str], value: ValueKind[str], allowed: str
+) -> ValueKind[tuple[tuple[str, str], ...]]:
+    """``NAME=VALUE``, separated by commas, each name once."""
+
+    def read(text: str) -> tuple[tuple[str, str], ...]:
+        found: dict[str, str] = {}
+        for part in text.split(","):
+            left, _, right = part.strip().partition("=")
+            if found.setdefault(name.read(left), value.read(right)) != right:
+                raise ValueError(text)
+        return tuple(found.items())
+
+    form = forms.pairs(name.form, value.form)
+    allowed = f"{allowed}; several separated by commas, each once"
+    return ValueKind(read, allowed, many=True, pairs=True, form=form)
+
+
+def _within(number: int, low: int, high: int) -> int:
+    if not low <= number <= high:
+        raise ValueError(number)
+    return number
+
+
+def _text(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(text)
+    return text
+
+
+ADDRESS = ValueKind(
+    _address,
+    "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
+    "unix:/run/mgpu.sock",
+)
+SWITCH = ValueKind({"true": True, "false": False}.__getitem__, "true or false", form=forms.SWITCH)
+TEXT = ValueKind(_text, "a text without control characters")
+PATH = matching(_PATH, "an absolute path")
+OPTIONAL_PATH = matching(rf"({_PATH})?", "an absolute path")
+SOCKET = matching(rf"auto|none|{_PATH}", "auto, none or an absolute path")
+ORIGIN = matching(
+    r"(https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
+    rf":(?:{forms.numbers(1, _LAST_PORT)}))?",
+    "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255",
+)
+KEY = matching(
+    r"\*|[A-Za-z0-9][A-Za-z0-9._/-]{0,316}\*?",
+    "the key of a label, the beginning of a key followed by *, or *",
+)
+URL_PATH = matching(
+    r"/([A-Za-z0-9._~]|-[A-Za-z0-9._~-])[A-Za-z0-9._~-]*(/[A-Za-z0-9._~-]+)*",
+    "a path such as /metrics, outside /-/",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``name`` is the flag without dashes and the YAML key; ``default`` its text.
+
+    ``live``: a change in the settings file is applied while the exporter runs.
+    """
+
+    name: str
+    kind: ValueKind[object]
+    default: str
+    about: str
+    why: str = ""
+    live: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, e.g. ``MGPU_WEB_LISTEN_ADDRESS``."""
+        return "MGPU_" + self.name.upper().replace(".", "_").replace("-", "_")
+
+
+def setting(
+    name: str, kind: ValueKind[T], default: str, about: str, why: str = "", *, live: bool = False
+) -> T:
+    """A dataclass's field that holds a setting of this kind; it has no default of its own."""
+    found: T = field(metadata={"setting": Setting(name, kind, default, about, why, live)})
+    return found

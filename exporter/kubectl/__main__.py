@@ -1,8 +1,0 @@
-"""``python -m exporter.kubectl``: what ``kubectl-mgpu`` runs, also of the single file."""
-
-import sys
-
-from exporter.kubectl.plugin import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,175 @@
+"""The feed of this node: a collector in this process, without a server.
+
+``ProcessCommands`` adds users and command lines for ``top`` on the spot. They are read from
+``/proc`` with the rights of the user of ``top``, and only shown to that user: the exporter's own
+documents never contain command lines, because arguments may be secrets.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from exporter.agent import api
+from exporter.agent.api.figures import what_to_do
+from exporter.agent.collector import Collector, Sources
+from exporter.agent.collector.wiring import make_collector
+from exporter.agent.facts.history import Past
+from exporter.agent.settings import Settings
+from exporter.agent.sources.groups.owners import Users
+from exporter.agent.sources.pods.factory import node_name
+from exporter.answers.terminal.feeds.feed import (
+    FeedResult,
+    NodeSight,
+    ProcessCommand,
+    troubles_of,
+)
+from exporter.httpclient import NoAnswerError
+from exporter.model import Clock, Process, Snapshot
+from exporter.shown.processes import processes_of
+from exporter.shown.tree import Tree, tree_of_snapshot
+
+logger = logging.getLogger(__name__)
+
+ENDS_WITHIN_S = 2.0
+FIRST_WITHIN_S = 10.0
+
+LONGEST_COMMAND = 4096  # bytes that are read of one
+MINUTES = api.HISTORY_MINUTES
+
+
+class ProcessCommands:
+    """Reads each process once. Those that are gone are forgotten."""
+
+    def __init__(self, proc_root: str, passwd: str, clock: Clock = time) -> None:
+        self._proc_root = proc_root
+        self._users = Users(passwd, clock)
+        self._known: dict[tuple[int, int | None], ProcessCommand] = {}
+
+    def of(self, processes: Iterable[Process]) -> Mapping[int, ProcessCommand]:
+        """The users and command lines that are known, by pid."""
+        known: dict[tuple[int, int | None], ProcessCommand] = {}
+        for process in processes:
+            key = process.pid, process.start_unix_ns
+            found = self._known.get(key) or self._read(process.pid, process.name)
+            if found is not None:
+                known[key] = found
+        self._known = known
+        return {pid: found for (pid, _), found in known.items()}
+
+    def _read(self, pid: int, name: str) -> ProcessCommand | None:
+        """The process of this pid if it has this name, else another one has the pid by now."""
+        folder = f"{self._proc_root}/{pid}"
+        try:
+            uid = os.stat(folder).st_uid  # noqa: PTH116 - a string
+            arguments = _read(f"{folder}/cmdline").split(b"\0")
+            comm = _read(f"{folder}/comm").decode(errors="replace").rstrip("\n")
+        except OSError:
+            return None
+        if comm != name:
+            return None
+        command = " ".join(part.decode(errors="replace") for part in arguments if part)
+        return ProcessCommand(self._users.names().get(uid, str(uid)), command)
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.read(file, LONGEST_COMMAND)
+    finally:
+        os.close(file)
+
+
+class LocalFeed:
+    """Implements ``Feed``. Owns the sources: it starts them, and closes them at the end.
+
+    ``commands`` adds users and command lines to what is read; without it there are none.
+    """
+
+    name = "this node"
+
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Sources,
+        clock: Clock = time,
+        commands: ProcessCommands | None = None,
+    ) -> None:
+        self._commands = commands
+        self._clock = clock
+        self._sources = sources
+        self._collector: Collector = make_collector(settings, sources, clock)
+        name = "" if settings.simulate else node_name(settings.node_name)
+        self._about = api.About(name, settings.collection_window_ns)
+        self._stop, self._ended = threading.Event(), threading.Event()
+        self._interval_s = settings.collection_interval_ns / 1e9
+        for source in sources.listening:
+            source.start()
+        self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
+        self._thread.start()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest Snapshot."""
+        return self._collector.snapshot
+
+    def read(self, after: int = 0) -> FeedResult:
+        """The newest Snapshot; waits for one that is newer than this version."""
+        waited_s = 0.0
+        while (
+            self.snapshot.version <= after
+            and not self._ended.is_set()
+            and waited_s < FIRST_WITHIN_S
+        ):
+            self._stop.wait(self._interval_s / 10)
+            waited_s += self._interval_s / 10
+        if self._collector.fatal is not None:
+            raise NoAnswerError(str(self._collector.fatal))
+        snapshot = self.snapshot
+        if not snapshot.version:
+            raise NoAnswerError("the first collection cycle does not end; see mgpu-exporter check")
+        return FeedResult((self._sight(snapshot),))
+
+    @property
+    def document(self) -> api.Document:
+        """The newest Snapshot as ``/api/v1/snapshot`` has it."""
+        return api.snapshot(self.snapshot, self._about, self._age_ns(self.snapshot))
+
+    def _sight(self, snapshot: Snapshot) -> NodeSight:
+        age_ns = self._age_ns(snapshot)
+        is_stale = age_ns > snapshot.stale_after_ns
+        processes = [] if is_stale else list(processes_of(snapshot))
+        tree = Tree() if is_stale else tree_of_snapshot(snapshot)
+        past = Past(snapshot.history, MINUTES * 60 * 10**9 // snapshot.history.step_ns)
+        sources = [(s.name, s.up, s.detail or what_to_do(s)) for s in snapshot.sources]
+        return NodeSight(
+            tree,
+            self._about.node,
+            snapshot.unix_ns,
+            snapshot.simulated,
+            tuple(name for name, _, _ in sources),
+            tuple(troubles_of(sources, age_ns / 1e9 if is_stale else None)),
+            {key: tuple(points["core_utilization_ratio"]) for key, points in past.items()},
+            self._commands.of(processes) if self._commands is not None else {},
+        )
+
+    def _age_ns(self, snapshot: Snapshot) -> int:
+        return self._clock.monotonic_ns() - snapshot.mono_ns
+
+    def close(self) -> None:
+        """Ends the collector and closes the sources. A source that hangs is not waited for."""
+        self._stop.set()
+        self._thread.join(ENDS_WITHIN_S)
+        for source in self._sources.all:
+            try:
+                source.close()
+            except Exception:
+                logger.exception("a source could not be closed")
+
+    def _collect(self) -> None:
+        try:
+            self._collector.run(self._stop)
+        except Exception:
+            logger.exception("the collector failed")
+        self._ended.set()

@@ -1,0 +1,235 @@
+"""Marks: what is wrong with a thing now, in words for people, from its facts. Pure.
+
+They stand beside the thing itself, on the page and in the terminal. They are no alerts: nothing is
+averaged, waits or is sent to anybody. The rules for Prometheus are in ``rules/``::
+
+    device_marks(device, snapshot.unix_ns, earlier)
+    holding_marks(holding)
+    pod_marks(pod_facts, may_borrow=entry.may_borrow)
+    waiting_marks(device_of_a_tree)  # of all that is on it, by owner
+
+The worst mark comes first.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.model import (
+    ContainerHolding,
+    ContainerKey,
+    DeviceFacts,
+    DeviceState,
+    GroupHolding,
+    GroupKey,
+    HeldMemory,
+    PodFacts,
+)
+from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
+from exporter.shown.tree import DeviceEntry
+
+BEYOND = 1.02  # of a share, and not by rounding
+THROTTLED = 0.1  # of the time since the facts before
+_HEAT_AND_SUPPLY = ("hw_thermal", "sw_thermal", "hw_power_brake")  # a power cap is nothing odd
+FULL = 0.95  # of a device's core
+SOME, MOSTLY = 0.1, 0.5  # of the time, or of a share
+_HARDWARE_XIDS = frozenset(map(str, codes(HARDWARE)))
+_BAD_ROWS = {
+    "failed": "a bad row of its memory could not be replaced: exchange it",
+    "pending": "a bad row of its memory is replaced at the next reset",
+}
+
+
+class MarkKind(StrEnum):
+    """The kinds of marks. The value is the mark in few words."""
+
+    LOST = "lost"
+    UNREADABLE = "unreadable"
+    XID = "hardware fault"
+    BAD_MEMORY = "bad memory"
+    RECOVERY = "needs a reset"
+    THROTTLED = "throttled"
+    UNHEALTHY = "unhealthy device"
+    MISPLACED = "not where it was allocated"
+    OVER_SHARE = "over its share"
+    WAITING = "waits for others"
+    CROWDS = "others wait for it"
+    NEAR_MEMORY_LIMIT = "near its memory limit"
+    BORROWS_MEMORY = "borrows memory"
+
+
+_GIB = 1 << 30
+_SEVERE = {MarkKind.LOST, MarkKind.XID, MarkKind.RECOVERY}
+
+
+class Mark(NamedTuple):
+    """One mark. ``detail`` is a sentence for whoever asks."""
+
+    kind: MarkKind
+    detail: str
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether the device cannot be used until somebody does something."""
+        return self.kind in _SEVERE
+
+
+class Earlier(NamedTuple):
+    """A device at an earlier moment."""
+
+    device: DeviceFacts
+    unix_ns: int
+
+
+def device_marks(
+    device: DeviceFacts, unix_ns: int, earlier: Earlier | None = None
+) -> tuple[Mark, ...]:
+    """The marks of a device at this time. Without ``earlier`` it is never ``THROTTLED``."""
+    return (*_state(device), *_faults(device, unix_ns), *_throttled(device, unix_ns, earlier))
+
+
+def _state(device: DeviceFacts) -> Iterator[Mark]:
+    if device.state is DeviceState.LOST:
+        yield Mark(MarkKind.LOST, "it has fallen off the bus, or needs a reset")
+    elif device.state not in {DeviceState.UP, DeviceState.RELEASED}:
+        yield Mark(MarkKind.UNREADABLE, f"it cannot be read: {device.state}")
+
+
+def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
+    if device.is_unhealthy:
+        yield Mark(MarkKind.UNHEALTHY, "the kubelet says so: its device plugin has withdrawn it")
+    for xid, count in (device.xids or {}).items():
+        last_ns = count.last_unix_ns
+        if xid in _HARDWARE_XIDS and last_ns is not None and unix_ns - last_ns < XID_S * 10**9:
+            yield Mark(MarkKind.XID, f"XID {xid}: reset it, or restart the node")
+    if device.sensors.number("recovery_action"):
+        yield Mark(MarkKind.RECOVERY, "the driver says that it needs a reset or a restart")
+    for state, is_so in device.sensors.by_label("row_remapping").items():
+        if is_so and state in _BAD_ROWS:
+            yield Mark(MarkKind.BAD_MEMORY, _BAD_ROWS[state])
+    if device.sensors.number("retired_pages_pending"):
+        yield Mark(MarkKind.BAD_MEMORY, "a bad page of its memory is retired at the next reset")
+
+
+def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> Iterator[Mark]:
+    """Whether heat or supply held its clocks down for a part of the time since then.
+
+    Boards are asked every few seconds: less time than that says nothing.
+    """
+    if earlier is None or unix_ns <= earlier.unix_ns:
+        return
+    before = earlier.device.sensors.by_label("throttle_seconds_total")
+    least_ns = THROTTLED * (unix_ns - earlier.unix_ns)
+    now = device.sensors.by_label("throttle_seconds_total")
+    reasons = [
+        reason
+        for reason in _HEAT_AND_SUPPLY
+        if now.get(reason, 0) - before.get(reason, now.get(reason, 0)) > least_ns
+    ]
+    if reasons:
+        yield Mark(MarkKind.THROTTLED, f"its clocks are held down by {', '.join(reasons)}")
+
+
+def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
+    """The marks of a container on a device by its own allocation; of a group by its cgroup."""
+    own = tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
+    return (*own, *_borrows(holding.memory))
+
+
+def _borrows(memory: HeldMemory) -> Iterator[Mark]:
+    """Whether it holds more than is kept for it. Where nothing is, nobody was promised any."""
+    kept, borrowed = memory.guaranteed_bytes, memory.borrowed_bytes
+    if kept and borrowed:
+        said = f"it holds {borrowed / _GIB:.1f} GiB beyond the {kept / _GIB:.1f} GiB kept for it"
+        yield Mark(MarkKind.BORROWS_MEMORY, f"{said}, and may lose it to others")
+
+
+def _of_container(holding: ContainerHolding) -> Iterator[Mark]:
+    if holding.misplaced:
+        yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
+    core = None if holding.allocation.may_borrow else holding.core_of_limit
+    yield from _limits(core, holding.memory_of_limit)
+
+
+class _Runner(NamedTuple):
+    """Who ran on a device, by name, and how much of it."""
+
+    name: str
+    core: float
+
+
+def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]:
+    """The marks of who waits on a full device, and of who ran most meanwhile, by owner.
+
+    Waiting is divided by what the others ran, so it is most for the one that ran most.
+    """
+    if device.facts is None or (device.facts.average.core or 0) < FULL:
+        return {}
+    runners = _runners(device)
+    found: dict[ContainerKey | GroupKey, Mark] = {}
+    waited_for: dict[ContainerKey | GroupKey, list[str]] = {}
+    for held in _containers(device):
+        if not _waits(held):
+            continue
+        others = {owner: each for owner, each in runners.items() if owner != held.owner}
+        most = max(others, key=lambda owner: others[owner].core, default=None)
+        said = f"it waits up to {held.average.waiting or 0:.0%} of the time"
+        said += f", most for {others[most].name}" if most in others else ""
+        found[held.owner] = Mark(MarkKind.WAITING, said)
+        if most is not None:
+            waited_for.setdefault(most, []).append(runners[held.owner].name)
+    for culprit, victims in waited_for.items():
+        if culprit not in found:
+            more = f" and {len(victims) - 1} more" if victims[1:] else ""
+            found[culprit] = Mark(MarkKind.CROWDS, f"waiting most for it: {victims[0]}{more}")
+    return found
+
+
+def _runners(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey | None, _Runner]:
+    """All that may have run on a device. None: what the reader may not see, as one sum."""
+    found: dict[ContainerKey | GroupKey | None, _Runner] = {
+        held.owner: _Runner("/".join(held.owner.pod_name), held.average.core or 0.0)
+        for held in _containers(device)
+    }
+    for group in device.groups:
+        held = group.holding
+        name = (held.info.name if held.info else "") or held.owner.group
+        found[held.owner] = _Runner(f"{held.owner.kind} {name}", held.average.core or 0.0)
+    if device.others is not None and device.others.core:
+        found[None] = _Runner("others", device.others.core)
+    return found
+
+
+def _containers(device: DeviceEntry) -> list[ContainerHolding]:
+    return [each.holding for pod in device.pods for each in pod.containers]
+
+
+def _waits(holding: ContainerHolding) -> bool:
+    """Whether it waits on a full device, by two signs: a program that pauses shows the first.
+
+    The second sign is that it does not get its share; without a share, that it waits mostly.
+    """
+    pressure, share = holding.average.waiting, holding.core_of_limit
+    if pressure is None:
+        return False
+    return pressure > MOSTLY if share is None else pressure > SOME and share < 1 - SOME
+
+
+def pod_marks(pod: PodFacts, *, may_borrow: bool) -> tuple[Mark, ...]:
+    """The marks of a pod over all its devices. Who ``may_borrow`` is never ``OVER_SHARE``."""
+    core = None if may_borrow else pod.core_of_limit
+    return (*_health(pod), *_limits(core, pod.memory_of_limit))
+
+
+def _health(pod: PodFacts) -> Iterator[Mark]:
+    if count := pod.unhealthy_devices:
+        said = f"the kubelet says that {count:.0f} of its devices {'is' if count == 1 else 'are'}"
+        yield Mark(MarkKind.UNHEALTHY, f"{said} unhealthy: kubectl describe pod names them")
+
+
+def _limits(core: float | None, memory: float | None) -> Iterator[Mark]:
+    """The marks of use over limits."""
+    if core is not None and core > BEYOND:
+        yield Mark(MarkKind.OVER_SHARE, f"it uses {core:.0%} of its share of the core")
+    if memory is not None and memory > NEAR_LIMIT:
+        yield Mark(MarkKind.NEAR_MEMORY_LIMIT, f"it holds {memory:.0%} of its memory")

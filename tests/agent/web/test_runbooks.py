@@ -1,0 +1,125 @@
+"""The runbooks, served as pages."""
+
+import re
+from html import unescape
+
+import pytest
+
+from exporter.agent.web.markdown import Block, Span, blocks
+from exporter.agent.web.runbooks import runbook, runbooks
+from exporter.model import Snapshot
+from tests.agent.web.serving import serving
+from tests.agent.web.test_access import EVERYWHERE
+from tests.rules.test_alerts import RUNBOOKS
+
+
+def page_of(name: str, **query: str) -> str:
+    page = runbook(name, query)
+    assert page is not None
+    return page
+
+
+def words_of(page: str) -> str:
+    _, _, body = page.partition("<body>")
+    return unescape(re.sub(r"<[^>]+>", " ", body))
+
+
+def bare(text: str) -> str:
+    """A runbook without its marks."""
+    text = re.sub(r"^```\w*$|^#+ |^- |^\|[-|]+\|$", "", text, flags=re.MULTILINE)
+    return re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).replace("`", " ").replace("**", " ")
+
+
+def test_all_runbooks_are_served_with_all_their_words_and_no_mark() -> None:
+    assert {path.stem: path.read_text() for path in RUNBOOKS.glob("*.md")} == runbooks()
+    for name, text in runbooks().items():
+        shown = words_of(page_of(name))
+        assert set(re.findall(r"\w+", bare(text))) <= set(re.findall(r"\w+", shown)), name
+        assert not re.search(r"`|\*\*|\]\(|^#|\|-", shown, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("name", runbooks())
+def test_each_block_of_code_stands_alone_as_it_is_typed(name: str) -> None:
+    code = re.findall(r"^```\w*\n(.*?)\n```$", runbooks()[name], re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page_of(name), re.DOTALL)
+    assert [unescape(one) for one in shown] == code
+
+
+@pytest.mark.parametrize("name", ["", *runbooks()])
+def test_their_links_lead_to_other_runbooks_and_to_no_other_machine(name: str) -> None:
+    page = page_of(name)
+
+    links = re.findall(r'href="([^"]+)"', page)
+    assert set(links) <= {"../", "./", *runbooks()}  # relative, so that a proxy may add a path
+    assert not re.search(r"<script|\ssrc=|https?://", re.sub(r"(?s)<code>.*?</code>", "", page))
+
+
+def test_a_text_is_read_as_its_blocks() -> None:
+    text = "# A\n\nSee [it](b.md),\nor `x`, **now**.\n\n- one\n- two\n  more\n\n"
+    text += "| a | b\\|c |\n|---|---|\n| 1 | 2 |\n\n```sh\na\n\n  b <c>\n```\n2. then\n"
+
+    assert list(blocks(text)) == [
+        Block("h1", [[[Span("A")]]]),
+        Block(
+            "p",
+            [
+                [
+                    [
+                        *(Span("See "), Span("it", "link", "b.md"), Span(", or ")),
+                        *(Span("x", "code"), Span(", "), Span("now", "strong"), Span(".")),
+                    ]
+                ]
+            ],
+        ),
+        Block("ul", [[[Span("one")]], [[Span("two more")]]]),
+        Block("table", [[[Span("a")], [Span("b\\|c")]], [[Span("1")], [Span("2")]]]),
+        Block("pre", code="a\n\n  b <c>"),
+        Block("p", [[[Span("2. then")]]]),
+    ]
+
+
+def test_what_the_address_says_stands_in_the_commands_and_goes_on_with_the_links() -> None:
+    page = page_of("MgpuGpuLost", node="gpu-node-1", uuid="GPU-5dda2825")
+
+    assert "spec.nodeName=gpu-node-1)" in page
+    assert 'mgpu_device_xid_errors_total{uuid="GPU-5dda2825"} > 0' in unescape(page)
+    assert "$NODE" not in page
+    assert "$UUID" not in page
+    assert "$EXPORTER" in page
+    assert 'href="on-the-node?node=gpu-node-1&amp;uuid=GPU-5dda2825"' in page
+    assert "For node gpu-node-1, uuid GPU-5dda2825" in page
+
+
+@pytest.mark.parametrize("name", sorted(runbooks()))
+def test_what_the_variables_are_is_said_only_while_they_stand_there(name: str) -> None:
+    legend = "Alert labels:"
+
+    assert legend in page_of(name) or "$" not in runbooks()[name].partition("## ")[0]
+    assert legend not in page_of(name, node="gpu-node-1")
+    assert "<h2>" in page_of(name, node="gpu-node-1") or "<table>" in page_of(name)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["$(reboot)", "a;b", "a b", "`x`", "-n", "<b>", 'a"b', "", "a" * 300, "a\nb", "\u202ea", "é"],
+)
+def test_what_is_not_a_name_is_left_out_of_what_people_copy(value: str) -> None:
+    assert page_of("MgpuGpuLost", node=value, uuid=value) == page_of("MgpuGpuLost")
+
+
+def test_whoever_sees_the_landing_page_reads_them_and_learns_no_name() -> None:
+    with serving(Snapshot(), address=EVERYWHERE) as site:
+        page = site.ask("/runbooks/MgpuGpuLost")
+        filled = site.ask("/runbooks/MgpuGpuLost?node=n1&node=%3Cb%3E")
+        all_of_them = site.ask("/runbooks/")
+        none = [site.ask(f"/runbooks/{name}").status for name in ("Mgpu", "..%2freset", "a/b")]
+
+    assert page.status == filled.status == all_of_them.status == 200
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "script-src" not in page.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert b"max_over_time(mgpu_container_processes{uuid=&#34;$UUID&#34;}[1h]) &gt; 0" in page.body
+    assert b'<a href="reset">' in page.body
+    assert b"nodeName=n1)" in filled.body
+    assert all_of_them.body.count(b"<a href") == len(runbooks()) + 2
+    assert none == [404, 404, 404]

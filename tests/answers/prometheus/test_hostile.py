@@ -1,0 +1,111 @@
+"""Every command that reads a Prometheus, against one that is wrong in every way."""
+
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.answers.kubectl.plugin import main as plugin
+from exporter.answers.prometheus import client
+from exporter.answers.prometheus.client import Prometheus
+from exporter.answers.terminal.feeds import prometheus, view_of
+from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
+from exporter.cli import main
+from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
+from tests.answers.prometheus.hostile import MODES, honest, question_of
+from tests.answers.terminal.test_http import Server
+
+MEMORY = 800 << 20  # more than what the process has
+LONGEST_S = 120
+COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
+    "why": (main, ["why", "team/chat"]),
+    "why as JSON": (main, ["why", "team/chat", "--format=json", "--over=24h"]),
+    "why of a namespace": (main, ["why", "chat", "-n", "team"]),
+    "top": (main, ["top", "--once"]),
+    "top of a namespace": (main, ["top", "--once", "-n", "team"]),
+    "advise": (main, ["advise"]),
+    "advise as YAML": (main, ["advise", "--format=yaml", "-n", "team"]),
+    "bill": (main, ["bill", "--price=1", "--since=3h"]),
+    "bill by owner": (main, ["bill", "--price=1", "--by=owner", "--format=csv", "--since=1h"]),
+    "bill by pod": (main, ["bill", "--price=1", "--by=pod", "--since=1h", "--format=focus"]),
+    "bill as JSON": (main, ["bill", "--price=1", "--method=use", "--format=json", "--since=2h"]),
+    "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=1h", "-A"]),
+    "kubectl mgpu top": (plugin, ["top", "--once", "-A"]),
+    "kubectl mgpu why": (plugin, ["why", "team/chat", "-A"]),
+    "kubectl mgpu advise": (plugin, ["advise", "-A"]),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Ends a command that takes too much time or memory, by an error."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(LONGEST_S)
+    yield
+    signal.alarm(0)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.usefixtures("bounded")
+def test_no_answer_makes_a_command_fail_with_more_than_a_message(
+    mode: str, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = lambda path, _: MODES[mode](question_of(path))
+    for name, (run, arguments) in COMMANDS.items():
+        status = run([*arguments, f"--prometheus={server.url}"])
+        said = capsys.readouterr()
+        assert status in {0, 1, 2}, name
+        assert (said.out + said.err).replace("\n", "").isprintable(), name
+        assert "Traceback" not in said.err, name
+        assert said.out or said.err, name
+
+
+def test_the_honest_one_has_an_answer_for_every_command(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the modes reach what they are to hit."""
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    server.answer = lambda path, _: MODES["honest"](question_of(path))
+    for name, (run, arguments) in COMMANDS.items():
+        status = run([*arguments, f"--prometheus={server.url}"])
+        said = capsys.readouterr()
+        assert status == 0, (name, said)
+        assert said.out, name
+    assert len(MODES) > 60
+    assert honest(question_of("/api/v1/query?query=up&time=7"))
+
+
+def test_a_fleet_that_is_too_large_for_one_answer_is_asked_by_fewer_families(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = lambda path, _: MODES["honest"](question_of(path))
+    whole = view_of(PrometheusFeed(Prometheus(HttpClient(server.url))).read(), "x")
+    server.asked.clear()
+    monkeypatch.setattr(client, "MAX_SERIES", 30)
+
+    feed = PrometheusFeed(Prometheus(HttpClient(server.url)))
+    assert len(view_of(feed.read(), "x").lines) == len(whole.lines)
+    first = len(server.asked)
+    feed.read()
+    assert len(server.asked) < 2 * first  # what was too much at once is not asked again
+
+    monkeypatch.setattr(prometheus, "MAX_SHOWN", 50)
+    with pytest.raises(NoAnswerError, match="more than 50 series: look at one namespace"):
+        feed.read()
+    monkeypatch.setattr(client, "MAX_SERIES", 0)
+    with pytest.raises(TooLongError):
+        feed.read()
