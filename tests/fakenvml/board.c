@@ -84,7 +84,7 @@ unsigned long long energy_mj(Call *call)
     int64_t loaded = call->scenario->loaded;
     if (until < loaded) return 0;
     double active = board_busy_until(call, until) * (call->gpu->power_mw - call->gpu->idle_mw);
-    return (unsigned long long)((__int128)(until - loaded) * call->gpu->idle_mw / SECOND) +
+    return (unsigned long long)((__int128)(until - loaded) * (call->gpu->idle_mw + call->gpu->module_mw) / SECOND) +
            (unsigned long long)(active / SECOND);
 }
 

@@ -90,9 +90,9 @@ typedef struct {
 } Row;
 
 typedef struct {
-    bool present, lost, energy, mig_capable, mig, gpm, gpm_activity, sleeps;
+    bool present, lost, energy, mig_capable, mig, gpm, gpm_activity, gpm_still, sleeps;
     const char *uuid, *name, *pci;
-    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates, license;
+    unsigned minor, power_mw, idle_mw, module_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates, license;
     unsigned long long memory, reserved, used;
     int64_t sample_period, sample_offset, slice, energy_step;
     Process *processes;

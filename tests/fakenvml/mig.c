@@ -205,7 +205,8 @@ NVML(nvmlGpmMetricsGet)(nvmlGpmMetricsGet_t *get)
     const Gpu *gpu = &call.scenario->gpus[first->gpu];
     double share[ENGINES];
     engines_busy(&gpu->units[1 + first->instance], first->time, second->time, share);
-    for (int engine = 0; engine < ENGINES; engine++) share[engine] /= (double)(second->time - first->time);
+    for (int engine = 0; engine < ENGINES; engine++)
+        share[engine] = gpu->gpm_still ? 0 : share[engine] / (double)(second->time - first->time);
     for (unsigned i = 0; i < get->numMetrics; i++) answer_metric(&get->metrics[i], gpu, first->instance, share);
     return NVML_SUCCESS;
 }

@@ -143,6 +143,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->used = number_of(line, "used", NVML_NOT_AVAILABLE);
     gpu->power_mw = (unsigned)number_of(line, "power_mw", 350000);
     gpu->idle_mw = (unsigned)number_of(line, "idle_mw", 70000);
+    gpu->module_mw = (unsigned)number_of(line, "module_mw", 0);
     gpu->limit_mw = (unsigned)number_of(line, "limit_mw", 400000);
     gpu->temperature = (unsigned)number_of(line, "temperature", 50);
     gpu->memory_temperature = (unsigned)number_of(line, "memory_temperature", 60);
@@ -161,6 +162,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->slices = (unsigned)number_of(line, "slices", 7);
     gpu->gpm = number_of(line, "gpm", 1) != 0;
     gpu->gpm_activity = number_of(line, "gpm_activity", 1) != 0;
+    gpu->gpm_still = number_of(line, "gpm_still", 0) != 0;
     gpu->license = (unsigned)number_of(line, "license", NO_LICENSE);
     if (!gpu->ring || gpu->ring > MAX_RING || gpu->sample_period <= 0 || gpu->slice <= 0 || gpu->energy_step <= 0)
         wrong(line, "must be above 0", "ring, sample_period, slice or energy_step");

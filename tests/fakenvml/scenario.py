@@ -24,9 +24,10 @@ class Gpu:
     """A board. ``mig`` None: not capable; ``used`` None: the sum of its processes.
 
     ``license`` None: the driver has no vGPU software to license. ``sleeps``: no samples while it is
-    idle. ``gpm_activity`` False: GPM lacks the figures of the core. ``probe``: the capacity that it
-    reports, if not ``ring``. ``rates``: the percent that the calls for rates return, if not the
-    newest sample's. ``garbage``: the number of impossible rows.
+    idle. ``gpm_activity`` False: GPM lacks the figures of the core. ``gpm_still``: they are all 0.
+    ``probe``: the capacity that it reports, if not ``ring``. ``rates``: the percent that the calls
+    for rates return, if not the newest sample's. ``garbage``: the number of impossible rows.
+    ``module_mw``: what only the energy counter has, of the processor on the same module.
     """
 
     index: int
@@ -39,6 +40,7 @@ class Gpu:
     pci: str = ""
     power_mw: int = 350_000
     idle_mw: int = 70_000
+    module_mw: int = 0
     limit_mw: int = 400_000
     temperature: int = 50
     memory_temperature: int = 60
@@ -55,6 +57,7 @@ class Gpu:
     mig: bool | None = None
     gpm: bool = True
     gpm_activity: bool = True
+    gpm_still: bool = False
     license: bool | None = None
     slices: int = 7
     garbage: int = 0

@@ -55,6 +55,7 @@ class FieldNode:
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         groups: Sequence[GroupSource] = (),
+        library: Path | None = None,
         **settings: str,
     ) -> None:
         """``settings`` are flags with underscores for dots: ``energy_idle="equal"``."""
@@ -76,7 +77,7 @@ class FieldNode:
         (self.cgroup / "cgroup.controllers").write_text("pids\n")
         self._nvml = Nvml(folder)
         self._nvml.scenario.gpus = list(gpus)
-        self._groups = tuple(groups)
+        self._groups, self._library = tuple(groups), library
         self.collector: Collector | None = None
 
     @property
@@ -129,7 +130,9 @@ class FieldNode:
             path.write_text("".join(f"{line}\n" for line in kept))
         driver, now = self.driver, self.clock.now_ns / SECOND
         driver.processes = [p for p in driver.processes if p.pid != pid]
-        driver.works = [replace(w, end=now) if w.pid == pid else w for w in driver.works]
+        driver.works = [
+            replace(w, end=now) if w.pid == pid and w.end is None else w for w in driver.works
+        ]
 
     def _put_cgroup(self, cgroup: str, *pids: int) -> None:
         folder = self.cgroup / cgroup
@@ -166,7 +169,7 @@ class FieldNode:
         patterns = GroupPatterns(self.settings.groups_patterns)
         gpus: list[GpuSource] = []
         if self.driver.gpus:
-            self._nvml.start()
+            self._nvml.start(path=self._library)
             gpus.append(_Nvml(self._nvml))
         if (self.sys / "class/drm").is_dir() or (self.sys / "class/kfd").is_dir():
             amd = AmdSource(self.sys, self.proc.root, clock=self.clock)
