@@ -1,0 +1,372 @@
+"""Device plugins: time-slicing, MPS, MIG, labels of nodes, and pods that ask for nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.scraper import imbalances
+from tests.fakenvml.scenario import GIB, Gpu, Instance
+from tests.field.nodes import field_node
+from tests.field.pods import FieldPod, by, core, gpus, memory_limits
+from tests.field.report import report
+from tests.node.messages import container, devices, holding, pod
+
+WHOLE = {"nvidia.com/gpu": "1"}
+GPU = "nvidia.com/gpu"
+UNALLOCATED, OVER = "device_unallocated_gpu_seconds_total", "device_overcommitted_gpu_seconds_total"
+FOUR = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "1"}
+
+
+@report(
+    source="gpu-operator#386",
+    seen="A pod that asks for two time-sliced GPUs gets both slots on one card.",
+    first="right",
+    group="kubernetes",
+)
+def test_two_slots_on_one_card_are_one_card_in_part(tmp_path: Path) -> None:
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "2"}
+    two = FieldPod("two", {"main": {GPU: "2"}})
+    with field_node(tmp_path, Gpu(0), Gpu(1), labels=labels) as node:
+        node.document["status"] = {"allocatable": {GPU: "8"}}
+        node.pod(two.document())
+        node.kubelet.answer = holding("two", "GPU-0::0", "GPU-0::1")
+        page = node.run(10)
+    assert gpus(page) == {("two", "main", "GPU-0"): 0.5}
+    assert page.all("mgpu_container_core_limit_ratio") == []
+    assert by(page, UNALLOCATED, "uuid")["GPU-1",] == pytest.approx(10, abs=1.1)
+
+
+@report(
+    source="k8s-device-plugin#1690",
+    seen="Two containers of a pod cannot be told apart on a card that is time-sliced.",
+    first="right",
+    group="kubernetes",
+)
+def test_two_containers_of_a_pod_each_have_a_slice_and_their_own_use(tmp_path: Path) -> None:
+    both = FieldPod("both", {"a": WHOLE, "b": WHOLE})
+    with field_node(tmp_path, Gpu(0), labels=FOUR) as node:
+        node.document["status"] = {"allocatable": {GPU: "4"}}
+        node.pod(both.document())
+        node.kubelet.answer = pod(
+            "both",
+            container("a", devices(GPU, "GPU-0::2")),
+            container("b", devices(GPU, "GPU-0::0")),
+        )
+        node.start(both.cgroup("a"), 0, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert gpus(page) == {("both", "a", "GPU-0"): 0.25, ("both", "b", "GPU-0"): 0.25}
+    assert core(page)["both", "a", "GPU-0"] == pytest.approx(4.5, abs=0.6)
+    assert core(page)["both", "b", "GPU-0"] == 0
+
+
+@report(
+    source="dcgm-exporter#151",
+    seen="No series of a time-sliced card has a pod, since ids have a suffix.",
+    first="right",
+    group="kubernetes",
+)
+def test_pods_on_slices_of_one_card_are_named_in_dcgms_names(tmp_path: Path) -> None:
+    a, b = FieldPod("a", {"main": WHOLE}), FieldPod("b", {"main": WHOLE})
+    with field_node(tmp_path, Gpu(0), labels=FOUR) as node:
+        for each, gib in ((a, 2), (b, 3)):
+            node.pod(each.document())
+            node.start(each.cgroup(), 0, memory=gib * GIB, duty=0.25, period=0.4)
+        node.kubelet.answer = holding("a", "GPU-0::0") + holding("b", "GPU-0::1")
+        node.run(10)
+        page = node.page("dcgm")
+    used = page.all("DCGM_FI_DEV_FB_USED")
+    assert {(own["pod"], value) for own, value in used if own.get("pod")} == {
+        ("a", 2048),
+        ("b", 3072),
+    }
+
+
+@pytest.mark.xfail(strict=True)
+@report(
+    source="k8s-device-plugin#732",
+    seen="The label of replicas says 1 while a card is shared by 50.",
+    first="wrong",
+    group="kubernetes",
+    kind="believed because it is there",
+)
+def test_replicas_are_counted_by_what_the_node_offers_where_the_label_is_wrong(
+    tmp_path: Path,
+) -> None:
+    labels = {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.count": "1"}
+    shared = FieldPod("shared", {"main": {"nvidia.com/gpu.shared": "1"}})
+    with field_node(tmp_path, Gpu(0), labels=labels) as node:
+        node.document["status"] = {"allocatable": {"nvidia.com/gpu.shared": "50"}}
+        node.pod(shared.document())
+        node.kubelet.answer = holding("shared", "GPU-0::7", resource="nvidia.com/gpu.shared")
+        page = node.run(5)
+    assert gpus(page) == {("shared", "main", "GPU-0"): pytest.approx(1 / 50)}
+    assert page.all("mgpu_container_core_limit_ratio") == []
+
+
+@report(
+    source="k8s-device-plugin#738",
+    seen="The label of the number of GPUs counts those that MIG has divided.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_whole_card_beside_one_in_mig_mode_is_no_slice(tmp_path: Path) -> None:
+    labels = {
+        "nvidia.com/gpu.replicas": "1",
+        "nvidia.com/gpu.count": "2",
+        "nvidia.com/mig.strategy": "mixed",
+    }
+    whole = FieldPod("whole", {"main": WHOLE})
+    with field_node(tmp_path, Gpu(0, mig=True), Gpu(1, mig=False), labels=labels) as node:
+        node.document["status"] = {
+            "allocatable": {GPU: "1", "nvidia.com/mig-1g.10gb": "7"},
+        }
+        node.driver.instances = [Instance(0, 0)]
+        node.pod(whole.document())
+        node.start(whole.cgroup(), 1, duty=0.5, period=0.4)
+        page = node.run(5)
+    assert gpus(page) == {("whole", "main", "GPU-1"): 1}
+    assert page.value("mgpu_container_core_limit_ratio", **whole.of(), uuid="GPU-1") == 1
+
+
+@report(
+    source="gpu-feature-discovery#7",
+    seen="Labels call instances 3g.21gb, and the node's resource 3g.20gb.",
+    first="right",
+    group="kubernetes",
+)
+def test_an_instance_is_the_one_that_was_granted_whatever_labels_call_it(tmp_path: Path) -> None:
+    resource = "nvidia.com/mig-3g.20gb"
+    labels = {"nvidia.com/mig-3g.21gb.count": "2", "nvidia.com/mig.strategy": "mixed"}
+    part = FieldPod("part", {"main": {resource: "1"}})
+    board = Gpu(0, name="NVIDIA A100-SXM4-40GB", memory=40 * GIB, mig=True)
+    with field_node(tmp_path, board, labels=labels) as node:
+        node.driver.instances = [
+            Instance(0, n, slices=3, memory=20 * GIB, profile="3g.20gb", start=4 * n)
+            for n in (0, 1)
+        ]
+        node.pod(part.document())
+        node.kubelet.answer = holding("part", "MIG-0-1", resource=resource)
+        node.start(part.cgroup(), 0, instance=1, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert gpus(page) == {("part", "main", "MIG-0-1"): pytest.approx(0.5)}
+    assert memory_limits(page) == {("part", "main", "MIG-0-1"): 20 * GIB}
+    assert core(page)["part", "main", "MIG-0-1"] == pytest.approx(4.5 * 3 / 7, abs=0.4)
+
+
+@pytest.mark.xfail(strict=True)
+@report(
+    source="k8s-device-plugin#192",
+    seen="Compute instances that share a GPU instance are offered as if each had its memory.",
+    first="wrong",
+    group="kubernetes",
+    kind="one member's property stated of the whole",
+)
+def test_compute_instances_of_one_gpu_instance_are_no_more_of_the_card_than_it(
+    tmp_path: Path,
+) -> None:
+    resource = "nvidia.com/mig-1c.3g.20gb"
+    pods = [FieldPod(f"ci-{n}", {"main": {resource: "1"}}) for n in range(3)]
+    board = Gpu(0, name="NVIDIA A100-SXM4-40GB", memory=40 * GIB, mig=True)
+    with field_node(tmp_path, board) as node:
+        node.driver.instances = [
+            Instance(
+                *(0, n, f"MIG-ci-{n}", 1, n),
+                slices=3,
+                compute=1,
+                memory=20 * GIB,
+                profile="1c.3g.20gb",
+                start=0,
+            )
+            for n in range(3)
+        ]
+        node.kubelet.answer = b"".join(
+            holding(f"ci-{n}", f"MIG-ci-{n}", resource=resource) for n in range(3)
+        )
+        for each in pods:
+            node.pod(each.document())
+        page = node.run(10)
+    assert sum(gpus(page).values()) == pytest.approx(0.5)
+    assert by(page, OVER, "uuid").get(("GPU-0",), 0) == 0
+
+
+@report(
+    source="k8s-device-plugin#764",
+    seen="A client of MPS on a card with ten replicas sees the whole card's memory.",
+    first="right",
+    group="kubernetes",
+)
+def test_the_limits_of_mps_are_the_daemons_not_what_a_client_sees(tmp_path: Path) -> None:
+    labels = {
+        "nvidia.com/gpu.replicas": "10",
+        "nvidia.com/gpu.count": "1",
+        "nvidia.com/gpu.sharing-strategy": "mps",
+        "nvidia.com/mps.capable": "true",
+    }
+    client = FieldPod("client", {"main": WHOLE})
+    with field_node(tmp_path, Gpu(0, name="NVIDIA L40S", memory=46 * GIB), labels=labels) as node:
+        node.document["status"] = {"allocatable": {GPU: "10"}}
+        node.pod(client.document())
+        node.kubelet.answer = holding("client", "GPU-0::3")
+        node.start(client.cgroup(), 0, memory=3 * GIB, duty=0)
+        page = node.run(5)
+    own = {**client.of(), "uuid": "GPU-0"}
+    assert memory_limits(page) == {("client", "main", "GPU-0"): pytest.approx(4.6 * GIB, rel=0.01)}
+    assert page.value("mgpu_container_core_limit_ratio", **own) == pytest.approx(0.1)
+
+
+@report(
+    source="k8s-device-plugin#720",
+    seen="Two programs of one pod hold twice the limit, which MPS sets for each client.",
+    first="right",
+    group="kubernetes",
+)
+def test_several_clients_of_mps_in_a_container_are_over_its_limit(tmp_path: Path) -> None:
+    labels = {
+        "nvidia.com/gpu.replicas": "10",
+        "nvidia.com/gpu.count": "1",
+        "nvidia.com/gpu.sharing-strategy": "mps",
+        "nvidia.com/mps.capable": "true",
+    }
+    client = FieldPod("client", {"main": {"nvidia.com/gpu.shared": "1"}})
+    with field_node(tmp_path, Gpu(0, memory=40 * GIB), labels=labels) as node:
+        node.document["status"] = {"allocatable": {"nvidia.com/gpu.shared": "10"}}
+        node.pod(client.document())
+        node.kubelet.answer = holding("client", "GPU-0::3", resource="nvidia.com/gpu.shared")
+        for _ in range(2):
+            node.start(client.cgroup(), 0, memory=4 * GIB, duty=0)
+        page = node.run(5)
+    own = {**client.of(), "uuid": "GPU-0"}
+    assert page.value("mgpu_container_memory_used_bytes", **own) == 8 * GIB
+    ratio = page.value("mgpu_container_memory_limit_utilization_ratio", **own)
+    assert ratio == pytest.approx(2, rel=0.01)
+
+
+@report(
+    source="k8s-device-plugin#1299",
+    seen="A pod that asked for one slice of two cards has a process on both.",
+    first="right",
+    group="kubernetes",
+)
+def test_use_of_a_card_that_was_not_allocated_is_counted_there(tmp_path: Path) -> None:
+    labels = {"nvidia.com/gpu.replicas": "10", "nvidia.com/gpu.count": "2"}
+    server = FieldPod("server", {"main": WHOLE})
+    with field_node(tmp_path, Gpu(0), Gpu(1), labels=labels) as node:
+        node.document["status"] = {"allocatable": {GPU: "20"}}
+        node.pod(server.document())
+        node.kubelet.answer = holding("server", "GPU-1::4")
+        node.start(server.cgroup(), 0, 1, duty=0.5, period=0.4)
+        page = node.run(10)
+        assert list(imbalances(page)) == []
+    assert set(core(page)) == {("server", "main", "GPU-0"), ("server", "main", "GPU-1")}
+    assert min(core(page).values()) == pytest.approx(4.5, abs=0.6)
+    assert gpus(page) == {("server", "main", "GPU-1"): pytest.approx(0.1)}
+    mismatch = by(page, "container_placement_mismatch", "uuid")
+    assert mismatch["GPU-0",] == 1
+
+
+@report(
+    source="k8s-device-plugin#1596",
+    seen="No figures are exported for a container that asks for no GPU and uses all.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_pod_that_asks_for_nothing_and_uses_a_card_has_its_use(tmp_path: Path) -> None:
+    free = FieldPod("free", {"main": {"cpu": "1"}})
+    with field_node(tmp_path, Gpu(0), Gpu(1)) as node:
+        node.pod(free.document())
+        node.kubelet.answer = b""
+        node.start(free.cgroup(), 0, 1, duty=0.5, period=0.4)
+        node.run(10)
+        page = node.page("dcgm")
+    assert set(core(page)) == {("free", "main", "GPU-0"), ("free", "main", "GPU-1")}
+    assert gpus(page) == {}
+    assert by(page, UNALLOCATED, "uuid")["GPU-0",] == pytest.approx(10, abs=1.1)
+    named = [own for own, _ in page.all("DCGM_FI_DEV_GPU_UTIL") if own.get("pod") == "free"]
+    assert len(named) == 2
+
+
+@report(
+    source="k8s-device-plugin#231",
+    seen="One card that fell off the bus makes the other three unavailable.",
+    first="right",
+    group="kubernetes",
+)
+def test_one_lost_card_costs_no_other_its_figures(tmp_path: Path) -> None:
+    pods = [FieldPod(f"job-{n}", {"main": WHOLE}) for n in range(3)]
+    with field_node(tmp_path, *(Gpu(n) for n in range(3))) as node:
+        for n, each in enumerate(pods):
+            node.pod(each.document())
+            node.start(each.cgroup(), n, duty=0.5, period=0.4)
+        node.kubelet.answer = b"".join(holding(f"job-{n}", f"GPU-{n}") for n in range(3))
+        before = node.run(10)
+        node.driver.gpus[1] = Gpu(1, lost=True)
+        page = node.run(10)
+    grown = {key: value - core(before)[key] for key, value in core(page).items()}
+    assert grown["job-0", "main", "GPU-0"] == pytest.approx(5, abs=0.6)
+    assert grown["job-2", "main", "GPU-2"] == pytest.approx(5, abs=0.6)
+    assert ("job-1", "main", "GPU-1") not in grown
+    assert page.value("mgpu_device_up", uuid="GPU-1") == 0
+
+
+@report(
+    source="dcgm-exporter#314",
+    seen="A virtual machine's pod that has a card passed through is not found.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_card_that_a_virtual_machine_has_is_no_allocation_of_those_that_are_read(
+    tmp_path: Path,
+) -> None:
+    resource = "nvidia.com/TU104GL_Tesla_T4"
+    machine = FieldPod("virt-launcher-vm-x", {"compute": {resource: "1"}})
+    with field_node(tmp_path, Gpu(0)) as node:
+        node.document["status"] = {"allocatable": {resource: "1", GPU: "1"}}
+        node.pod(machine.document())
+        node.kubelet.answer = pod(
+            "virt-launcher-vm-x", container("compute", devices(resource, "42"))
+        )
+        page = node.run(5)
+    assert gpus(page) == {}
+    assert by(page, UNALLOCATED, "uuid")["GPU-0",] == pytest.approx(5, abs=1.1)
+
+
+@report(
+    source="ollama-helm#93",
+    seen="A pod that was given a 1g.10gb instance loads its model into a 3g.40gb one.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_process_on_another_instance_than_the_granted_one_is_a_mismatch(tmp_path: Path) -> None:
+    resource = "nvidia.com/mig-1g.10gb"
+    ollama = FieldPod("ollama", {"main": {resource: "1"}})
+    with field_node(tmp_path, Gpu(0, mig=True)) as node:
+        node.driver.instances = [
+            Instance(0, 0, slices=3, memory=40 * GIB, profile="3g.40gb", start=0),
+            Instance(0, 1, slices=1, memory=10 * GIB, profile="1g.10gb", start=4),
+        ]
+        node.pod(ollama.document())
+        node.kubelet.answer = holding("ollama", "MIG-0-1", resource=resource)
+        node.start(ollama.cgroup(), 0, instance=0, memory=20 * GIB, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert core(page)["ollama", "main", "MIG-0-0"] == pytest.approx(4.5 * 3 / 7, abs=0.4)
+    assert gpus(page) == {("ollama", "main", "MIG-0-1"): pytest.approx(1 / 7)}
+    assert by(page, "container_placement_mismatch", "uuid")["MIG-0-0",] == 1
+
+
+@report(
+    source="nos#47",
+    seen="Of a card with slices of 20 GB only one is scheduled: totals do not fit.",
+    first="right",
+    group="kubernetes",
+)
+def test_slices_by_memory_are_that_much_of_the_card(tmp_path: Path) -> None:
+    resource = "nvidia.com/gpu-20gb"
+    pods = [FieldPod(f"slice-{n}", {"main": {resource: "1"}}) for n in range(2)]
+    with field_node(tmp_path, Gpu(0, memory=40 * GIB)) as node:
+        for each in pods:
+            node.pod(each.document())
+            node.start(each.cgroup(), 0, duty=0)
+        page = node.run(5)
+    limits = memory_limits(page)
+    assert set(limits) == {(f"slice-{n}", "main", "GPU-0") for n in range(2)}
+    assert sum(gpus(page).values()) == pytest.approx(1, abs=0.07)
