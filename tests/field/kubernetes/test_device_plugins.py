@@ -60,20 +60,26 @@ def test_two_containers_of_a_pod_each_have_a_slice_and_their_own_use(tmp_path: P
 
 
 @report(
-    source="dcgm-exporter#151",
-    seen="No series of a time-sliced card has a pod, since ids have a suffix.",
+    source="dcgm-exporter#222",
+    seen="Workloads that share a GPU on GKE do not appear in the metrics.",
     first="right",
     group="kubernetes",
 )
-def test_pods_on_slices_of_one_card_are_named_in_dcgms_names(tmp_path: Path) -> None:
+def test_containers_on_gkes_shared_card_have_core_and_memory_of_their_own(tmp_path: Path) -> None:
+    labels = {
+        "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+        "cloud.google.com/gke-max-shared-clients-per-gpu": "4",
+    }
     a, b = FieldPod("a", {"main": WHOLE}), FieldPod("b", {"main": WHOLE})
-    with field_node(tmp_path, Gpu(0), labels=FOUR) as node:
+    with field_node(tmp_path, Gpu(0, minor=0), labels=labels) as node:
         for each, gib in ((a, 2), (b, 3)):
             node.pod(each.document())
             node.start(each.cgroup(), 0, memory=gib * GIB, duty=0.25, period=0.4)
-        node.kubelet.answer = holding("a", "GPU-0::0") + holding("b", "GPU-0::1")
+        node.kubelet.answer = holding("a", "nvidia0/vgpu0") + holding("b", "nvidia0/vgpu3")
         node.run(10)
         page = node.page("dcgm")
+    assert gpus(page) == {("a", "main", "GPU-0"): 0.25, ("b", "main", "GPU-0"): 0.25}
+    assert min(core(page).values()) > 0
     used = page.all("DCGM_FI_DEV_FB_USED")
     assert {(own["pod"], value) for own, value in used if own.get("pod")} == {
         ("a", 2048),
@@ -190,33 +196,8 @@ def test_compute_instances_of_one_gpu_instance_are_no_more_of_the_card_than_it(
 
 
 @report(
-    source="k8s-device-plugin#764",
-    seen="A client of MPS on a card with ten replicas sees the whole card's memory.",
-    first="right",
-    group="kubernetes",
-)
-def test_the_limits_of_mps_are_the_daemons_not_what_a_client_sees(tmp_path: Path) -> None:
-    labels = {
-        "nvidia.com/gpu.replicas": "10",
-        "nvidia.com/gpu.count": "1",
-        "nvidia.com/gpu.sharing-strategy": "mps",
-        "nvidia.com/mps.capable": "true",
-    }
-    client = FieldPod("client", {"main": WHOLE})
-    with field_node(tmp_path, Gpu(0, name="NVIDIA L40S", memory=46 * GIB), labels=labels) as node:
-        node.document["status"] = {"allocatable": {GPU: "10"}}
-        node.pod(client.document())
-        node.kubelet.answer = holding("client", "GPU-0::3")
-        node.start(client.cgroup(), 0, memory=3 * GIB, duty=0)
-        page = node.run(5)
-    own = {**client.of(), "uuid": "GPU-0"}
-    assert memory_limits(page) == {("client", "main", "GPU-0"): pytest.approx(4.6 * GIB, rel=0.01)}
-    assert page.value("mgpu_container_core_limit_ratio", **own) == pytest.approx(0.1)
-
-
-@report(
-    source="k8s-device-plugin#720",
-    seen="Two programs of one pod hold twice the limit, which MPS sets for each client.",
+    source="k8s-device-plugin#594",
+    seen="Each process of a container has the limit of MPS, so two hold twice of it.",
     first="right",
     group="kubernetes",
 )
@@ -370,3 +351,108 @@ def test_slices_by_memory_are_that_much_of_the_card(tmp_path: Path) -> None:
     limits = memory_limits(page)
     assert set(limits) == {(f"slice-{n}", "main", "GPU-0") for n in range(2)}
     assert sum(gpus(page).values()) == pytest.approx(1, abs=0.07)
+
+
+@report(
+    source="k8s-device-plugin#1228",
+    seen="The node offers 0 GPUs while the plugin runs and pods hold theirs.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_card_that_a_pod_holds_is_whole_while_the_node_offers_none(tmp_path: Path) -> None:
+    labels = {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.count": "2"}
+    job = FieldPod("job", {"main": WHOLE})
+    with field_node(tmp_path, Gpu(0), Gpu(1), labels=labels) as node:
+        node.document["status"] = {"allocatable": {GPU: "0"}}
+        node.pod(job.document())
+        node.kubelet.answer = holding("job", "GPU-1")
+        page = node.run(5)
+    assert gpus(page) == {("job", "main", "GPU-1"): 1}
+    assert page.value("mgpu_container_core_limit_ratio", **job.of(), uuid="GPU-1") == 1
+
+
+@report(
+    source="k8s-device-plugin#202",
+    seen="The next pod is given a card on which processes of the last one still hold memory.",
+    first="right",
+    group="kubernetes",
+)
+def test_what_a_gone_pod_left_on_a_card_is_not_the_next_pods(tmp_path: Path) -> None:
+    last, following = FieldPod("last", {"main": WHOLE}), FieldPod("next", {"main": WHOLE})
+    with field_node(tmp_path, Gpu(0)) as node:
+        node.pod(last.document())
+        node.kubelet.answer = holding("last", "GPU-0")
+        node.start(last.cgroup(), 0, memory=40 * GIB, duty=0.5, period=0.4)
+        node.run(5)
+        node.delete(last.document())
+        node.pod(following.document())
+        node.kubelet.answer = holding("next", "GPU-0")
+        node.start(following.cgroup(), 0, memory=2 * GIB, duty=0.25, period=0.4)
+        page = node.run(10)
+        later = node.run(100, step_s=5)
+        assert list(imbalances(later)) == []
+    used = by(page, "container_memory_used_bytes", "pod")
+    assert used["next",] == 2 * GIB
+    assert gpus(page) == {("next", "main", "GPU-0"): 1}
+    assert by(later, "group_memory_used_bytes", "kind") == {("pod",): 40 * GIB}
+
+
+@report(
+    source="k8s-device-plugin#1078",
+    seen="A pod that asks for ten instances sees seven of them.",
+    first="right",
+    group="kubernetes",
+)
+def test_all_instances_that_a_container_was_given_are_its_allocation(tmp_path: Path) -> None:
+    resource = "nvidia.com/mig-1g.10gb"
+    many = FieldPod("many", {"main": {resource: "10"}})
+    with field_node(tmp_path, Gpu(0, mig=True), Gpu(1, mig=True)) as node:
+        node.driver.instances = [Instance(gpu, n) for gpu in range(2) for n in range(7)]
+        held = [f"MIG-{n // 7}-{n % 7}" for n in range(10)]
+        node.pod(many.document())
+        node.kubelet.answer = holding("many", *held, resource=resource)
+        page = node.run(5)
+    assert {uuid for *_, uuid in gpus(page)} == set(held)
+    assert page.value("mgpu_pod_allocated_gpus", pod="many") == pytest.approx(10 / 7, rel=0.02)
+
+
+@report(
+    source="k8s-device-plugin#61",
+    seen="A limit of 0 GPUs gives a container all of them.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_limit_of_zero_is_no_allocation_and_hides_no_use(tmp_path: Path) -> None:
+    zero = FieldPod("zero", {"main": {GPU: "0"}})
+    with field_node(tmp_path, Gpu(0)) as node:
+        node.pod(zero.document())
+        node.kubelet.answer = b""
+        node.start(zero.cgroup(), 0, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert gpus(page) == {}
+    assert core(page)["zero", "main", "GPU-0"] == pytest.approx(4.5, abs=0.6)
+    assert page.all("mgpu_container_core_limit_ratio") == []
+
+
+@report(
+    source="nvidia-container-toolkit#30",
+    seen="A pod whose init container has the GPU stays in PodInitializing after it was killed.",
+    first="right",
+    group="kubernetes",
+)
+def test_while_an_init_container_has_the_card_its_pod_holds_one(tmp_path: Path) -> None:
+    pending = FieldPod("pending", {"main": WHOLE}, init={"prepare": WHOLE}, phase="Pending")
+    document = pending.document()
+    status = document["status"]
+    status["initContainerStatuses"][0]["state"] = {"running": {}}
+    status["containerStatuses"] = [
+        {"name": "main", "containerID": "", "state": {"waiting": {"reason": "PodInitializing"}}}
+    ]
+    with field_node(tmp_path, Gpu(0), Gpu(1)) as node:
+        node.pod(document)
+        node.kubelet.answer = holding("pending", "GPU-0")
+        node.start(pending.cgroup("prepare"), 0, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert page.value("mgpu_pod_allocated_gpus", pod="pending") == 1
+    assert core(page)["pending", "prepare", "GPU-0"] == pytest.approx(4.5, abs=0.6)
+    assert by(page, UNALLOCATED, "uuid")["GPU-1",] == pytest.approx(10, abs=1.1)

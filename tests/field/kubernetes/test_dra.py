@@ -65,28 +65,6 @@ def test_pods_that_share_a_claim_share_its_card(tmp_path: Path) -> None:
 
 
 @report(
-    source="dcgm-exporter#569",
-    seen="Once one GPU is claimed, those that are not are gone from the page.",
-    first="right",
-    group="kubernetes",
-)
-def test_cards_that_nobody_has_claimed_stay_on_the_page(tmp_path: Path) -> None:
-    job = FieldPod("job", {"main": {}}, claims={"main": ["one"]})
-    with field_node(tmp_path, *(Gpu(n) for n in range(3))) as node:
-        node.slices = [slice_document({f"gpu-{n}": f"GPU-{n}" for n in range(3)})]
-        claim(node, "one", result("gpu-1"))
-        node.pod(job.document())
-        node.run(5)
-        page = node.page("dcgm")
-    assert {own["UUID"] for own, _ in page.all("DCGM_FI_DEV_GPU_TEMP")} == {
-        "GPU-0",
-        "GPU-1",
-        "GPU-2",
-    }
-    assert len(page.all("mgpu_device_busy_seconds_total")) == 3
-
-
-@report(
     source="kubernetes#140036",
     seen="The status of a pod that names its claim itself does not list it.",
     first="right",

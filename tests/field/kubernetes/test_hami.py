@@ -8,6 +8,7 @@ from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits
 from tests.field.report import report
+from tests.node.messages import holding
 
 MIB = 1 << 20
 ALLOCATED = "hami.io/vgpu-devices-allocated"
@@ -91,8 +92,8 @@ def test_of_slots_of_both_kinds_the_device_is_the_only_askers(tmp_path: Path) ->
 
 
 @report(
-    source="HAMi#128",
-    seen="Memory of a container whose processes have ended stays at its maximum.",
+    source="HAMi#2281",
+    seen="All slots of a cache are added up, those of no process too.",
     first="right",
     group="kubernetes",
 )
@@ -285,8 +286,8 @@ def test_an_instance_by_its_place_is_its_containers(tmp_path: Path) -> None:
 
 
 @report(
-    source="HAMi#863",
-    seen="Two containers of a pod that both have a card lose the series of one.",
+    source="HAMi#277",
+    seen="What a series calls its container is neither the name nor the number of it.",
     first="right",
     group="kubernetes",
 )
@@ -329,3 +330,88 @@ def test_a_pod_that_is_recreated_under_its_name_holds_its_new_card_alone(tmp_pat
     assert gpus(page) == {("predictor-0", "main", "GPU-1"): 1}
     unallocated = by(page, "device_unallocated_gpu_seconds_total", "uuid")
     assert unallocated["GPU-0",] == pytest.approx(5, abs=1.1)
+
+
+@report(
+    source="HAMi#1353",
+    seen="Of a card whose whole memory one pod has, none of the core counts as allocated.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_card_whose_memory_is_taken_is_taken(tmp_path: Path) -> None:
+    alone = FieldPod(
+        "alone",
+        {"main": {"nvidia.com/gpu": "1"}},
+        annotations={ALLOCATED: "GPU-0,NVIDIA,81920,0:;"},
+    )
+    with field_node(tmp_path, Gpu(0), annotations=NODE) as node:
+        node.pod(alone.document())
+        page = node.run(5)
+    assert gpus(page) == {("alone", "main", "GPU-0"): 1}
+    unallocated = by(page, "device_unallocated_gpu_seconds_total", "uuid")
+    assert unallocated["GPU-0",] == pytest.approx(0, abs=1.1)
+    assert page.all("mgpu_container_core_limit_ratio") == []
+
+
+@report(
+    source="HAMi#1741",
+    seen="The scheduler assigns four cards, and the kubelet's ids are of three.",
+    first="right",
+    group="kubernetes",
+)
+def test_the_cards_of_the_annotation_are_the_containers_not_those_of_the_ids(
+    tmp_path: Path,
+) -> None:
+    cards = "".join(f"GPU-{n},NVIDIA,81920,0:" for n in range(4))
+    four = FieldPod("four", {"main": {"nvidia.com/gpu": "4"}}, annotations={ALLOCATED: f"{cards};"})
+    with field_node(tmp_path, *(Gpu(n) for n in range(4)), annotations=NODE) as node:
+        node.pod(four.document())
+        node.kubelet.answer = holding("four", "GPU-0-1", "GPU-0-6", "GPU-1-3", "GPU-2-0")
+        for n in range(4):
+            node.start(four.cgroup(), n, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert gpus(page) == {("four", "main", f"GPU-{n}"): 1 for n in range(4)}
+    assert set(by(page, "container_placement_mismatch", "uuid").values()) == {0}
+
+
+@report(
+    source="HAMi#13",
+    seen="A card whose core one pod has whole is given to a second pod.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_part_beside_a_whole_core_is_overcommitted_by_its_size(tmp_path: Path) -> None:
+    first = FieldPod(
+        "first", {"main": asks(1000, 100)}, annotations={ALLOCATED: "GPU-0,NVIDIA,1000,100:;"}
+    )
+    second = FieldPod(
+        "second", {"main": asks(8192)}, annotations={ALLOCATED: "GPU-0,NVIDIA,8192,0:;"}
+    )
+    with field_node(tmp_path, Gpu(0), annotations=NODE) as node:
+        for each in (first, second):
+            node.pod(each.document())
+        page = node.run(10)
+    assert sum(gpus(page).values()) == pytest.approx(1.1)
+    over = by(page, "device_overcommitted_gpu_seconds_total", "uuid")
+    assert over["GPU-0",] == pytest.approx(0.9, abs=0.15)
+
+
+@report(
+    source="HAMi#1106",
+    seen="A pod is given a card that the node does not have.",
+    first="unknown",
+    group="kubernetes",
+    settled="the first process of the pod, or what the kubelet says it holds",
+)
+def test_a_card_that_the_node_does_not_have_is_no_other_card(tmp_path: Path) -> None:
+    gone = FieldPod(
+        "gone", {"main": asks(4096)}, annotations={ALLOCATED: "GPU-gone,NVIDIA,4096,0:;"}
+    )
+    with field_node(tmp_path, Gpu(0), annotations=NODE) as node:
+        node.pod(gone.document())
+        page = node.run(70, step_s=2)
+    assert memory_limits(page) == {}
+    assert {uuid for *_, uuid in gpus(page)} <= {""}
+    unallocated = by(page, "device_unallocated_gpu_seconds_total", "uuid")
+    # The pod runs, so it may have the card that took the place of the one it names.
+    assert unallocated["GPU-0",] == pytest.approx(69 * 0.95, abs=3)

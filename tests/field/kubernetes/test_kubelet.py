@@ -18,8 +18,8 @@ UNALLOCATED, OVER = "device_unallocated_gpu_seconds_total", "device_overcommitte
 
 
 @report(
-    source="kubernetes#119423",
-    seen="PodResources lists the devices of an ended pod, which the next one holds already.",
+    source="kubernetes#79409",
+    seen="Jobs that have succeeded still hold their devices in PodResources.",
     first="right",
     group="kubernetes",
 )
@@ -163,8 +163,8 @@ def test_a_restarted_containers_memory_is_that_of_its_new_processes(tmp_path: Pa
 
 
 @report(
-    source="pixie#399",
-    seen="Static pods are in no table, since their cgroup has the hash and not the uid.",
+    source="kubernetes#5730",
+    seen="A static pod's figures are not found by the uid that the API server has.",
     first="right",
     group="kubernetes",
 )
@@ -256,8 +256,8 @@ def _work(node: FieldNode, held: FieldPod) -> None:
 
 
 @report(
-    source="dcgm-exporter#140",
-    seen="For half an hour after a pod has ended its figures are still served.",
+    source="kubectl-view-allocations#82",
+    seen="Pods that have completed are still counted as if they held a GPU.",
     first="right",
     group="kubernetes",
 )

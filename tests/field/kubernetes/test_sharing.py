@@ -454,3 +454,79 @@ def test_who_holds_more_than_he_asked_for_is_seen_beside_his_victim(tmp_path: Pa
     assert ratio == {("a",): 10, ("b",): 0}
     infos = {own["policy"] for own, _ in page.all("mgpu_container_allocation_info")}
     assert infos == {"unenforced"}
+
+
+@report(
+    source="volcano-vgpu-device-plugin#30",
+    seen="Six pods that ask for half of the core each are on one card.",
+    first="right",
+    group="kubernetes",
+)
+def test_six_halves_on_one_card_are_overcommitted_by_two_cards(tmp_path: Path) -> None:
+    pods = [
+        FieldPod(f"cnn-{n}", {"main": vgpu(4544, 50)}, annotations={VGPU: "GPU-0,NVIDIA,4544,50:"})
+        for n in range(6)
+    ]
+    with field_node(tmp_path, Gpu(0), Gpu(1)) as node:
+        show(node, *pods)
+        page = node.run(10)
+    assert sum(gpus(page).values()) == pytest.approx(3)
+    assert by(page, OVER, "uuid")["GPU-0",] == pytest.approx(18, abs=2.1)
+    assert by(page, UNALLOCATED, "uuid")["GPU-1",] == pytest.approx(10, abs=1.1)
+
+
+@report(
+    source="volcano#3089",
+    seen="A limit of 10 % of the memory of two cards is not what the container has.",
+    first="right",
+    group="kubernetes",
+)
+def test_a_percentage_of_memory_is_the_amount_that_was_allocated(tmp_path: Path) -> None:
+    tenth = FieldPod(
+        "tenth",
+        {
+            "main": {"volcano.sh/vgpu-number": "2", "volcano.sh/vgpu-memory-percentage": "10"},
+            "beside": {},
+        },
+        annotations={VGPU: "GPU-0,NVIDIA,3276,0:GPU-1,NVIDIA,3276,0:"},
+    )
+    with field_node(tmp_path, Gpu(0, memory=32 * GIB), Gpu(1, memory=32 * GIB)) as node:
+        show(node, tenth)
+        page = node.run(5)
+    assert memory_limits(page) == {
+        ("tenth", "main", "GPU-0"): 3276 * MIB,
+        ("tenth", "main", "GPU-1"): 3276 * MIB,
+    }
+
+
+@report(
+    source="HAMi-core#104",
+    seen="With a factor of 2, two cards of 42,000 MiB and 30 % of the core are each over it.",
+    first="right",
+    group="kubernetes",
+)
+def test_amounts_with_a_factor_are_right_on_each_of_two_cards(tmp_path: Path) -> None:
+    pair = FieldPod(
+        "pair",
+        {
+            "main": {
+                "volcano.sh/vgpu-number": "2",
+                "volcano.sh/vgpu-memory": "21000",
+                "volcano.sh/vgpu-cores": "30",
+            }
+        },
+        annotations={VGPU: "GPU-0,NVIDIA,21000,30:GPU-1,NVIDIA,21000,30:"},
+    )
+    registered = "".join(f"GPU-{n},10,23034,NVIDIA,true,hami-core:" for n in range(2))
+    cards = (Gpu(n, name="NVIDIA L20", memory=46068 * MIB) for n in range(2))
+    with field_node(
+        tmp_path, *cards, annotations={"volcano.sh/node-vgpu-register": registered}
+    ) as node:
+        show(node, pair)
+        node.start(pair.cgroup(), 1, duty=0.5, period=0.4)
+        page = node.run(10)
+    assert set(memory_limits(page).values()) == {42000 * MIB}
+    own = {**pair.of(), "uuid": "GPU-1"}
+    assert page.value("mgpu_container_core_limit_ratio", **own) == pytest.approx(0.3)
+    borrowed = page.value("mgpu_container_borrowed_core_seconds_total", **own)
+    assert borrowed == pytest.approx(0.2 * 9, abs=0.7)
