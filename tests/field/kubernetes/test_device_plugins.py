@@ -60,8 +60,8 @@ def test_two_containers_of_a_pod_each_have_a_slice_and_their_own_use(tmp_path: P
 
 
 @report(
-    source="dcgm-exporter#222",
-    seen="Workloads that share a GPU on GKE do not appear in the metrics.",
+    source="dcgm-exporter#185",
+    seen="Ids of shared cards on GKE have a suffix, so their series have no pod.",
     first="right",
     group="kubernetes",
 )
