@@ -12,34 +12,34 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exporter.collector import Collector, Sources
-from exporter.collector.rules import keep_of
-from exporter.collector.wiring import make_collector
+from exporter.agent.collector import Collector, Sources
+from exporter.agent.collector.rules import keep_of
+from exporter.agent.collector.wiring import make_collector
+from exporter.agent.settings import load
+from exporter.agent.sources.cgroups.dmem import CgroupFiles
+from exporter.agent.sources.cgroups.patterns import GroupPatterns
+from exporter.agent.sources.cgroups.processes import CgroupProcesses
+from exporter.agent.sources.gpus.amd.discovery import addresses
+from exporter.agent.sources.gpus.amd.kfd import processes_of
+from exporter.agent.sources.gpus.amd.source import AmdSource
+from exporter.agent.sources.gpus.drm.source import DrmSource
+from exporter.agent.sources.gpus.source import Demand, GpuSource
+from exporter.agent.sources.groups.source import GroupSource
+from exporter.agent.sources.node.kubelet import KubeletError
+from exporter.agent.sources.node.podresources import PodResources
+from exporter.agent.sources.node.source import merged
+from exporter.agent.sources.pods.claims import decode_claim, decode_slice, offered
+from exporter.agent.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
+from exporter.agent.sources.pods.table import PodStore
+from exporter.agent.sources.source import AlwaysUp
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.model import NodeFacts, PodTable, Reading, Snapshot
-from exporter.settings import load
-from exporter.sources.cgroups.dmem import CgroupFiles
-from exporter.sources.cgroups.patterns import GroupPatterns
-from exporter.sources.cgroups.processes import CgroupProcesses
-from exporter.sources.gpus.amd.discovery import addresses
-from exporter.sources.gpus.amd.kfd import processes_of
-from exporter.sources.gpus.amd.source import AmdSource
-from exporter.sources.gpus.drm.source import DrmSource
-from exporter.sources.gpus.source import Demand, GpuSource
-from exporter.sources.groups.source import GroupSource
-from exporter.sources.node.kubelet import KubeletError
-from exporter.sources.node.podresources import PodResources
-from exporter.sources.node.source import merged
-from exporter.sources.pods.claims import decode_claim, decode_slice, offered
-from exporter.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
-from exporter.sources.pods.table import PodStore
-from exporter.sources.source import AlwaysUp
-from tests.cgroups.fakeproc import FakeProc
+from tests.agent.cgroups.fakeproc import FakeProc
+from tests.agent.gpus.nvml.node import Node as Nvml
+from tests.agent.pods.documents import Document
 from tests.e2e.programs import Page
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
-from tests.gpus.nvml.node import Node as Nvml
-from tests.pods.documents import Document
 from tests.scenario.clock import SECOND, ManualClock
 
 PATIENCE_S = 60.0
@@ -266,7 +266,7 @@ class _Pods(AlwaysUp):
 
 
 class _Kubelet:
-    """A kubelet's answer to List, of ``tests/node/messages.py``; None: it does not answer."""
+    """A kubelet's answer to List, of ``tests/agent/node/messages.py``; None: it does not answer."""
 
     def __init__(self) -> None:
         self.answer: bytes | None = None

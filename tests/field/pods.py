@@ -4,9 +4,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.cgroups.names import container_path
+from tests.agent.cgroups.names import container_path
+from tests.agent.pods.documents import Document, container_id
 from tests.e2e.programs import Page
-from tests.pods.documents import Document, container_id
 
 Limits = Mapping[str, str]
 EMPTY: Mapping[str, Any] = {}

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.node.messages import container, devices, holding, pod
 from tests.e2e.scraper import imbalances
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits
 from tests.field.report import report
-from tests.node.messages import container, devices, holding, pod
 
 WHOLE = {"nvidia.com/gpu": "1"}
 GPU = "nvidia.com/gpu"

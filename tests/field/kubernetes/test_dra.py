@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.agent.pods.devices import claim_document, result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import FieldNode, field_node
 from tests.field.pods import FieldPod, by, core, gpus
 from tests.field.report import report
-from tests.pods.devices import claim_document, result, slice_document
 
 OVER = "device_overcommitted_gpu_seconds_total"
 UNALLOCATED = "device_unallocated_gpu_seconds_total"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.node.messages import holding
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits
 from tests.field.report import report
-from tests.node.messages import holding
 
 MIB = 1 << 20
 ALLOCATED = "hami.io/vgpu-devices-allocated"

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.node.messages import container, devices, holding, pod
+from tests.agent.pods.documents import container_id
 from tests.e2e.scraper import imbalances
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import FieldNode, field_node
 from tests.field.pods import FieldPod, by, core, gpus
 from tests.field.report import report
-from tests.node.messages import container, devices, holding, pod
-from tests.pods.documents import container_id
 
 WHOLE = {"nvidia.com/gpu": "1"}
 GPU = "nvidia.com/gpu"
