@@ -223,29 +223,6 @@ def test_several_clients_of_mps_in_a_container_are_over_its_limit(tmp_path: Path
 
 
 @report(
-    source="k8s-device-plugin#1299",
-    seen="A pod that asked for one slice of two cards has a process on both.",
-    first="right",
-    group="kubernetes",
-)
-def test_use_of_a_card_that_was_not_allocated_is_counted_there(tmp_path: Path) -> None:
-    labels = {"nvidia.com/gpu.replicas": "10", "nvidia.com/gpu.count": "2"}
-    server = FieldPod("server", {"main": WHOLE})
-    with field_node(tmp_path, Gpu(0), Gpu(1), labels=labels) as node:
-        node.document["status"] = {"allocatable": {GPU: "20"}}
-        node.pod(server.document())
-        node.kubelet.answer = holding("server", "GPU-1::4")
-        node.start(server.cgroup(), 0, 1, duty=0.5, period=0.4)
-        page = node.run(10)
-        assert list(imbalances(page)) == []
-    assert set(core(page)) == {("server", "main", "GPU-0"), ("server", "main", "GPU-1")}
-    assert min(core(page).values()) == pytest.approx(4.5, abs=0.6)
-    assert gpus(page) == {("server", "main", "GPU-1"): pytest.approx(0.1)}
-    mismatch = by(page, "container_placement_mismatch", "uuid")
-    assert mismatch["GPU-0",] == 1
-
-
-@report(
     source="k8s-device-plugin#1596",
     seen="No figures are exported for a container that asks for no GPU and uses all.",
     first="right",
