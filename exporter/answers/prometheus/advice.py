@@ -58,6 +58,9 @@ class Resource(StrEnum):
 
 
 UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
+# Of systems that take core in steps of more than a per cent of a card, the step in per cent.
+# qGPU: 5, 10, 15 and so on to 100 (Tencent Cloud, documents 457/59103 and 457/65734).
+CORE_STEPS = {"tke-qgpu": 5}
 
 
 _OWN = {  # of what is recorded of a workload; and what replicas of a Prometheus differ by
@@ -170,10 +173,14 @@ class Recorded:
         used = self._of("mgpu_core_seconds:max_rate5m_15m")
         allocated = self._last("mgpu_core_limit_ratio:max")
         high = f"quantile_over_time(0.95, {used})"
+        target = _rounded(high, "* 100", "/ 100")
+        for scheme, step in CORE_STEPS.items():
+            in_steps = _rounded(high, f"* {100 // step}", f"/ {100 // step}")
+            target = f"({in_steps} and {self._of_scheme(scheme)} or {target})"
         return _Terms(
             used,
             allocated,
-            f"clamp_max({_rounded(high, '* 100', '/ 100')}, 1)",
+            f"clamp_max({target}, 1)",
             {
                 Outcome.NO_SHARE: f"{self._last(_ALLOCATIONS)} unless {allocated}",
                 Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
@@ -211,6 +218,12 @@ class Recorded:
     def _last(self, name: str, over: str = _LATELY) -> str:
         """The last value, without the series' name, by which rows of a table would fall apart."""
         return f"max without (scheme) (last_over_time({self._of(name, over)}))"
+
+    def _of_scheme(self, scheme: str) -> str:
+        """The workloads that this sharing system allocated to."""
+        chosen = ",".join(filter(None, (self.chosen, f'scheme="{scheme}"')))
+        last = f"last_over_time({_LEVEL}{_ALLOCATIONS}{{{chosen}}}[{_LATELY}])"
+        return f"max without (scheme) ({last})"
 
     def _lately(self, expression: str) -> str:
         """Of the workloads that were there lately."""

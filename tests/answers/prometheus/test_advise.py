@@ -39,6 +39,7 @@ class Load(NamedTuple):
     on_full_card: bool = False  # a neighbour takes the rest
     life: tuple[float, float] = (0, 1)  # parts of the two days
     dark: float = 0  # part of the time in which its core is not measured
+    scheme: str = "hami"
 
 
 def steady(value: float) -> Curve:
@@ -68,6 +69,8 @@ LOADS = (
     Load("bare", 0.5, 16, (steady(0.2),), waves(3, 4), ""),
     Load("new", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0.6, 1)),
     Load("ended", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0, 0.8)),
+    Load("stepped", 0.5, 16, (steady(0.2),), waves(11, 13), scheme="tke-qgpu"),
+    Load("on-step", 0.25, 16, (steady(0.2),), waves(11, 13), scheme="tke-qgpu"),
     Load("dark", 0.5, 16, (steady(0.2),), waves(11, 13), dark=0.2),
 )
 # Of vLLM's cache: its size, and how full it is by the second of two hours.
@@ -112,6 +115,10 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("new", "memory"): ("refused", "too_early", None),
     ("ended", "core"): ("lower", None, 0.23),
     ("ended", "memory"): ("lower", None, 4.6),
+    ("stepped", "core"): ("lower", None, 0.25),  # 0.23, in steps of 5 %
+    ("stepped", "memory"): ("keep", None, 16),
+    ("on-step", "core"): ("keep", None, 0.25),
+    ("on-step", "memory"): ("keep", None, 16),
     ("dark", "core"): ("refused", "unmeasured", None),
     ("dark", "memory"): ("keep", None, 16),
 }
@@ -163,7 +170,7 @@ class Node:
             yield f"{name} {self._counted[name]!r}"
         yield f"mgpu_device_memory_total_bytes{of_card} {24 * GIB}"
         yield f"mgpu_device_memory_reserved_bytes{of_card} {GIB}"
-        yield f'mgpu_container_allocation_info{own[:-1]},scheme="hami"}} 1'
+        yield f'mgpu_container_allocation_info{own[:-1]},scheme="{one.scheme}"}} 1'
         yield f"mgpu_container_memory_used_bytes{own} {one.memory_gib(at) * GIB!r}"
         if one.share is not None and one.limit_gib is not None:
             yield f"mgpu_container_core_limit_ratio{own} {one.share}"
