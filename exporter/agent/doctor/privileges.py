@@ -20,7 +20,7 @@ PTRACE = (
 SEE_PROCESSES = "the group of /proc's mount option gid=, or hidepid=0"
 NODE_NAME = "env NODE_NAME from fieldRef spec.nodeName"
 SERVICE_ACCOUNT = "automountServiceAccountToken: true"
-PODS = "ClusterRole rule: pods [get, list, watch]"
+PODS = "ClusterRole rule: pods [list, watch]"
 NODES = "ClusterRole rule: nodes [get]"
 CLAIMS = "ClusterRole rules of resource.k8s.io: resourceclaims [get], resourceslices [list]"
 TAINT_RULES = "ClusterRole rule of resource.k8s.io: devicetaintrules [list]"
