@@ -173,6 +173,10 @@ class Window(NamedTuple):
     sampling: Sampling = Sampling()
 
     @property
+    def length_ns(self) -> int:
+        return self.end_unix_ns - self.start_unix_ns
+
+    @property
     def is_sum_of_processes(self) -> bool:
         """Whether the device's busy time is the sum of its processes, and some are unmeasured."""
         return bool(self.unmeasured_pids) and self.methods.busy == "fdinfo"
@@ -321,8 +325,9 @@ class RawSamples(NamedTuple):
 
 
 class DeviceReading(NamedTuple):
-    """One device in one cycle. ``window`` None: the driver has no new samples yet.
+    """One device in one cycle. ``window`` None: it was not due, or the driver has no new samples.
 
+    ``earlier`` are the windows of the same read before that one, oldest first.
     ``detail``: why it is not up, or what ``check`` should say of one that is. ``raw`` is kept for
     recordings only.
     """
@@ -338,6 +343,12 @@ class DeviceReading(NamedTuple):
     costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of it; of a lost one, too
     rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
     raw: RawSamples | None = None
+    earlier: tuple[Window, ...] = ()
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """All windows since the last read, oldest first."""
+        return self.earlier if self.window is None else (*self.earlier, self.window)
 
 
 class Reading(NamedTuple):

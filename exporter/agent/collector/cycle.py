@@ -225,12 +225,16 @@ class Collector:
             held, residents = found.holders(reading.memory)
             if residents is not None or held:
                 ledger.set_memory(uuid, held, now, is_whole=residents is not None)
-            window = reading.window
-            if window is not None:
-                weights = idle_weights(self._idle, uuid, held, self._allocated)
+            weights = None
+            later_ns = sum([window.length_ns for window in reading.windows])
+            for window in reading.windows:
+                if weights is None:
+                    weights = idle_weights(self._idle, uuid, held, self._allocated)
+                later_ns -= window.length_ns
+                ended = now.earlier(later_ns)
                 usage = account_for(reading.device, window, owners, residents, weights)
-                ledger.record(usage, now)
-                self._residency.enter(usage, window.processes, owners, now.mono_ns)
+                ledger.record(usage, ended)
+                self._residency.enter(usage, window.processes, owners, ended.mono_ns)
 
     def _published(
         self,

@@ -42,9 +42,9 @@ def pids_of(devices: Iterable[DeviceReading]) -> set[int]:
     for device in devices:
         if device.memory is not None:
             pids.update([process.pid for process in device.memory.processes or ()])
-        if device.window is not None:
-            pids.update([process.pid for process in device.window.processes])
-            pids.update(*device.window.counted.values())  # evicted ones hold nothing at the moment
+        for window in device.windows:
+            pids.update([process.pid for process in window.processes])
+            pids.update(*window.counted.values())  # evicted ones hold nothing at the moment
     return pids
 
 

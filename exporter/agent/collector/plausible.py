@@ -20,7 +20,6 @@ from exporter.model import (
     Reading,
     Sensors,
     Unmeasured,
-    Window,
 )
 
 logger = logging.getLogger(__name__)
@@ -107,10 +106,11 @@ class Plausible:
             device = self._with_sensors(device)  # noqa: PLW2901 - checked
             if device.memory is not None:
                 device = self._with_memory(device, device.memory)  # noqa: PLW2901 - checked
-            if device.window is not None:
-                self.rejected.update(device.window.rejected)
-                self._note_excess(uuid, device.window.excess_samples)
-                device = self._with_energy(device, device.window, mono_ns)  # noqa: PLW2901 - same
+            for window in device.windows:
+                self.rejected.update(window.rejected)
+                self._note_excess(uuid, window.excess_samples)
+            if device.windows:
+                device = self._with_energy(device, mono_ns)  # noqa: PLW2901 - same
             self.rejected.update(device.rejected)
             devices[uuid] = device
         if len(self._out_of_bounds) > len(devices):  # it has an entry of each that was there
@@ -160,22 +160,28 @@ class Plausible:
             unmeasured = {**unmeasured, "device_memory": Unmeasured.REJECTED_SAMPLES}
         return reading._replace(memory=known.kept, unmeasured=unmeasured)
 
-    def _with_energy(self, reading: DeviceReading, window: Window, mono_ns: int) -> DeviceReading:
+    def _with_energy(self, reading: DeviceReading, mono_ns: int) -> DeviceReading:
+        """The reading without its energy if that is more than the board can have used."""
         uuid, sensors = reading.device.uuid, reading.sensors
         board = self._boards.get(uuid)
         if board is None:
             board = self._boards[uuid] = _Board()
         board.note(sensors.number("power_limit_watts"), sensors.number("power_watts"))
-        if window.energy_uj is None:
+        energies = [each.energy_uj for each in reading.windows if each.energy_uj is not None]
+        if not energies:
             return reading
-        most_uj = board.most_uj(window, mono_ns)
-        if window.energy_uj <= most_uj:
+        used_uj = sum(energies)
+        most_uj = board.most_uj(sum([each.length_ns for each in reading.windows]), mono_ns)
+        if used_uj <= most_uj:
             return reading
         self.rejected["energy"] += 1
-        self._log(uuid, "energy", f"{window.energy_uj} µJ at once, where {most_uj} can be")
-        without = window._replace(energy_uj=None, idle_energy_uj=None, late_energy_uj=0)
+        self._log(uuid, "energy", f"{used_uj} µJ at once, where {most_uj} can be")
+        *earlier, newest = [
+            each._replace(energy_uj=None, idle_energy_uj=None, late_energy_uj=0)
+            for each in reading.windows
+        ]
         unmeasured = {**reading.unmeasured, "energy": Unmeasured.REJECTED_SAMPLES}
-        return reading._replace(window=without, unmeasured=unmeasured)
+        return reading._replace(window=newest, earlier=tuple(earlier), unmeasured=unmeasured)
 
     def _log(self, uuid: str, reason: str, what: str) -> None:
         if (uuid, reason) not in self._logged:
@@ -280,10 +286,9 @@ class _Board:
         if limit or self._watts:
             self._watts = max(self._watts, limit or 0.0, power or 0.0)
 
-    def most_uj(self, window: Window, mono_ns: int) -> int:
+    def most_uj(self, length_ns: int, mono_ns: int) -> int:
         """The most energy that it can have used since the last window with any."""
         since_ns, self._since_mono_ns = self._since_mono_ns, mono_ns
-        length_ns = window.end_unix_ns - window.start_unix_ns
         elapsed_ns = length_ns if since_ns is None else mono_ns - since_ns
         watts = min(self._watts or MAX_WATTS, MAX_WATTS)
         return int(MARGIN * watts * (elapsed_ns + LATE_NS) / 1000)

@@ -39,6 +39,10 @@ class Moment(NamedTuple):
     mono_ns: int
     unix_ns: int
 
+    def earlier(self, ns: int) -> Self:
+        """The moment so long before this one."""
+        return type(self)(self.mono_ns - ns, self.unix_ns - ns)
+
 
 class WindowSpan(NamedTuple):
     """When a window was, by the monotonic clock. ``follows``: it begins where the last ended."""
@@ -48,15 +52,24 @@ class WindowSpan(NamedTuple):
     follows: bool = True
 
 
+REMEMBERED_NS = 60 * 10**9  # longer than windows are read after they ended
+
+
 class Accrual(NamedTuple):
-    """Shares of a GPU that are held since a moment, and what they came to before it, in ns."""
+    """Shares of a GPU that are held since a moment, and what they came to before it, in ns.
+
+    ``earlier`` are the shares until that moment, for windows that are read after it.
+    """
 
     shares: tuple[float, ...] = ()
     since_mono_ns: int = 0
     before_ns: int = 0
+    earlier: "Accrual | None" = None
 
     def at(self, mono_ns: int) -> int:
         """The shares times their time until the given moment, in ns; from its beginning on."""
+        if mono_ns < self.since_mono_ns and self.earlier is not None:
+            return self.earlier.at(mono_ns)
         total_ns, elapsed_ns = self.before_ns, max(0, mono_ns - self.since_mono_ns)
         for share in self.shares:
             total_ns += int(share * elapsed_ns)
@@ -64,7 +77,15 @@ class Accrual(NamedTuple):
 
     def then(self, shares: tuple[float, ...], mono_ns: int) -> Self:
         """The accrual with other shares from the given moment on."""
-        return type(self)(shares, mono_ns, self.at(mono_ns))
+        return type(self)(shares, mono_ns, self.at(mono_ns), self._since(mono_ns - REMEMBERED_NS))
+
+    def _since(self, mono_ns: int) -> Self:
+        """The accrual without the shares that ended before the given moment."""
+        if self.earlier is None:
+            return self
+        if self.since_mono_ns <= mono_ns:
+            return self._replace(earlier=None)
+        return self._replace(earlier=self.earlier._since(mono_ns))
 
 
 class Account(NamedTuple):
@@ -155,11 +176,14 @@ class Account(NamedTuple):
             return 0  # as nearly all that have no allocation
         if not span.follows:
             before_ns = max(before_ns, self.cores.at(span.begin_mono_ns))
-        return self.cores.at(span.end_mono_ns) - before_ns
+        return max(self.cores.at(span.end_mono_ns) - before_ns, 0)
 
     def compared(self, span: WindowSpan) -> Self:
         """The account after this window: what was allocated in it is due in no later one."""
-        return self._replace(compared_ns=self.cores.at(span.end_mono_ns))
+        return self._replace(compared_ns=self._compared_at(span))
+
+    def _compared_at(self, span: WindowSpan) -> int:
+        return max(self.compared_ns, self.cores.at(span.end_mono_ns))
 
     def with_share(self, allocated_ns: int, used_ns: int, span: WindowSpan, now: Moment) -> Self:
         """The account with the use of one more window set against what was allocated in it."""
@@ -170,7 +194,7 @@ class Account(NamedTuple):
             counters = counters._replace(allocated_idle=counters.allocated_idle - over_ns)
         return self._replace(
             counters=counters,
-            compared_ns=self.cores.at(span.end_mono_ns),
+            compared_ns=self._compared_at(span),
             counted_mono_ns=now.mono_ns,
         )
 

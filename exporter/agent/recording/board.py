@@ -51,6 +51,7 @@ class BoardNames(Pseudonyms):
         return masked._replace(
             device=replace(masked.device, pci_bus_id=""),
             window=real.window and self._window(real.window),
+            earlier=tuple(map(self._window, real.earlier)),
             memory=real.memory and self._memory(real.memory),
             raw=real.raw and self._raw(real.raw),
         )
