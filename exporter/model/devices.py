@@ -174,6 +174,7 @@ class Window(NamedTuple):
 
     @property
     def length_ns(self) -> int:
+        """Its time, observed or not."""
         return self.end_unix_ns - self.start_unix_ns
 
     @property

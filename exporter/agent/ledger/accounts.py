@@ -77,15 +77,15 @@ class Accrual(NamedTuple):
 
     def then(self, shares: tuple[float, ...], mono_ns: int) -> Self:
         """The accrual with other shares from the given moment on."""
-        return type(self)(shares, mono_ns, self.at(mono_ns), self._since(mono_ns - REMEMBERED_NS))
+        return type(self)(shares, mono_ns, self.at(mono_ns), self.since(mono_ns - REMEMBERED_NS))
 
-    def _since(self, mono_ns: int) -> Self:
+    def since(self, mono_ns: int) -> Self:
         """The accrual without the shares that ended before the given moment."""
         if self.earlier is None:
             return self
         if self.since_mono_ns <= mono_ns:
             return self._replace(earlier=None)
-        return self._replace(earlier=self.earlier._since(mono_ns))
+        return self._replace(earlier=self.earlier.since(mono_ns))
 
 
 class Account(NamedTuple):

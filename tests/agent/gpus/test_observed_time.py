@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.model import Sample, Window
+from tests.agent.gpus.cursor import merged
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
@@ -79,7 +80,7 @@ def windows_of(device: Device, steps: Sequence[Step]) -> list[Window]:
         device.pass_time(round(wait_s * SECOND))
         device.wall_us += wall_s * SECOND
         device.stamps_us += stamps_s * SECOND
-        if window := cursor.next():
+        if window := merged(cursor.next()):
             windows.append(window)
             observed_ns += window.observed_ns
             assert observed_ns <= device.monotonic_ns() - begun_ns

@@ -61,8 +61,7 @@ def test_windows_are_contiguous_and_add_up_to_the_truth_of_each_device(step: flo
     asked = None
     for asked, readings in _demo(300, step):  # noqa: B007 - the node is needed after the loop
         for reading in readings:
-            if reading.window:
-                windows.setdefault(reading.device.uuid, []).append(reading.window)
+            windows.setdefault(reading.device.uuid, []).extend(reading.windows)
     assert asked
     for uuid, seen in windows.items():
         for before, after in pairwise(seen):

@@ -19,7 +19,8 @@ from exporter.agent.sources.gpus.amd.device import (
 )
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.changes import DeviceChanges
-from exporter.agent.sources.gpus.energy import with_energy
+from exporter.agent.sources.gpus.cuts import energies_of
+from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.agent.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first
@@ -127,9 +128,12 @@ class _Device(ABC):
         """Adds the energy since the last window. Without a window it waits for the next one."""
         if window is None and self._energy.begun:
             return None
-        counter_uj, now_ns = self._node.energy_uj(self._number), self._clock.monotonic_ns()
-        energy = self._energy.take(counter_uj, lambda: None, now_ns, busy_ns)
+        energy = self._take(busy_ns)
         return window and with_energy(window, energy, "counter")
+
+    def _take(self, busy_ns: int | None) -> EnergyUse:
+        counter_uj, now_ns = self._node.energy_uj(self._number), self._clock.monotonic_ns()
+        return self._energy.take(counter_uj, lambda: None, now_ns, busy_ns)
 
 
 class _Card(_Device):
@@ -140,18 +144,30 @@ class _Card(_Device):
         self._cursor = WindowCursor(self, clock)
 
     def _read(self) -> DeviceReading:
-        window = self._window()
-        active = frozenset(row.pid for row in window.processes) if window else frozenset()
+        windows = self._windows()
+        active = frozenset(row.pid for window in windows for row in window.processes)
         return DeviceReading(
             self._device,
-            window=self._with_energy(window, window.busy.core if window else None),
+            window=windows[-1] if windows else None,
+            earlier=windows[:-1],
             memory=self._memory_now(active),
             sensors=self._node.sensors(self._number),
             xids=self._xids(),
             raw=self._cursor.raw,
         )
 
-    def _window(self) -> Window | None:
+    def _windows(self) -> tuple[Window, ...]:
+        windows = self._cut()
+        if not windows and self._energy.begun:
+            return ()  # the energy waits for the next one
+        cores = [window.busy.core for window in windows if window.busy.core is not None]
+        energy = self._take(sum(cores) if cores else None)
+        return tuple(
+            with_energy(window, own, "counter")
+            for window, own in zip(windows, energies_of(windows, energy), strict=True)
+        )
+
+    def _cut(self) -> tuple[Window, ...]:
         return self._cursor.next()
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample]:
@@ -171,9 +187,11 @@ class _DividedCard(_Card):
     def _read(self) -> DeviceReading:
         return super()._read()._replace(memory=None, unmeasured={**MIG, **MIG_MEMORY})
 
-    def _window(self) -> Window | None:
-        window = super()._window()
-        return window and window._replace(busy=Engines(), processes=(), methods=Methods())
+    def _cut(self) -> tuple[Window, ...]:
+        return tuple(
+            window._replace(busy=Engines(), processes=(), methods=Methods())
+            for window in super()._cut()
+        )
 
 
 class _Instance(_Device):

@@ -7,10 +7,12 @@ one device; NVML and the simulated node have one.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
+from types import MappingProxyType
 
+from exporter.agent.sources.gpus.cuts import Part, activities_of, energies_of, parts_of
 from exporter.agent.sources.gpus.energy import EnergySource, EnergyUse
 from exporter.agent.sources.gpus.sample_attribution import (
     NamingEvidence,
@@ -31,7 +33,7 @@ from exporter.agent.sources.gpus.samples import (
     plausible_samples,
     stamps_of,
 )
-from exporter.model import Clock, Engines, Methods, RawSamples, Sampling, Window
+from exporter.model import QUANTITIES, Clock, Engines, Methods, RawSamples, Sampling, Window
 
 REREADS = 3  # reads of the rows at most, if samples arrive meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that were missed
@@ -44,6 +46,8 @@ DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sa
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
 COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a span
+OTHERS = [engine for engine in QUANTITIES if engine != "core"]
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 Samples = Sequence[BusySample] | None
 Rows = Sequence[ProcessRow] | None
@@ -76,13 +80,16 @@ class WindowCursor:
         self._answered: tuple[Sequence[BusySample], Rows] = (), ()
         self._naming = NamingEvidence()
 
-    def next(self) -> Window | None:
-        """The window since the last call, or None while the driver has nothing newer."""
+    def next(self) -> tuple[Window, ...]:
+        """The windows since the last call, oldest first; none while the driver has nothing newer.
+
+        Only samples can be cut: without them it is one window, however long ago the last call was.
+        """
         unix_us, mono_us = self._now.time_ns() // 1000, self._mono_us
         self._clock.observe_wall(unix_us - mono_us)
         if self._end_us is None:
             self._begin(unix_us, mono_us)
-            return None
+            return ()
         return self._measured(mono_us) or self._without_stamps(mono_us)
 
     @property
@@ -106,7 +113,7 @@ class WindowCursor:
         self._ahead_us = self._end_us - self._mono_us
         self._clock.set(self._cursor_us, mono_us)
 
-    def _measured(self, mono_us: int) -> Window | None:
+    def _measured(self, mono_us: int) -> tuple[Window, ...]:
         """The window up to the newest stamp, or of an idle device without samples; else None."""
         start = self._cursor_us
         latest = mono_us + self._clock.ahead_us + FUTURE_US
@@ -114,29 +121,29 @@ class WindowCursor:
         if ring is None:
             return self._measured_by_rows(mono_us)
         if not samples or not self._clock.confirm(_newest(samples), mono_us, self._period_us):
-            return None
+            return ()
         self._learn_period(start, samples)
         longest_us = self._period_us if self._known_period_us else LONGEST_PERIOD_US
         spans = sample_spans(start, samples, longest_us * LONGEST_SAMPLE)
         return self._window(spans, rows, mono_us, memory)
 
-    def _measured_by_rows(self, mono_us: int) -> Window | None:
+    def _measured_by_rows(self, mono_us: int) -> tuple[Window, ...]:
         """The window of a device without samples, by the newest rate and the rows' stamps."""
         percent = self._rate()
         if percent is None:
-            return None
+            return ()
         rows = self._reader.process_samples(self._cursor_us)
         stamps = stamps_of(rows or ())
         now = mono_us + self._clock.ahead_us
         newest = max((s for s in stamps if self._cursor_us < s <= now + FUTURE_US), default=None)
         if newest is not None:
             if not self._clock.confirm(newest, mono_us, self._period_us):
-                return None
+                return ()
         elif rows is not None and (percent or stamps or self._clock.is_uncertain):
-            return None  # busy without a row since: the rows may be in another clock
+            return ()  # busy without a row since: the rows may be in another clock
         return self._by_rate(percent, rows, mono_us)
 
-    def _without_stamps(self, mono_us: int) -> Window | None:
+    def _without_stamps(self, mono_us: int) -> tuple[Window, ...]:
         """The window if no stamp is as expected: the ring is silent, or in another clock.
 
         An idle driver may stop sampling (gpu-metrics-agent#37): the device is then idle, not
@@ -149,16 +156,16 @@ class WindowCursor:
             return self._while_uncertain(change, mono_us)
         is_early = now - self._cursor_us < DARK_PERIODS * self._period_us
         if is_early if keeps_samples else change.is_first:
-            return None
+            return ()
         rows = self._reader.process_samples(self._cursor_us)
         return self._by_rate(self._rate(), rows, mono_us)
 
-    def _while_uncertain(self, change: RingChange, mono_us: int) -> Window | None:
+    def _while_uncertain(self, change: RingChange, mono_us: int) -> tuple[Window, ...]:
         """The window while the ring's clock is uncertain, or the first one after it was found."""
         if change.newest_us is not None:
             return self._set_clock(change.newest_us, mono_us, all_new=change.was_empty)
         if change.is_first:
-            return None
+            return ()
         if not change.has_new:
             percent = self._rate()
             if percent == 0:
@@ -175,7 +182,7 @@ class WindowCursor:
             return samples is not None, frozenset()
         return samples is not None, stamps_of(self._reader.process_samples(0) or ())
 
-    def _set_clock(self, newest_us: int, mono_us: int, *, all_new: bool) -> Window | None:
+    def _set_clock(self, newest_us: int, mono_us: int, *, all_new: bool) -> tuple[Window, ...]:
         """Sets the ring's clock by its newest stamp; the window since the last one.
 
         That window is unobserved unless all of the ring is new: otherwise its samples cannot be
@@ -186,21 +193,21 @@ class WindowCursor:
         self._cursor_us = newest_us - elapsed
         return self._measured(mono_us) if all_new else self._unobserved(mono_us)
 
-    def _unobserved(self, mono_us: int) -> Window | None:
+    def _unobserved(self, mono_us: int) -> tuple[Window, ...]:
         """An unobserved window until now."""
         now = mono_us + self._clock.ahead_us
-        return self._window([(now, 0.0, 0, 0)], (), mono_us) if now > self._cursor_us else None
+        return self._window([(now, 0.0, 0, 0)], (), mono_us) if now > self._cursor_us else ()
 
     def _rate(self) -> float | None:
         """The newest rate in percent, in bounds."""
         percent = self._reader.utilization("core")
         return None if percent is None else min(max(percent, 0.0), 100.0)
 
-    def _by_rate(self, percent: float | None, rows: Rows, mono_us: int) -> Window | None:
+    def _by_rate(self, percent: float | None, rows: Rows, mono_us: int) -> tuple[Window, ...]:
         """A window until now by the newest rate, if the device has no samples."""
         now = mono_us + self._clock.ahead_us
         if percent is None or now <= self._cursor_us:
-            return None
+            return ()
         spans = sample_spans(self._cursor_us, [(now, percent)], RING_US)
         return self._window(spans, rows, mono_us, method="rates")
 
@@ -239,39 +246,47 @@ class WindowCursor:
         memory: Samples = None,
         *,
         method: str = "samples",
-    ) -> Window | None:
-        """The window of these spans; the next one begins where they end.
+    ) -> tuple[Window, ...]:
+        """The windows of these spans; the next one begins where they end.
 
-        None if no time has passed for it: the next one has what is not of a process.
+        If no time has passed for them, the next ones have what is not of a process.
         """
         begin, end = self._end_us or 0, spans[-1][0]
         # The monotonic clock is read again: samples of a call that hung are from after it was made.
         length_us = min(end - self._cursor_us, self._mono_us + self._ahead_us - begin)
         spans, excess = newest_spans(spans, length_us * 1000)
         self._excess += excess
-        window = None
+        windows: tuple[Window, ...] = ()
         if length_us > 0:
-            window = self._cut(spans, length_us * 1000, rows, memory, method=method)
+            windows = self._cut(spans, length_us, rows, memory, method=method)
             self._end_us, self._excess = begin + length_us, 0
         self._cursor_us = end
         # A call that hung returns samples from long after it was made.
         self._clock.ahead_us = min(end - mono_us, self._clock.ahead_us + DRIFT_US)
-        return window
+        return windows
 
     def _cut(
         self,
         spans: Sequence[SampleSpan],
-        length_ns: int,
+        length_us: int,
         rows: Rows,
         memory: Samples,
         *,
         method: str,
-    ) -> Window:
+    ) -> tuple[Window, ...]:
         start, end = self._cursor_us, spans[-1][0]
-        start_ns = (self._end_us or 0) * 1000
         observed_ns = sum(map(COVERED_NS, spans))
-        busy = self._engines(spans, observed_ns, memory)
         valid, rejected = newest_rows(rows or (), start, end + FUTURE_US)
+        # Who worked when is not known where rows are rejected; and where time was dropped, and some
+        # has no samples, it is not known which. Such a read is one window.
+        begin = end - length_us
+        is_whole = (
+            method != "samples" or rejected or (begin > start and observed_ns < length_us * 1000)
+        )
+        timed = [span for span in spans if span[0] > begin]
+        parts = [Part(spans, begin, end)] if is_whole else parts_of(timed, begin)
+        parts = self._with_busy(parts, memory)
+        busy = Engines(*map(_sum, zip(*[part.busy for part in parts], strict=True)))
         has_samples = method == "samples" and rows is not None and observed_ns
         attribution = attribute_samples(spans, valid) if has_samples else None
         energy, energy_method = EnergyUse(), "none"
@@ -281,48 +296,68 @@ class WindowCursor:
         processes = process_activities(valid, busy, observed_ns, attribution)
         if rows is not None and observed_ns and not rejected:
             self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
-        return Window(
-            start_unix_ns=start_ns,
-            end_unix_ns=start_ns + length_ns,
-            observed_ns=observed_ns,
-            unobserved_ns=length_ns - observed_ns,
-            busy=busy,
-            processes=processes,
-            rejected=rejected,
-            excess_samples=self._excess,
-            energy_uj=energy.used_uj,
-            idle_energy_uj=energy.idle_uj,
-            late_energy_uj=energy.late_uj,
-            methods=_methods(
-                method, "none" if rows is None else "process_utilization", energy_method
-            ),
-            per_sample=attribution is not None,
-            sampling=Sampling(
-                self._known_period_us if method == "samples" else None,
-                () if rows is None else self._naming.naming,
-            ),
+        methods = _methods(method, "none" if rows is None else "process_utilization", energy_method)
+        sampling = Sampling(
+            self._known_period_us if method == "samples" else None,
+            () if rows is None else self._naming.naming,
         )
+        last_us = {pid: timestamp_us for pid, timestamp_us, *_ in valid}
+        columns = parts, activities_of(parts, processes, last_us), energies_of(parts, energy)
+        windows, start_ns = [], (self._end_us or 0) * 1000
+        for part, own, (used_uj, idle_uj, late_uj) in zip(*columns, strict=True):
+            is_newest = part is parts[-1]
+            windows.append(
+                Window(
+                    start_unix_ns=start_ns,
+                    end_unix_ns=start_ns + part.length_ns,
+                    observed_ns=part.observed_ns,
+                    unobserved_ns=part.length_ns - part.observed_ns,
+                    busy=part.busy,
+                    processes=own,
+                    rejected=rejected if is_newest else NOTHING,
+                    excess_samples=self._excess if is_newest else 0,
+                    energy_uj=used_uj,
+                    idle_energy_uj=idle_uj,
+                    late_energy_uj=late_uj,
+                    methods=methods,
+                    per_sample=attribution is not None,
+                    sampling=sampling,
+                )
+            )
+            start_ns += part.length_ns
+        return tuple(windows)
 
-    def _engines(self, spans: Sequence[SampleSpan], observed_ns: int, memory: Samples) -> Engines:
-        """The busy time of the core and of the other engines in these spans."""
-        start, end = self._cursor_us, spans[-1][0]
-        return Engines(
-            sum(map(BUSY_NS, spans)),
-            self._busy("memory_active", start, end, observed_ns, memory),
-            self._busy("encoder", start, end, observed_ns),
-            self._busy("decoder", start, end, observed_ns),
-        )
+    def _with_busy(self, parts: Sequence[Part], memory: Samples) -> list[Part]:
+        """The parts with the busy time of the core and of the other engines in each."""
+        found = {
+            engine: self._busy(engine, parts, memory if engine == "memory_active" else None)
+            for engine in OTHERS
+        }
+        return [
+            part._replace(
+                busy=Engines(sum(map(BUSY_NS, part.spans)), *[own[n] for own in found.values()])
+            )
+            for n, part in enumerate(parts)
+        ]
 
-    def _busy(
-        self, engine: str, start: int, end: int, observed_ns: int, ring: Samples = None
-    ) -> int | None:
+    def _busy(self, engine: str, parts: Sequence[Part], ring: Samples) -> list[int | None]:
+        """The busy time of an engine in each part; None: it is not measured."""
+        start, end = self._cursor_us, parts[-1].end_us
         if ring is None:
             ring = self._reader.busy_samples(engine, start)
         samples = plausible_samples(ring or (), start, end)
-        if samples:
-            return int(observed_ns * (sum(map(PERCENT, samples)) / len(samples)) / 100)
-        percent = self._reader.utilization(engine)
-        return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
+        if not samples:
+            percent = self._reader.utilization(engine)
+            if percent is None:
+                return [None] * len(parts)
+            percent = min(max(percent, 0.0), 100.0)
+            return [int(part.observed_ns * percent / 100) for part in parts]
+        busy: list[int | None] = []
+        for part in parts:
+            # A ring that keeps less than the core's has no sample of the oldest windows.
+            own = [s for s in samples if part.begin_us < s[0] <= part.end_us] or samples
+            busy.append(int(part.observed_ns * (sum(map(PERCENT, own)) / len(own)) / 100))
+        return busy
 
     def _learn_period(self, start: int, samples: Sequence[BusySample]) -> None:
         """Sets the period to the median of the newest gaps."""
@@ -337,6 +372,10 @@ class WindowCursor:
             known = self._known_period_us
             if known is None or abs(self._period_us - known) > known * NEW_PERIOD:
                 self._known_period_us = round(self._period_us)
+
+
+def _sum(parts: Sequence[int | None]) -> int | None:
+    return None if parts[0] is None else sum(filter(None, parts))
 
 
 _methods = cache(Methods)  # a handful of values; one is needed in each cycle

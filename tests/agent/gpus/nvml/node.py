@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from exporter.agent.sources.gpus.source import Demand
 from exporter.model import DeviceReading, Reading
+from tests.agent.gpus.cursor import merged
 from tests.agent.gpus.nvml.agent import serve
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Scenario
@@ -78,7 +79,9 @@ class Node:
         return cast("Reading", self.ask("read"))
 
     def device(self, uuid: str, *, after: float = 0) -> DeviceReading:
-        return by_uuid(self.read(after=after))[uuid]
+        """The device, with the windows of one read as one."""
+        reading = by_uuid(self.read(after=after))[uuid]
+        return reading._replace(window=merged(reading.windows), earlier=())
 
     def ask(self, name: str, *arguments: object) -> Any:
         """Call a method of the agent; what it raises is raised here."""

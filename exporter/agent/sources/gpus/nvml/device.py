@@ -170,11 +170,11 @@ class NvmlDevice:
         self._activity.follow(demand)
 
     def _read(self) -> DeviceReading:
-        window = self._window()
+        windows = self._windows()
         memory = None
         if not (self._in_mig_mode and self.divided):
-            active = window.processes if window else ()
-            memory = self._residents.read(frozenset(process.pid for process in active))
+            active = frozenset([one.pid for window in windows for one in window.processes])
+            memory = self._residents.read(active)
         if self._refusals.has_nothing:
             return self.unread(DeviceState.FAILED, "its calls fail; see the log")[0]
         sensors = self._board.read()
@@ -183,7 +183,8 @@ class NvmlDevice:
         self._phases.add_up()  # for their costs
         reading = DeviceReading(
             device=self._as_shared(memory),
-            window=window,
+            window=windows[-1] if windows else None,
+            earlier=windows[:-1],
             memory=memory,
             sensors=sensors,
             unmeasured={**self._unmeasured(), **no_xids},
@@ -239,32 +240,31 @@ class NvmlDevice:
         """
         return self.device.sharing == MIG
 
-    def _window(self) -> Window | None:
+    def _windows(self) -> tuple[Window, ...]:
         mono_ns = self._clock.monotonic_ns()
         if not self._in_mig_mode and self._engines.coreless and self._engines.try_core():
             self._cursor = self._new_cursor()  # see bind
-        window = None if self._coreless else self._cursor.next()
-        if self._coreless:
-            window = self._window_of_energy(mono_ns)
+        windows = () if self._coreless else self._cursor.next()
+        if self._coreless:  # it may have found out just now
+            windows = self._window_of_energy(mono_ns)
         if self._end_ns is None:
             self._end_ns, self._ended_mono_ns = self._clock.time_ns(), mono_ns
             self._energy.take(None)  # where the first window's energy is counted from
-        if window is None:
-            return None
-        self._end_ns, self._ended_mono_ns = window.end_unix_ns, mono_ns
-        return window
+        if windows:
+            self._end_ns, self._ended_mono_ns = windows[-1].end_unix_ns, mono_ns
+        return windows
 
     @property
     def _coreless(self) -> bool:
         return self._in_mig_mode or self._engines.coreless
 
-    def _window_of_energy(self, mono_ns: int) -> Window | None:
+    def _window_of_energy(self, mono_ns: int) -> tuple[Window, ...]:
         """A window with the board's energy alone, if no engine can be measured."""
         start, passed_ns = self._end_ns, mono_ns - self._ended_mono_ns
         if start is None or passed_ns <= 0:
-            return None
+            return ()
         window = Window(start, start + passed_ns, passed_ns, 0, Engines())
-        return with_energy(window, self._energy.take(None), self._energy.method)
+        return (with_energy(window, self._energy.take(None), self._energy.method),)
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
         if memory is not None and memory.processes is not None:  # else it stays as it was

@@ -1,0 +1,144 @@
+"""Cuts one read of a ring into windows of about a second, by the samples' own times. Pure.
+
+A ring is read as seldom as its depth allows, because a driver's calls are dear. What is idle,
+borrowed or waiting is compared window by window, so that their length must not depend on that.
+
+The driver returns one row of each process for all that was read: its average and the time of its
+last sample. The core time of a process is spread over the windows up to that sample, in proportion
+to what the device was busy there for nobody else yet. The sums of the read stay as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from exporter.agent.sources.gpus.energy import EnergyUse
+from exporter.agent.sources.gpus.sample_attribution import SampleSpan
+from exporter.model import Engines, ProcessActivity, Window
+
+WINDOW_US = 1_000_000
+NOTHING = Engines(0, 0, 0, 0)
+
+
+class Part(NamedTuple):
+    """One window of a read: its spans, where it ends in the ring's clock, and its busy time."""
+
+    spans: Sequence[SampleSpan]
+    begin_us: int
+    end_us: int
+    busy: Engines = NOTHING
+
+    @property
+    def length_ns(self) -> int:
+        return (self.end_us - self.begin_us) * 1000
+
+    @property
+    def observed_ns(self) -> int:
+        return sum([covered_ns for _, _, covered_ns, _ in self.spans])
+
+
+def parts_of(spans: Sequence[SampleSpan], begin_us: int) -> list[Part]:
+    """The spans in windows of about a second, at least one span in each."""
+    length_us = spans[-1][0] - begin_us
+    step_us = length_us / max(round(length_us / WINDOW_US), 1)
+    parts: list[Part] = []
+    first, start_us, before_us = 0, begin_us, begin_us
+    for number, span in enumerate(spans):
+        goal_us = begin_us + step_us * (round((start_us - begin_us) / step_us) + 1)
+        # A span belongs where the most of its time is.
+        if number > first and before_us + span[0] > 2 * goal_us:
+            parts.append(Part(spans[first:number], start_us, before_us))
+            first, start_us = number, before_us
+        before_us = span[0]
+    parts.append(Part(spans[first:], start_us, spans[-1][0]))
+    return parts
+
+
+def split(total: int, weights: Sequence[int]) -> list[int]:
+    """The total in whole parts by weight, which add up to it; all in the last without weights."""
+    whole = sum(weights)
+    if not whole:
+        return [*[0] * (len(weights) - 1), total]
+    parts, upto, begin = [], 0, 0
+    for weight in weights:
+        upto += weight
+        end = total * upto // whole
+        parts.append(end - begin)
+        begin = end
+    return parts
+
+
+def activities_of(
+    parts: Sequence[Part], whole: Sequence[ProcessActivity], last_us: Mapping[int, int]
+) -> list[tuple[ProcessActivity, ...]]:
+    """What each process did in each part. ``last_us`` is the time of its last sample."""
+    if len(parts) == 1:
+        return [tuple(whole)]
+    cores = _cores(parts, whole, last_us)
+    found: list[list[ProcessActivity]] = [[] for _ in parts]
+    for pid, (core, *others) in whole:
+        columns = [[None] * len(parts) if core is None else cores[pid]]
+        for engine, amount in enumerate(others, 1):
+            if amount is None:
+                columns.append([None] * len(parts))
+                continue
+            # A process reads memory while it computes; the video engines go by themselves.
+            weights = cores[pid] if engine == 1 and core else [p.busy[engine] or 0 for p in parts]
+            columns.append(split(amount, weights))
+        for place, engines in enumerate(zip(*columns, strict=True)):
+            if any(engines) or (place == len(parts) - 1 and not any((core, *others))):
+                found[place].append(ProcessActivity(pid, Engines(*engines)))
+    return [tuple(each) for each in found]
+
+
+def _cores(
+    parts: Sequence[Part], whole: Sequence[ProcessActivity], last_us: Mapping[int, int]
+) -> dict[int, list[int]]:
+    """The core time of each process in each part.
+
+    Each one's last sample is its own. Whoever ended first chooses first: it has the fewest windows.
+    """
+    free = [part.busy.core or 0 for part in parts]
+    samples = {span[0]: (place, span[3]) for place, p in enumerate(parts) for span in p.spans}
+    found: dict[int, list[int]] = {}
+    ordered = sorted(whole, key=lambda one: last_us[one.pid])
+    for pid, (core, *_) in ordered:
+        found[pid] = [0] * len(parts)
+        place, busy_ns = samples.get(last_us[pid], (0, 0))
+        own_ns = min(core or 0, busy_ns, free[place])
+        found[pid][place] += own_ns
+        free[place] -= own_ns
+    for pid, (core, *_) in ordered:
+        left_ns = (core or 0) - sum(found[pid])
+        there = [part.begin_us < last_us[pid] for part in parts]
+        weights = [ns * is_there for ns, is_there in zip(free, there, strict=True)]
+        if sum(weights) < left_ns:  # averages may say more than the samples
+            found[pid], left_ns = [0] * len(parts), core or 0
+            weights = [part.observed_ns for part in parts]
+        for place, ns in enumerate(split(left_ns, weights)):
+            found[pid][place] += ns
+            free[place] = max(free[place] - ns, 0)
+    return found
+
+
+def energies_of(parts: Sequence[Part | Window], whole: EnergyUse) -> list[EnergyUse]:
+    """The energy of each part: what idling takes by time, what work takes by core time.
+
+    The late part is from before all of them.
+    """
+    if whole.used_uj is None or len(parts) == 1:
+        return [whole] * len(parts)
+    lengths = [part.length_ns for part in parts]
+    observed = [part.observed_ns for part in parts]
+    own_uj = whole.used_uj - whole.late_uj
+    unobserved_uj = own_uj * (sum(lengths) - sum(observed)) // max(sum(lengths), 1)
+    seen_uj = own_uj - unobserved_uj
+    idle_uj = min(whole.idle_uj or 0, seen_uj)
+    cores = [part.busy.core or 0 for part in parts]
+    unobserved = split(unobserved_uj, [a - b for a, b in zip(lengths, observed, strict=True)])
+    idle = split(idle_uj, observed)
+    active = split(seen_uj - idle_uj, cores if any(cores) else observed)
+    late = [whole.late_uj, *[0] * (len(parts) - 1)]
+    return [
+        EnergyUse(sum(each), None if whole.idle_uj is None else each[1], each[3])
+        for each in zip(unobserved, idle, active, late, strict=True)
+    ]
