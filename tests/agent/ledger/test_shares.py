@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.agent.attribution.join import account
 from exporter.agent.ledger import Allocated
 from exporter.agent.ledger.device_ledger import DeviceLedger
 from exporter.model import Allocation, ContainerKey, Device, Unmeasured, Window
@@ -43,6 +44,19 @@ def test_time_whose_use_is_not_known_is_neither_idle_nor_borrowed() -> None:
     node.cycle(2, {"GPU-0": window({1: SECOND})}, allocated=half)
     counters = card(node).owners[A].counters
     assert (counters.allocated_idle, counters.borrowed) == (0, 0)
+
+
+def test_windows_that_are_read_late_are_held_against_what_was_allocated_in_their_time() -> None:
+    """A job of two seconds between two reads: half a second of each was idle, none borrowed."""
+    node = Node()
+    half, none = (allocated(A, 0.5, 0.5),), ()
+    for second in range(6):
+        node.cycle(second, allocated=half if second in {1, 2} else none)
+    for second, used in enumerate((0, SECOND // 4, SECOND // 4, 0, 0), 1):
+        usage = account(GPU, window({1: used} if used else {}), node.owners)
+        node.ledger.record(usage, at(second))
+    counters = card(node).owners[A].counters
+    assert (counters.allocated_idle, counters.borrowed) == (SECOND // 2, 0)
 
 
 def test_who_has_no_share_has_nothing_idle_and_borrows_nothing() -> None:
