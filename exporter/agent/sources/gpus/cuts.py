@@ -1,6 +1,6 @@
 """Cuts one read of a ring into windows of about a second, by the samples' own times. Pure.
 
-A ring is read as seldom as its depth allows, because a driver's calls are dear. What is idle,
+A ring is read as seldom as its depth allows, because a driver's calls are costly. What is idle,
 borrowed or waiting is compared window by window, so that their length must not depend on that.
 
 The driver returns one row of each process for all that was read: its average and the time of its
