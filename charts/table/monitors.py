@@ -64,6 +64,12 @@ def monitor(kind: str, enabled: str) -> tuple[Value, ...]:
     """Both kinds have the same values."""
     return (
         Value(f"{kind}.enabled", False, SWITCH, enabled),
+        Value(
+            f"{kind}.apiVersion",
+            "monitoring.coreos.com/v1",
+            choice("monitoring.coreos.com/v1", "azmonitoring.coreos.com/v1"),
+            "Whose: the Operator's, or that of Azure's managed Prometheus (`azmonitoring…`).",
+        ),
         Value(f"{kind}.namespace", "", TEXT, "Its namespace, if another."),
         Value(f"{kind}.labels", {}, MORE_LABELS, "Labels by which Prometheus selects it."),
         Value(f"{kind}.annotations", {}, PAIRS, "Its annotations."),

@@ -2,6 +2,7 @@
 
 from charts.table.labels import LABELS
 from charts.table.value import (
+    CONTAINERS,
     MORE_LABELS,
     NUMBER,
     OBJECT,
@@ -11,9 +12,12 @@ from charts.table.value import (
     SWITCH,
     TEXT,
     TEXTS,
+    VARIABLES,
+    Schema,
     Section,
     Value,
     choice,
+    objects,
 )
 
 _HAS = {
@@ -22,6 +26,8 @@ _HAS = {
     "required": ["key"],
     "properties": {"key": TEXT, "values": TEXTS},
 }
+
+_DNS: Schema = {"type": "object", "properties": {"options": objects(name=TEXT, value=TEXT)}}
 
 _GPU_NODES = [
     {"key": key, **({"values": [value]} if value else {})}
@@ -51,7 +57,7 @@ POD = (
             Value(
                 "tolerations",
                 [{"effect": "NoSchedule", "operator": "Exists"}],
-                OBJECTS,
+                objects(key=TEXT, operator=TEXT, value=TEXT, effect=TEXT),
                 "GPU nodes are tainted in many ways; an agent must be on all of them.",
             ),
             Value(
@@ -124,7 +130,7 @@ POD = (
             Value("securityContext", {}, OBJECT, "Goes before the profile's, key by key."),
             Value("podSecurityContext", {}, OBJECT, "Likewise, of the pod."),
             Value("extraArgs", [], TEXTS, "Further flags; settings go better into `settings`."),
-            Value("extraEnv", [], OBJECTS, "Further environment variables."),
+            Value("extraEnv", [], VARIABLES, "Further environment variables."),
             Value("envFrom", [], OBJECTS, "Environment variables by ConfigMap or Secret."),
             Value("extraVolumeMounts", [], OBJECTS, "Further mounts."),
         ),
@@ -136,10 +142,10 @@ POD = (
             Value("podAnnotations", {}, PAIRS, "Annotations of the pods."),
             Value("annotations", {}, PAIRS, "Annotations of the DaemonSet."),
             Value("extraVolumes", [], OBJECTS, "Further volumes."),
-            Value("extraContainers", [], OBJECTS, "Further containers."),
-            Value("initContainers", [], OBJECTS, "Containers that run before."),
+            Value("extraContainers", [], CONTAINERS, "Further containers."),
+            Value("initContainers", [], CONTAINERS, "Containers that run before."),
             Value("dnsPolicy", "", TEXT, "Its DNS policy; Kubernetes' default if not set."),
-            Value("dnsConfig", {}, OBJECT, "Its DNS configuration."),
+            Value("dnsConfig", {}, _DNS, "Its DNS configuration."),
             Value("hostAliases", [], OBJECTS, "Lines of /etc/hosts."),
             Value(
                 "automountServiceAccountToken",

@@ -12,6 +12,19 @@ AUTO: Schema = {"enum": ["auto", True, False]}
 OBJECT: Schema = {"type": "object"}  # of Kubernetes' own: the API server checks what is in it
 OBJECTS: Schema = {"type": "array", "items": OBJECT}
 TEXTS: Schema = {"type": "array", "items": TEXT}
+
+
+def objects(**fields: Schema) -> Schema:
+    """Objects of Kubernetes' own in which these fields have a form.
+
+    A number or ``true`` is easily written where it wants text, and the API server then ends the
+    install with a message about its own types.
+    """
+    return {"type": "array", "items": {"type": "object", "properties": fields}}
+
+
+VARIABLES = objects(name=TEXT, value=TEXT)
+CONTAINERS = objects(env=VARIABLES, command=TEXTS, args=TEXTS)
 SECRETS: Schema = {
     "type": "array",
     "items": {

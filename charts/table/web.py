@@ -87,8 +87,8 @@ WEB = (
                 "before and since 4.9, on port 9400, with the Services, labels and annotations by "
                 "which users of the GPU operator, OpenCost, Datadog, Netdata, Cast AI and "
                 "Prometheus find it. Switch it off there first: `dcgmExporter.enabled=false` of "
-                "the GPU operator. `web.port` and `nameOverride` then have no effect. See "
-                "docs/dcgm.md.",
+                "the GPU operator. `web.port`, `nameOverride` and `fullnameOverride` then have no "
+                "effect. See docs/dcgm.md.",
             ),
             Value("service.enabled", True, SWITCH, "A headless Service."),
             Value("service.labels", {}, MORE_LABELS, "Its labels."),
@@ -157,7 +157,12 @@ WEB = (
                 TEXT,
                 "Secret of its certificate, `tls.crt` and `tls.key`; it signs its own if not set.",
             ),
-            Value("kubeRBACProxy.resources", {}, OBJECT, "Its resources."),
+            Value(
+                "kubeRBACProxy.resources",
+                {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}},
+                OBJECT,
+                "Its resources.",
+            ),
             Value("kubeRBACProxy.logLevel", 0, NUMBER, "How much it logs.", optional=True),
         ),
     ),

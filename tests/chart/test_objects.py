@@ -76,7 +76,7 @@ def test_a_monitor_selects_what_the_chart_made(value: str) -> None:
 
 @monitors
 def test_a_monitors_own_relabeling_comes_after_the_charts(value: str) -> None:
-    own = {"targetLabel": "cluster", "replacement": "a"}
+    own = {"action": "replace", "targetLabel": "cluster", "replacement": "a"}
     found = endpoint(render({value: {"enabled": True, "relabelings": [own]}}), value)
     assert found["relabelings"][-1] == own
 

@@ -114,6 +114,26 @@ def test_openshifts_constraints_allow_what_the_pod_has_and_no_more(profile: str)
         assert users["uidRangeMin"] <= context["runAsUser"] <= users["uidRangeMax"]
 
 
+def test_openshifts_constraints_allow_what_is_added_to_the_pods() -> None:
+    """With constraints that lack it no pod would come at all."""
+    context = {
+        "runAsUser": 0,
+        "allowPrivilegeEscalation": True,
+        "readOnlyRootFilesystem": False,
+        "capabilities": {"add": ["NET_RAW"]},
+    }
+    added = {"name": "more", "image": "busybox", "securityContext": context}
+    plain = {"name": "plain", "image": "busybox"}
+    for extra in ({"extraContainers": [plain, added]}, {"initContainers": [added]}):
+        allowed = with_files("openshift", **extra).one("SecurityContextConstraints")
+        assert allowed["runAsUser"] == {"type": "RunAsAny"}
+        assert allowed["allowPrivilegeEscalation"] is True
+        assert allowed["readOnlyRootFilesystem"] is False
+        assert allowed["allowedCapabilities"] == ["NET_RAW"]
+    plainly = with_files("openshift", extraContainers=[plain]).one("SecurityContextConstraints")
+    assert plainly == with_files("openshift").one("SecurityContextConstraints")
+
+
 def test_the_pods_ask_for_the_constraints_and_their_account_may_use_them() -> None:
     rendered = with_files("openshift")
     name = rendered.one("SecurityContextConstraints")["metadata"]["name"]

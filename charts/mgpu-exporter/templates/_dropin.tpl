@@ -18,7 +18,7 @@ ServiceMonitor, DaemonSet); NVIDIA/dcgm-exporter, deployment/templates (its own 
 {{/* Labels by which the GPU operator's users select the Service. */}}
 {{- define "mgpu.operatorLabels" -}}
 app: nvidia-dcgm-exporter
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{ include "mgpu.release" . }}
 {{- end }}
 
 {{/* What a scrape by annotations needs: Prometheus' usual jobs, Netdata, and others. */}}

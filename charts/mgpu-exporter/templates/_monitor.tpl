@@ -54,25 +54,33 @@ relabelings:
   - {action: labeldrop, regex: pod|container|namespace}
   {{- end }}
   {{- with .monitor.relabelings }}
-  {{- toYaml . | nindent 2 }}
+  {{- include "mgpu.relabelings" . | nindent 2 }}
   {{- end }}
 {{- with .monitor.metricRelabelings }}
 metricRelabelings:
-  {{- toYaml . | nindent 2 }}
+  {{- include "mgpu.relabelings" . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/* With the action that the API server adds: Argo CD would take away what it does not find here. */}}
+{{- define "mgpu.relabelings" -}}
+{{- $whole := list }}
+{{- range . }}{{ $whole = append $whole (merge (dict) . (dict "action" "replace")) }}{{ end }}
+{{- toYaml $whole }}
 {{- end }}
 
 {{/* What both kinds of monitors have around their endpoints. */}}
 {{- define "mgpu.monitorSpec" -}}
 selector:
   matchLabels:
-    {{- if and (include "mgpu.isDcgm" .root) (not .component) }}
+    {{- if .component }}
+    {{- include "mgpu.selector" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    {{- else if include "mgpu.isDcgm" .root }}
     {{- include "mgpu.operatorLabels" .root | nindent 4 }}
     {{- else }}
-    {{- include "mgpu.selector" .root | nindent 4 }}
-    {{- end }}
-    {{- if .component }}
-    app.kubernetes.io/component: {{ .component }}
+    app.kubernetes.io/name: {{ include "mgpu.name" .root }}
+    {{- include "mgpu.release" .root | nindent 4 }}
     {{- end }}
 namespaceSelector:
   matchNames: [{{ include "mgpu.namespace" .root }}]

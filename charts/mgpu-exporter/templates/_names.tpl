@@ -12,10 +12,14 @@
 {{ include "mgpu.isDcgm" . | empty | ternary "metrics" "dcgm-exporter" }}
 {{- end }}
 
+{{/*
+In dcgm-exporter's place always its own: the DaemonSet selects by other labels there, and Kubernetes
+lets none change what it selects by under the same name.
+*/}}
 {{- define "mgpu.fullname" -}}
-{{- if .Values.fullnameOverride }}
+{{- if include "mgpu.isDcgm" . }}nvidia-dcgm-exporter
+{{- else if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
-{{- else if include "mgpu.isDcgm" . }}nvidia-dcgm-exporter
 {{- else if contains (include "mgpu.name" .) .Release.Name }}
 {{- .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- else }}
@@ -31,6 +35,14 @@
 {{- define "mgpu.selector" -}}
 app.kubernetes.io/name: {{ include "mgpu.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/*
+By which a ServiceMonitor finds its Service. Argo CD writes the name of its application into
+app.kubernetes.io/instance of every object, which may be another than the release's.
+*/}}
+{{- define "mgpu.release" -}}
+mgpu-exporter/release: {{ .Release.Name }}
 {{- end }}
 
 {{- define "mgpu.labels" -}}
