@@ -79,7 +79,6 @@ def test_nodes_without_any_exporter_are_told_although_the_daemonset_is_healthy(
     group="configuration",
     kind="a silence that nothing foretells",
 )
-@pytest.mark.xfail(strict=True)
 @pytest.mark.program("promtool", "helm")
 def test_all_alerts_can_have_the_namespace_of_an_alertmanagerconfig(tmp_path: Path) -> None:
     """And the documents say so; whom an alert is about stays in its description."""
