@@ -7,7 +7,8 @@ that the templates refuse some (``mgpu.refuse``).
 from collections.abc import Iterator
 
 from charts.table.value import Schema
-from exporter.agent.settings import TABLE, Setting
+from exporter.agent.settings import TABLE
+from exporter.inputs.values import Setting
 
 OWNED = frozenset(
     {

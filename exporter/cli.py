@@ -36,7 +36,8 @@ class _Command(NamedTuple):
     """A sub-command: a function in the module of its name, which is imported when it is needed.
 
     ``settings``: whether it has the flags of the settings. ``required``: the required arguments in
-    its usage line. ``wing``: whether it is the agent's, or an answer for people.
+    its usage line. ``wing``: whether it is the agent's, or an answer for people. ``here``: whether
+    that answer can be of this node.
     """
 
     name: str
@@ -44,6 +45,7 @@ class _Command(NamedTuple):
     settings: bool = True
     required: str = ""
     wing: str = "agent"
+    here: bool = False
 
     @property
     def function(self) -> Callable[..., int]:
@@ -65,8 +67,8 @@ _COMMANDS = {
     command.name: command
     for command in (
         _Command(_SERVE, "serve the metrics; the default, if no command is given"),
-        _Command("top", "show GPUs, pods and processes, live", wing=_ANSWERS),
-        _Command("snapshot", "print the usage of the GPUs once", wing=_ANSWERS),
+        _Command("top", "show GPUs, pods and processes, live", wing=_ANSWERS, here=True),
+        _Command("snapshot", "print the usage of the GPUs once", wing=_ANSWERS, here=True),
         _Command("check", "check this node as serve would use it, and report the problems found"),
         _Command(_CHECK_CONFIG, "report all problems of the configuration, and start nothing"),
         _Command(
@@ -84,6 +86,7 @@ _COMMANDS = {
             "how a pod fares on its GPUs: use, waiting and who ran instead, memory",
             required=" NAMESPACE/POD",
             wing=_ANSWERS,
+            here=True,
         ),
         _Command(
             "advise",
@@ -126,7 +129,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
         status: int = function(settings, reread=lambda: read_settings(_flags(arguments)))
         return status
-    return without_traceback(lambda: function(settings, arguments))
+    if command.wing != _ANSWERS:
+        return without_traceback(lambda: function(settings, arguments))
+    if not command.here:
+        return without_traceback(lambda: function(arguments))
+    from exporter.localfeed import ThisNode  # noqa: PLC0415 - see above
+
+    return without_traceback(lambda: function(arguments, ThisNode(settings)))
 
 
 def _read(argv: Sequence[str]) -> Namespace:

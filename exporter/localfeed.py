@@ -1,4 +1,4 @@
-"""The feed of this node: a collector in this process, without a server.
+"""The feed of this node, for the answers: a collector in this process, without a server.
 
 ``ProcessCommands`` adds users and command lines for ``top`` on the spot. They are read from
 ``/proc`` with the rights of the user of ``top``, and only shown to that user: the exporter's own
@@ -12,9 +12,8 @@ import time
 from collections.abc import Iterable, Mapping
 
 from exporter.agent import api
-from exporter.agent.api.figures import what_to_do
 from exporter.agent.collector import Collector, Sources
-from exporter.agent.collector.wiring import make_collector
+from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.facts.history import Past
 from exporter.agent.settings import Settings
 from exporter.agent.sources.groups.owners import Users
@@ -26,9 +25,13 @@ from exporter.answers.terminal.feeds.feed import (
     troubles_of,
 )
 from exporter.httpclient import NoAnswerError
+from exporter.metrics.families import families_without
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Process, Snapshot
 from exporter.shown.processes import processes_of
+from exporter.shown.reasons import what_to_do
 from exporter.shown.tree import Tree, tree_of_snapshot
+from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +84,33 @@ def _read(path: str) -> bytes:
         os.close(file)
 
 
+class ThisNode:
+    """Implements ``OwnNode``: the node of these settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.telemetry_path = settings.web_telemetry_path
+
+    def open(self, *, commands: bool = False) -> "LocalFeed":
+        """Opens the sources, and starts to collect. Only errors are logged from then on.
+
+        A simulated process has no files, and its pid may be another's: it has no command line.
+        """
+        settings = self._settings
+        # Before the sources are opened: they log that, in a thread of their own.
+        logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
+        try:
+            sources = open_sources(settings)
+        except ScenarioError as error:
+            raise NoAnswerError(str(error)) from None
+        shown = None
+        if commands and not settings.simulate:
+            shown = ProcessCommands(settings.path_procfs, settings.path_passwd)
+        return LocalFeed(settings, sources, commands=shown)
+
+
 class LocalFeed:
-    """Implements ``Feed``. Owns the sources: it starts them, and closes them at the end.
+    """Implements ``NodeFeed``. Owns the sources: it starts them, and closes them at the end.
 
     ``commands`` adds users and command lines to what is read; without it there are none.
     """
@@ -102,12 +130,18 @@ class LocalFeed:
         self._collector: Collector = make_collector(settings, sources, clock)
         name = "" if settings.simulate else node_name(settings.node_name)
         self._about = api.About(name, settings.collection_window_ns)
+        self._renderer = Renderer(families_without(settings.metrics_left_out))
         self._stop, self._ended = threading.Event(), threading.Event()
         self._interval_s = settings.collection_interval_ns / 1e9
         for source in sources.listening:
             source.start()
         self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
         self._thread.start()
+
+    @property
+    def window_ns(self) -> int:
+        """How long the window is that averages are of."""
+        return self._about.window_ns
 
     @property
     def snapshot(self) -> Snapshot:
@@ -135,6 +169,11 @@ class LocalFeed:
     def document(self) -> api.Document:
         """The newest Snapshot as ``/api/v1/snapshot`` has it."""
         return api.snapshot(self.snapshot, self._about, self._age_ns(self.snapshot))
+
+    @property
+    def metrics(self) -> bytes:
+        """The newest Snapshot as the metrics page has it."""
+        return self._renderer.render(self.snapshot, Format.TEXT)
 
     def _sight(self, snapshot: Snapshot) -> NodeSight:
         age_ns = self._age_ns(snapshot)

@@ -8,11 +8,12 @@ import threading
 
 from exporter.agent.collector import Sources
 from exporter.agent.commands import serve
-from exporter.agent.settings import Address, Settings, load
+from exporter.agent.settings import Settings, load
 from exporter.agent.sources.cgroups.source import SimulatedProcesses
 from exporter.agent.sources.gpus.source import Demand, RestartRequiredError
 from exporter.agent.sources.pods.source import NoPods
 from exporter.console import logs
+from exporter.inputs.values import Address
 from exporter.model import Reading
 
 

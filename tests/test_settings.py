@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.agent.settings import TABLE, Address, Settings, SettingsError, add_arguments, load
+from exporter.agent.settings import TABLE, Settings, SettingsError, add_arguments, load
+from exporter.inputs.values import Address
 
 
 def parse(*argv: str, **environ: str) -> Settings:

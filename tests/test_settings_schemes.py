@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.agent.collector.wiring import read_settings
-from exporter.agent.settings import MAX_PROBLEMS, Settings, SettingsError, add_arguments, load
+from exporter.agent.settings import Settings, SettingsError, add_arguments, load
 from exporter.agent.settings.schemes import KEYS, MAX_SCHEMES
+from exporter.inputs.mapping import MAX_PROBLEMS
 from exporter.model import SchemeDescription
 
 EVERY_KEY = """\

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from exporter.agent.settings import SUBJECTS, Setting
+from exporter.agent.settings import SUBJECTS
 from exporter.agent.settings.schemes import KEYS
+from exporter.inputs.values import Setting
 from exporter.metrics.families import OPTIONAL_GROUPS
 from pages.tables import table
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
-from exporter.agent.settings import YamlError, read_bytes
 from exporter.apiserver.answers import ApiError, Stream, attempt, message_of
 from exporter.inputs import yamldocument
+from exporter.inputs.yamldocument import YamlError, read_bytes
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration

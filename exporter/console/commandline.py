@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from exporter.agent.settings import meant, nearest
 from exporter.console.output import NOT_READ, OutputError, say, warn
+from exporter.inputs.flags import meant, nearest
 from exporter.shown.printable import clean
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 ``*_mono_ns`` come from a monotonic clock and only their differences mean something.
 """
 
+from exporter.model.amounts import sum_of_known, whole
 from exporter.model.devices import (
     COUNTED,
     FIRST_INDEX,

@@ -28,8 +28,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from exporter.agent.facts.limits import sum_of_known
-from exporter.agent.facts.pods import whole
 from exporter.model import (
     NO_HELD_MEMORY,
     ContainerHolding,
@@ -42,6 +40,8 @@ from exporter.model import (
     Snapshot,
     Unattributed,
     of_limit,
+    sum_of_known,
+    whole,
 )
 from exporter.shown.processes import Processes, by_owner, processes_of, unattributed_core
 

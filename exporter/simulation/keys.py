@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import yaml
 
-from exporter.agent.settings import Place, Problem
 from exporter.inputs.mapping import Given, ListOf, Required, below, of_kind, read_mapping
+from exporter.inputs.problems import Place, Problem
 from exporter.inputs.values import StructureProblem, ValueKind, choice, count
 from exporter.inputs.yamldocument import line_of, merge, value_of
 from exporter.simulation import ScenarioError, identity

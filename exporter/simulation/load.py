@@ -5,9 +5,9 @@ from io import TextIOWrapper
 
 import yaml
 
-from exporter.agent.settings import YamlError
 from exporter.inputs import yamldocument
 from exporter.inputs.files import opened
+from exporter.inputs.yamldocument import YamlError
 from exporter.model import DeviceState
 from exporter.simulation import ScenarioError, keys
 from exporter.simulation.description import Fault, SampleRule, Scenario

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from exporter.agent.settings import MAX_PROBLEMS
+from exporter.inputs.mapping import MAX_PROBLEMS
 from exporter.model import Grant
 from exporter.simulation import ScenarioError
 from exporter.simulation.description import SampleRule

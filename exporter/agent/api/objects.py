@@ -19,9 +19,10 @@ from exporter.agent.api.fields import (
     maybe,
     object_of,
 )
-from exporter.agent.api.figures import RATIOS, LevelFields, process_type, what_to_do, words
+from exporter.agent.api.figures import RATIOS, LevelFields
 from exporter.metrics.families import FAMILIES, OWN_LEVEL
 from exporter.model import Unattributed, Unmeasured
+from exporter.shown.reasons import process_type, what_to_do, words
 
 _WORDS = "What reasons mean."
 _NAMES = {"type": "object", "additionalProperties": TEXT}

@@ -11,7 +11,7 @@ from exporter.agent.allocations import rules
 from exporter.agent.collector import Collector, IdlePolicy, Sources
 from exporter.agent.collector.rules import cycle_rules, keep_of, rules_of
 from exporter.agent.ledger import Ledger
-from exporter.agent.settings import Complaint, Problem, Settings, examine, load
+from exporter.agent.settings import Complaint, Settings, examine, load
 from exporter.agent.sources.cgroups.dmem import CgroupFiles
 from exporter.agent.sources.cgroups.patterns import GroupPatterns
 from exporter.agent.sources.cgroups.processes import CgroupProcesses
@@ -30,6 +30,7 @@ from exporter.agent.sources.pods.reader import ReaderTimings
 from exporter.agent.sources.pods.reviews import ApiReviewer
 from exporter.agent.sources.pods.source import NoPods, PodSource
 from exporter.agent.sources.polled import Polled, PollTimings
+from exporter.inputs.problems import Problem
 from exporter.model import Clock
 from exporter.simulation import ScenarioError
 

@@ -10,11 +10,12 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.agent.collector.wiring import examine_settings
-from exporter.agent.settings import Place, Problem, Settings, unknown_variables
+from exporter.agent.settings import Settings, unknown_variables
 from exporter.agent.web import WebConfig, WebFileError
 from exporter.apiserver.client import KubeconfigError, read_kubeconfig
 from exporter.console.commandline import Refusal
 from exporter.console.output import say
+from exporter.inputs.problems import Place, Problem
 from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
 

@@ -8,15 +8,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from exporter.agent.settings import (
-    TABLE,
-    Setting,
-    Settings,
-    SettingsError,
-    changed,
-    read_bytes,
-    with_live,
-)
+from exporter.agent.settings import TABLE, Settings, SettingsError, changed, with_live
+from exporter.inputs.values import Setting
+from exporter.inputs.yamldocument import read_bytes
 from exporter.model import Clock, LastReload
 
 logger = logging.getLogger(__name__)

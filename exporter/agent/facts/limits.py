@@ -1,9 +1,9 @@
 """The limits that readers see: sums of allocations, of containers, devices and pods."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from exporter.agent.ledger import Allocated
 from exporter.model import (
@@ -13,9 +13,8 @@ from exporter.model import (
     ContainerKey,
     Granted,
     PodName,
+    sum_of_known,
 )
-
-T = TypeVar("T", int, float)
 
 
 class Limit(NamedTuple):
@@ -133,9 +132,3 @@ def _pod_limit(allocated: Sequence[Allocated], known: Collection[str]) -> PodLim
         ],
         sum_of_known([a.gpus for _, a in allocated]),
     )
-
-
-def sum_of_known(parts: Iterable[T | None]) -> T | None:
-    """The sum of the known parts; None if none is known."""
-    present = [part for part in parts if part is not None]
-    return sum(present) if present else None

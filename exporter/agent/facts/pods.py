@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from exporter.agent.facts.holdings import allocated_time, misplaced
 from exporter.agent.facts.limits import NO_POD_LIMIT, PodLimit
@@ -20,9 +20,9 @@ from exporter.model import (
     PodName,
     Used,
     of_limit,
+    whole,
 )
 
-T = TypeVar("T", int, float)
 Containers = Sequence[OwnerView[ContainerKey]]
 NOTHING_KNOWN: frozenset[str] = frozenset()
 
@@ -145,12 +145,6 @@ def _held_against(containers: Containers, limited: Collection[str]) -> Container
     if "" in limited or "" in [container.key.container for container in containers]:
         return containers
     return [container for container in containers if container.key.container in limited]
-
-
-def whole(parts: Sequence[T | None]) -> T | None:
-    """The sum if every part is known; None if one is not, or there is none."""
-    present = [part for part in parts if part is not None]
-    return sum(present) if present and len(present) == len(parts) else None
 
 
 def _is_stale(view: View, tenant: Tenant) -> bool:

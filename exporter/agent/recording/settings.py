@@ -10,9 +10,9 @@ from typing import Any
 
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.recording.names import PUBLIC_LABEL
-from exporter.agent.settings import TABLE, Setting, Settings, load
+from exporter.agent.settings import TABLE, Settings, load
 from exporter.agent.settings.schemes import SCHEMES, text_of
-from exporter.inputs.values import KEY, StructureError
+from exporter.inputs.values import KEY, Setting, StructureError
 
 Texts = Mapping[str, str]
 

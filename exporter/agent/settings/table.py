@@ -1,17 +1,17 @@
 """The table of all settings by subject, their flags for argparse, and suggestions for typos."""
 
 import re
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Collection, Iterable, Mapping
+from argparse import SUPPRESS, ArgumentParser
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any
 
 from exporter.agent.settings.cluster import ClusterSettings
 from exporter.agent.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
 from exporter.agent.settings.node import GroupSettings, NodeSettings
 from exporter.agent.settings.web import WebSettings
-from exporter.inputs.values import Setting, ValueKind
+from exporter.inputs.flags import meant, nearest
+from exporter.inputs.values import Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +73,6 @@ _SERVICE_LINK = re.compile(
 kubernetes/pkg/kubelet/envvars/envvars.go. A Service named mgpu-exporter looks like one of ours."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most similar, "" if none is similar."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """A suggestion to append to the error about an unknown name; "" if no known name is similar."""
-    found = nearest(name, known)
-    return f"; did you mean {found}?" if found else ""
-
-
 def known_alike(name: str) -> str:
     """A suggestion: the most similar setting, then the others of its section."""
     near = nearest(name, BY_NAME)
@@ -107,9 +96,6 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-T = TypeVar("T")
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the flags of all settings, by subject. A flag that is not given sets no attribute."""
     for title, subject in SUBJECTS.items():
@@ -127,18 +113,6 @@ def add_arguments(parser: ArgumentParser) -> None:
                 help=_help(setting),
                 **switch,
             )
-
-
-def argument(kind: ValueKind[T]) -> Callable[[str], T]:
-    """A reader of a sub-command's own argument of this kind, for argparse."""
-
-    def read(text: str) -> T:
-        try:
-            return kind.read(text)
-        except (ValueError, KeyError):
-            raise ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
-
-    return read
 
 
 def _help(setting: Setting) -> str:

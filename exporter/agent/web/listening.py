@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path
 
-from exporter.agent.settings import Address
+from exporter.inputs.values import Address
 
 _BACKLOG = 128
 _UNIX_MODE = 0o660

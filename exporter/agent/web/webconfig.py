@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.agent.settings import Place, Problem
 from exporter.agent.web.tls import Material, TlsError, server_context
 from exporter.agent.web.webfile import (
     IF_GIVEN,
@@ -19,6 +18,7 @@ from exporter.agent.web.webfile import (
     parse,
     says_nothing,
 )
+from exporter.inputs.problems import Place, Problem
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 import time
 from argparse import ArgumentParser, Namespace
 
-from exporter.agent.settings import Settings
 from exporter.answers.prometheus import advice_report
 from exporter.answers.prometheus.advice import advised
 from exporter.answers.prometheus.ranges import moment
@@ -29,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_access(parser, prometheus=True)
 
 
-def advise(_settings: Settings, arguments: Namespace) -> int:
+def advise(arguments: Namespace) -> int:
     """Print what to ask for. The exit status is 0; 2 if there is no advice."""
     now_s = int(time.time())
     try:

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from exporter.agent.settings import Settings
 from exporter.answers.prometheus import focus, report
 from exporter.answers.prometheus.bill import Bill, Unpriced, bill_of
 from exporter.answers.prometheus.books import Books, CardBook, span_of
@@ -71,7 +70,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_access(parser, prometheus=True)
 
 
-def bill(_settings: Settings, arguments: Namespace) -> int:
+def bill(arguments: Namespace) -> int:
     """Print a bill. The exit status is 0; 2 if there is none."""
     now_s = int(time.time())
     try:

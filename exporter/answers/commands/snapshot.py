@@ -8,21 +8,17 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.agent.collector.wiring import open_sources
-from exporter.agent.settings import Settings, argument, duration
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_feed
-from exporter.answers.terminal.feeds import Feed, FeedResult, view_of
+from exporter.answers.terminal.feeds import Feed, FeedResult, OwnNode, view_of
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.report import report
 from exporter.answers.terminal.view import Overview
 from exporter.console.output import is_terminal, say
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.localfeed import LocalFeed
-from exporter.metrics.families import families_without
-from exporter.metrics.text import Format, Renderer
-from exporter.simulation import ScenarioError
+from exporter.inputs.flags import argument
+from exporter.inputs.values import duration
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_access(parser)
 
 
-def snapshot(settings: Settings, arguments: Namespace) -> int:
-    """Print the state of a node.
+def snapshot(arguments: Namespace, node: OwnNode) -> int:
+    """Print the state of a node: of this one, if the arguments name no other.
 
     The exit status is 0; 1 if a source is down or a GPU cannot be read, so that the output is
     incomplete; 2 if nothing could be printed.
@@ -59,32 +55,30 @@ def snapshot(settings: Settings, arguments: Namespace) -> int:
     try:
         far = far_feed(arguments)
         if isinstance(far, RemoteFeed):
-            return _far(far, settings, arguments.format)
-        return _near(settings, arguments)
-    except (NoAnswerError, ScenarioError) as error:
+            return _far(far, node.telemetry_path, arguments.format)
+        return _near(node, arguments)
+    except NoAnswerError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _NOTHING
 
 
-def _far(feed: RemoteFeed, settings: Settings, form: str) -> int:
+def _far(feed: RemoteFeed, path: str, form: str) -> int:
     if form == "metrics":
-        say(feed.metrics(settings.web_telemetry_path).decode("utf-8", "replace"))
+        say(feed.metrics(path).decode("utf-8", "replace"))
         return _OK
     document = feed.document if form == "json" else None
     return _print(feed.read(), feed.name, document)
 
 
-def _near(settings: Settings, arguments: Namespace) -> int:
-    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
-    feed = LocalFeed(settings, open_sources(settings))
+def _near(node: OwnNode, arguments: Namespace) -> int:
+    feed = node.open()
     try:
         feed.read()  # the first cycle has been done
         watch(arguments.duration)
         result = feed.read()
         if arguments.format != "metrics":
             return _print(result, feed.name, feed.document if arguments.format == "json" else None)
-        renderer = Renderer(families_without(settings.metrics_left_out))
-        say(renderer.render(feed.snapshot, Format.TEXT).decode())
+        say(feed.metrics.decode())
         return _status(view_of(result, feed.name))
     finally:
         feed.close()

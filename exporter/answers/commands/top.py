@@ -5,17 +5,15 @@ import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
-from exporter.agent.collector.wiring import open_sources
-from exporter.agent.settings import Settings, argument, duration
 from exporter.answers.commands.snapshot import USUAL_NS, print_once
 from exporter.answers.terminal.access import add_arguments as add_access
-from exporter.answers.terminal.access import far_feed, far_namespace
-from exporter.answers.terminal.feeds import Feed, NamespaceFeed
+from exporter.answers.terminal.access import far_feed, far_namespace, here
+from exporter.answers.terminal.feeds import Feed, NamespaceFeed, OwnNode
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.console.output import is_terminal
 from exporter.httpclient import NoAnswerError
-from exporter.localfeed import LocalFeed, ProcessCommands
-from exporter.simulation import ScenarioError
+from exporter.inputs.flags import argument
+from exporter.inputs.values import duration
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +37,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_access(parser, prometheus=True)
 
 
-def top(settings: Settings, arguments: Namespace) -> int:
+def top(arguments: Namespace, node: OwnNode | None = None) -> int:
     """Run until the user quits; print a table once without a terminal, or if it is asked for.
 
-    The exit status is 0, or of a table that of ``snapshot``; 2 if nothing can be shown.
+    ``node`` is shown if the arguments name no other machine. The exit status is 0, or of a table
+    that of ``snapshot``; 2 if nothing can be shown.
     """
     if _is_live(arguments) and find_spec("textual") is None:
         logger.error(
@@ -52,8 +51,8 @@ def top(settings: Settings, arguments: Namespace) -> int:
         return _CANNOT
     try:
         far = far_feed(arguments)
-        feed = far or _near(settings)
-    except (NoAnswerError, ScenarioError) as error:
+        feed = far or here(node).open(commands=True)
+    except NoAnswerError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _CANNOT
     return show(feed, arguments, far_namespace(arguments), wait_ns=0 if far else USUAL_NS)
@@ -94,15 +93,6 @@ def _once(feed: Feed, wait_ns: int) -> int:
         return _CANNOT
     finally:
         feed.close()
-
-
-def _near(settings: Settings) -> Feed:
-    """The feed of this node. A simulated process has no files, and its pid may be another's."""
-    # Before the sources are opened: they log that, in a thread of their own.
-    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
-    real = not settings.simulate
-    commands = ProcessCommands(settings.path_procfs, settings.path_passwd) if real else None
-    return LocalFeed(settings, open_sources(settings), commands=commands)
 
 
 def _usual(feed: Feed) -> int:

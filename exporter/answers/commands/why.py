@@ -1,7 +1,6 @@
 """The command ``why``: in a few sentences, how a pod fares on its GPUs."""
 
 import json
-import logging
 import re
 import time
 from argparse import ArgumentParser, Namespace
@@ -10,22 +9,21 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from exporter.agent.collector.wiring import open_sources
-from exporter.agent.settings import Settings, argument, duration
 from exporter.answers.prometheus.node_case import Moment, case_of, pods_of
 from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import Case, sentences
 from exporter.answers.terminal.access import add_arguments as add_access
-from exporter.answers.terminal.access import far_feed, far_namespace, far_prometheus
+from exporter.answers.terminal.access import far_feed, far_namespace, far_prometheus, here
+from exporter.answers.terminal.feeds import OwnNode
 from exporter.answers.terminal.feeds.document import moment_of_document
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.console.output import say, warn
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.localfeed import LocalFeed
+from exporter.inputs.flags import argument
+from exporter.inputs.values import duration
 from exporter.model import PodName, Snapshot
 from exporter.shown.printable import clean, utc
-from exporter.simulation import ScenarioError
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
@@ -61,9 +59,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_access(parser, prometheus=True)
 
 
-def why(settings: Settings, arguments: Namespace) -> int:
-    """Print sentences on a pod. The exit status is 0; 1 if there is no such pod; 2 on trouble."""
-    return answer(lambda: _case(settings, arguments), arguments.format)
+def why(arguments: Namespace, node: OwnNode | None = None) -> int:
+    """Print sentences on a pod: on ``node``, if the arguments name no other machine.
+
+    The exit status is 0; 1 if there is no such pod; 2 on trouble.
+    """
+    return answer(lambda: _case(arguments, node), arguments.format)
 
 
 def answer(asked: Callable[[], Case], form: str) -> int:
@@ -73,7 +74,7 @@ def answer(asked: Callable[[], Case], form: str) -> int:
     except _NoSuchPodError as error:
         warn(f"mgpu-exporter why: {error}")
         return _UNKNOWN
-    except (NoAnswerError, ScenarioError) as error:
+    except NoAnswerError as error:
         warn(f"mgpu-exporter why: {clean(str(error), longest=None)}")
         return _NOTHING
     if form == "json":
@@ -95,7 +96,7 @@ def _document(case: Case) -> dict[str, Any]:
     }
 
 
-def _case(settings: Settings, arguments: Namespace) -> Case:
+def _case(arguments: Namespace, node: OwnNode | None) -> Case:
     seen = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
     namespace = namespace or seen
@@ -105,7 +106,7 @@ def _case(settings: Settings, arguments: Namespace) -> Case:
     if isinstance(far, RemoteFeed):
         return case_of_exporter(far, namespace, pod, arguments.over, seen)
     if far is None:
-        return _near(settings, arguments, (namespace, pod), seen)
+        return _near(here(node), arguments, (namespace, pod), seen)
     asks = far_prometheus(arguments, namespace=seen)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
     reader = SeriesCase(asks, time.time(), over_s, seen)
@@ -140,14 +141,13 @@ def case_of_exporter(
     return _of_moments(before, now, (namespace, pod), now.window_s, seen, feed.name)
 
 
-def _near(settings: Settings, arguments: Namespace, pod: PodName, seen: str) -> Case:
-    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
-    feed = LocalFeed(settings, open_sources(settings))
+def _near(node: OwnNode, arguments: Namespace, pod: PodName, seen: str) -> Case:
+    feed = node.open()
     try:
         feed.read()  # the first cycle has been done
         first = feed.snapshot
         before, version = _moment(first), first.version
-        window_ns = settings.collection_window_ns
+        window_ns = feed.window_ns
         watch(arguments.over or window_ns)
         feed.read(after=version)  # a cycle that is late, or an interval longer than --over
         now = _moment(feed.snapshot)

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.agent.settings import Settings, load
 from exporter.answers.commands import advise, bill, top, why
 from exporter.answers.kubectl import KUBECONFIG, USUAL
 from exporter.answers.kubectl.cluster import Cluster, Exporter
@@ -46,7 +45,7 @@ class _User:
 class _Command(NamedTuple):
     """A command. ``run`` asks exporters; without it the command needs a Prometheus."""
 
-    with_prometheus: Callable[[Settings, Namespace], int]
+    with_prometheus: Callable[[Namespace], int]
     run: Callable[[_User], int] | None = None
 
 
@@ -94,7 +93,7 @@ def ask(arguments: Namespace) -> int:
     try:
         if _has_address(command, arguments):
             _look_at_own_namespace(arguments)
-            return command.with_prometheus(load({}, {}), arguments)
+            return command.with_prometheus(arguments)
         return _in_cluster(command, arguments)
     except (NoAnswerError, KubeconfigError, ApiError) as error:
         warn(f"kubectl mgpu {arguments.command}: {error}")
@@ -154,7 +153,7 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
             arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
             if arguments.command == "advise":  # a bill is of whole cards
                 arguments.namespace = namespace
-            return command.with_prometheus(load({}, {}), arguments)
+            return command.with_prometheus(arguments)
         status = command.run(_User(cluster, namespace, arguments))
         if status == _NOTHING and not token:
             warn(_CERTIFICATE)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.agent.api.figures import UNMEASURED
 from exporter.model import Unmeasured
 from exporter.model.alerts import NEAR_LIMIT
 from exporter.shown.printable import utc
+from exporter.shown.reasons import UNMEASURED
 
 NOTEWORTHY = 0.01  # of the time
 HELD_DOWN = 0.1  # of the time, as a mark on the page

@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 
 from exporter.answers.prometheus.client import Prometheus
-from exporter.answers.terminal.feeds.feed import Feed
+from exporter.answers.terminal.feeds.feed import Feed, OwnNode
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.answers.terminal.headers import Headers, headers_of
@@ -86,6 +86,18 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
         namespace = _given("namespace", arguments, environ)
         return PrometheusFeed(far_prometheus(arguments, environ, namespace=namespace), namespace)
     return RemoteFeed(HttpClient(url, _credentials(arguments, environ))) if url else None
+
+
+def here(node: OwnNode | None) -> OwnNode:
+    """The node that a command runs on, where no other machine was named.
+
+    Raises:
+        NoAnswerError: this program measures no node.
+
+    """
+    if node is None:
+        raise NoAnswerError("name an exporter (--url) or a Prometheus (--prometheus)")
+    return node
 
 
 def far_prometheus(

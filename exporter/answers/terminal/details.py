@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from exporter.agent.api.figures import UNMEASURED, process_type
 from exporter.model import (
     ContainerHolding,
     DeviceAllocation,
@@ -14,6 +13,7 @@ from exporter.model import (
 )
 from exporter.shown.marks import Mark
 from exporter.shown.printable import clean, utc
+from exporter.shown.reasons import UNMEASURED, process_type
 from exporter.shown.tree import PodEntry
 
 Details = tuple[tuple[str, str], ...]

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from exporter.agent.api.figures import process_type
 from exporter.answers.terminal import details
 from exporter.answers.terminal.view import Figure, Key, Line, LineKind, Past
 from exporter.model import (
@@ -27,6 +26,7 @@ from exporter.shown.marks import (
     waiting_marks,
 )
 from exporter.shown.printable import clean
+from exporter.shown.reasons import process_type
 from exporter.shown.tree import (
     ContainerEntry,
     DeviceEntry,

@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from exporter.agent.api.figures import UNMEASURED
 from exporter.answers.terminal import table
 from exporter.answers.terminal.details import amount
 from exporter.answers.terminal.table import Piece, Tone
 from exporter.answers.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
 from exporter.model import Unmeasured
 from exporter.shown.printable import utc
+from exporter.shown.reasons import UNMEASURED
 
 T = TypeVar("T")
 

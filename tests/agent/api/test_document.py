@@ -6,7 +6,6 @@ import pytest
 
 from exporter.agent import api
 from exporter.agent.api import About
-from exporter.agent.api.figures import UNATTRIBUTED, UNMEASURED, process_type
 from exporter.metrics.families import families_without
 from exporter.model import (
     NO_AVERAGES,
@@ -23,6 +22,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
+from exporter.shown.reasons import UNATTRIBUTED, UNMEASURED, process_type
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.agent.api.validation import validate, validator
 from tests.snapshots import container as held_by

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exporter.agent.settings import Address
 from exporter.agent.sources.pods.reviews import ApiReviewer
 from exporter.agent.web import ReviewLimits, Verdicts
 from exporter.apiserver.client import connect, from_kubeconfig
+from exporter.inputs.values import Address
 from exporter.model import Snapshot
 from tests.agent.api.nodes import demo
 from tests.agent.pods.apiserver import ApiServer, write_kubeconfig

@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 
 from exporter.agent.collector import Pulse
-from exporter.agent.settings import Address, Settings, load
+from exporter.agent.settings import Settings, load
 from exporter.agent.web import (
     ClientLimits,
     Gate,
@@ -24,6 +24,7 @@ from exporter.agent.web import (
     listen,
     make_app,
 )
+from exporter.inputs.values import Address
 from exporter.metrics.text import Renderer
 from exporter.model import Snapshot
 from tests.scenario.clock import START, ManualClock

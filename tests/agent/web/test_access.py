@@ -12,10 +12,10 @@ import bcrypt
 import pytest
 from aiohttp import web
 
-from exporter.agent.settings import Address
 from exporter.agent.web import Access, Gate, Route, WebConfig, WebFileError
 from exporter.agent.web.access import TokenBucket
 from exporter.agent.web.webfile import RateLimit
+from exporter.inputs.values import Address
 from exporter.model import Snapshot, SourceStatus
 from tests.agent.web.conftest import Pki
 from tests.agent.web.serving import PATIENCE_S, Answer, answer, serving

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import bcrypt
 import pytest
 
-from exporter.agent.settings import Address
 from exporter.agent.web import ClientLimits
 from exporter.agent.web.negotiation import accepts_gzip, choose_format
+from exporter.inputs.values import Address
 from exporter.metrics.text import Format
 from exporter.model import Snapshot
 from tests.agent.web.serving import PATIENCE_S, Site, answer, serving

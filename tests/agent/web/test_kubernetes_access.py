@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.settings import Address
 from exporter.agent.web import WebConfig, WebFileError
+from exporter.inputs.values import Address
 from tests.agent.api.validation import validate
 from tests.agent.web.conftest import Pki
 from tests.agent.web.reviewing import EVERYWHERE, PAGES, SNAPSHOT, Guarded, ask, bearer, of

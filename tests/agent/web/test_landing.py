@@ -6,8 +6,8 @@ from html import unescape
 import pytest
 
 from exporter import __version__
-from exporter.agent.settings import Address
 from exporter.agent.web.landing import CONTENT_SECURITY_POLICY, landing
+from exporter.inputs.values import Address
 from exporter.model import Snapshot, SourceStatus
 from tests.agent.web.serving import serving
 from tests.scenario.clock import SECOND

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.settings import Address
 from exporter.agent.web import BindError, listen
 from exporter.agent.web.listening import is_local
+from exporter.inputs.values import Address
 
 
 def test_a_name_and_both_families_can_be_listened_on() -> None:

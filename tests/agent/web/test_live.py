@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from exporter.agent.api import About
-from exporter.agent.settings import Address
 from exporter.agent.web.page import choice_of, node_of, page
 from exporter.agent.web.page.cards import Gpu, card_of
 from exporter.agent.web.page.cells import core_against, memory_against
@@ -22,6 +21,7 @@ from exporter.agent.web.page.choice import SORTS
 from exporter.agent.web.page.entries import colours, entries
 from exporter.agent.web.page.glossary import meanings
 from exporter.agent.web.page.text import gibibytes, seen
+from exporter.inputs.values import Address
 from exporter.model import (
     AllocationFacts,
     Averages,

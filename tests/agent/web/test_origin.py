@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.settings import Address
 from exporter.agent.web.access import is_foreign, is_this_machine
+from exporter.inputs.values import Address
 from tests.agent.web.serving import LOOPBACK, Site, serving
 from tests.agent.web.test_access import EVERYWHERE, HASH, RIGHT
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.settings import Address
 from exporter.agent.web import ClientLimits, WebConfig, WebFileError
+from exporter.inputs.values import Address
 from tests.agent.web.certificates import Pair
 from tests.agent.web.conftest import Pki
 from tests.agent.web.serving import PATIENCE_S, Site, serving

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from exporter.agent.api.figures import UNMEASURED
 from exporter.agent.facts.history import Known
 from exporter.agent.web.page.cells import (
     LEAST,
@@ -25,6 +24,7 @@ from exporter.agent.web.page.entries import Colours, Part, TreeEntry, key_of, wh
 from exporter.agent.web.page.text import NBSP, gibibytes, held_of, many, percent, shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods, Unmeasured
 from exporter.shown.marks import Mark, MarkKind
+from exporter.shown.reasons import UNMEASURED
 from exporter.shown.tree import UnattributedEntry
 
 TENANTS_SHOWN = 5

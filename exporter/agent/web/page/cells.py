@@ -6,10 +6,10 @@ In SVG, positions and sizes are attributes, because the page's policy forbids in
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.agent.api.figures import UNMEASURED
 from exporter.agent.web.page.entries import Part, why
 from exporter.agent.web.page.text import NBSP, gibibytes, held_of, percent
 from exporter.model import Unmeasured
+from exporter.shown.reasons import UNMEASURED
 
 OVER = 1.005  # rounds to 101 %
 POINTS = 60  # of a line: ten minutes

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from exporter.agent.api.figures import UNATTRIBUTED
-from exporter.agent.facts.pods import whole
 from exporter.agent.web.page.text import shortened
 from exporter.model import (
     NO_AVERAGES,
@@ -27,8 +25,10 @@ from exporter.model import (
     Reasons,
     SeriesKey,
     Unattributed,
+    whole,
 )
 from exporter.shown.marks import Mark, holding_marks, pod_marks, waiting_marks
+from exporter.shown.reasons import UNATTRIBUTED
 from exporter.shown.tree import Figures, GroupEntry, PodEntry, Tree
 
 Series = Mapping[SeriesKey, Mapping[str, Sequence[float | None]]]

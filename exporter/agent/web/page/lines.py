@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.agent.api.figures import process_type
 from exporter.agent.web.page.cells import (
     LEAST,
     NOT_KNOWN,
@@ -35,6 +34,7 @@ from exporter.agent.web.page.entries import (
 from exporter.agent.web.page.text import gibibytes, held_of, percent, seconds
 from exporter.model import Process
 from exporter.shown.marks import Mark
+from exporter.shown.reasons import process_type
 
 MAX_SWATCHES = 4
 

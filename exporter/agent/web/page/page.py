@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
-from exporter.agent.api.figures import what_to_do
 from exporter.agent.facts.history import Past
-from exporter.agent.facts.limits import sum_of_known
 from exporter.agent.web.page.cards import (
     Board,
     Card,
@@ -29,9 +27,10 @@ from exporter.agent.web.page.lines import Line, line_of
 from exporter.agent.web.page.node import Node
 from exporter.agent.web.page.templates import written
 from exporter.agent.web.page.text import NBSP, gibibytes, many
-from exporter.model import SourceStatus
+from exporter.model import SourceStatus, sum_of_known
 from exporter.shown.kinds import counted, plural
 from exporter.shown.marks import Earlier, Mark, device_marks
+from exporter.shown.reasons import what_to_do
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -7,9 +7,20 @@ from exporter.answers.terminal.feeds.feed import (
     Feed,
     FeedResult,
     NamespaceFeed,
+    NodeFeed,
     NodeSight,
+    OwnNode,
     Recollection,
     view_of,
 )
 
-__all__ = ["Feed", "FeedResult", "NamespaceFeed", "NodeSight", "Recollection", "view_of"]
+__all__ = [
+    "Feed",
+    "FeedResult",
+    "NamespaceFeed",
+    "NodeFeed",
+    "NodeSight",
+    "OwnNode",
+    "Recollection",
+    "view_of",
+]

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from exporter.agent.facts.limits import sum_of_known
-from exporter.agent.facts.pods import whole
 from exporter.answers.terminal.lines import NodeContext, lines_of
 from exporter.answers.terminal.view import Line, Overview, Past, Totals
-from exporter.model import SeriesKey
+from exporter.model import SeriesKey, Snapshot, sum_of_known, whole
 from exporter.shown.kinds import is_without_pods
 from exporter.shown.marks import Earlier
 from exporter.shown.printable import clean
@@ -69,6 +67,57 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """Releases everything. A read in progress ends soon."""
+        ...
+
+
+class NodeFeed(Feed, Protocol):
+    """The feed of the node that a command runs on, which is measured meanwhile."""
+
+    @property
+    def window_ns(self) -> int:
+        """How long the window is that averages are of."""
+        ...
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest Snapshot."""
+        ...
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The newest Snapshot as ``/api/v1/snapshot`` has it."""
+        ...
+
+    @property
+    def metrics(self) -> bytes:
+        """The newest Snapshot as the metrics page has it."""
+        ...
+
+    def read(self, after: int = 0) -> FeedResult:
+        """The newest facts. Waits for a Snapshot that is newer than this version.
+
+        Raises:
+            NoAnswerError: nothing can be read.
+
+        """
+        ...
+
+
+class OwnNode(Protocol):
+    """The node that a command runs on: the agent's code, as a plug of the answers."""
+
+    @property
+    def telemetry_path(self) -> str:
+        """The path of the metrics page, which is likely that of another exporter too."""
+        ...
+
+    def open(self, *, commands: bool = False) -> NodeFeed:
+        """Begins to measure this node. With ``commands`` processes have their command lines.
+
+        Raises:
+            NoAnswerError: it cannot be measured.
+
+        """
         ...
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from exporter.agent.facts.pods import whole
 from exporter.answers.prometheus.client import Grid, Prometheus, label, quoted
 from exporter.answers.prometheus.lives import START, target_of
 from exporter.answers.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
@@ -19,7 +18,7 @@ from exporter.answers.terminal.feeds.series import Series, facts_from
 from exporter.answers.terminal.view import Past
 from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
-from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed
+from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed, whole
 from exporter.shown.tree import DeviceEntry, Others, UnattributedCore, tree_of
 
 _OWN = dict.fromkeys(
