@@ -244,9 +244,11 @@ class Collector:
         processes: SourceStatus,
     ) -> Snapshot:
         now, rules = facts.now, self._rules
-        highest = at_most(self._ledger, facts)
+        highest = at_most(self._ledger, facts, rules.left_out)
         built = facts_of(self._ledger, facts)
-        limited = limit_facts(built, self.snapshot.measured, rules.most_series, highest)
+        limited = limit_facts(
+            built, self.snapshot.measured, rules.most_series, highest, rules.left_out
+        )
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
         return Snapshot(

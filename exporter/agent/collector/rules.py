@@ -23,6 +23,7 @@ class CycleRules:
     """The rules of the cycle. Frozen, so that they are applied as a whole between two cycles.
 
     ``window_ns`` and ``retention_ns`` are the ledger's; ``allocations`` are the rules of decoding.
+    No family that is served has more series than ``most_series``; ``left_out`` are the others.
     ``demand`` is what GPU sources read, ``keep`` what the source of pods keeps, ``allowed`` what is
     shown of that. ``by_step``: each step of a Slurm job is a group of its own. ``mps_servers`` are
     the namespaces and systemd units whose MPS servers work for others.
@@ -32,6 +33,7 @@ class CycleRules:
     window_ns: int = 15 * 10**9
     retention_ns: int = 300 * 10**9
     most_series: int = MAX_SERIES
+    left_out: frozenset[str] = frozenset()
     allocations: Rules = field(default_factory=Rules)
     allowed: LabelAllowList = ALLOW_NOTHING
     keep: KeyPrefixes = KEEP_NOTHING
@@ -47,6 +49,7 @@ def cycle_rules(settings: Settings) -> CycleRules:
         window_ns=settings.collection_window_ns,
         retention_ns=settings.ledger_retention_ns,
         most_series=settings.metrics_max_series_per_family,
+        left_out=settings.metrics_left_out,
         allocations=rules_of(settings),
         allowed=allowed_of(settings),
         keep=keep_of(settings),

@@ -8,12 +8,12 @@ those left out go on.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from exporter.metrics.families import FAMILIES
+from exporter.metrics.families import Family, families_without
 from exporter.metrics.reading import FIELDS, Labels, labelled
 from exporter.model import Facts
 
@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 
 MAX_NAMED = 5  # families in one log line
 
-_FAMILIES = {level: [f for f in FAMILIES if f.level == level] for level in FIELDS}
 _Labelled = Sequence[tuple[Labels, Any]]
 
 
@@ -37,19 +36,23 @@ def limit_facts(
     before: Callable[[], Facts],
     most: int,
     highest: int | None = None,
+    left_out: Collection[str] = (),
 ) -> LimitedFacts:
     """The facts of each level by which no family has more than ``most`` series, and one at least.
 
     ``before`` are those that were taken the last time. ``highest`` is an upper bound of any
     family's series. If it is within the limit, the facts are not read: they may not be built yet.
+    ``left_out`` are the families that nobody is served: they take no room.
     """
     if highest is not None and highest <= most:
         return LimitedFacts(measured)
     facts, dropped = measured(), Counter[str]()
     taken: dict[str, Any] = {}
+    served = families_without(left_out)
     for level, field in FIELDS.items():
+        families = [family for family in served if family.level == level]
         ordered = _fairly(labelled(facts, level), labelled(before(), level))
-        counts = [_series(level, fact) for _, fact in ordered]
+        counts = [_series(families, fact) for _, fact in ordered]
         room = _room(counts, most)
         for count in counts[room:]:
             dropped.update(count)
@@ -73,9 +76,9 @@ def _fairly(facts: _Labelled, before: _Labelled) -> _Labelled:
     return [one for _, one in sorted(ordered, key=itemgetter(0))]
 
 
-def _series(level: str, fact: object) -> Counter[str]:
+def _series(families: Sequence[Family], fact: object) -> Counter[str]:
     """How many series a fact has of each family."""
-    counts = {family.full_name: len(family.samples(fact)) for family in _FAMILIES[level]}
+    counts = {family.full_name: len(family.samples(fact)) for family in families}
     return Counter({name: count for name, count in counts.items() if count})
 
 

@@ -1,17 +1,20 @@
 """All facts of a cycle, built when somebody asks: most cycles have no reader."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 
 from exporter.agent.facts.devices import device_facts
 from exporter.agent.facts.holdings import container_holdings, group_holdings
 from exporter.agent.facts.pods import group_kind_facts, namespace_facts, pod_facts
 from exporter.agent.facts.view import CycleFacts, View
+from exporter.agent.ledger.device_ledger import DeviceLedger
 from exporter.agent.ledger.ledger import Ledger
-from exporter.model import Facts
+from exporter.model import ContainerKey, Facts, GroupKey
 
 MAX_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
 MAX_REASONS = 16  # series of one owner's ``unmeasured``
+MAX_LIMITS = 3  # those of them that are about its limits
+WAITING_ON = "mgpu_container_core_waiting_on_seconds_total"  # one for each that ran meanwhile
 
 
 def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
@@ -36,19 +39,52 @@ def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
     return build
 
 
-def at_most(ledger: Ledger, cycle: CycleFacts) -> int:
-    """An upper bound of the series that any family has in ``facts_of``; mostly far too high."""
-    owners, waited, sums = len(ledger.unplaced), 0, [0, 0]
-    for device_ledger in ledger.devices.values():
+def at_most(ledger: Ledger, cycle: CycleFacts, left_out: Collection[str] = ()) -> int:
+    """An upper bound of the series of any family in ``facts_of`` but those that are ``left_out``.
+
+    It is close to the truth, because all facts are built in each cycle in which it is above the
+    limit.
+    """
+    devices, elsewhere = ledger.devices.values(), len(ledger.unplaced) + len(cycle.undecoded)
+    owners, reasons, sums = elsewhere, MAX_REASONS * elsewhere, [0, 0]
+    for device_ledger in devices:
         owners += len(device_ledger.owners)
-        waited += sum([len(others) for others in device_ledger.waited.values()])
+        reasons += _reasons(device_ledger, ledger, cycle)
         sums = [
             so_far + len(of) for so_far, of in zip(sums, device_ledger.closed.values(), strict=True)
         ]
+    waited = 0
+    if WAITING_ON not in left_out:
+        waited = sum([len(others) for each in devices for others in each.waited.values()])
     return max(
-        MAX_OF_DEVICE * len(ledger.devices),
-        MAX_REASONS * owners + len(cycle.allocated),
+        MAX_OF_DEVICE * len(devices),
+        # Each owner has one; of its allocations one for each, and one for what its cgroup enforces.
+        owners + len(cycle.allocated) + len(cycle.ended) * len(devices),
+        reasons,
         waited,
         len(ledger.pods),
         len(ledger.namespaces) + max(sums),
     )
+
+
+def _reasons(device_ledger: DeviceLedger, ledger: Ledger, cycle: CycleFacts) -> int:
+    """An upper bound of the reasons why something of a device's owners is unmeasured.
+
+    Of nearly all owners nothing is. So each is looked at.
+    """
+    owners = device_ledger.owners
+    if device_ledger.stale or ledger.unidentified or device_ledger.uncertain:
+        return MAX_REASONS * len(owners)
+    unplaced = {key.pod_name for key, _ in ledger.unplaced}.union(cycle.undecoded)
+    # A container is withheld while its use may stand under its pod as a whole.
+    whole = {key.pod_name for key in owners if isinstance(key, ContainerKey) and not key.container}
+    most = len(device_ledger.unattributable) * len(owners)
+    for key, account in owners.items():
+        most += account.held is None or account.held.used_bytes is None
+        if isinstance(key, GroupKey):
+            most += MAX_LIMITS if key.kind == "pod" else 0
+        elif key.pod_name in whole:
+            most += MAX_REASONS
+        elif key.pod_name in unplaced:
+            most += MAX_LIMITS
+    return most

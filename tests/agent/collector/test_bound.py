@@ -19,10 +19,12 @@ from exporter.model import (
     HeldMemory,
     Unmeasured,
     Used,
+    Waiting,
 )
 from tests.agent.collector.bench import SECOND, Bench
 
 CORE = "mgpu_container_core_seconds_total"
+WAITING_ON = "mgpu_container_core_waiting_on_seconds_total"
 WHY = "mgpu_container_unmeasured"
 
 
@@ -119,6 +121,17 @@ def test_who_does_not_fit_with_all_its_series_is_left_out_whole() -> None:
 
 def test_one_is_shown_though_it_alone_is_too_much() -> None:
     assert names(limit_facts(containers("a", "b", reasons=3), Facts, 2)) == {"a"}
+
+
+def test_a_family_that_nobody_is_served_takes_no_room() -> None:
+    waiting = Waiting(9, {ContainerKey("ns", name, "main"): 3 for name in ("x", "y", "z")})
+    each = [replace(container(name), waiting=waiting) for name in ("a", "b")]
+    facts = Facts(containers=tuple(each))
+
+    assert names(limit_facts(lambda: facts, Facts, 4)) == {"a"}
+    taken = limit_facts(lambda: facts, Facts, 4, left_out={WAITING_ON})
+    assert names(taken) == {"a", "b"}
+    assert taken.dropped == {}
 
 
 def test_facts_are_not_built_where_there_cannot_be_too_many() -> None:
