@@ -41,10 +41,12 @@ def waiting(
         for owner, ran_ns in core.items()
         if ran_ns and (not isinstance(owner, Unattributed) or owner in OTHERS)
     }
+    all_ns = sum(running.values())
     found: dict[ContainerKey | GroupKey, Mapping[Owner, int]] = {}
     for owner in active:
-        others = {other: ran_ns for other, ran_ns in running.items() if other != owner}
-        waited_ns = min(observed_ns - core.get(owner, 0), sum(others.values()))
+        others = running.copy()  # of the many that are active, few run in one window
+        others_ns = all_ns - others.pop(owner, 0)
+        waited_ns = min(observed_ns - core.get(owner, 0), others_ns)
         if waited_ns > 0:
-            found[owner] = apportion(waited_ns, others)
+            found[owner] = others if waited_ns == others_ns else apportion(waited_ns, others)
     return found

@@ -210,6 +210,8 @@ def _held(
     known = [process.used_bytes for process in processes if process.used_bytes is not None]
     used_bytes = sum(known) if len(known) == len(processes) else None
     cgroups = [p.cgroup for p in processes if is_one and p.cgroup and p.cgroup.evidence]
+    if used_bytes is not None and charge is None and not cgroups:  # as nearly always
+        return MemoryHeld(used_bytes, len(processes))
     cgroup = max(cgroups, key=lambda one: one.charged_bytes or 0, default=None)
     if charge is not None and (cgroup is None or cgroup.evidence == charge.evidence):
         cgroup = charge

@@ -47,6 +47,7 @@ MPS, MPS_SERVER = "mps", "mps_server"
 
 OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
 
+UNKNOWN = Unattributed.UNKNOWN_CGROUP  # of a process that was not identified
 _EVERYONE = 0  # no process has this id
 _OF_A_USER, _ROOT = frozenset({"host", "user"}), "0"  # groups that are called by the user's id
 
@@ -106,7 +107,8 @@ def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]
     clients = frozenset([pid for pid, _, kinds, _ in processes if MPS in kinds])
     served = {_owner(owners, pid) for pid in clients} - {Unattributed.EXITED}
     working = _with_servers(owners, servers, Unattributed.MPS)
-    found = {(_owner(working, pid), kinds) for pid, _, kinds, _ in processes}
+    owner_of = working.get
+    found = {(owner_of(pid, UNKNOWN), kinds) for pid, _, kinds, _ in processes}
     return Residents(
         owners=frozenset(owner for owner, _ in found),
         computing=frozenset(owner for owner, kinds in found if COMPUTE in kinds),
@@ -192,4 +194,4 @@ def _with_servers(
 
 
 def _owner(owners: Mapping[int, Owner], pid: int) -> Owner:
-    return owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+    return owners.get(pid, UNKNOWN)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from exporter.agent.attribution.join import share_memory
@@ -116,6 +117,13 @@ def owners_of(
 
     ``by_step``: see ``owner_of``.
     """
+
+    @cache  # many processes share a cgroup
+    def known_of(identity: CgroupIdentity) -> tuple[Owner, Member | None, bool]:
+        member = member_of(identity, table, sandboxes)
+        owner = owner_as(identity, member, table, by_step=by_step)
+        return owner, member, member is not None and is_unnamed(identity, member, table)
+
     owners: dict[int, Owner] = {}
     members: dict[int, Member] = {}
     unnamed: set[str] = set()
@@ -123,16 +131,12 @@ def owners_of(
         if isinstance(identity, Unattributed):
             owners[pid] = identity
             continue
-        member = member_of(identity, table, sandboxes)
-        owners[pid] = owner_as(identity, member, table, by_step=by_step)
+        owners[pid], member, has_no_name = known_of(identity)
         if member is not None:
             members[pid] = member
-            if is_unnamed(identity, member, table):
+            if has_no_name:
                 unnamed.add(member.pod_uid)
-    charged = {
-        each: owner_as(each, member_of(each, table, sandboxes), table, by_step=by_step)
-        for each in set(cgroups)
-    }
+    charged = {each: known_of(each)[0] for each in set(cgroups)}
     return ProcessOwners(owners, members, charged, frozenset(unnamed))
 
 

@@ -436,7 +436,10 @@ def _used_as(owner: OwnerKey, used: Mapping[Owner, int]) -> OwnerKey:
 
 
 def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:
-    return {**before, **{other: before.get(other, 0) + ns for other, ns in more.items()}}
+    after = dict(before)  # readers have the one before
+    for other, ns in more.items():
+        after[other] = after.get(other, 0) + ns
+    return after
 
 
 def _with(
