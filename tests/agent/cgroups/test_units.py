@@ -60,6 +60,8 @@ UNITS = {
     "/user/1000.user/c2.session": Unit("user", "1000", uid=1000),
     "/lxc/mysql-primary-db": Unit("lxc", "mysql-primary-db"),
     "/lxc/101/ns/system.slice/x.service": Unit("lxc", "101"),
+    "/system.slice/lxc/one-12/system.slice/x.service": Unit("lxc", "one-12"),
+    "/system.slice/x.service/y.slice/lxc/one-12": Unit("systemd", "x.service"),
     "/lxc.payload.first/system.slice/systemd-logind.service": Unit("lxc", "first"),
     "/lxc.payload/first/init.scope": Unit("lxc", "first"),
     "/system.slice/lxc@c1.service/lxc.payload.c1/init.scope": Unit("lxc", "c1"),

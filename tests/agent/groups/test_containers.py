@@ -68,6 +68,7 @@ def test_a_container_has_its_name_by_an_ask_of_the_sources_own_thread(root: Path
         (CgroupIdentity(None, A, "containerd"), set()),
         (CgroupIdentity(None, A, "podman", unit=STRANGER), set()),
         (CgroupIdentity(None, A, "podman", unit=OWN), {f"run/user/{OWN.uid}/podman/podman.sock"}),
+        (CgroupIdentity(None, A, None, unit=OWN), {f"run/user/{OWN.uid}/podman/podman.sock"}),
         (CgroupIdentity(None, A, "docker", unit=Unit("lxc", "box")), set()),
         (CgroupIdentity("uid", A, "docker"), set()),
         (CgroupIdentity(unit=Unit("slurm", "7")), set()),
@@ -211,7 +212,7 @@ def test_a_socket_that_was_named_is_asked_about_every_container_but_another_user
         ("docker", None, ["/run/docker.sock"]),
         ("podman", 1000, ["/run/user/1000/podman/podman.sock"]),
         ("docker", 1000, ["/run/user/1000/docker.sock"]),
-        (None, 1000, []),
+        (None, 1000, ["/run/user/1000/docker.sock", "/run/user/1000/podman/podman.sock"]),
     ],
 )
 def test_engines_listen_where_they_usually_do(

@@ -132,16 +132,13 @@ WSL = "/wsl-user/distro-3/systemd"
         pytest.param(
             ("/system.slice/lxc/one-12",),
             ("lxc", "one-12"),
-            marks=[
-                pytest.mark.xfail(strict=True, reason="lxc is looked for at the top alone"),
-                report(
-                    source="OpenNebula#2840",
-                    seen="A site has its LXC containers in a slice, and none has figures.",
-                    first="wrong",
-                    group="runtimes",
-                    kind="a place that is only looked for at the top",
-                ),
-            ],
+            marks=report(
+                source="OpenNebula#2840",
+                seen="A site has its LXC containers in a slice, and none has figures.",
+                first="wrong",
+                group="runtimes",
+                kind="a place that is only looked for at the top",
+            ),
         ),
         pytest.param(
             ("/lxc.payload.gpu-box/user.slice/user-0.slice/session-c1.scope",),
@@ -352,7 +349,6 @@ def test_a_hidden_process_is_found_in_a_unified_tree(tmp_path: Path) -> None:
     assert (labels["kind"], labels["group"]) == ("docker", CID)
 
 
-@pytest.mark.xfail(strict=True, reason="of a user's containers of an unknown engine none is asked")
 @report(
     source="falcosecurity/libs#815",
     seen="A user's Podman container that a service runs has a bare id and stays without a name.",

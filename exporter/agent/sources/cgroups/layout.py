@@ -106,7 +106,9 @@ def below(unit: Unit | None, parent: str, name: str) -> Unit | None:
     if unit is not None and unit.name == parent and _SLURM_SCOPE.fullmatch(parent):
         job = _JOB.fullmatch(name)
         return Unit("slurm", job[1] or job[2]) if job else unit
-    lxc = _lxc(parent, name)
+    # A site may keep its containers in a slice: in no unit, root alone makes directories there.
+    in_slice = unit is None and parent.endswith(".slice")
+    lxc = _lxc(name, in_place=parent in _TOP or in_slice)
     if lxc is not None or unit is not None:
         return lxc or unit
     if parent in _TOP and _SLURM_ROOT.fullmatch(name):
@@ -147,9 +149,9 @@ def _in_slurm(unit: Unit, name: str) -> Unit:
     return unit
 
 
-def _lxc(parent: str, name: str) -> Unit | None:
+def _lxc(name: str, *, in_place: bool) -> Unit | None:
     match = _LXC.fullmatch(name)
-    if match is None or not (name.startswith("lxc.payload") or parent in _TOP):
+    if match is None or not (name.startswith("lxc.payload") or in_place):
         return None
     return Unit("lxc", _distinct(match[1])) if match[1] else _LXC_ROOT
 

@@ -42,8 +42,9 @@ def sockets_of(runtime: str | None, uid: int | None, root: str = "") -> Iterator
         usual = {"docker": (DOCKER,), "podman": (PODMAN,), None: (DOCKER, PODMAN)}
         yield from (f"{root}{path}" for path in usual.get(runtime, ()))
         return
-    of_user = {"docker": ("docker.sock",), "podman": ("podman/podman.sock",)}
-    yield from (f"{root}{OF_USERS}/{uid}/{path}" for path in of_user.get(runtime or "", ()))
+    docker, podman = "docker.sock", "podman/podman.sock"
+    of_user = {"docker": (docker,), "podman": (podman,), None: (docker, podman)}
+    yield from (f"{root}{OF_USERS}/{uid}/{path}" for path in of_user.get(runtime, ()))
 
 
 class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
