@@ -1,8 +1,8 @@
 """Removes impossible values from the readings of all vendors.
 
-Memory and its limits are compared with the card's total, energy with the board's power limit, and
-each sensor with what any board can have. Rows of processes are checked where they are read
-(``exporter.agent.sources.gpus.samples``).
+Memory and its limits are compared with the card's total, energy and power with the board's power
+limit, a profile with the busy time of the core, and each sensor with what any board can have. Rows
+of processes are checked where they are read (``exporter.agent.sources.gpus.samples``).
 """
 
 import logging
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 MAX_WATTS = 10_000.0  # of a board whose limit is unknown; none of 2026 takes a fifth of it
 MARGIN = 2  # boards take more than their limit for some milliseconds
+STILL_NS = 10 * 10**9  # a profile is of the last seconds: a core that just began is not in it yet
+PROFILE = ("sm_active_ratio", "sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio")
 LATE_NS = 10**9  # a counter that is updated late adds to one window what belongs to the one before
 
 HOST_BYTES = 16 * 2**40
@@ -121,6 +123,8 @@ class Plausible:
 
     def _with_sensors(self, reading: DeviceReading) -> DeviceReading:
         uuid, wrong = reading.device.uuid, out_of_bounds(reading.sensors)
+        contradicted = self._board(uuid).contradicted(reading)
+        wrong |= contradicted
         before, self._out_of_bounds[uuid] = self._out_of_bounds.get(uuid), wrong
         if not wrong:
             return reading
@@ -137,8 +141,16 @@ class Plausible:
         lost = {family for family, _ in wrong if not labelled.get(family)}
         reasons = {SENSORS[each].quantity: Unmeasured.REJECTED_SAMPLES for each in lost}
         reasons.pop("", None)
+        if any(family in PROFILE for family, _ in contradicted):
+            reasons["profiling"] = Unmeasured.REJECTED_SAMPLES
         sensors = Sensors(numbers).but(**labelled)
         return reading._replace(sensors=sensors, unmeasured={**reading.unmeasured, **reasons})
+
+    def _board(self, uuid: str) -> "_Board":
+        board = self._boards.get(uuid)
+        if board is None:
+            board = self._boards[uuid] = _Board()
+        return board
 
     def _note_excess(self, uuid: str, samples: int) -> None:
         if samples:
@@ -162,11 +174,7 @@ class Plausible:
 
     def _with_energy(self, reading: DeviceReading, mono_ns: int) -> DeviceReading:
         """The reading without its energy if that is more than the board can have used."""
-        uuid, sensors = reading.device.uuid, reading.sensors
-        board = self._boards.get(uuid)
-        if board is None:
-            board = self._boards[uuid] = _Board()
-        board.note(sensors.number("power_limit_watts"), sensors.number("power_watts"))
+        uuid, board = reading.device.uuid, self._board(reading.device.uuid)
         energies = [each.energy_uj for each in reading.windows if each.energy_uj is not None]
         if not energies:
             return reading
@@ -272,19 +280,57 @@ def _within(cgroup: CgroupMemory, most: int) -> CgroupMemory:
 
 
 class _Board:
-    """The highest power that a board has shown, and when its energy was last measured."""
+    """The highest limit and power that a board has shown, and when its energy was last measured.
+
+    A lowered limit holds only for later energy. Power without a limit bounds nothing: an idle board
+    may be about to work.
+    """
 
     def __init__(self) -> None:
-        self._watts = 0.0
+        self._limit = self._watts = 0.0
+        self._beyond, self._moves = 0.0, False  # the first power beyond the limit, and any other
+        self._still_ns = 0  # for so long the profile says idle and the core is busy
         self._since_mono_ns: int | None = None
 
-    def note(self, limit: float | None, power: float | None) -> None:
-        """Records its limit and its power. A lowered limit holds only for later energy.
+    def contradicted(self, reading: DeviceReading) -> dict[tuple[str, str], float]:
+        """The sensors that cannot be true beside other figures of the same board.
 
-        Power without a limit bounds nothing: an idle board may be about to work.
+        A laptop's board of 35 W has reported 588 W for good (open-gpu-kernel-modules#1236), and
+        profiles stood at 0 after an XID (DCGM#303).
         """
-        if limit or self._watts:
-            self._watts = max(self._watts, limit or 0.0, power or 0.0)
+        sensors = reading.sensors
+        limit, power = sensors.number("power_limit_watts"), sensors.number("power_watts")
+        if limit is not None and limit <= MAX_WATTS:
+            self._limit, self._watts = max(self._limit, limit), max(self._watts, limit)
+        wrong: dict[tuple[str, str], float] = {}
+        if power is not None and self._limit and self._is_frozen(power):
+            wrong["power_watts", ""] = power
+        elif self._limit:
+            self._watts = max(self._watts, power or 0.0)
+        if self._stands_still(reading):
+            wrong |= {(name, ""): v for name, v in sensors.numbers.items() if name in PROFILE}
+        return wrong
+
+    def _is_frozen(self, watts: float) -> bool:
+        """Whether power is far beyond the limit, and the same as ever: then it is none.
+
+        Some boards take more than they are said to. Their power is not the same to the milliwatt.
+        """
+        if watts <= MARGIN * self._limit:
+            return False
+        self._beyond = self._beyond or watts
+        self._moves = self._moves or watts != self._beyond
+        return not self._moves
+
+    def _stands_still(self, reading: DeviceReading) -> bool:
+        """Whether no SM is said to work while the core has been busy for some time."""
+        if reading.sensors.number("sm_active_ratio") != 0:
+            self._still_ns = 0
+            return False
+        for window in reading.windows:
+            is_busy = 2 * (window.busy.core or 0) >= window.observed_ns > 0
+            self._still_ns = self._still_ns + window.observed_ns if is_busy else 0
+        return self._still_ns >= STILL_NS
 
     def most_uj(self, length_ns: int, mono_ns: int) -> int:
         """The most energy that it can have used since the last window with any."""

@@ -179,12 +179,38 @@ def test_the_bound_is_twice_the_limit_for_the_time_and_a_second(
 ) -> None:
     now = read(
         bench,
-        reading(energy=0, limit=limit, power=power),
+        reading(energy=0, limit=limit, power=power and power - 0.1),
         reading(energy=joules * JOULE, limit=limit, power=power),
     )
 
     assert rejected(now, "energy") == (not is_believed)
     assert ("energy_joules_total" in device(now)) is is_believed
+
+
+def test_power_far_beyond_the_limit_is_none_while_it_is_the_same(bench: Bench) -> None:
+    stuck = read(
+        bench,
+        reading(energy=0, limit=35.0, power=588.0),
+        reading(energy=588 * JOULE, limit=35.0, power=588.0),
+    )
+    assert "power_watts" not in device(stuck)
+    assert device(stuck)["unmeasured"][("power", "rejected_samples")] == 1
+    assert device(stuck)["unmeasured"][("energy", "rejected_samples")] == 1
+    moving = read(bench, reading(energy=500 * JOULE, limit=35.0, power=587.9))
+    assert device(moving)["power_watts"] == 587.9
+    assert rejected(moving, "energy") == 1
+
+
+def test_a_profile_of_0_is_none_once_the_core_was_busy_for_ten_seconds(bench: Bench) -> None:
+    still = Sensors.of(sm_active_ratio=0.0, dram_active_ratio=0.0)
+    now = read(bench, *[reading()._replace(sensors=still)] * 9)
+    assert device(now)["sm_active_ratio"] == 0
+    now = read(bench, reading()._replace(sensors=still))
+    assert not {"sm_active_ratio", "dram_active_ratio"} & device(now).keys()
+    assert device(now)["unmeasured"][("profiling", "rejected_samples")] == 1
+    works = Sensors.of(sm_active_ratio=0.4, dram_active_ratio=0.0)
+    now = read(bench, reading()._replace(sensors=works))
+    assert device(now)["sm_active_ratio"] == 0.4
 
 
 def test_energy_of_a_time_without_windows_is_held_against_all_of_that_time(bench: Bench) -> None:

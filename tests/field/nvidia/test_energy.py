@@ -15,7 +15,6 @@ ENERGY = "mgpu_device_energy_joules_total"
 TENANTS = "mgpu_container_energy_joules_total"
 
 
-@pytest.mark.xfail(strict=True, reason="power is accepted whatever the board's limit is")
 @report(
     source="open-gpu-kernel-modules#1236",
     seen="A board of 35 W reports 588 W, the same for ever, busy or not.",

@@ -216,7 +216,6 @@ def test_remapped_rows_are_asked_for_in_guests_too(tmp_path: Path) -> None:
     assert page.value("mgpu_device_row_remapping", uuid="GPU-0", state="pending") == 0
 
 
-@pytest.mark.xfail(strict=True, reason="a profile of 0 is accepted beside a busy core")
 @report(
     source="DCGM#303",
     seen="After XID 31 every profiling figure of a board is 0, while it is at 100 %.",
