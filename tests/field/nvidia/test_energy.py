@@ -37,7 +37,6 @@ def test_power_far_beyond_its_boards_limit_is_charged_to_nobody(tmp_path: Path) 
         assert page.value("mgpu_device_unmeasured", uuid="GPU-0", **told) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the module's counter is accepted as the board's")
 @report(
     source="zeus#172",
     seen="On Grace Hopper the energy counter is the whole module's, its processor's part too.",

@@ -46,7 +46,6 @@ def unmeasured(page: Page, quantity: str) -> set[str]:
     return {labels["reason"] for labels, _ in found}
 
 
-@pytest.mark.xfail(strict=True, reason="a rate that was never anything but 0 is accepted")
 @report(
     source="nv-monitor#17",
     seen="On Jetson NVML succeeds with a utilisation of 0 for ever, and lists processes 0 and -1.",

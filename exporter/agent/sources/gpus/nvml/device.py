@@ -70,7 +70,7 @@ class NvmlDevice:
             library, found, self._refusals, demand, self._phases, cgroup_of
         )
         self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
-        self._energy = NvmlEnergy(self._engines, self._refusals, clock)
+        self._energy = NvmlEnergy(self._engines, self._refusals, clock, found.device.model)
         self._cursor = self._new_cursor()
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._end_ns: int | None = None
@@ -287,6 +287,8 @@ class NvmlDevice:
             reasons |= UNDER_MIG
             if self.divided:
                 reasons["memory"] = Unmeasured.MIG
+        elif self._engines.coreless:  # also by a rate that is not refused, and says nothing
+            reasons.setdefault("core", Unmeasured.NOT_SUPPORTED)
         if not self.device.parent_uuid and self._energy.method == "power":
             reasons.pop("energy", None)
         return reasons

@@ -10,9 +10,18 @@ from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.energy import EnergyUse
 from exporter.agent.sources.gpus.nvml.calls import DeviceCalls
 from exporter.agent.sources.gpus.nvml.library import Library
-from exporter.agent.sources.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
+from exporter.agent.sources.gpus.nvml.refusals import (
+    DEVICE_MEMORY,
+    PROCESS_SAMPLES,
+    Refusals,
+    rate_of,
+    samples_of,
+)
 from exporter.agent.sources.gpus.samples import WHOLE, BusySample, ProcessRow
 from exporter.model import QUANTITIES, Clock
+
+MODULES = ("GH200",)
+"""Boards whose counter is their module's, with its processor and memory (zeus#172)."""
 
 SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
 RATES = {engine: rate_of(engine) for engine in QUANTITIES}
@@ -34,6 +43,7 @@ class EngineReader:
         self._library = library
         self._refusals = refusals
         self._impossible: list[str] = []  # engines whose rate was above 100 %
+        self._has_worked = False  # a rate of the core was not 0
         self.bind(handle)
 
     def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
@@ -42,8 +52,16 @@ class EngineReader:
 
     @property
     def coreless(self) -> bool:
-        """Whether this device refuses both the samples and the rate of its core."""
-        return SAMPLES["core"] in self._refusals and RATES["core"] in self._refusals
+        """Whether this device refuses both the samples and the rate of its core.
+
+        A rate that was never anything but 0 is refused too, where the driver knows neither power
+        nor memory of the board: on Jetson it answers 0 for good (nv-monitor#17).
+        """
+        refusals = self._refusals
+        if SAMPLES["core"] not in refusals:
+            return False
+        knows_nothing = "power" in refusals and DEVICE_MEMORY in refusals
+        return RATES["core"] in refusals or (knows_nothing and not self._has_worked)
 
     def try_core(self) -> bool:
         """Asks again for the core if it is time. Returns whether it is measured now."""
@@ -63,6 +81,7 @@ class EngineReader:
         if percent is not None and percent > WHOLE:
             self._impossible.append(engine)
             return None
+        self._has_worked = self._has_worked or (engine == "core" and bool(percent))
         return percent
 
     def take_impossible(self) -> Sequence[str]:
@@ -101,8 +120,11 @@ class EngineReader:
 class NvmlEnergy:
     """The energy of a board between two windows. It survives lost handles and driver restarts."""
 
-    def __init__(self, engines: EngineReader, refusals: Refusals, clock: Clock) -> None:
+    def __init__(
+        self, engines: EngineReader, refusals: Refusals, clock: Clock, model: str = ""
+    ) -> None:
         self._engines = engines
+        self._has_counter = not any(name in model for name in MODULES)
         self._refusals = refusals
         self._clock = clock
         self._board = BoardEnergy(compares=False)
@@ -113,7 +135,7 @@ class NvmlEnergy:
 
     def take(self, core_ns: int | None) -> EnergyUse:
         """Energy since the last window. Called once a window."""
-        counter_uj = self._engines.energy_uj()
+        counter_uj = self._engines.energy_uj() if self._has_counter else None
         if "energy" in self._refusals:
             self._board.lose_counter()
         mono_ns = self._clock.monotonic_ns()
