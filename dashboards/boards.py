@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import yaml
+
 from dashboards.frame import ALERTS, CARD, DEVICE, FIRING_SINCE, KEPT, to
 from dashboards.panels import (
     ANY,
@@ -12,14 +14,17 @@ from dashboards.panels import (
     UNMEASURED,
     USED,
     Panel,
+    Words,
     series,
     timeline,
 )
 from dashboards.tables import Column, colored, table, tinted
+from rules.generate import FOLDER
 
 # A link from a row to its own cluster, whichever are chosen above.
 ALL_CLUSTERS = tuple(name for name in KEPT if name != "cluster")
 OWN_CLUSTER = "${__data.fields.Cluster}"
+RUNBOOK = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/${__value.raw}.md"
 GPU = "GPU {{card}} {{instance}}"
 LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front
 # In the order of their weight, which no order of words is.
@@ -126,19 +131,31 @@ def health() -> list[Panel]:
     ]
 
 
-def alerts(width: int = 24) -> Panel:
-    """The alerts of rules/ that fire."""
+def _meanings() -> Words:
+    """What each alert says, from the rules."""
+    groups = yaml.safe_load((FOLDER / "mgpu-alerts.yaml").read_text())["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    return {rule["alert"]: (rule["annotations"]["summary"], "text") for rule in rules}
+
+
+def alerts() -> Panel:
+    """The alerts of rules/ that fire, and what each says."""
     by = "alertname, cluster, instance, gpu, $namespace_label, $pod_label"
     since = f"time() - {FIRING_SINCE} and ignoring (alertstate) {ALERTS}"
     severity = " or ".join(
         f'{number} + 0 * min by ({by}) ({ALERTS[:-1]},severity="{name}"}})'
         for number, (name, _) in SEVERITY.items()
     )
+
+    def explained(expr: str) -> str:
+        return f'label_replace({expr}, "meaning", "$1", "alertname", "(.*)")'
+
     return table(
         "Alerts that fire",
         "Of the rules of this project, where this Prometheus evaluates them. Each has a runbook.",
         {
             "alertname": "Alert",
+            "meaning": "Meaning",
             "cluster": "Cluster",
             "instance": "Node",
             "gpu": "GPU",
@@ -146,11 +163,13 @@ def alerts(width: int = 24) -> Panel:
             "pod": "Pod",
         },
         [
-            Column("Severity", severity, "short", colored(words=SEVERITY)),
-            Column("For", f"max by ({by}) ({since})", "s"),
+            Column("Severity", explained(severity), "short", colored(words=SEVERITY)),
+            Column("For", explained(f"max by ({by}) ({since})"), "s"),
         ],
         lowest_of="Severity",
+        texts={"Meaning": _meanings()},
         links={
+            "Alert": RUNBOOK,
             "Node": to("node", ALL_CLUSTERS, cluster=OWN_CLUSTER, node="${__value.raw}"),
             "Pod": to(
                 "pod",
@@ -162,7 +181,8 @@ def alerts(width: int = 24) -> Panel:
             ),
         },
         nothing="No alert fires, or this Prometheus has not the rules",
-        width=width,
+        known=ALERTS,
+        height=6,
     )
 
 

@@ -76,6 +76,10 @@ def _by_use(selector: str, label: str) -> str:
 
 CHOICES = {
     "namespace": ("Namespace", f"label_values(mgpu_pod_info{{{NODE}}}, $namespace_label)"),
+    "owner": (
+        "Workload",
+        f"label_values(mgpu_pod_info{{{NAMESPACE}}}, owner_name)",
+    ),
     "kind": ("Kind", f"label_values(mgpu_group_info{{{NODE}}}, kind)"),
     # shown as "3 NVIDIA A10", its value is the UUID
     "uuid": (

@@ -3,6 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
+from dashboards.cost import PRICE_GPU_HOUR, price
 from dashboards.frame import (
     BUILD,
     NAMESPACE,
@@ -26,6 +27,7 @@ from dashboards.panels import (
     IDLE,
     LOOK,
     SPARE,
+    USED,
     Panel,
     Words,
     folded,
@@ -66,6 +68,22 @@ MEMORY = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
 MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 NO_SHARE = "No pod was promised a share here"
+BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
+INTERVAL = "[$__rate_interval]"
+# Of each pod, the container that waits most, as a part of the time; and from where on it is said.
+WAITING = (
+    f"max by ({BY_POD}) (rate(mgpu_container_core_waiting_seconds_total{{{NAMESPACE}}}{INTERVAL}))"
+)
+WAITS = 0.1
+QUARTERS = {
+    0: "without work",
+    1: "0 to 25 %",
+    2: "25 to 50 %",
+    3: "50 to 75 %",
+    4: "75 to 100 %",
+}
+# Not "and": without pods' infos, as where a site drops them, all pods are shown.
+OF_OWNER = f'unless on ({BY_POD}) mgpu_pod_info{{{NAMESPACE},owner_name!~"$owner"}}'
 IDLE_BAR = bar(((None, IDLE),), top=None)
 
 # Of the last week, because a shorter range says nothing of need. The rules know no job and no node.
@@ -100,21 +118,22 @@ BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
 
 
 def dashboard() -> build.Dashboard:
-    """Top row: the whole; what is wrong; who uses what; what is idle; what is short."""
+    """First, without scrolling: how many cards, who waits, what is wrong; then who uses what."""
     found = board(
         "overview",
-        "Who uses the GPUs of the clusters, against what was allocated; what is idle, and what is "
-        "wrong.",
-        ["namespace"],
+        "Who uses the GPUs of the clusters, against what was allocated; who waits, what is idle, "
+        "and what is wrong.",
+        ["namespace", "owner"],
         labels=WORKLOAD,
     )
-    for panel in _totals():
+    found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    for panel in (*_totals(), _cards(), _waiting(), alerts()):
         found.with_panel(panel)
     found.with_row(build.Row("Who uses what, of what share"))
-    found.with_panel(_namespaces()).with_panel(_pods()).with_panel(_used()).with_panel(_groups())
-    found.with_row(build.Row("What is wrong"))
-    found.with_panel(alerts(17)).with_panel(_lost())
-    found.with_row(build.Row("Nodes")).with_panel(_nodes())
+    found.with_panel(_namespaces()).with_panel(_workloads()).with_panel(_pods())
+    found.with_panel(_used()).with_panel(_groups())
+    found.with_row(build.Row("Nodes")).with_panel(_memory()).with_panel(_power())
+    found.with_panel(_nodes()).with_panel(_lost())
     found.with_row(build.Row("What is idle, and what is short"))
     for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
         found.with_panel(panel)
@@ -128,12 +147,13 @@ def dashboard() -> build.Dashboard:
 
 
 def _totals() -> list[Panel]:
-    idle = f"sum(clamp_min({SHARE} - {WITHIN}, 0))"
-    share = _of_cards(_of("allocated_core_ratio"))
+    idle = f"sum(rate(mgpu_namespace_allocated_idle_core_seconds_total{{{NAMESPACE}}}{INTERVAL}))"
+    kept = f"rate(mgpu_namespace_allocated_gpu_seconds_total{{{NAMESPACE}}}{INTERVAL})"
+    waiting = f"count({WAITING} > {WAITS}) or 0 * count(mgpu_pod_info{{{NAMESPACE}}})"
     return [
         stat(
             "GPUs",
-            "Cards that are read now. Partitions of a card are not counted.",
+            "Cards that are read now, of all namespaces. Partitions of a card are not counted.",
             f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
             "short",
             width=3,
@@ -148,47 +168,155 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Core in use",
-            "Share of the time in which the cards had work, over all that can be measured. A "
-            "partitioned card counts as one, with the sum of its partitions.",
-            f"avg({BUSY})",
-            "percentunit",
-        ),
-        stat(
-            "Core allocated",
-            "Shares that were promised to pods, of all cards. Over 100 % more was promised than "
-            "there is.",
-            f"avg({share})",
-            "percentunit",
-            ((None, "text"), (1.001, BAD)),
-            nothing=NO_SHARE,
-        ),
-        stat(
-            "Allocated and idle",
-            "Part of the promised core that pods do not use now.",
-            f"{idle} / sum({SHARE})",
-            "percentunit",
-            SPARE,
-            nothing=NO_SHARE,
-        ),
-        stat(
-            "Memory",
-            "Device memory in use, of all GPUs whose use is known. A partitioned card counts by "
-            "its partitions.",
-            f"sum({_of('memory_used_bytes')}) / sum({USABLE})",
-            "percentunit",
-            HIGH,
+            "Allocated",
+            "GPUs that are kept for the chosen namespaces: of each card the larger of core and "
+            "memory share. Over the number of cards, more was promised than there is.",
+            f"sum({kept})",
+            "short",
+            nothing="No pod has a GPU here",
             width=3,
         ),
         stat(
-            "Power",
-            "What the boards draw now.",
-            f"sum({_of('power_watts')})",
-            "watt",
-            nothing="No board measures its power",
+            "Free",
+            "GPUs that are kept for nobody, of all namespaces.",
+            f"sum(rate({_of('unallocated_gpu_seconds_total')}{INTERVAL}))",
+            "short",
+            width=3,
+        ),
+        stat(
+            "In use",
+            "GPUs' worth of core in use, of all namespaces and outside of pods. A partitioned card "
+            "counts as one, with the sum of its partitions.",
+            f"sum({BUSY})",
+            "short",
+            width=3,
+        ),
+        stat(
+            "Idle",
+            "GPUs' worth of core that the chosen namespaces were promised and do not use now.",
+            idle,
+            "short",
+            nothing=NO_SHARE,
+            width=3,
+        ),
+        stat(
+            "Price of the idle, an hour",
+            "What an hour of that costs, at the price of a GPU-hour above and in its currency.",
+            f"{idle} * {PRICE_GPU_HOUR}",
+            "short",
+            nothing=NO_SHARE,
+            width=3,
+        ),
+        stat(
+            "Pods that wait",
+            "Pods of the chosen namespaces of which a container may have waited for others in more "
+            "than a tenth of the time. An upper bound: a program that pauses looks the same.",
+            waiting,
+            "short",
+            ((None, GOOD), (1, LOOK)),
             width=3,
         ),
     ]
+
+
+def _cards() -> Panel:
+    # One pass over the cards: a count for each quarter of a card's time, 0 without any work.
+    parts = f'count_values("quarter", ceil(clamp_max({BUSY}, 1) * 4))'
+    for quarter, words in QUARTERS.items():
+        parts = f'label_replace({parts}, "part", "{words}", "quarter", "{quarter}")'
+    return series(
+        "GPUs, by how busy they are",
+        "How many cards had work in which part of their time, of all namespaces, and how many "
+        "could not be read.",
+        {"{{part}}": parts, "not read": f"count({LOST})"},
+        "short",
+        stacked=True,
+        colors={
+            "^not read$": BAD,
+            "^without work$": FREE,
+            "to 25 %$": "#C7DCFC",
+            "to 50 %$": "#8AB8FF",
+            "to 75 %$": "#5794F2",
+            "to 100 %$": USED,
+        },
+        width=12,
+    )
+
+
+def _waiting() -> Panel:
+    waits = f"topk(20, {WAITING} > {WAITS})"
+    return table(
+        "Who waits",
+        "The twenty pods of which a container may have waited most, as a part of the time now, and "
+        "what they use of their share. Their pages show who ran instead.",
+        ON_NODE,
+        [
+            Column("Waiting", waits, "percentunit", bar(((None, IDLE),))),
+            Column(
+                "Use of share",
+                f"sum by ({BY_POD}) ({WITHIN}) / (sum by ({BY_POD}) ({SHARE}) > 0)"
+                f" and on ({BY_POD}) {waits}",
+                "percentunit",
+                SHARE_USE,
+            ),
+        ],
+        links=LINKS,
+        nothing="No pod waits",
+        known=waits,
+        width=12,
+    )
+
+
+def _memory() -> Panel:
+    return stat(
+        "Memory",
+        "Device memory in use, of all GPUs whose use is known. A partitioned card counts by its "
+        "partitions.",
+        f"sum({_of('memory_used_bytes')}) / sum({USABLE})",
+        "percentunit",
+        HIGH,
+        width=12,
+    )
+
+
+def _power() -> Panel:
+    return stat(
+        "Power",
+        "What the boards draw now.",
+        f"sum({_of('power_watts')})",
+        "watt",
+        nothing="No board measures its power",
+        width=12,
+    )
+
+
+def _workloads() -> Panel:
+    names = "owner_kind, owner_name"
+    info = f"max by ({BY_POD}, {names}) (mgpu_pod_info{{{NAMESPACE}}})"
+
+    def of(figure: str, how: str = "sum") -> str:
+        whose = f"on ({BY_POD}) group_left ({names}) {info}"
+        return f"{how} by ({BY_OWNER}) (sum by ({BY_POD}) ({figure}) * {whose})"
+
+    return table(
+        "Workloads now",
+        "The pods of each Deployment, Job and so on together. A click on a workload shows its pods "
+        "below.",
+        {"namespace": "Namespace", "owner_kind": "Kind", "owner_name": "Owner"},
+        [
+            Column("GPUs used", of(POD_USE), "short"),
+            Column("Share", of(SHARE), "short"),
+            Column("Use of share", f"{of(WITHIN)} / ({of(SHARE)} > 0)", "percentunit", SHARE_USE),
+            Column("Waiting", of(WAITING, "max"), "percentunit"),
+            Column("Memory", of(MEMORY), "bytes"),
+            Column("Pods", of(f"mgpu_pod_info{{{NAMESPACE}}}"), "short"),
+        ],
+        links={
+            "Namespace": TO_NAMESPACE,
+            "Owner": to("overview", namespace="${__data.fields.Namespace}", owner="${__value.raw}"),
+        },
+        known=f"mgpu_pod_info{{{NAMESPACE}}}",
+    )
 
 
 def _use_and_share(by: str, use: str, share: str) -> list[Column]:
@@ -218,6 +346,7 @@ def _namespaces() -> Panel:
             Column("Pods", f"count by ({BY_NAMESPACE}) (mgpu_pod_info{{{NAMESPACE}}})", "short"),
         ],
         links={"Namespace": TO_NAMESPACE},
+        known=f"mgpu_namespace_core_seconds_total{{{NAMESPACE}}}",
     )
 
 
@@ -227,8 +356,12 @@ def _pods() -> Panel:
         "Use and allocation of each pod. Over 100 % it takes what others leave, or what others "
         "were promised: its page shows its neighbours.",
         ON_NODE,
-        _use_and_share(BY_POD, POD_USE, SHARE),
+        [
+            column._replace(expr=f"{column.expr} {OF_OWNER}")
+            for column in _use_and_share(BY_POD, POD_USE, SHARE)
+        ],
         links=LINKS,
+        known=f"mgpu_pod_core_seconds_total{{{NAMESPACE}}}",
         height=10,
     )
 
@@ -275,6 +408,7 @@ def _groups() -> Panel:
             Column("Memory", named("memory_used_bytes"), "bytes"),
         ],
         links={"Kind": to("groups", kind="${__value.raw}"), "Node": TO_NODE},
+        known=f"mgpu_group_info{{{NODE}}}",
         width=15,
     )
 
@@ -293,7 +427,7 @@ def _lost() -> Panel:
         },
         known=_of("up"),
         none="no GPU",
-        width=7,
+        width=24,
     )
 
 
@@ -328,6 +462,7 @@ def _nodes() -> Panel:
             Column("Power", watts, "watt"),
         ],
         links={"Node": TO_NODE},
+        known=in_range(BUILD),
         lowest_of="State",
     )
 
@@ -362,6 +497,7 @@ def _idle_pods() -> Panel:
             Column("Given GPU-h", f"sum by ({BY_POD}) ({HOURS}) and {idle}", "short"),
         ],
         links=LINKS,
+        known=f"mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}",
         nothing=NO_SHARE,
         width=12,
     )
@@ -388,6 +524,7 @@ def _idle_cards() -> Panel:
             ),
         ],
         links={"Node": TO_NODE},
+        known=_of("utilization_ratio"),
         width=12,
     )
 

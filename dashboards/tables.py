@@ -66,6 +66,7 @@ WIDTHS = {
     "GPU": 50,
     "Pod": 130,
     "Alert": 200,
+    "Meaning": 300,
     "Node": 110,
     "Name": 110,
     "User": 75,
@@ -99,7 +100,7 @@ def table(  # noqa: PLR0913 - what a table says
     columns: Sequence[Column],
     *,
     links: Mapping[str, str] | None = None,
-    words: Mapping[str, Words] | None = None,
+    texts: Mapping[str, Words] | None = None,
     lowest_of: str = "",
     nothing: str = "",
     known: str = "",
@@ -108,8 +109,8 @@ def table(  # noqa: PLR0913 - what a table says
 ) -> table_panel.Panel:
     """A row for each combination of labels; ``keys`` are labels and their heads.
 
-    ``links`` are the addresses that a key's cells lead to, ``words`` its values in words and
-    colours, both by its head. ``nothing`` is what it says where no query finds anything; by default
+    ``links`` are the addresses that a key's cells lead to, ``texts`` what stands in place of its
+    values, both by its head. ``nothing`` is what it says where no query finds anything; by default
     it follows from the first. ``known`` finds something wherever there is a row; by default, any of
     the queries does. A UUID is long and stands last. Sorted by the first column, or by
     ``lowest_of`` with its lowest first.
@@ -137,8 +138,8 @@ def table(  # noqa: PLR0913 - what a table says
     panel.override_by_regexp("/.*/", everywhere)
     for column in columns:
         panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
-    for head, named_values in (words or {}).items():
-        panel.override_by_name(head, _looks(colored(words=named_values)))
+    for head, text in (texts or {}).items():
+        panel.override_by_name(head, [override("mappings", [named(text)])])
     panel.override_by_name(NO_ROWS, [override("custom.minWidth", 4 * NARROW)])
     for head, setting in _widths(keys.values(), columns, width).items():
         panel.override_by_name(head, [setting])

@@ -71,7 +71,7 @@ def queries(dashboard: Dashboard) -> Iterator[Query]:
 
 
 def links(panel: Mapping[str, Any]) -> Iterator[str]:
-    """The addresses of all links of a panel: its own, its fields' and its columns'."""
+    """The addresses of a panel's links to boards: its own, its fields' and its columns'."""
     fields = panel["fieldConfig"]
     of_columns = [
         link
@@ -81,7 +81,8 @@ def links(panel: Mapping[str, Any]) -> Iterator[str]:
         for link in one["value"]
     ]
     for link in [*panel.get("links", []), *fields["defaults"].get("links", []), *of_columns]:
-        yield link["url"]
+        if link["url"].startswith("/d/"):
+            yield link["url"]
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ mgpu_group_memory_used_bytes{{kind="docker",group="x",gpu="1",uuid="whole"}} {40
 mgpu_group_core_utilization_ratio{{kind="docker",group="x",gpu="1",uuid="whole"}} 0.5
 """
 EVERYTHING = {
-    **dict.fromkeys(("cluster", "kind", "namespace", "node", "pod", "uuid"), ".*"),
+    **dict.fromkeys(("cluster", "kind", "namespace", "node", "owner", "pod", "uuid"), ".*"),
     "job": "mgpu",
     "__range": "1h",
     "__rate_interval": "1m",

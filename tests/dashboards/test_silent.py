@@ -17,7 +17,7 @@ from tests.store import Store, Target
 AT = 1_800_000_000.0
 MINUTE = 60
 EVERYTHING = {
-    **dict.fromkeys(("cluster", "kind", "namespace", "node", "pod", "uuid"), ".*"),
+    **dict.fromkeys(("cluster", "kind", "namespace", "node", "owner", "pod", "uuid"), ".*"),
     **{f"{label}_label": label for label in ("namespace", "pod", "container")},
     "job": "mgpu",
     "method": "allocation",

@@ -115,7 +115,7 @@ def recorded(name: str) -> str:
 
 def boards() -> Iterator[tuple[str, str]]:
     """The panels that show the ratio, each for single pods."""
-    any_node = dict.fromkeys(("job", "cluster", "node", "namespace", "pod"), ".*")
+    any_node = dict.fromkeys(("job", "cluster", "node", "namespace", "owner", "pod"), ".*")
     own = {"namespace_label": "namespace", "pod_label": "pod"}
     values = {**any_node, **own, "__rate_interval": "5m"}
     overview = board(FOLDER / "mgpu-overview.json")
@@ -127,7 +127,8 @@ def boards() -> Iterator[tuple[str, str]]:
     own_page = board(FOLDER / "mgpu-pod.json")
     for query in queries(own_page):
         if query.panel == "Use of the share":
-            yield "pod", fill(query.expr, values).replace("sum(", "sum by (pod) (")
+            now = query.expr.partition(" or NaN")[0]
+            yield "pod", fill(now, values).replace("sum(", "sum by (pod) (")
 
 
 def asked() -> dict[str, str]:
