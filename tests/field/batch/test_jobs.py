@@ -1,0 +1,48 @@
+"""Reports of batch systems that a path does not settle."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agent.gpus.amd.trees import MI210
+from tests.fakenvml.scenario import Gpu
+from tests.field.nodes import field_node
+from tests.field.report import report
+from tests.field.vendors.boards import VendorNode
+
+USED = "mgpu_group_core_seconds_total"
+FIRST, SECOND = "a1" * 32, "b2" * 32
+
+
+@report(
+    source="guilbaults/slurm-job-exporter#65",
+    seen="A job that holds GPUs and runs nothing is invisible, though it wastes them whole.",
+    first="unknown",
+    group="batch",
+    settled="slurmd's own list of a job's devices; a cgroup of v2 does not show which it may open",
+)
+def test_a_job_without_a_process_is_charged_nothing(tmp_path: Path) -> None:
+    node = VendorNode(tmp_path)
+    node.tree.add(MI210)
+    (node.cgroup / "system.slice/slurmstepd.scope/job_77/step_batch").mkdir(parents=True)
+    page = node.run(10)
+    node.close()
+    assert not any(value for _, value in page.all(USED))
+    assert page.value("mgpu_device_busy_seconds_total") == 0
+
+
+@pytest.mark.program("cc")
+@report(
+    source="NVIDIA/nvidia-container-toolkit#1599",
+    seen="Docker Swarm gives two replicas two GPUs, and the runtime lets both use the first one.",
+    first="right",
+    group="batch",
+)
+def test_replicas_are_where_they_work(tmp_path: Path) -> None:
+    with field_node(tmp_path, Gpu(0), Gpu(1)) as node:
+        for each in (FIRST, SECOND):
+            node.start(f"system.slice/docker-{each}.scope", 0, duty=0.4)
+        page = node.run(10)
+    uuids = {own["gpu"]: own["uuid"] for own, _ in page.all("mgpu_device_info")}
+    used = {(own["group"], own["uuid"]): value for own, value in page.all(USED) if value}
+    assert used.keys() == {(FIRST, uuids["0"]), (SECOND, uuids["0"])}
