@@ -14,6 +14,7 @@ NOUNS = {  # by the kind of a group, in the order in which they are listed
     "htcondor": "job",
     "flux": "job",
     "oar": "job",
+    "spur": "job",
     "nomad": "task",
     "yarn": "container",
     "mesos": "container",

@@ -116,6 +116,11 @@ def below(unit: Unit | None, parent: str, name: str) -> Unit | None:
     return _machine(parent, name) or _user(parent, name) or _service(parent, name)
 
 
+def _unescaped(name: str) -> str:
+    """A name as it was before systemd made a unit's of it."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+
+
 def readable(name: str) -> str:
     """A directory's name as a label: of bounded length, and text, which a file name need not be."""
     plain = name[:LONGEST_NAME].encode(errors="replace").decode()
@@ -159,7 +164,7 @@ def _lxc(name: str, *, in_place: bool) -> Unit | None:
 def _machine(parent: str, name: str) -> Unit | None:
     if parent not in {"machine", "machine.slice"}:
         return None
-    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    plain = _unescaped(name)
     for kind, shape in (("libvirt", _LIBVIRT), ("lxc", _LIBVIRT_LXC), ("nspawn", _NSPAWN)):
         if match := shape.fullmatch(plain):
             return Unit(kind, _distinct(match[1] or match[2]))
@@ -335,7 +340,7 @@ def _inside_container(place: PathState, name: str) -> PathState:
 def _of_pattern(named: Named, unit: Unit | None) -> Unit:
     """A job of a batch system. Of one that a user runs, the user is in its name."""
     within = f"{unit.name}/" if named.is_users and unit else ""
-    return Unit(named.kind, within + _distinct(named.group))
+    return Unit(named.kind, within + _distinct(_unescaped(named.group)))
 
 
 def _beginning(place: PathState, identity: CgroupIdentity, name: str) -> str:

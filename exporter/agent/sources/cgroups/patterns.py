@@ -8,11 +8,13 @@ that begins with ``~`` is for instances that a user runs, such as Flux: it begin
 The kernel's own names bound what is compared (255 bytes a name); a pattern cannot take longer than
 its name is long (``exporter.model.patterns``).
 
-Sources: OpenPBS ``src/hooks/cgroups/pbs_cgroups.PY`` (``cgroup_prefix``, ``_cgroup_path``), and as
-``pbspro.service`` in public job files of NCI; HTCondor's manual (``BASE_CGROUP``) and public paths
-of cgroup v2; Flux ``src/common/libsubprocess/bulk-exec.c`` (``SDEXEC_NAME``) and
+Sources: OpenPBS ``src/hooks/cgroups/pbs_cgroups.PY`` (``cgroup_prefix``, ``_cgroup_path``; its pull
+request 1700 for the slices before), as ``pbspro`` in public job files of NCI and others, and for
+cgroup v2 (``jobs``) the templates of ``pythoncm``; HTCondor's manual (``BASE_CGROUP``) and public
+paths of cgroup v2; Flux ``src/common/libsubprocess/bulk-exec.c`` (``SDEXEC_NAME``) and
 ``src/modules/sdmon``; Nomad ``client/lib/cgroupslib/editor.go``; OAR's
-``job_resource_manager_cgroups`` with the default ``CPUSET_PATH``; Torque
+``job_resource_manager_cgroups`` with the default ``CPUSET_PATH``, and OAR 3 as Alumet's plugin
+``oar`` reads it; ROCm/spur ``crates/spurd/src/cgroup.rs``; Torque
 ``src/resmom/trq_cgroups.c``; LSF as the collectd plugin ``jobmetrics`` of the cluster Euler reads
 it (the cluster, then the job's id between two dots); Hadoop's and Mesos' default hierarchies. Of
 Grid Engine no public path was found.
@@ -45,7 +47,11 @@ SHIPPED: tuple[ShippedPattern, ...] = (
         "OpenPBS, PBS Professional",
         "pbs",
         "/pbs_jobs.service/jobid/{job}",
+        "/pbs_jobs.service/jobs/{job}",
         "/pbspro.service/jobid/{job}",
+        "/pbspro.service/jobs/{job}",
+        "/pbspro.slice/pbspro-{job}.slice",
+        "/pbspro/{job}",
         services=("pbs.service", "pbs_jobs.service", "pbspro.service"),
     ),
     *_of("IBM Spectrum LSF", "lsf", "/lsf/*/*.{job}.*"),
@@ -64,7 +70,20 @@ SHIPPED: tuple[ShippedPattern, ...] = (
         "~/shell-*-{job}.service",
         services=("flux.service",),
     ),
-    *_of("OAR", "oar", "/oar/{job}", services=("oar-node.service",)),
+    *_of(
+        "OAR",
+        "oar",
+        "/oar/{job}",
+        "/oar.slice/oar-u*.slice/oar-u*-j{job}.slice",
+        services=("oar-node.service",),
+    ),
+    *_of(
+        "Spur",
+        "spur",
+        "/spur/job_{job}",
+        "/spurd.service/job_{job}",
+        services=("spurd.service",),
+    ),
     *_of(
         "Nomad",
         "nomad",
