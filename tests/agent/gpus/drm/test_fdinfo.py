@@ -10,8 +10,10 @@ from exporter.agent.sources.gpus.drm.fdinfo import (
     MAX_REGIONS,
     DrmClient,
     EngineUsage,
+    held_by,
     parse,
 )
+from exporter.model import Device
 from tests.agent.gpus.drm.machine import HEAD, i915, xe
 from tests.agent.gpus.known import known
 
@@ -164,3 +166,18 @@ def test_a_text_without_end_is_bounded() -> None:
 
     assert (len(client.engines), len(client.held)) == (MAX_ENGINES, MAX_REGIONS)
     assert parse(b"x" * LONGEST + b"\ndrm-driver: x\ndrm-client-id: 1\n") is None
+
+
+def test_what_clients_of_one_process_share_counts_once_and_of_several_for_each() -> None:
+    clients = [
+        (7, DrmClient("xe", 1, held={"vram0": 12, "gtt": 9}, shared={"vram0": 10, "gtt": 9})),
+        (7, DrmClient("xe", 2, held={"vram0": 25, "vram1": 4}, shared={"vram0": 20})),
+        (8, DrmClient("xe", 3, held={"vram0": 12}, shared={"vram0": 99})),
+        (9, DrmClient("xe", 4, held={"gtt": 5})),
+    ]
+    memory = held_by(clients, Device("u", 0, "intel"), None)
+    assert {p.pid: p.used_bytes for p in memory.processes or ()} == {
+        7: 2 + 5 + 20 + 4,
+        8: 12,
+        9: None,
+    }

@@ -5,7 +5,7 @@ bounds are left out; nothing is guessed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,6 +29,7 @@ _ENGINE_KEYS = (
     ("drm-cycles-", "cycles", None),
 )
 _REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the most exact first
+_SHARED_KEYS = ("drm-shared-",)
 
 
 class EngineUsage(NamedTuple):
@@ -49,7 +50,8 @@ class DrmClient:
     """The ``fdinfo`` of one open DRM file.
 
     ``pdev``: the PCI address in lower case, "" for other buses. ``held``: bytes by memory region,
-    resident ones if the driver reports them, or else the nearest figure.
+    resident ones if the driver reports them, or else the nearest figure. ``shared``: those of
+    buffers that another client has as well.
     """
 
     driver: str
@@ -57,6 +59,7 @@ class DrmClient:
     pdev: str = ""
     engines: Mapping[str, EngineUsage] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
+    shared: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse(content: bytes) -> DrmClient | None:
@@ -75,7 +78,8 @@ def parse(content: bytes) -> DrmClient | None:
         client_id,
         pdev if PCI_ADDRESS.fullmatch(pdev) else "",
         _engines(texts),
-        _regions(texts),
+        _regions(texts, _REGION_KEYS),
+        _regions(texts, _SHARED_KEYS),
     )
 
 
@@ -106,9 +110,9 @@ def _has_time(engine: EngineUsage) -> bool:
     return engine.busy_ns is not None or None not in {engine.cycles, engine.total_cycles}
 
 
-def _regions(texts: Mapping[str, str]) -> dict[str, int]:
+def _regions(texts: Mapping[str, str], prefixes: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for prefix in _REGION_KEYS:
+    for prefix in prefixes:
         for key, text in texts.items():
             name, size = key.removeprefix(prefix), _size(text)
             is_region = key.startswith(prefix) and not key.startswith("drm-total-cycles-")
@@ -140,17 +144,25 @@ def held_by(
     cut: AbstractSet[int] = frozenset(),
     regions: re.Pattern[str] = LOCAL,
 ) -> DeviceMemory:
-    """Device memory by process: what is in its ``regions``, for each client of a shared buffer.
+    """Device memory by process: what is in its ``regions``.
 
-    Sizes are None on a device without its own memory. ``used_bytes`` of the whole device is its
-    driver's figure, None without one: the clients' sum is not all of it. Processes that are ``cut``
-    may hold more, so that their sizes are None.
+    Clients of one process share buffers with each other, as a browser's do: of what they share the
+    largest counts once, so that a process holds at least as much. Sizes are None on a device
+    without its own memory. ``used_bytes`` of the whole device is its driver's figure, None without
+    one: the clients' sum is not all of it. Processes that are ``cut`` may hold more, so that their
+    sizes are None.
     """
     held: dict[int, int | None] = {}
+    shared: dict[tuple[int, str], int] = {}
     for pid, client in clients:
-        local = [size for region, size in client.held.items() if regions.fullmatch(region)]
-        before = held.get(pid)
-        held[pid] = sum(local) + (before or 0) if local else before
+        before = held.setdefault(pid, None)
+        for region, size in client.held.items():
+            if regions.fullmatch(region):
+                common = min(client.shared.get(region, 0), size)
+                counted = shared.get((pid, region), 0)
+                shared[pid, region] = max(common, counted)
+                before = (before or 0) + size - min(common, counted)
+        held[pid] = before
     held |= dict.fromkeys(held.keys() & cut, None)
     processes = tuple(ProcessMemory(pid, size, _KINDS) for pid, size in held.items())
     return DeviceMemory(device.memory_bytes, used_bytes, None, processes)
