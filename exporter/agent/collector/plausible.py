@@ -189,6 +189,8 @@ class Plausible:
             for each in reading.windows
         ]
         unmeasured = {**reading.unmeasured, "energy": Unmeasured.REJECTED_SAMPLES}
+        if "power" in unmeasured:  # where no file has it, it is made of the counter
+            unmeasured["power"] = Unmeasured.REJECTED_SAMPLES
         return reading._replace(window=newest, earlier=tuple(earlier), unmeasured=unmeasured)
 
     def _log(self, uuid: str, reason: str, what: str) -> None:

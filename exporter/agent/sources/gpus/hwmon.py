@@ -14,7 +14,9 @@ _SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory",
 _CLOCKS = {"sclk": "sm", "mclk": "memory"}  # amdgpu's
 _ENERGY = ("energy1_input", "energy2_input")  # of the card, or else of its package (xe)
 _POWER = ("power1_average", "power1_input")
-_LIMIT = ("power1_cap", "power1_max", "power2_max")
+# Of Intel's, the critical power is in force too, also where no other limit is set.
+_LIMIT = ("power1_cap", "power1_max", "power2_max", "power1_crit", "power2_crit")
+MARGIN = 2  # times its limit: what a counter says beyond is no power
 _MAX_FILES = 256
 _LONGEST_LABEL = 32
 
@@ -58,11 +60,14 @@ class Hwmon:
         """
         watts = limit = None
         if "power" not in disabled:
-            power, limit = self._first(_POWER, least=1), self._first(_LIMIT)
+            # A limit of 0 is switched off.
+            power, limit = self._first(_POWER, least=1), self._first(_LIMIT, least=1)
+            is_possible = not limit or (counted_watts or 0) <= MARGIN * limit / 1e6
+            counted_watts = counted_watts if is_possible else None
             watts = counted_watts if power is None else power / 1e6
         return Sensors.of(
             power_watts=watts,
-            power_limit_watts=limit / 1e6 if limit else None,  # 0: there is none
+            power_limit_watts=None if limit is None else limit / 1e6,
             temperature_celsius={} if "temperature" in disabled else dict(self._temperatures()),
             clock_hertz={} if "clocks" in disabled else dict(self._clocks()),
         )

@@ -144,6 +144,11 @@ def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machin
                 clock_hertz={"sm": 2_100_000_000, "memory": 1_249_000_000},
             ),
         ),
+        (
+            "xe",
+            {f"{HWMON}/power1_max": "0", f"{HWMON}/power1_crit": "328000000"},
+            Sensors.of(power_limit_watts=328),
+        ),
         ("i915", {f"{HWMON}/temp1_input": "fourty", f"{HWMON}/power1_max": "-1"}, Sensors()),
     ],
 )
