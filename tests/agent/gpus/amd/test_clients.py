@@ -352,3 +352,21 @@ def test_a_board_that_tells_no_percentage_is_as_busy_as_its_clients(
     window = node.window(board.uuid)
 
     assert (window.busy.core, window.methods.busy) == (7 * MS, "fdinfo")
+
+
+@pytest.mark.parametrize("sign", ["another figure", "clients", "rocm", "hidden"])
+def test_a_percentage_of_100_is_doubted_only_where_nothing_else_speaks_for_it(
+    node: Node, nested: Node, sign: str
+) -> None:
+    """Of a board whose percentage is always 100 (see tests/field)."""
+    if sign == "hidden":
+        node = nested
+    board = node.tree.add(RDNA_3)
+    board.set(gpu_busy_percent=100)
+    if sign == "rocm":
+        rocm(node, board)
+    for second in range(30):
+        board.set(gpu_busy_percent=99 if second == 3 and sign == "another figure" else 100)
+        node.client(MESA, board, gfx=second * (600 if sign == "clients" else 1) * MS)
+        window = node.device(board.uuid).window
+    assert known(window).busy.core == SECOND

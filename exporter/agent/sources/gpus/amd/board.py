@@ -216,7 +216,7 @@ class AmdBoard:
 
     def _percent(self, name: str, otherwise: float | None) -> float | None:
         percent = read_count(self._folder / name)
-        return otherwise if percent is None else float(min(percent, WHOLE))
+        return otherwise if percent is None or percent > WHOLE else float(percent)
 
     def _board(self, window: Window | None, demand: Demand) -> DeviceReading:
         """The reading of the board; of a partitioned one without use and memory."""

@@ -31,6 +31,7 @@ from exporter.model import (
 ROLES = (CORE, ENCODER, DECODER)
 RDNA_3 = 110_000  # its first target version
 MOST = 4  # times what a process occupied at an instant, it may have used of what clients leave
+DOUBTED_NS = 10 * 10**9  # so long a percentage is 100 before its clients are asked
 NO_KIND: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
 
 
@@ -64,6 +65,8 @@ class ClientDevice:
         self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
         self._held: dict[int, int | None] = {}
+        self._always_full = True  # every percentage so far was 100
+        self._full_ns = self._explained_ns = 0  # how long, and what its clients did in that time
         self._uncounted = False  # queues of KFD may have worked, and it is not known how much
 
     def use_scan(self, scan: HandleScan | None) -> None:
@@ -91,6 +94,11 @@ class ClientDevice:
     def has_work(self) -> bool:
         """Whether a process of KFD has it open."""
         return bool(self._computing) or self._kfd.has_work
+
+    @property
+    def _may_compute(self) -> bool:
+        """Whether KFD's queues may work, whose time is in no client."""
+        return self.has_work or self._kfd.is_refused
 
     def window(self, sample: ActivitySample) -> Window | None:
         """The window until now; of clients alone, None before the first scan of the processes."""
@@ -130,7 +138,8 @@ class ClientDevice:
         known = set(() if self._blind else self._roles)
         if not self.has_occupancy:
             known.add("memory")
-        if self.has_occupancy or self._uncounted:  # it is as KFD's files have it
+        by_kfd = self.has_occupancy and (self._blind or self._may_compute)
+        if self._uncounted or by_kfd:  # it is as KFD's files have it
             known.discard(CORE)
         return {q: reason for q, reason in reasons.items() if q not in known}
 
@@ -142,7 +151,9 @@ class ClientDevice:
             pid: {role: ns * observed_ns // whole_ns for role, ns in own.items()}
             for pid, own in used.items()
         }
-        self._uncounted = core_ns is None and (self.has_occupancy or bool(self._computing))
+        if self._is_stuck(core_ns, sum(own.get(CORE, 0) for own in parts.values()), observed_ns):
+            core_ns = None
+        self._uncounted = core_ns is None and self._may_compute
         roles = [role for role in self._roles if role != CORE or not self._uncounted]
         busy, processes = activities_of(parts, roles, observed_ns)
         of_clients = busy.core or 0
@@ -161,6 +172,20 @@ class ClientDevice:
             per_sample=bool(of_clients) or shares == "fdinfo",
             counted=self._counted(window.counted, used),
         )
+
+    def _is_stuck(self, core_ns: int | None, of_clients_ns: int, observed_ns: int) -> bool:
+        """Whether the percentage is 100 whatever happens, and so says nothing.
+
+        It is on some APUs (Raven, Cyan Skillfish), whose register is read as all ones. A busy board
+        shows another figure sooner or later, or it has clients or processes of KFD that work.
+        """
+        if core_ns is None or not self._always_full:
+            return False
+        self._always_full = core_ns >= observed_ns and not self._may_compute
+        self._full_ns += observed_ns
+        self._explained_ns += min(of_clients_ns, observed_ns)
+        is_explained = self._explained_ns * 2 > self._full_ns
+        return self._always_full and self._full_ns >= DOUBTED_NS and not is_explained
 
     def _counted(
         self, of_kfd: Mapping[str, Mapping[int, int]], used: Mapping[int, Mapping[str, int]]

@@ -139,6 +139,11 @@ class AmdDevice:
         """Whether a process of KFD holds something on it."""
         return bool(self._held)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether its processes may not be read, so that nothing is known of them."""
+        return self._refused or self.found.refused
+
     def window(self, sample: ActivitySample) -> Window | None:
         """The window until now; ``sample`` covers all of it."""
         cus = self._cus()
@@ -153,7 +158,7 @@ class AmdDevice:
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
-        if self._refused or self.found.refused:
+        if self.is_refused:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NO_PERMISSION)}
         if self.found.node is None:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NOT_SUPPORTED)}

@@ -95,7 +95,8 @@ def decode(table: bytes, gfx: int = 0) -> GpuMetrics:
         return GpuMetrics()
     size, form, content = _HEADER.unpack_from(table)
     layout = LAYOUTS.get((form, content, size))
-    if len(table) < size or form in OF_APUS:
+    # Zeros are no table: the firmware has no answer now.
+    if not _HEADER.size <= size <= len(table) or form in OF_APUS:
         return GpuMetrics()
     if (form, content) == ATTRIBUTES:
         return _of_attributes(_attributes(table[:size]))
