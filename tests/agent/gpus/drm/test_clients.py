@@ -38,9 +38,11 @@ def test_a_new_client_has_used_no_more_than_the_time_it_can_have_been_there() ->
 def test_whatever_steps_back_the_sum_is_the_largest_value(told: list[int]) -> None:
     clients = ClientAccounts()
     used(clients, client(render=EngineUsage(0)), 0, None)
+    later = [max(told)] * 11  # in which what had no room has its turn
 
     spent = [
-        used(clients, client(render=EngineUsage(v)), at + 1)["core"] for at, v in enumerate(told)
+        used(clients, client(render=EngineUsage(v)), at + 1)["core"]
+        for at, v in enumerate(told + later)
     ]
 
     assert sum(spent) == max(told)

@@ -50,28 +50,54 @@ class _Clock:
 class _Used:
     """The use of one class of engines by one client, which began at ``since_ns`` or later."""
 
-    __slots__ = ("counted", "credited_ns", "since_ns", "used_ns")
+    __slots__ = (
+        "counted",
+        "credited_ns",
+        "missed_ns",
+        "owed_ns",
+        "since_ns",
+        "taken_ns",
+        "used_ns",
+    )
 
     def __init__(self, counted: int, since_ns: int | None) -> None:
         self.counted = counted
         self.used_ns = 0
         self.credited_ns = 0
         self.since_ns = since_ns
+        self.taken_ns: int | None = None  # when it was last taken
+        self.missed_ns = 0  # how long the counter had stepped back, so that use is told later
+        self.owed_ns = 0  # use of that time that has no room yet
 
     def take(
         self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int, *, summed: bool
     ) -> int:
-        """Nanoseconds since the last time; 0 after a step back.
+        """Nanoseconds since the last time.
 
-        ``summed``: of all engines of the class together, else for one of them.
+        After a step back it is 0, and what was used then is in a later value: more than fits into
+        that time waits for its turn. ``summed``: of all engines of the class together, else for one
+        of them.
         """
+        together = engine.capacity if summed else 1
+        elapsed_ns = 0 if self.taken_ns is None else max(mono_ns - self.taken_ns, 0) * together
+        self.taken_ns = mono_ns
         value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
+        spent = self._risen(engine, value, rate, mono_ns, together) + self.owed_ns
+        if value < self.counted:
+            self.missed_ns += elapsed_ns
+        self.owed_ns = min(max(spent - elapsed_ns, 0), self.missed_ns)
+        if value >= self.counted:
+            self.missed_ns = self.owed_ns
+        return spent - self.owed_ns
+
+    def _risen(
+        self, engine: EngineUsage, value: int, rate: ClockRate | None, mono_ns: int, together: int
+    ) -> int:
         by = ClockRate(1, 1) if engine.busy_ns is not None else rate
         if value <= self.counted or by is None:
             return 0
         self.used_ns += (value - self.counted) * by.ns // by.cycles
         self.counted = value
-        together = engine.capacity if summed else 1
         spent = self.used_ns * together // engine.capacity - self.credited_ns
         self.credited_ns += spent
         if self.since_ns is not None:  # no client can have used more than the time it was there
