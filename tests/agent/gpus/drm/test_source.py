@@ -397,3 +397,25 @@ def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine
     assert (away.state, back.state) == (DeviceState.LOST, DeviceState.UP)
     window = known(back.window)
     assert (window.observed_ns, window.unobserved_ns) == (0, 40 * SECOND)
+
+
+@pytest.mark.parametrize("is_here", ["here", ""])
+def test_a_virtual_function_is_a_part_of_its_card_or_a_card_if_that_is_not_here(
+    machine: Machine, is_here: str
+) -> None:
+    virtual = machine.card(1, "i915", "0000:00:02.1")
+    physical = machine.sys / "devices/pci0000:00/0000:00:02.0"
+    if is_here:
+        machine.card(0, "i915", "0000:00:02.0")
+    (virtual / "physfn").symlink_to(physical)
+    machine.process(42)
+    machine.open(42, 5, i915(1, pdev="0000:00:02.1"), "renderD129")
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, i915(1, render=7_000_000, pdev="0000:00:02.1"), "renderD129")
+    machine.clock.move(1)
+
+    device = only(source.read())
+
+    assert device.device.pci_bus_id == ("0000:00:02.0" if is_here else "0000:00:02.1")
+    assert {p.pid: p.busy.core for p in known(device.window).processes} == {42: 7_000_000}

@@ -70,7 +70,8 @@ class AmdBoard:
         self._hwmon = Hwmon(str(found.folder), "amdgpu")
         self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
         if not found.parts:
-            clients = DeviceClients(found.minors, found.whole.device.pci_bus_id, str(procfs))
+            address = found.whole.device.pci_bus_id
+            clients = DeviceClients(found.minors, (address,), str(procfs))
             self._whole = ClientDevice(
                 *(self._whole, clients, sysfs, clock), shares_host=found.shares_host
             )

@@ -223,15 +223,15 @@ class ClientUse(NamedTuple):
 
 
 class DeviceClients:
-    """Reads the clients of one device. ``minors``: the minor numbers of its nodes.
+    """Reads the clients of one device, by the minor numbers and PCI addresses of its nodes.
 
     If several processes hold a client, it is the youngest's: a process that opens a device for
     another one (a login manager, a broker, a parent) is older.
     """
 
-    def __init__(self, minors: Iterable[int], pci_bus_id: str, proc_root: str) -> None:
+    def __init__(self, minors: Iterable[int], addresses: Collection[str], proc_root: str) -> None:
         self._minors = minors
-        self._pci = pci_bus_id
+        self._addresses = {*addresses, ""}  # "": a device that is on no PCI bus
         self._proc = proc_root
         self._accounts = ClientAccounts()
         self._known: dict[Handle, int] = {}  # client id
@@ -286,5 +286,4 @@ class DeviceClients:
             client = parse(read(path, LONGEST))
         except OSError:
             return None
-        is_ours = client is not None and client.pdev in {self._pci, ""}
-        return client if is_ours else None
+        return client if client is not None and client.pdev in self._addresses else None

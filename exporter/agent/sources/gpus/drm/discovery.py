@@ -7,8 +7,8 @@ and counts as the decoder; scaling (``video-enhance``, ``vpe``) is neither.
 """
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -119,6 +119,7 @@ _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 class DrmCard:
     """A device, its directory in sysfs (``card``) and the minor numbers of its nodes.
 
+    ``functions``: PCI addresses of its virtual functions (SR-IOV) that this machine uses itself.
     ``shares_host``: its memory is its host's, so that GTT is a part of it (amdgpu's APUs).
     """
 
@@ -127,6 +128,7 @@ class DrmCard:
     card: str
     minors: frozenset[int]
     shares_host: bool = False
+    functions: frozenset[str] = frozenset()
 
 
 def discover(
@@ -134,7 +136,8 @@ def discover(
 ) -> tuple[DrmCard, ...]:
     """Every device whose driver is known to report its clients, or of any driver.
 
-    ``taken``: PCI addresses of the devices that another source reads.
+    ``taken``: PCI addresses of the devices that another source reads. A virtual function is no GPU
+    of its own but a part of the one that it is of, in whose time its clients work.
     """
     kernel = text(f"{proc_root}/sys/kernel/osrelease")
     found: list[DrmCard] = []
@@ -151,7 +154,19 @@ def discover(
                 shares = is_apu(f"{card}/device")
                 device = _device(card, driver, pci, kernel, shares_host=shares)
                 found.append(DrmCard(device, driver, card, minors, shares))
-    return tuple(found)
+    return tuple(_with_functions(found))
+
+
+def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
+    """The cards, each with its virtual functions. One whose card is not here stays a card."""
+    known = {card.device.pci_bus_id for card in cards} - {""}
+    of = {card.card: link(f"{card.card}/device/physfn").lower() for card in cards}
+    for card in cards:
+        own = [one for one in cards if of[one.card] == card.device.pci_bus_id != ""]
+        if of[card.card] not in known:
+            minors = card.minors.union(*(one.minors for one in own))
+            functions = frozenset(one.device.pci_bus_id for one in own)
+            yield replace(card, minors=minors, functions=functions)
 
 
 def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool) -> Device:

@@ -81,7 +81,8 @@ class DrmDevice:
         self._missed = True
 
     def _begin_reading(self) -> DeviceClients:
-        return DeviceClients(self.found.minors, self.found.device.pci_bus_id, self._proc)
+        addresses = {self.found.device.pci_bus_id, *self.found.functions}
+        return DeviceClients(self.found.minors, addresses, self._proc)
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         return (DeviceReading(self.found.device, state, detail),)
