@@ -6,7 +6,7 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
-from exporter.model import ProcessMemory, Unmeasured
+from exporter.model import DeviceState, ProcessMemory, Unmeasured
 from tests.agent.gpus.amd.node import Node
 from tests.agent.gpus.amd.trees import (
     GIB,
@@ -305,6 +305,40 @@ def test_a_sensor_that_may_not_be_read_costs_only_itself(fs: FakeFilesystem) -> 
     assert known(reading.window).busy.core == SECOND // 2
     assert reading.sensors.by_label("temperature_celsius")
     assert reading.unmeasured["power"] is Unmeasured.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity"),
+    [
+        ("gpu_busy_percent", "core"),
+        ("mem_busy_percent", "memory_active"),
+        ("mem_info_vram_total", "device_memory"),
+        ("mem_info_vram_used", "device_memory"),
+        ("gpu_metrics", "throttle"),
+    ],
+)
+def test_a_file_that_may_not_be_read_costs_only_what_is_in_it(
+    fs: FakeFilesystem, name: str, quantity: str
+) -> None:
+    fs.is_case_sensitive = True
+    node = Node(Path("/host/sys"))
+    node.tree.load()
+    board = node.tree.add(MI300X)
+    board.set(gpu_busy_percent=50, mem_busy_percent=10)
+    board.metrics(v1_6(TICKS, cycles=0, ppt=0))
+    node.tree.use(7, board.gpu_ids[0], vram=GIB)
+    (board.folder / name).chmod(0o200)
+    set_uid(65532)
+    node.read()
+
+    reading = node.device(board.uuid)
+
+    reset_ids()
+    node.source.close()
+    refused = {q for q, why in reading.unmeasured.items() if why is Unmeasured.NO_PERMISSION}
+    assert (reading.state, reading.detail) == (DeviceState.UP, f"{name} may not be read")
+    assert refused == {quantity}
+    assert reading.sensors.number("power_watts")
 
 
 def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> None:

@@ -22,7 +22,7 @@ from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.fleet import GONE
 from exporter.agent.sources.gpus.hwmon import Hwmon, unmeasured
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.gpus.sysfs import RefusedError, is_gone, read_bytes, read_count
+from exporter.agent.sources.gpus.sysfs import RefusedError, as_count, is_gone, read_bytes
 from exporter.model import (
     MODULE,
     QUANTITIES,
@@ -46,6 +46,13 @@ WITHOUT_METRICS = (
 LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s by default
 IDLE_COVERS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
 SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
+FILES = {  # what is only in them, or in them first
+    "gpu_busy_percent": ("core",),
+    "mem_busy_percent": ("memory_active",),
+    "mem_info_vram_total": ("device_memory",),
+    "mem_info_vram_used": ("device_memory",),
+    "gpu_metrics": ("throttle",),
+}
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
 
@@ -87,6 +94,7 @@ class AmdBoard:
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
         self._unknown = ""  # a table of gpu_metrics
+        self._refused: set[str] = set()  # names of files, in this read
 
     @property
     def by_clients(self) -> bool:
@@ -104,10 +112,8 @@ class AmdBoard:
             self._whole.use_scan(scan)
         if is_gone(self._folder / "drm"):
             return self.unread(DeviceState.LOST, GONE)
-        try:
-            return self._read(demand)
-        except RefusedError as error:
-            return self.unread(DeviceState.FAILED, f"{error} may not be read")
+        self._refused.clear()
+        return self._read(demand)
 
     def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         devices = (self._whole.device, *(part.device for part in self._parts))
@@ -193,7 +199,7 @@ class AmdBoard:
         return (whole._replace(unmeasured={**whole.unmeasured, **reasons}), *parts)
 
     def _metrics(self) -> GpuMetrics:
-        metrics = decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
+        metrics = decode(self._bytes(self._folder / "gpu_metrics"), self._gfx)
         if metrics.unknown and metrics.unknown != self._unknown:
             logger.warning(
                 "%s: gpu_metrics %s is not known: %s; report it with this number",
@@ -209,21 +215,32 @@ class AmdBoard:
             return found
         tables = {part.found.partition: part.found.folder for part in self._parts}
         each = {
-            number: decode_partition(read_bytes(folder / "xcp/xcp_metrics") or b"")
+            number: decode_partition(self._bytes(folder / "xcp/xcp_metrics"))
             for number, folder in tables.items()
             if folder is not None
         }
         return {number: percent for number, percent in each.items() if percent is not None}
 
+    def _bytes(self, path: Path) -> bytes:
+        """The beginning of a file. One that may not be read costs only what is in it."""
+        try:
+            return read_bytes(path) or b""
+        except RefusedError:
+            self._refused.add(path.name)
+            return b""
+
+    def _count(self, name: str) -> int | None:
+        return as_count(self._bytes(self._folder / name).decode("ascii", "replace").strip())
+
     def _percent(self, name: str, otherwise: float | None) -> float | None:
-        percent = read_count(self._folder / name)
+        percent = self._count(name)
         return otherwise if percent is None or percent > WHOLE else float(percent)
 
     def _board(self, window: Window | None, demand: Demand) -> DeviceReading:
         """The reading of the board; of a partitioned one without use and memory."""
         memory, reasons = None, dict(UNDER_PARTITIONS)
         if not self._parts:
-            total = read_count(self._folder / "mem_info_vram_total")
+            total = self._count("mem_info_vram_total")
             memory = self._memory(demand, total)
             reasons = self._whole.unmeasured(window)
             if None in {total, memory.used_bytes}:
@@ -235,7 +252,13 @@ class AmdBoard:
             # What is known of the first die is its module's, and of the second there is nothing.
             missing = (q for q in ("power", "power_limit") if q in reasons)
             reasons |= dict.fromkeys(("energy", *missing), Unmeasured.MODULE)
-        said = [f"gpu_metrics {self._unknown} is not known"] if self._unknown else []
+        refused = {quantity for name in self._refused for quantity in FILES.get(name, ())}
+        for quantity in refused & reasons.keys():
+            if reasons[quantity] is not Unmeasured.PARTITIONED:
+                reasons[quantity] = Unmeasured.NO_PERMISSION
+        said = [f"{name} may not be read" for name in sorted(self._refused)]
+        if self._unknown:
+            said.append(f"gpu_metrics {self._unknown} is not known")
         if self.found.shares_host:
             said.append("its memory is its host's, GTT included")
         return DeviceReading(
@@ -252,9 +275,9 @@ class AmdBoard:
 
         A total of 0 is none. Neither is 0 in use where processes hold some: they have it in use.
         """
-        used = read_count(self._folder / "mem_info_vram_used")
+        used = self._count("mem_info_vram_used")
         if self.found.shares_host:
-            in_gtt = read_count(self._folder / "mem_info_gtt_used")
+            in_gtt = self._count("mem_info_gtt_used")
             total, used = None, (used or 0) + in_gtt if in_gtt else 0
         memory = self._whole.memory(demand, total or None, used)
         return _as_held(memory) if used == 0 else memory

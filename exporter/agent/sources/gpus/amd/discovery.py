@@ -258,14 +258,14 @@ def _memory(folder: Path, nodes: list[KfdNode]) -> tuple[int | None, bool]:
     An APU has some of that as "VRAM" and what it wants as GTT. Of an MI300A amdgpu calls nothing
     VRAM: there KFD's bank is the memory, and no board has 0.
     """
-    vram, gtt = (as_count(text(folder / f"mem_info_{name}_total")) or 0 for name in ("vram", "gtt"))
+    vram, gtt = (as_count(text(folder / f"mem_info_{name}_total")) for name in ("vram", "gtt"))
     bank = sum(node.memory_bytes or 0 for node in nodes)
     # From Linux 6.10 on KFD allocates from GTT where that is the larger one, and says so.
-    in_gtt = bank * 10 > vram * 11
+    in_gtt = vram is not None and bank * 10 > vram * 11
     shares_host = in_gtt or is_apu(folder) or any(node.gfx in APUS for node in nodes)
     if not vram:
         return bank or None, shares_host
-    return vram + gtt if shares_host else vram, shares_host
+    return vram + (gtt or 0) if shares_host else vram, shares_host
 
 
 def _part(
