@@ -66,7 +66,7 @@ class _Used:
         self.credited_ns = 0
         self.since_ns = since_ns
         self.taken_ns: int | None = None  # when it was last taken
-        self.missed_ns = 0  # how long the counter had stepped back, so that use is told later
+        self.missed_ns = 0  # how long the counter had stepped back, so that use is reported later
         self.owed_ns = 0  # use of that time that has no room yet
 
     def take(
