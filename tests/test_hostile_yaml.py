@@ -10,7 +10,8 @@ from exporter.agent.settings import SettingsError
 from exporter.agent.settings import load as load_settings
 from exporter.agent.web.webfile import WebFileError
 from exporter.agent.web.webfile import parse as parse_web
-from exporter.apiserver.client import KubeconfigError, read_kubeconfig
+from exporter.apiserver.client import read_kubeconfig
+from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.inputs.yamldocument import MAX_DEPTH, MAX_VALUES
 from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario

@@ -5,7 +5,6 @@ It is imported with the first connection: it takes most of a second and 19 MiB, 
 Kubernetes need not spend. Its requests are not used: docs/decisions.md says why.
 """
 
-import errno
 import http
 import json
 import os
@@ -14,22 +13,32 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from exporter.apiserver.answers import ApiError, Stream, attempt, message_of
-from exporter.inputs import yamldocument
-from exporter.inputs.yamldocument import YamlError, read_bytes
+from exporter.apiserver.kubeconfig import (
+    ACTING,
+    KubeconfigError,
+    acting_as,
+    documents,
+    user_of,
+    words,
+)
+from exporter.inputs.yamldocument import read_bytes
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
     from urllib3 import BaseHTTPResponse
 
-Load = Callable[["Configuration"], None]
-"""Fills in the server and the credentials."""
+Headers = Sequence[tuple[str, str]]  # of one name there may be several
+
+Load = Callable[["Configuration"], Headers]
+"""Fills in the server and the credentials; returns further headers of each request."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT_TIMEOUT_S = 5.0
@@ -51,9 +60,11 @@ KEEPALIVE = [
 class KubeClient:
     """One set of credentials and the connections made with it, used by one thread at a time."""
 
-    def __init__(self, configuration: "Configuration") -> None:
+    def __init__(self, configuration: "Configuration", further: Headers = ()) -> None:
         from kubernetes.client import rest  # noqa: PLC0415 - see the module's docstring
 
+        self.proxy = _proxy_of(configuration)
+        self._further = further
         configuration.connection_pool_maxsize = 2  # a watch, and the node meanwhile
         configuration.socket_options = KEEPALIVE
         self._configuration = configuration
@@ -98,12 +109,14 @@ class KubeClient:
 
         connect_s = min(CONNECT_TIMEOUT_S, read_timeout_s)
         response = attempt(
-            f"connecting to {re.sub('//[^/@]*@', '//', self._configuration.host)}",
+            f"connecting to {_without_password(self._configuration.host)}",
             lambda: self._pool.request(
                 method,
                 f"{self._configuration.host}{path}",
                 body=body,
-                headers=self.headers() | ({"Content-Type": "application/json"} if body else {}),
+                headers=urllib3.HTTPHeaderDict(
+                    [*self.headers(), *([("Content-Type", "application/json")] if body else [])]
+                ),
                 timeout=urllib3.Timeout(connect=connect_s, read=read_timeout_s),
                 preload_content=False,
                 retries=False,
@@ -135,15 +148,19 @@ class KubeClient:
         """Close the idle connections."""
         self._pool.clear()
 
-    def headers(self) -> dict[str, str]:
-        """Those of each request. The library reads a ServiceAccount's token again each minute."""
-        headers = {"Accept": "application/json", "User-Agent": "mgpu-exporter"}
+    def headers(self) -> Headers:
+        """Those of each request.
+
+        The library reads a ServiceAccount's token again each minute, and runs a kubeconfig's
+        credential plugin again once its token has run out.
+        """
+        headers = [("Accept", "application/json"), ("User-Agent", "mgpu-exporter")]
         bearer = self._configuration.auth_settings().get("BearerToken")
         if bearer is not None:
             # A token file may end in a line break. http.client would refuse a header with one,
             # with the token in the message.
-            headers[bearer["key"]] = " ".join(str(bearer["value"]).split())
-        return headers
+            headers.append((bearer["key"], " ".join(str(bearer["value"]).split())))
+        return [*headers, *self._further]
 
 
 def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> bool:
@@ -156,7 +173,7 @@ def from_service_account(
 ) -> Load:
     """The credentials of the pod's ServiceAccount; its token is read again once a minute."""
 
-    def load(configuration: "Configuration") -> None:
+    def load(configuration: "Configuration") -> Headers:
         from kubernetes.config import incluster_config  # noqa: PLC0415 - see the docstring
 
         loader = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
@@ -165,60 +182,74 @@ def from_service_account(
             environ=environ,
         )
         loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+        return ()
 
     return load
 
 
 def from_kubeconfig(path: str, context: str = "") -> Load:
-    """The credentials of a kubeconfig, or of several joined by ":"; "": the current context."""
+    """The credentials of a kubeconfig, or of several joined by ":"; "": the current context.
 
-    def load(configuration: "Configuration") -> None:
+    They are read as kubectl reads them, where the library does otherwise: it fails of an empty
+    file among several, takes a token although there is a file with a newer one, and asks with the
+    rights of whoever logged in where the user acts as another.
+    """
+
+    def load(configuration: "Configuration") -> Headers:
         from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
 
         try:
-            _check_bounds(path)
+            files = list(documents(path))
+            filled = os.pathsep.join(str(file) for file, _ in files) or path
             kube_config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=path,
+                config_file=filled if os.pathsep in path else path,
                 context=context or None,
                 client_configuration=configuration,
                 persist_config=False,
             )
+            user, folder = user_of(files, context)
+            if user.get("token") and user.get("tokenFile"):
+                _take_from(folder / str(user["tokenFile"]), configuration)
+            return list(acting_as(user))
         except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
-            raise KubeconfigError(path, _words(error, path)) from None
+            raise KubeconfigError(path, words(error, path)) from None
 
     return load
 
 
-def namespace_of(path: str, context: str = "") -> str:
-    """The namespace of a kubeconfig's context.
+def _take_from(file: Path, configuration: "Configuration") -> None:
+    """Show the token of a file, and read it again for each request: whoever writes it renews it."""
 
-    Raises:
-        KubeconfigError: it cannot be used, or has no such context.
+    def read(now: "Configuration") -> None:
+        now.api_key["BearerToken"] = f"Bearer {read_bytes(str(file)).decode()}"
 
+    configuration.refresh_api_key_hook = read  # type: ignore[assignment]
+    read(configuration)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a client of another library needs to reach the API server. ``proxy`` "": none.
+
+    ``headers`` are asked for at each request, since a token runs out. They may run a credential
+    plugin, and any thread may ask.
     """
-    from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
-
-    try:
-        _check_bounds(path)
-        contexts, current = kube_config.list_kube_config_contexts(config_file=path)  # type: ignore[no-untyped-call]
-    except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
-        raise KubeconfigError(path, _words(error, path)) from None
-    chosen = [one for one in contexts if one["name"] == context] if context else [current]
-    if not chosen:
-        known = ", ".join(str(one["name"]) for one in contexts)
-        raise KubeconfigError(path, f"no context {context}; known: {known}")
-    return str(chosen[0]["context"].get("namespace") or "default")
-
-
-class Door(NamedTuple):
-    """What a client of another library needs to reach the API server. ``token`` "": none."""
 
     host: str
     tls: ssl.SSLContext | None
-    headers: Mapping[str, str]
-    token: str
+    headers: Callable[[], Headers] = field(repr=False)
     server_name: str
     proxy: str
+
+    @property
+    def token(self) -> str:
+        """What may be shown to others than the API server; "": nothing.
+
+        Who acts as another has the token of himself, by which he would be taken for himself.
+        """
+        headers = dict(self.headers())
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return token if scheme.lower() == "bearer" and ACTING not in headers else ""
 
 
 def door_of(load: Load) -> Door:
@@ -228,19 +259,48 @@ def door_of(load: Load) -> Door:
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()
-        load(configuration)
-        headers = KubeClient(configuration).headers()
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+        client = KubeClient(configuration, load(configuration))
+        alone = threading.Lock()  # else a plugin would run for each of several threads
+
+        def headers() -> Headers:
+            with alone:
+                return client.headers()
+
         return Door(
             configuration.host,
             _tls(configuration) if configuration.host.startswith("https:") else None,
             headers,
-            token if scheme.lower() == "bearer" else "",
             configuration.tls_server_name or "",
-            configuration.proxy or "",
+            client.proxy,
         )
 
     return attempt("loading credentials", opened)
+
+
+def _proxy_of(configuration: "Configuration") -> str:
+    """The proxy on the way to the server; "": none, or none for this server (NO_PROXY).
+
+    Raises:
+        ApiError: it cannot be spoken to.
+
+    """
+    from kubernetes.client import rest  # noqa: PLC0415 - see the module's docstring
+
+    proxy = configuration.proxy or ""
+    if not proxy or rest.should_bypass_proxies(configuration.host, configuration.no_proxy or ""):
+        return ""
+    if proxy.startswith("socks"):
+        shown = _without_password(proxy)
+        raise ApiError(
+            None,
+            f"the proxy {shown} speaks SOCKS, which this program does not: give one that speaks "
+            "HTTP, in HTTPS_PROXY or as proxy-url of the kubeconfig",
+        )
+    return str(proxy)
+
+
+def _without_password(url: str) -> str:
+    return re.sub("//[^/@]*@", "//", url)
 
 
 def _tls(configuration: "Configuration") -> ssl.SSLContext:
@@ -251,24 +311,6 @@ def _tls(configuration: "Configuration") -> ssl.SSLContext:
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
     return context
-
-
-def _check_bounds(path: str) -> None:
-    """Check that the files are within bounds, because the library has no bounds."""
-    for part in filter(None, path.split(os.pathsep)):
-        file = Path(part).expanduser()
-        if file.is_fifo():  # the library reads it again
-            raise OSError(errno.EINVAL, "a pipe, which cannot be read twice")
-        if file.exists():
-            yamldocument.load(read_bytes(str(file)).decode())
-
-
-class KubeconfigError(Exception):
-    """A kubeconfig that cannot be used. ``words`` say why, without the file's name."""
-
-    def __init__(self, path: str, words: str) -> None:
-        super().__init__(f"kubeconfig {path}: {words}")
-        self.words = words
 
 
 def read_kubeconfig(path: str) -> None:
@@ -283,23 +325,6 @@ def read_kubeconfig(path: str) -> None:
     from_kubeconfig(path)(Configuration())
 
 
-def _words(error: Exception, path: str) -> str:
-    """The problem of a kubeconfig in one sentence, without the file's name."""
-    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
-        return "no such file"
-    if isinstance(error, YamlError):
-        return str(error)
-    if isinstance(error, TypeError | AttributeError | KeyError):
-        return "not a kubeconfig"
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8 text"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    text = re.sub(r"^Invalid kube-config( file)?\. ", "", str(error))
-    text = text.replace(f"{path}/", "its ").replace(f"{path} file", "it").replace(path, "it")
-    return " ".join(text.split())
-
-
 def connect(load: Load) -> KubeClient:
     """A client of the API server that the credentials are for.
 
@@ -310,8 +335,7 @@ def connect(load: Load) -> KubeClient:
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()
-        load(configuration)
-        return KubeClient(configuration)
+        return KubeClient(configuration, load(configuration))
 
     return attempt("loading credentials", client)
 
@@ -324,7 +348,7 @@ def connect_kubelet(
     Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.
     """
 
-    def at_kubelet(configuration: "Configuration") -> None:
+    def at_kubelet(configuration: "Configuration") -> Headers:
         if load is not None and url.startswith("https:"):
             load(configuration)
         configuration.host = url
@@ -336,5 +360,6 @@ def connect_kubelet(
 
             configuration.verify_ssl = False
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        return ()
 
     return connect(at_kubelet)

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from exporter.agent.collector.wiring import examine_settings
 from exporter.agent.settings import Settings, unknown_variables
 from exporter.agent.web import WebConfig, WebFileError
-from exporter.apiserver.client import KubeconfigError, read_kubeconfig
+from exporter.apiserver.client import read_kubeconfig
+from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.console.commandline import Refusal
 from exporter.console.output import say
 from exporter.inputs.problems import Place, Problem

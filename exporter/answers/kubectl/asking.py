@@ -22,14 +22,15 @@ from exporter.answers.prometheus.why import Case
 from exporter.answers.terminal.access import PROMETHEUS, URL, far_headers, far_namespace, secret_of
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.apiserver.answers import ApiError
-from exporter.apiserver.client import KubeconfigError, door_of, from_kubeconfig, namespace_of
+from exporter.apiserver.client import door_of, from_kubeconfig
+from exporter.apiserver.kubeconfig import KubeconfigError, namespace_of
 from exporter.console.output import warn
 from exporter.httpclient import Credentials, NoAnswerError
 
 _NOTHING = 2
 _CERTIFICATE = (
-    "Your kubeconfig logs in without a token, and an exporter can only check a token: give one "
-    "with --token-file, such as the output of kubectl create token NAME."
+    "Your kubeconfig logs in without a token, or acts as another, and an exporter can only check "
+    "a token: give one with --token-file, such as the output of kubectl create token NAME."
 )
 
 
@@ -141,13 +142,17 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
     kubeconfig = _kubeconfig(arguments)
     credentials = from_kubeconfig(kubeconfig, arguments.context)
     door = door_of(credentials)
-    token = secret_of("token-file", arguments) or door.token
+    given = secret_of("token-file", arguments)
     namespace = ""
     if not arguments.all_namespaces:
         namespace = far_namespace(arguments) or namespace_of(kubeconfig, arguments.context)
     with Forwarder(door) as forwarder:
         trusted = (arguments.exporter_namespace,) if arguments.exporter_namespace else USUAL
-        shown = Credentials(token=token, headers=far_headers(arguments))
+        further = far_headers(arguments)
+
+        def shown() -> Credentials:  # each time, since a plugin's token runs out
+            return Credentials(token=given or door.token, headers=further)
+
         cluster = Cluster(credentials, forwarder, shown, trusted)
         if command.run is None:
             arguments.prometheus, arguments.prometheus_name = cluster.prometheus()
@@ -155,6 +160,6 @@ def _in_cluster(command: _Command, arguments: Namespace) -> int:
                 arguments.namespace = namespace
             return command.with_prometheus(arguments)
         status = command.run(_User(cluster, namespace, arguments))
-        if status == _NOTHING and not token:
+        if status == _NOTHING and not shown().token:
             warn(_CERTIFICATE)
         return status

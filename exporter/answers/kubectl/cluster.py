@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -63,7 +63,7 @@ class Cluster:
         self,
         load: Load,
         forwarder: Forwarder,
-        credentials: Credentials,
+        credentials: Callable[[], Credentials],
         namespaces: Sequence[str] = USUAL,
     ) -> None:
         self._client = connect(load)
@@ -132,7 +132,7 @@ class Cluster:
         scheme = "https" if exporter.is_tls else "http"
         return HttpClient(
             f"{scheme}://127.0.0.1:{port}",
-            self._credentials,
+            self._credentials(),
             name=exporter.name,
         )
 
@@ -144,7 +144,7 @@ class Cluster:
 
         """
         refused: list[str] = []
-        added = Credentials(headers=self._credentials.headers)
+        added = Credentials(headers=self._credentials().headers)
         for label, namespace in product(STORES, self._namespaces):
             try:
                 services = self._services(namespace, label)

@@ -23,7 +23,7 @@ class FleetFeed:
     One that refuses is no trouble where another one answers: its node has no pod for this user.
 
     ``find`` lists the exporters; one that does not answer may have been replaced, so that they are
-    looked for again then. ``http`` makes a client of one.
+    looked for again then. ``http`` makes a client of one, with a token that may run out.
     """
 
     def __init__(
@@ -80,6 +80,8 @@ class FleetFeed:
                 feed = self._feeds[exporter] = RemoteFeed(self._http(exporter))
             result = feed.read()
         except NoAnswerError as error:
+            if error.status == HTTPStatus.UNAUTHORIZED:  # next time with the token that is new then
+                self._feeds.pop(exporter, None)
             return error
         except Exception as error:  # noqa: BLE001 - what one of them answers costs only its node
             return NoAnswerError(f"{exporter.name} answers with something unexpected: {error!r}")

@@ -67,8 +67,7 @@ class Forwarder:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
 
     async def _begin(self) -> None:
-        # Asked for a type of document, the API server says that a port-forward is none (406).
-        self._session = aiohttp.ClientSession(headers={**self._door.headers, "Accept": "*/*"})
+        self._session = aiohttp.ClientSession()
 
     async def _end(self) -> None:
         for server in self._servers:
@@ -104,10 +103,15 @@ class Forwarder:
     async def _connected(self, path: str) -> aiohttp.ClientWebSocketResponse:
         assert self._session is not None  # noqa: S101 - within the context
         door = self._door
+        # In a thread, because a credential plugin may run. Asked for a type of document, the API
+        # server says that a port-forward is none (406).
+        credentials = await asyncio.to_thread(door.headers)
+        headers = [pair for pair in credentials if pair[0] != "Accept"]
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 return await self._session.ws_connect(
                     f"{door.host}{path}",
+                    headers=[*headers, ("Accept", "*/*")],
                     protocols=(_PROTOCOL,),
                     timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL_S),
                     ssl=door.tls if door.tls is not None else True,

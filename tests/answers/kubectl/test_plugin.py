@@ -275,6 +275,28 @@ def test_an_exporter_that_was_replaced_is_found_again() -> None:
     feed.close()
 
 
+def test_a_token_that_ran_out_is_shown_no_more() -> None:
+    shown: list[HttpClient] = []
+
+    def http(exporter: Agent) -> HttpClient:
+        shown.append(HttpClient(f"http://{exporter.node}:10045"))
+        return shown[-1]
+
+    def read(feed: RemoteFeed) -> FeedResult:
+        if feed._http is shown[0]:
+            raise NoAnswerError("refuses the token", 401)
+        return FeedResult([NodeSight(Tree(), "n1")])
+
+    feed = FleetFeed(lambda: [Agent("mgpu-exporter", "a", "n1", 1, is_tls=False)], http)
+    with patch.object(RemoteFeed, "read", read):
+        with pytest.raises(NoAnswerError):
+            feed.read()
+        assert [node.name for node in feed.read().nodes] == ["n1"]
+        feed.read()
+    assert len(shown) == 2
+    feed.close()
+
+
 def test_why_finds_the_node_of_a_pod(here: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", NAME, "--over=1s", "--format=json", *here]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from tests.answers.kubectl.cluster import Cluster, pod
 
@@ -19,11 +20,11 @@ class Asked(Cluster):
 
     def __init__(self, pods: list[dict[str, Any]] | None = None, **others: Any) -> None:
         super().__init__([pod(POD, NAMESPACE, "n1"), *(pods or [])], **others)
-        self.heard: list[tuple[str, Mapping[str, str]]] = []
+        self.heard: list[tuple[str, CIMultiDict[str]]] = []
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        self.heard.append((request.path, dict(request.headers)))
+        self.heard.append((request.path, request.headers.copy()))
         answer: web.StreamResponse = await super()._checked(request, handler)
         return answer
 
