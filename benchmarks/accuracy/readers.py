@@ -11,7 +11,9 @@ from typing import Protocol
 from benchmarks.accuracy.scenarios import JOBS, UNIDENTIFIED
 from exporter.agent.attribution.shares import SCALE_CAP
 from exporter.agent.collector import Collector, Sources
+from exporter.agent.collector.rules import cycle_rules
 from exporter.agent.ledger import Ledger
+from exporter.agent.settings import load
 from exporter.agent.sources.cgroups.source import SimulatedProcesses
 from exporter.agent.sources.gpus.simulated import SimulatedGpus
 from exporter.agent.sources.pods.source import SimulatedPods
@@ -93,18 +95,23 @@ class Reader(Protocol):
 
 
 class Ours:
-    """The exporter itself, at its default cadence: every cycle of the real collector."""
+    """The exporter itself, at its default cadence: every cycle of the real collector.
+
+    ``watched``: as it is while somebody looks.
+    """
 
     name = "this exporter"
 
-    def __init__(self, node: BenchNode, clock: SetClock) -> None:
+    def __init__(self, node: BenchNode, clock: SetClock, *, watched: bool = False) -> None:
         self._ledger = Ledger(300 * SECOND, 15 * SECOND)
         sources = Sources(
             (SimulatedGpus(node, clock),),
             SimulatedProcesses(node.cgroup_paths),
             SimulatedPods(node.pod_table, clock=clock),
         )
-        self._collector = Collector(sources, self._ledger, clock)
+        rules = cycle_rules(load({}, {}))
+        self._collector = Collector(sources, self._ledger, clock, rules)
+        self._collector.is_watched = lambda: watched
 
     def look(self, second: int) -> None:  # noqa: ARG002 - every second is one cycle
         """One cycle."""

@@ -328,7 +328,8 @@ class RawSamples(NamedTuple):
 class DeviceReading(NamedTuple):
     """One device in one cycle. ``window`` None: it was not due, or the driver has no new samples.
 
-    ``earlier`` are the windows of the same read before that one, oldest first.
+    ``earlier`` are the windows of the same read before that one, oldest first. ``seen`` are
+    processes that have worked since the last read, of which the next window will say how much.
     ``detail``: why it is not up, or what ``check`` should say of one that is. ``raw`` is kept for
     recordings only.
     """
@@ -345,6 +346,7 @@ class DeviceReading(NamedTuple):
     rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
     raw: RawSamples | None = None
     earlier: tuple[Window, ...] = ()
+    seen: frozenset[int] = frozenset()
 
     @property
     def windows(self) -> tuple[Window, ...]:

@@ -71,11 +71,13 @@ class Collector:
         )
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
+        self.is_watched: Callable[[], bool] = lambda: True
         self.reviews: Callable[[], Mapping[tuple[str, ...], int] | None] = lambda: None
         self._pods = sources.pods
         self._ledger = ledger
         self._clock = clock
-        self._rules = self._rules_to_come = rules or CycleRules()
+        self._rules_to_come = rules or CycleRules()
+        self._rules = self._rules_to_come.watched
         self._poller = SourcePoller(sources, clock, self._rules)
         self._idle = idle
         self._shown = PodLabels()
@@ -134,7 +136,8 @@ class Collector:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
-        rules = self._rules = self._rules_to_come
+        rules = self._rules_to_come
+        rules = self._rules = rules.watched if self.is_watched() else rules
         self._ledger.follow(rules)
         self._allocations.rules = rules.allocations
         readings = self._poller.readings(rules)

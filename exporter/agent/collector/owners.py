@@ -43,6 +43,7 @@ def pids_of(devices: Iterable[DeviceReading]) -> set[int]:
     for device in devices:
         if device.memory is not None:
             pids.update([process.pid for process in device.memory.processes or ()])
+        pids.update(device.seen)
         for window in device.windows:
             pids.update([process.pid for process in window.processes])
             pids.update(*window.counted.values())  # evicted ones hold nothing at the moment

@@ -1,7 +1,7 @@
 """The rules of the cycle: those that may change while it runs, and who pays for idle energy."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from exporter.agent.allocations import rules
@@ -40,6 +40,11 @@ class CycleRules:
     demand: Demand = field(default_factory=Demand)
     by_step: bool = False
     mps_servers: frozenset[str] = frozenset()
+
+    @property
+    def watched(self) -> "CycleRules":
+        """The same while somebody looks: all is read in each cycle."""
+        return replace(self, demand=replace(self.demand, samples_every_ns=0))
 
 
 def cycle_rules(settings: Settings) -> CycleRules:

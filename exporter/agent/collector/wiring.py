@@ -5,6 +5,7 @@ Opens nothing that may hang, or fail without a GPU.
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.agent.allocations import rules
@@ -159,7 +160,7 @@ def _real(settings: Settings, timings: ReaderTimings) -> Sources:
     gpus, patterns = open_gpus(settings), GroupPatterns(settings.groups_patterns)
     for source in gpus:
         source.cgroups = CgroupFiles(cgroup_root(settings), settings.path_procfs, patterns=patterns)
-        source.follow(demand_of(settings))
+        source.follow(replace(demand_of(settings), samples_every_ns=0))  # until a cycle says more
     return Sources(
         gpus=gpus,
         processes=CgroupProcesses(

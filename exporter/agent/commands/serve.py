@@ -15,6 +15,7 @@ from exporter import __version__
 from exporter.agent.api import About
 from exporter.agent.collector import Sources
 from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.viewers import Viewers
 from exporter.agent.collector.wiring import make_collector, open_for_agent, open_reviewer
 from exporter.agent.commands import garbage
 from exporter.agent.commands.reload import Reloader
@@ -116,6 +117,8 @@ class _Agent:
         self._config = config
         self._sources = sources
         self._collector = make_collector(settings, sources, clock)
+        self._viewers = Viewers(clock)
+        self._collector.is_watched = lambda: self._viewers.are_there
         self._pages = Pages(lambda: self._collector.snapshot, clock, *_writers(settings))
         self._reloader = Reloader(settings, reread, self._follow, clock)
         self._collector.last_reload = lambda: self._reloader.last
@@ -163,6 +166,7 @@ class _Agent:
             config=self._config,
             about=lambda: _about(self._reloader.settings),
             reload=self._reloader.reload,
+            viewers=self._viewers,
             verdicts=self._verdicts,
         )
         return HttpServer(app)

@@ -52,6 +52,7 @@ class BoardNames(Pseudonyms):
             device=replace(masked.device, pci_bus_id=""),
             window=real.window and self._window(real.window),
             earlier=tuple(map(self._window, real.earlier)),
+            seen=self._all(real.seen),
             memory=real.memory and self._memory(real.memory),
             raw=real.raw and self._raw(real.raw),
         )

@@ -34,6 +34,15 @@ class MeasuringSettings:
         "Time from one collection cycle to the next.",
         live=True,
     )
+    collection_samples_interval_ns: int = setting(
+        "collection.samples-interval",
+        duration("1s", "60s"),
+        "5s",
+        "Time from one reading of a device's samples and energy to the next, while nobody looks.",
+        "At most a third of what the driver keeps, and of collection.window; where only "
+        "collection.interval is given, it is that.",
+        live=True,
+    )
     collection_window_ns: int = setting(
         "collection.window",
         duration("1s", "10m"),

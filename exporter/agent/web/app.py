@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from exporter.agent.api import About
+from exporter.agent.collector.viewers import Viewers
 from exporter.agent.settings import Settings
 from exporter.agent.web import runbooks
 from exporter.agent.web.access import Access, Gate, Route
 from exporter.agent.web.answers import Answers, Body
 from exporter.agent.web.api import Api
-from exporter.agent.web.connection import CLIENTS, HEADERS, ClientLimits, Clients
+from exporter.agent.web.connection import CLIENTS, HEADERS, ClientLimits, Clients, peer
 from exporter.agent.web.health import (
     CollectorState,
     ProbeAnswer,
@@ -42,20 +43,22 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     config: WebConfig | None = None,
     about: Callable[[], About] | None = None,
     reload: Reload | None = None,
+    viewers: Viewers | None = None,
     verdicts: Verdicts | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
     """The application. It serves ``pages`` and the state of ``health``, and starts nothing.
 
     ``about`` returns the node's facts for the JSON documents and the page. ``POST /-/reload`` calls
-    ``reload`` in a thread. With ``verdicts`` clients need tokens of Kubernetes. ``routes`` returns
-    further routes; its gate has the access rules.
+    ``reload`` in a thread. ``viewers`` are told who looks. With ``verdicts`` clients need tokens of
+    Kubernetes. ``routes`` returns further routes; its gate has the access rules.
     """
     config = config or WebConfig()
     views = None if verdicts is None else Views(verdicts, lambda: health.snapshot)
     gate = Gate(config, clock, open_page=settings.web_open_page, views=views)
     clients = Clients(limits or ClientLimits(), settings.web_max_requests, config)
-    app = web.Application(middlewares=[gate.check, clients.check])
+    noted = _noting(viewers or Viewers(clock), settings.web_telemetry_path, gate)
+    app = web.Application(middlewares=[gate.check, clients.check, noted])
     app[CLIENTS] = clients
     app.on_response_prepare.append(_add_headers(config))
     for route in (
@@ -70,6 +73,21 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         for route in (*routes(gate), *reading):
             gate.add(app, route)
     return app
+
+
+def _noting(viewers: Viewers, metrics: str, gate: Gate) -> Middleware:
+    @web.middleware
+    async def noted(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Notes who looks, of those that were let in."""
+        if request.path == metrics:
+            viewers.scrape(f"{peer(request)} {header(request, 'User-Agent')}")
+        elif gate.access(request) in {Access.PRIVATE, Access.VIEW} or (
+            request.path == "/" and gate.trusts(request)
+        ):
+            viewers.look()
+        return await handler(request)
+
+    return noted
 
 
 def _reload(reload: Reload | None) -> Route:

@@ -9,6 +9,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -107,8 +108,9 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
 
     def follow(self, demand: Demand) -> None:
         with self._lock:
-            self._demand = demand
-            self._look_at_ns = 0  # a look may do what it demands
+            before, self._demand = self._demand, demand
+            if before != replace(demand, samples_every_ns=before.samples_every_ns):
+                self._look_at_ns = 0  # a look may do what it demands
 
     def look_soon(self) -> None:
         with self._lock:

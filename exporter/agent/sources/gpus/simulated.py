@@ -51,6 +51,7 @@ NAME = "simulated"
 MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 MIG_MEMORY, MIG_ENERGY = {"memory": Unmeasured.MIG}, {"energy": Unmeasured.MIG}
 MEMORY_EVERY_NS = 5 * 10**9
+LOOK_NS = 5 * 10**8  # in each cycle, however late one was
 DETAILS = {
     DeviceState.LOST: "the scenario has taken this device off the bus for a while",
     DeviceState.STUCK: "the scenario lets calls for this device hang for a while",
@@ -80,6 +81,10 @@ class _Device(ABC):
         self._energy = BoardEnergy()
         self._end_unix_ns: int | None = None
         self._xids_logged = False
+        self._every_ns = 0
+
+    def follow(self, demand: Demand) -> None:
+        self._every_ns = demand.samples_every_ns
 
     def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
         state = DeviceState.RELEASED if released else self._node.state(self._number)
@@ -110,7 +115,8 @@ class _Device(ABC):
     def _memory_now(self, active: frozenset[int]) -> DeviceMemory:
         """The process list: read seldom, as from a driver, and at once for a new process."""
         now_ns = self._clock.monotonic_ns()
-        due = now_ns - self._memory_at_ns >= MEMORY_EVERY_NS or not active <= self._known
+        every_ns = LOOK_NS if self._every_ns else MEMORY_EVERY_NS
+        due = now_ns - self._memory_at_ns >= every_ns or not active <= self._known
         if self._memory is None or due:
             self._memory = self._node.memory(self._number)
             self._memory_at_ns = now_ns
@@ -144,7 +150,8 @@ class _Card(_Device):
         self._cursor = WindowCursor(self, clock)
 
     def _read(self) -> DeviceReading:
-        windows = self._windows()
+        is_due = not self._every_ns or self._cursor.is_due(self._every_ns)
+        windows = self._windows() if is_due else ()
         active = frozenset(row.pid for window in windows for row in window.processes)
         return DeviceReading(
             self._device,
@@ -153,7 +160,7 @@ class _Card(_Device):
             memory=self._memory_now(active),
             sensors=self._node.sensors(self._number),
             xids=self._xids(),
-            raw=self._cursor.raw,
+            raw=self._cursor.raw if is_due else None,
         )
 
     def _windows(self) -> tuple[Window, ...]:
@@ -375,7 +382,8 @@ class SimulatedGpus:
         self._opened = self._opened and not released
 
     def follow(self, demand: Demand) -> None:
-        pass
+        for device in self._devices:
+            device.follow(demand)
 
     def look_soon(self) -> None:
         pass

@@ -40,13 +40,16 @@ class NoCgroups:
 class Demand:
     """The run-time settings of a source. A source ignores what does not apply to it.
 
-    ``deadline_s`` is for a whole read, whatever the driver does. Process lists are read at once
+    ``deadline_s`` is for a whole read, whatever the driver does. ``samples_every_ns``: how often
+    rings and energy are read; 0: in each cycle. In between, a device is looked at for new
+    processes, and for whether it is there. Process lists are read at once
     when an unknown process is active, but no sooner than ``processes_soonest_ns`` after the last:
     they lock the whole driver of NVIDIA. ``disabled`` are groups of metric families that are not
     shown: what only they need is not read. ``wake``: a read may wake a device and keep it awake.
     """
 
     deadline_s: float = 0.8
+    samples_every_ns: int = 0
     processes_every_ns: int = 5 * SECOND
     processes_soonest_ns: int = SECOND
     sensors_every_ns: int = 5 * SECOND
@@ -60,8 +63,11 @@ def demand_of(settings: Settings) -> Demand:
     A cycle waits for the driver no longer than most of its interval, however it hangs.
     """
     deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / SECOND, LONGEST_S)
+    # A gauge is the average of some windows, also just before the next reading.
+    every_ns = min(settings.collection_samples_interval_ns, settings.collection_window_ns // 3)
     return Demand(
         deadline_s=deadline_s,
+        samples_every_ns=every_ns if every_ns > settings.collection_interval_ns else 0,
         processes_every_ns=settings.collection_processes_interval_ns,
         sensors_every_ns=settings.collection_sensors_interval_ns,
         disabled=groups_without(settings.metrics_left_out),

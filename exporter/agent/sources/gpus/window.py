@@ -44,6 +44,9 @@ GAPS = 9  # the period is the median of so many newest gaps between samples
 DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
+PARTS_OF_RING = 3  # a read is due after this part of what the ring holds, so that one may be late
+HALF_A_CYCLE_US = 500_000  # cycles come at whole seconds, or nearly so
+RELEARN_US, RELEARN_MOST_US = 30_000_000, 3_600_000_000
 STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
 COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a span
 OTHERS = [engine for engine in QUANTITIES if engine != "core"]
@@ -79,6 +82,33 @@ class WindowCursor:
         self._gaps: deque[int] = deque(maxlen=GAPS)
         self._answered: tuple[Sequence[BusySample], Rows] = (), ()
         self._naming = NamingEvidence()
+        self._read_us: int | None = None  # when samples were read last; None: read at once
+        self._longest_us = 0.0  # between two reads; 0: the ring's depth is not known
+        self._is_asked_seldom = False
+        self._learn_at_us, self._learn_in_us = 0, RELEARN_US
+        self._looked_us = 0  # the newest stamp that ``look`` has seen
+
+    def is_due(self, every_ns: int) -> bool:
+        """Whether to read now, if a read each ``every_ns`` is enough.
+
+        A ring is read in each cycle while its depth or its clock is not known, or if an engine has
+        only a rate: that is of one moment.
+        """
+        mono_us = self._mono_us
+        self._is_asked_seldom = True
+        self._clock.observe_wall(self._now.time_ns() // 1000 - mono_us)
+        if self._read_us is None or self._clock.is_uncertain:
+            return True
+        every_us = min(every_ns / 1000, self._longest_us)
+        return mono_us - self._read_us >= every_us - HALF_A_CYCLE_US
+
+    def look(self) -> frozenset[int]:
+        """The processes that have worked since the last read or look."""
+        since = max(self._cursor_us, self._looked_us)
+        latest = self._mono_us + self._clock.ahead_us + FUTURE_US
+        rows, _ = newest_rows(self._reader.process_samples(since) or (), since, latest)
+        self._looked_us = max((row[1] for row in rows), default=since)
+        return frozenset([row[0] for row in rows])
 
     def next(self) -> tuple[Window, ...]:
         """The windows since the last call, oldest first; none while the driver has nothing newer.
@@ -90,7 +120,12 @@ class WindowCursor:
         if self._end_us is None:
             self._begin(unix_us, mono_us)
             return ()
-        return self._measured(mono_us) or self._without_stamps(mono_us)
+        self._read_us = None
+        windows = self._measured(mono_us) or self._without_stamps(mono_us)
+        if windows and (windows[-1].methods.busy == "samples" or not windows[-1].busy.core):
+            self._read_us = mono_us  # all that there was; else the next cycle may have more
+            self._learn_depth(mono_us)
+        return windows
 
     @property
     def raw(self) -> RawSamples:
@@ -190,6 +225,7 @@ class WindowCursor:
         """
         elapsed = max(mono_us + self._clock.ahead_us - self._cursor_us, 0)
         self._clock.set(newest_us, mono_us)
+        self._looked_us = 0
         self._cursor_us = newest_us - elapsed
         return self._measured(mono_us) if all_new else self._unobserved(mono_us)
 
@@ -358,6 +394,24 @@ class WindowCursor:
             own = [s for s in samples if part.begin_us < s[0] <= part.end_us] or samples
             busy.append(int(part.observed_ns * (sum(map(PERCENT, own)) / len(own)) / 100))
         return busy
+
+    def _learn_depth(self, mono_us: int) -> None:
+        """Learns how long all rings keep their samples, now and then: one may fill only later."""
+        if not self._is_asked_seldom or mono_us < self._learn_at_us:
+            return
+        if self._learn_at_us:
+            self._learn_in_us = min(2 * self._learn_in_us, RELEARN_MOST_US)
+        self._learn_at_us = mono_us + self._learn_in_us
+        depths = []
+        for engine in QUANTITIES:
+            samples = self._reader.busy_samples(engine, 0)
+            if samples:
+                (first_us, _), (last_us, _) = samples[0], samples[-1]
+                # After a step of its clock the stamps say more than the ring holds.
+                depths.append(min(last_us - first_us, (len(samples) - 1) * self._period_us))
+            elif self._reader.utilization(engine) is not None:
+                depths.append(0)
+        self._longest_us = min(depths, default=0) / PARTS_OF_RING
 
     def _learn_period(self, start: int, samples: Sequence[BusySample]) -> None:
         """Sets the period to the median of the newest gaps."""

@@ -68,6 +68,7 @@ class Cadence:
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic_ns
         self._adaptive = AdaptiveInterval()
+        self.cost_ns: int | None = None  # of the newest read
         self.set_interval(0)
         self.restart()
 
@@ -89,6 +90,7 @@ class Cadence:
         return is_due
 
     def observe(self, cost_ns: int) -> None:
+        self.cost_ns = cost_ns
         self._adaptive.observe(cost_ns, self.every_ns)
         self.interval_ns = self._adaptive.widened_ns(self.every_ns)
 

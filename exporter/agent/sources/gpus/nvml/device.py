@@ -40,6 +40,7 @@ from exporter.model import (
     Window,
 )
 
+HALF_A_CYCLE_NS = 500_000_000
 UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 
 
@@ -170,11 +171,15 @@ class NvmlDevice:
         self._activity.follow(demand)
 
     def _read(self) -> DeviceReading:
-        windows = self._windows()
-        memory = None
+        is_due = self._is_due()
+        windows = self._windows() if is_due else ()
+        active = frozenset([one.pid for window in windows for one in window.processes])
+        seen, memory = frozenset[int](), None
         if not (self._in_mig_mode and self.divided):
-            active = frozenset([one.pid for window in windows for one in window.processes])
-            memory = self._residents.read(active)
+            is_seldom = bool(self._demand.samples_every_ns)
+            if not is_due and not self._residents.looks and not self._coreless:
+                active = seen = self._cursor.look()
+            memory = self._residents.read(active, look=is_seldom)
         if self._refusals.has_nothing:
             return self.unread(DeviceState.FAILED, "its calls fail; see the log")[0]
         sensors = self._board.read()
@@ -185,12 +190,13 @@ class NvmlDevice:
             device=self._as_shared(memory),
             window=windows[-1] if windows else None,
             earlier=windows[:-1],
+            seen=seen,
             memory=memory,
             sensors=sensors,
             unmeasured={**self._unmeasured(), **no_xids},
             xids=xids.counts,
             costs=self._phases.costs,
-            raw=self._cursor.raw,
+            raw=self._cursor.raw if is_due else None,
         )
         impossible = self._engines.take_impossible()
         return _without_rates(reading, impossible) if impossible else reading
@@ -239,6 +245,20 @@ class NvmlDevice:
         While it is not ``divided``, its processes hold memory of the board itself.
         """
         return self.device.sharing == MIG
+
+    def _is_due(self) -> bool:
+        """Whether rings and energy are read now; otherwise this cycle only looks."""
+        every_ns = self._demand.samples_every_ns
+        if not every_ns:
+            return True
+        if not self._coreless:
+            return self._cursor.is_due(every_ns)
+        if self._end_ns is None:
+            return True
+        is_due = self._clock.monotonic_ns() - self._ended_mono_ns >= every_ns - HALF_A_CYCLE_NS
+        if not is_due:
+            self._engines.power_mw()  # the cheapest question to which a lost board says so
+        return is_due
 
     def _windows(self) -> tuple[Window, ...]:
         mono_ns = self._clock.monotonic_ns()

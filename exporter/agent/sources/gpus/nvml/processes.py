@@ -166,6 +166,8 @@ class MpsServers:
 
 
 PID = attrgetter("pid")
+CHEAP_NS = 1_000_000  # of driver time for all lists: rows of processes cost half as much again
+LOOK_NS = 500_000_000  # in each second, however late a cycle was
 
 
 class ResidentReader:
@@ -199,15 +201,30 @@ class ResidentReader:
         self._has_limits = not found.device.parent_uuid  # MIG handles are refused
         self._cadence.restart()
 
-    def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
-        """Memory, at most some seconds old.
+    @property
+    def looks(self) -> bool:
+        """Whether the list is cheap enough here to look for new processes in each second.
+
+        A driver takes long for many processes: rows of those at work then cost less.
+        """
+        cost_ns, memory = self._cadence.cost_ns, self._memory
+        is_listed = memory is not None and memory.processes is not None
+        return is_listed and cost_ns is not None and cost_ns <= CHEAP_NS
+
+    def read(
+        self, active: frozenset[int], *, at_once: bool = False, look: bool = False
+    ) -> DeviceMemory | None:
+        """Memory, at most some seconds old; ``look``: of this second, if it ``looks``.
 
         ``active`` are the pids with samples in this cycle: an unknown one makes the read due.
         ``at_once`` does the same for activity without a pid.
         """
         self._is_urgent = self._is_urgent or at_once
         urgent = self._is_urgent or not active <= self._known
-        if self._cadence.begin_if_due(self.demand.processes_soonest_ns if urgent else None):
+        every_ns = self.demand.processes_soonest_ns if urgent else None
+        if look and self.looks:
+            every_ns = LOOK_NS
+        if self._cadence.begin_if_due(every_ns):
             self._is_urgent = False
             self._memory = self._phases.read(PROCESSES, self._ask)
             # A pid that is active but not listed has ended: it is not looked for again.
