@@ -23,7 +23,6 @@ class Viewers:
         self._scraped_ns: dict[str, int] = {}
         self._lock = Lock()
 
-    @property
     def are_there(self) -> bool:
         """Whether somebody has looked within the last minute."""
         return self._now() < self._until_ns

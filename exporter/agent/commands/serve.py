@@ -118,7 +118,7 @@ class _Agent:
         self._sources = sources
         self._collector = make_collector(settings, sources, clock)
         self._viewers = Viewers(clock)
-        self._collector.is_watched = lambda: self._viewers.are_there
+        self._collector.is_watched = self._viewers.are_there
         self._pages = Pages(lambda: self._collector.snapshot, clock, *_writers(settings))
         self._reloader = Reloader(settings, reread, self._follow, clock)
         self._collector.last_reload = lambda: self._reloader.last

@@ -38,9 +38,9 @@ class MeasuringSettings:
         "collection.samples-interval",
         duration("1s", "60s"),
         "5s",
-        "Time from one reading of a device's samples and energy to the next, while nobody looks.",
-        "At most a third of what the driver keeps, and of collection.window; where only "
-        "collection.interval is given, it is that.",
+        "Time from one reading of samples and energy to the next, while nobody looks.",
+        "At most a third of the ring or of collection.window; collection.interval, if only that "
+        "is given.",
         live=True,
     )
     collection_window_ns: int = setting(

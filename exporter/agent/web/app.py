@@ -50,7 +50,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     """The application. It serves ``pages`` and the state of ``health``, and starts nothing.
 
     ``about`` returns the node's facts for the JSON documents and the page. ``POST /-/reload`` calls
-    ``reload`` in a thread. ``viewers`` are told who looks. With ``verdicts`` clients need tokens of
+    ``reload`` in a thread. ``viewers`` note who looks. With ``verdicts`` clients need tokens of
     Kubernetes. ``routes`` returns further routes; its gate has the access rules.
     """
     config = config or WebConfig()

@@ -1,5 +1,7 @@
 """How often a device is read, and how it is looked at in between."""
 
+from itertools import pairwise
+
 import pytest
 
 from exporter.agent.sources.gpus.source import Demand
@@ -43,7 +45,7 @@ def test_rings_and_energy_are_read_each_five_seconds_and_cut_into_seconds(one: N
     assert calls(after, ENERGY) - calls(before, ENERGY) == 2
     assert calls(after, LISTS) - calls(before, LISTS) >= 9
     windows = [window for each in seen for window in each.windows]
-    assert all(a.end_unix_ns == b.start_unix_ns for a, b in zip(windows, windows[1:], strict=False))
+    assert all(a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
     assert all(abs(w.length_ns - SECOND) < SECOND / 3 for w in windows)
     assert sum(w.unobserved_ns for w in windows) == 0
 
