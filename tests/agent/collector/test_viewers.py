@@ -53,7 +53,10 @@ def test_clients_are_forgotten() -> None:
 
 def test_while_somebody_looks_each_cycle_reads() -> None:
     clock = ManualClock()
-    node = Node(describe({"devices": [{"model": "NVIDIA A10", "memory": "24GiB"}], "pods": []}, "one"), clock)
+    node = Node(
+        describe({"devices": [{"model": "NVIDIA A10", "memory": "24GiB"}], "pods": []}, "one"),
+        clock,
+    )
     sources = Sources(
         (SimulatedGpus(node, clock),),
         SimulatedProcesses(node.cgroup_paths),
