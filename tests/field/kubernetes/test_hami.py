@@ -71,7 +71,6 @@ def test_a_device_in_the_slot_of_a_container_that_asks_for_none_is_the_askers(
     assert ratio == {("gpu-main",): pytest.approx(0.3)}
 
 
-@pytest.mark.xfail(strict=True)
 @report(
     source="HAMi#991",
     seen="Empty slots are written in two ways in one annotation, and the device is in the first.",

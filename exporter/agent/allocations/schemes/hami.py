@@ -17,8 +17,10 @@ record. ``vgpu-devices-to-allocate`` is erased while devices are assigned, so it
 Since v2.9.0 (commit 0658b5c8) there are segments for the init containers and then the containers,
 before that for the containers alone. Some versions leave out empty segments: old ones, and since
 commit 9e75c87f (v2.10) all whose cards have a model's name (``pkg/scheduler/score.go`` files empty
-ones under it). The number of segments shows which, and which of them are empty. If they do not, the
-allocation is the pod's, without a container, unless only one container can have it. A segment
+ones under it). The number of segments shows which, and which of them are empty. If neither fits the
+containers that ask, their order does (v2.10 files a card under an init container that asks for
+none: HAMi#2899, #3079), else the allocation is the pod's, without a container, unless only one
+container can have it. A segment
 counts only for a container whose limits hold HAMi's resources (``evidence``).
 
 The kubelet chooses HAMi's ids (``<uuid>-<n>``) as it likes, and the plugin gives the annotation's
@@ -38,7 +40,7 @@ registered AMD's cards on the node. AMD's cores are compute units.
 import re
 from collections.abc import Collection
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, repeat
 
 from exporter.agent.allocations.devices import device_by_uuid, instances
 from exporter.agent.allocations.evidence import asks_for
@@ -198,7 +200,9 @@ def _may_be_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
 
 
 def _by_annotation(reader: PodReader, encoded: str, terms: Terms) -> list[Allocation]:
-    segments = encoded.removesuffix(";").split(";", MAX_SEGMENTS)
+    listed = encoded.removesuffix(";").split(";", MAX_SEGMENTS)
+    # Some versions write a slot without a device as ``,,0,0:``.
+    segments = [segment if segment.strip(",0:") else "" for segment in listed]
     owners = _owners(reader.pod, terms.names.asking, segments)
     if owners is not None:
         return by_lists(reader, owners, segments, terms)
@@ -218,15 +222,26 @@ def _owners(pod: Pod, asking: tuple[str, ...], segments: list[str]) -> tuple[Con
     """Return the containers of the segments; None if their number matches no known rule.
 
     If it matches several, the segments that are empty show which: those of containers without vGPU.
+    A device in the segment of a container without vGPU is misplaced: versions that shift segments
+    keep their order, so those with devices are of the containers that ask, if they are as many.
     """
     apps = app_containers(pod)
     every = tuple(c for c in pod.containers if c.kind in {"init", "sidecar"}) + apps
     requesting = tuple(container for container in every if asks_for(container, asking))
-    rules = (every, apps, requesting, tuple(each for each in requesting if each.kind == "app"))
+    of_apps = tuple(each for each in requesting if each.kind == "app")
+    rules = (every, apps, requesting, of_apps)
     matching = [owners for owners in rules if len(owners) == len(segments)]
     filled = [bool(segment) for segment in segments]
-    fitting = (o for o in matching if [asks_for(owner, asking) for owner in o] == filled)
-    return next(fitting, matching[0] if matching else None)
+    for owners in matching:
+        if [asks_for(owner, asking) for owner in owners] == filled:
+            return owners
+    found = matching[0] if matching else ()
+    if any(full and owner not in requesting for full, owner in zip(filled, found, strict=False)):
+        for owners in (requesting, of_apps):
+            if owners and len(owners) == sum(filled):
+                places = list(accumulate(filled))  # how many have devices, up to each
+                return tuple(owners[max(place, 1) - 1] for place in places)
+    return found or None
 
 
 def _once(reader: PodReader, allocations: list[Allocation]) -> list[Allocation]:
