@@ -5,7 +5,9 @@ Replicas are the parts into which time-slicing, MPS or Intel's plugin divide a d
 Sources: GPU feature discovery's node labels (NVIDIA/k8s-device-plugin, ``internal/lm/resource.go``:
 ``<resource>.replicas`` is for one device; 1 is "not shared", 0 that sharing does not apply) and
 GKE's ``cloud.google.com/gke-max-shared-clients-per-gpu``. Without such a label the replicas are
-counted: the amount of the resource that the node offers, divided by the devices that it can be.
+counted: the amount of the resource that the node offers, divided by the devices that it can be. So
+they are where the label says 1 and the plugin shows that it shares (a discovery without the
+plugin's configuration, k8s-device-plugin#732): by the resource's suffix, or a replica's id.
 Intel's plugin (``-shared-dev-num``) has no label, and is always counted.
 
 Replicas are not counted if HAMi runs on the node: it offers as much ``nvidia.com/gpu`` as pods may
@@ -104,7 +106,7 @@ def sharing_replicas(node: NodeFacts) -> dict[str, int]:
     found = {}
     for device in units:
         count = _stated(node, device)
-        if count is None:
+        if count is None or (count == 1 and _is_shared(node, device)):
             count = _counted(node, device, units)
         if count is not None and 1 < count <= _MOST:
             found[device.uuid] = count
@@ -124,6 +126,15 @@ def _stated(node: NodeFacts, device: Device) -> int | None:
     keys = (*labels, _GKE_CLIENTS) if device.vendor.lower() == "nvidia" else tuple(labels)
     stated = (parse_natural(node.labels.get(key, "")) for key in keys)
     return next((count for count in stated if count), None)
+
+
+def _is_shared(node: NodeFacts, device: Device) -> bool:
+    """Whether the plugin itself shows that it shares the device, whatever a label says."""
+    offers = (node.allocatable.get(f"{name}.shared", "") for name in _resources(device))
+    if any(parse_quantity(offer) for offer in offers):
+        return True
+    ids = (i for grants in node.grants.values() for grant in grants for i in grant.device_ids)
+    return any(each.startswith(f"{device.uuid}::") for each in ids)
 
 
 def _counted(node: NodeFacts, device: Device, units: Iterable[Device]) -> int | None:

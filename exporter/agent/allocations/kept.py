@@ -58,10 +58,20 @@ def _alone(
 
 
 def _whole(device: Device, devices: Mapping[str, Device]) -> float:
-    """The part of its GPU that a device is."""
+    """The part of its GPU that a device is.
+
+    Compute instances of one GPU instance have its memory together, so each has a part of it.
+    """
+    if not device.parent_uuid:
+        return 1.0
     board = devices.get(device.parent_uuid)
     memory = _of(device.memory_bytes, board) if board else None
-    return min(max(device.core_share, memory or 0.0), 1.0) if device.parent_uuid else 1.0
+    place = device.parent_uuid, device.gpu_instance
+    beside = [d for d in devices.values() if (d.parent_uuid, d.gpu_instance) == place]
+    core = sum(each.core_share for each in beside)
+    if device.gpu_instance is not None and memory and core:
+        memory *= device.core_share / core
+    return min(max(device.core_share, memory or 0.0), 1.0)
 
 
 def _of(memory_bytes: int | None, device: Device) -> float | None:

@@ -16,7 +16,7 @@ from exporter.agent.allocations.quantities import (
 )
 from exporter.agent.allocations.room import MAX_OF_POD
 from exporter.agent.allocations.scheme import Decoded, DecodeProblem, IndexBasis, Reason
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.model import Allocation, ClaimRef, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16
 MAX_ANNOTATION_LENGTH = 64 * 1024  # the API server allows 256 KiB for all annotations of an object
@@ -51,29 +51,47 @@ def lasting_containers(pod: Pod) -> tuple[Container, ...]:
     An ordinary init container is left out: the kubelet passes its devices on to the app containers
     (device manager, "reusable devices"), so counting both would double the pod's allocation. It is
     there for what no other container asks for in the same domain, because the pod keeps that until
-    it ends. Of several init containers, that is the last that has started.
+    it ends. Of several init containers, that is the last that has started. A device that was
+    claimed for an init container alone is passed on to nobody: its claim keeps it for the pod.
     """
     lasting = tuple(c for c in pod.containers if c.kind in {"app", "sidecar"})
     inits = [c for c in pod.containers if c.kind == "init" and (c.limits or c.claims)]
     taken = _asked(*lasting) if inits else set()
     asking = [left for init in inits if _asked(left := _without(init, taken))]
-    started = [container for container in asking if container.container_ids]
-    return (*(started[-1:] or asking[:1]), *lasting)
+    counted = [each for each in asking if _asked(replace(each, claims=()))]
+    started = [each for each in counted if each.container_ids]
+    last = (started or counted[:1])[-1:]
+    held = [c if c in last else replace(c, limits={}) for c in asking if c in last or c.claims]
+    return (*held, *lasting)
 
 
 def _asked(*containers: Container) -> set[str]:
-    """The domains of the resources that containers ask for, and their claims."""
+    """The domains of the resources that containers ask for, and the claims with their requests."""
     limits = (item for each in containers for item in each.limits.items())
+    refs = [ref for each in containers for ref in each.claims]
     domains = {name.partition("/")[0] for name, text in limits if parse_quantity(text) != 0}
-    return domains | {f"claim/{ref.claim}" for each in containers for ref in each.claims}
+    return domains | {f"claim/{r.claim}" for r in refs} | {_request(r) for r in refs}
+
+
+def _request(ref: ClaimRef) -> str:
+    return f"claim/{ref.claim}/{ref.request}"
 
 
 def _without(container: Container, taken: Collection[str]) -> Container:
-    """The container with what it asks for, but for these domains and claims."""
+    """The container with what it asks for, but for these domains, and requests of claims.
+
+    A claim without a request is all of it.
+    """
+
+    def is_taken(ref: ClaimRef) -> bool:
+        if not ref.request:
+            return f"claim/{ref.claim}" in taken
+        return _request(ref) in taken or _request(ref._replace(request="")) in taken
+
     return replace(
         container,
         limits={k: v for k, v in container.limits.items() if k.partition("/")[0] not in taken},
-        claims=tuple(ref for ref in container.claims if f"claim/{ref.claim}" not in taken),
+        claims=tuple(ref for ref in container.claims if not is_taken(ref)),
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.agent.allocations.devices import sharing_replicas
-from exporter.model import Device, NodeFacts
+from exporter.model import Device, Grant, NodeFacts
 
 GPU = "nvidia.com/gpu"
 CARDS = tuple(Device(f"GPU-{n}", n, "nvidia") for n in range(2))
@@ -27,6 +27,13 @@ GKE = "cloud.google.com/gke-max-shared-clients-per-gpu"
         pytest.param(CARDS, {f"{GPU}.replicas": "4"}, {}, {"GPU-0": 4, "GPU-1": 4}, id="GFD"),
         pytest.param(CARDS, {f"{GPU}.replicas": "1"}, {}, {}, id="not shared"),
         pytest.param(CARDS, {f"{GPU}.replicas": "1"}, {GPU: "8"}, {}, id="the label counts"),
+        pytest.param(
+            CARDS,
+            {f"{GPU}.replicas": "1"},
+            {f"{GPU}.shared": "8"},
+            {"GPU-0": 4, "GPU-1": 4},
+            id="a label of 1 does not count against what is offered as shared",
+        ),
         pytest.param(CARDS, {f"{GPU}.replicas": "four"}, {}, {}, id="not a number"),
         pytest.param(CARDS, {f"{GPU}.replicas": "1" * 18}, {}, {}, id="beyond belief"),
         pytest.param(CARDS, {GKE: "3"}, {}, {"GPU-0": 3, "GPU-1": 3}, id="GKE"),
@@ -66,6 +73,12 @@ def test_replicas_are_those_that_the_node_states_or_else_offers(
     node = NodeFacts(devices, labels=labels, allocatable=allocatable)
 
     assert sharing_replicas(node) == expected
+
+
+def test_a_replicas_id_shows_that_its_card_is_shared_whatever_the_label_says() -> None:
+    grants = {"uid": (Grant("main", GPU, ("GPU-1::3",)),)}
+    node = NodeFacts(CARDS, labels={f"{GPU}.replicas": "1"}, allocatable={GPU: "8"}, grants=grants)
+    assert sharing_replicas(node) == {"GPU-1": 4}
 
 
 def test_hami_is_known_by_its_annotations_too() -> None:

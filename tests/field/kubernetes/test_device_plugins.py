@@ -87,7 +87,6 @@ def test_containers_on_gkes_shared_card_have_core_and_memory_of_their_own(tmp_pa
     }
 
 
-@pytest.mark.xfail(strict=True)
 @report(
     source="k8s-device-plugin#732",
     seen="The label of replicas says 1 while a card is shared by 50.",
@@ -159,7 +158,6 @@ def test_an_instance_is_the_one_that_was_granted_whatever_labels_call_it(tmp_pat
     assert core(page)["part", "main", "MIG-0-1"] == pytest.approx(4.5 * 3 / 7, abs=0.4)
 
 
-@pytest.mark.xfail(strict=True)
 @report(
     source="k8s-device-plugin#192",
     seen="Compute instances that share a GPU instance are offered as if each had its memory.",

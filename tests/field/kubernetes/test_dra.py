@@ -166,7 +166,6 @@ def test_a_card_by_a_class_that_stands_for_a_resource_is_counted_once(tmp_path: 
     assert page.value("mgpu_pod_allocated_gpus", pod="old") == 1
 
 
-@pytest.mark.xfail(strict=True)
 @report(
     source="kubernetes#134880",
     seen="For each init container a card is claimed of its own, and kept until the pod ends.",

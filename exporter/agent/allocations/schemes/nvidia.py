@@ -33,7 +33,13 @@ and its devices are unknown.
 import re
 from dataclasses import replace
 
-from exporter.agent.allocations.devices import cards, common_memory, device_by_uuid, instances
+from exporter.agent.allocations.devices import (
+    cards,
+    common_memory,
+    device_by_uuid,
+    instances,
+    sharing_replicas,
+)
 from exporter.agent.allocations.quantities import GIB, MIB, parse_natural, parse_quantity
 from exporter.agent.allocations.reader import (
     NOTHING,
@@ -189,7 +195,13 @@ def _sharing(node: NodeFacts, resource: str) -> str:
 
 
 def _replicas(node: NodeFacts, resource: str) -> int | None:
-    return parse_natural(node.labels.get(f"{resource.removesuffix(_RENAMED)}.replicas", ""))
+    """Return the replicas of each device by its label; if that says 1, those that are counted."""
+    stated = parse_natural(node.labels.get(f"{resource.removesuffix(_RENAMED)}.replicas", ""))
+    if stated != 1:
+        return stated
+    replicas = sharing_replicas(node)
+    counted = {replicas.get(device.uuid, 1) for device in _units(node, resource)}
+    return counted.pop() if len(counted) == 1 else stated
 
 
 def _is_mig(node: NodeFacts, resource: str) -> bool:
