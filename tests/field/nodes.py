@@ -28,15 +28,18 @@ from exporter.agent.sources.groups.source import GroupSource
 from exporter.agent.sources.node.kubelet import KubeletError
 from exporter.agent.sources.node.podresources import PodResources
 from exporter.agent.sources.node.source import merged
-from exporter.agent.sources.pods.claims import decode_claim, decode_slice, offered
+from exporter.agent.sources.pods.claims import Claims
 from exporter.agent.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
 from exporter.agent.sources.pods.table import PodStore
 from exporter.agent.sources.source import AlwaysUp
+from exporter.apiserver.answers import ApiError
 from exporter.metrics.compat import CompatPage
 from exporter.metrics.text import Format, Renderer
 from exporter.model import NodeFacts, PodTable, Reading, Snapshot
 from tests.agent.cgroups.fakeproc import FakeProc
 from tests.agent.gpus.nvml.node import Node as Nvml
+from tests.agent.pods.apistate import Request, State
+from tests.agent.pods.devices import answer
 from tests.agent.pods.documents import Document
 from tests.e2e.programs import Page
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
@@ -283,26 +286,55 @@ class _Kubelet:
         raise KubeletError(f"Get of {namespace}/{name} is not served", "UNIMPLEMENTED")
 
 
+class _Api:
+    """The API server's answers about claims and slices, as a client of it has them."""
+
+    def __init__(self, node: FieldNode) -> None:
+        self._node = node
+
+    @contextmanager
+    def get(self, path: str, query: Mapping[str, str], _timeout_s: float) -> Iterator["_Body"]:
+        claims = {"/".join(key): document for key, document in self._node.claims.items()}
+        state = State(versions=("v1",), claims=claims, slices=self._node.slices)
+        body = answer(Request(path, query, ""), state)
+        if body is None:
+            raise ApiError(404, "not found")
+        yield _Body(body)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Body:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def read(self, _most: int) -> bytes:
+        return self._body
+
+    def chunks(self) -> Iterator[bytes]:
+        yield self._body
+
+
 class _Facts(AlwaysUp):
     """What is known of the node, of its claims, and by the kubelet, which is asked each cycle."""
 
     def __init__(self, node: FieldNode) -> None:
         super().__init__("node_api", node.clock)
         self._node = node
-        self._inquiry = PodResources(node.kubelet, node.clock)  # type: ignore[arg-type] # a stand-in
+        self._held = PodResources(node.kubelet, node.clock)  # type: ignore[arg-type] # a stand-in
+        self._claims = Claims(lambda: _Api(node), "node-1", node.clock)  # type: ignore[arg-type,return-value] # likewise
 
     def facts(self, given: PodTable) -> NodeFacts:
         node = self._node
-        slices = [found for each in node.slices if (found := decode_slice(each)) is not None]
-        claims = {key: decode_claim(each) for key, each in node.claims.items()}
         known = decode_node(node.document, node.pods.keep)
-        by_api = NodeFacts(
-            labels=known.labels,
-            annotations=known.annotations,
-            allocatable=known.allocatable,
-            claims=claims,
-            offered=offered(slices),
-        )
-        if node.kubelet.answer is None:
-            return by_api
-        return merged([self._inquiry.facts(self._inquiry.ask(given), given), by_api])
+        parts = [
+            NodeFacts(
+                labels=known.labels, annotations=known.annotations, allocatable=known.allocatable
+            )
+        ]
+        if node.kubelet.answer is not None:
+            parts.insert(0, self._held.facts(self._held.ask(given), given))
+        if self._claims.subject(given) is not None:
+            parts.append(self._claims.facts(self._claims.ask(given), given))
+        return merged(parts)

@@ -82,7 +82,6 @@ def test_a_claim_that_the_spec_names_needs_no_status(tmp_path: Path) -> None:
     assert gpus(page) == {("named", "main", "GPU-1"): 1}
 
 
-@pytest.mark.xfail(strict=True)
 @report(
     source="dra-driver-nvidia-gpu#427",
     seen="After the first card is drained the second has its name, so pods are on the wrong one.",
@@ -105,7 +104,7 @@ def test_a_card_that_is_renamed_under_a_running_pod_stays_that_pods(tmp_path: Pa
         node.driver.works = [replace(each, gpu=0) for each in node.driver.works]
         node.driver.processes = [replace(each, gpu=0) for each in node.driver.processes]
         node.slices = [slice_document({"gpu-0": "GPU-b"}, generation=2)]
-        page = node.run(40)
+        page = node.run(700, step_s=10)
     assert gpus(before) == {("first", "main", "GPU-a"): 1, ("second", "main", "GPU-b"): 1}
     on_b = {pod for pod, _, uuid in gpus(page) if uuid == "GPU-b"}
     assert on_b == {"second"}
@@ -129,7 +128,7 @@ def test_an_instance_that_is_made_anew_under_its_name_is_its_claims(tmp_path: Pa
         node.driver.instances = [Instance(0, 0, uuid="MIG-after")]
         node.slices = [slice_document({name: "MIG-after"}, generation=2)]
         node.start(part.cgroup(), 0, instance=0, duty=0.5, period=0.4)
-        page = node.run(40)
+        page = node.run(700, step_s=10)
     assert set(gpus(before)) == {("part", "main", "MIG-before")}
     assert set(gpus(page)) == {("part", "main", "MIG-after")}
     assert core(page)["part", "main", "MIG-after"] > 0

@@ -11,6 +11,7 @@ device in ``basic``. The decoders accept both forms in every version.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from itertools import islice
 from typing import NamedTuple
@@ -163,6 +164,40 @@ def offered(slices: Iterable[Slice]) -> dict[Place, OfferedDevice]:
     return dict(list(devices.items())[:MAX_DEVICES])
 
 
+def followed(
+    devices: tuple[ClaimedDevice, ...],
+    before: Mapping[Place, OfferedDevice],
+    now: Mapping[Place, OfferedDevice],
+) -> tuple[ClaimedDevice, ...]:
+    """The devices of a claim by the names that they have ``now``; it was read ``before``. Pure.
+
+    A claim has the name that its device had when it was allocated. Some drivers number their
+    devices, so that a card that is taken away gives its name to the next one, under pods that run
+    (dra-driver-nvidia-gpu#427). A device whose name is another's now, and which is not offered any
+    more, has none: "". If nobody had the new device before, it is the old one made anew.
+    """
+    had = {uuid: place for place, device in before.items() if (uuid := _uuid(place, device))}
+    has = {uuid: place for place, device in now.items() if (uuid := _uuid(place, device))}
+
+    def name_of(claimed: ClaimedDevice) -> str:
+        place = claimed.driver, claimed.pool, claimed.device
+        own = _uuid(place, before.get(place))
+        other = _uuid(place, now.get(place))
+        if not own or own == other:
+            return claimed.device
+        if own in has:
+            return has[own][-1]
+        return "" if other in had else claimed.device
+
+    return tuple(replace(each, device=name_of(each)) for each in devices)
+
+
+def _uuid(place: Place, device: OfferedDevice | None) -> str:
+    """The UUID that a driver publishes of its device, "" if none."""
+    own = device.attributes if device else {}
+    return own.get("uuid") or own.get(f"{place[0]}/uuid", "")
+
+
 GROUP = "/apis/resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")  # the first that is served is asked
 MAX_CLAIMS = 1024  # of this node's pods
@@ -251,6 +286,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         self._client: KubeClient | None = None
         self._version = ""
         self._claims: dict[Key, Claim] = {}
+        self._stated: dict[Key, tuple[ClaimedDevice, ...]] = {}  # by the API server's own words
         self._offered: Mapping[Place, OfferedDevice] = {}
         self._as_of_ns: int | None = None  # when all was last asked for
         self._refused: list[ApiError] = []  # of single claims, at the last ask
@@ -271,7 +307,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         is_old = self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS
         self._refused = []
         try:
-            client = self._connected()
+            client, known = self._connected(), self._claims
             self._claims = {
                 key: Claim(users, self._devices(client, key, users, is_old=is_old))
                 for key, users in wanted.items()
@@ -281,10 +317,16 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         except (ApiError, JsonError) as error:
             self._forget_client()
             raise ClaimsError(_explained(error)) from error
+        self._stated = {k: stated for k, stated in self._stated.items() if k in wanted}
         self.problem = _explained(self._refused[0]) if self._refused else ""
         self.is_down = False
         if is_old or self._misses_devices():
+            before = self._offered
             self._list_slices(client)
+            for key, claim in self._claims.items():
+                if claim.devices and key in known and claim.devices == known[key].devices:
+                    devices = followed(claim.devices, before, self._offered)
+                    self._claims[key] = claim._replace(devices=devices)
         if is_old:  # slices that failed are read again while a claim's device is not among them
             self._as_of_ns = now_ns
         return ClaimsAnswer(dict(self._claims), self._offered)
@@ -341,7 +383,7 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         path = f"{GROUP}/{self._version}/namespaces/{namespace}/resourceclaims/{name}"
         try:
             with client.get(path, {}, TIMEOUT_S) as stream:
-                return decode_claim(decode(stream.read(MAX_OBJECT)))
+                devices = decode_claim(decode(stream.read(MAX_OBJECT)))
         except JsonError as error:
             self._rejections.reject("claim_unusable", f"claim {key[0]}/{key[1]} ({error})")
         except ApiError as failure:
@@ -350,6 +392,10 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
                 return known or None
             if failure.status != HTTPStatus.NOT_FOUND:
                 raise
+        else:
+            same = devices == self._stated.get(key)
+            self._stated[key] = devices
+            return known if known and same else devices
         return ()
 
     def _list_slices(self, client: KubeClient) -> None:
