@@ -174,7 +174,7 @@ def followed(
     A claim has the name that its device had when it was allocated. Some drivers number their
     devices, so that a card that is taken away gives its name to the next one, under pods that run
     (dra-driver-nvidia-gpu#427). A device whose name is another's now, and which is not offered any
-    more, has none: "". If nobody had the new device before, it is the old one made anew.
+    more, has none: "". If nobody had the new device before, it is the old one, made again.
     """
     had = {uuid: place for place, device in before.items() if (uuid := _uuid(place, device))}
     has = {uuid: place for place, device in now.items() if (uuid := _uuid(place, device))}
