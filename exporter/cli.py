@@ -32,6 +32,9 @@ _FIRST_LOOK = (
 )
 
 
+_ALSO = "It takes the settings of serve, too: mgpu-exporter serve --help, or docs/configuration.md."
+
+
 class _Command(NamedTuple):
     """A sub-command: a function in the module of its name, which is imported when it is needed.
 
@@ -179,9 +182,10 @@ def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
             usage=f"mgpu-exporter {name}{command.required} [FLAG ...]",
             help=command.about,
             description=command.about,
+            epilog=_ALSO if command.settings and name != _SERVE else None,
         )
         if name in known:
             command.add_arguments(own)
         if name in known and command.settings:
-            add_arguments(own)
+            add_arguments(own, in_help=name == _SERVE)
     return parser

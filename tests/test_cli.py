@@ -124,6 +124,21 @@ def test_a_commands_usage_is_one_line_with_what_must_be_given(
     assert capsys.readouterr().out.startswith(f"usage: mgpu-exporter {usage}\n\n")
 
 
+@pytest.mark.parametrize(
+    "command", ["top", "snapshot", "check", "check-config", "record", "bill", "why", "advise"]
+)
+def test_a_commands_help_has_its_own_flags_and_says_where_the_others_are(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) <= 60
+    assert "--web.listen-address" not in text
+    assert text.endswith("mgpu-exporter serve --help, or docs/configuration.md.\n")
+
+
 def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])

@@ -145,10 +145,10 @@ def _suggestion(flag: str, known: Sequence[str]) -> str:
 
 
 class _HelpFormat(HelpFormatter):
-    """A help of at most 100 columns, with each explanation below its flag."""
+    """A help of at most 100 columns; a long flag has its explanation below it."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=8, width=100)
+        super().__init__(prog, max_help_position=26, width=100)
 
 
 def without_traceback(run: Callable[[], int], program: str = Parser.program) -> int:

@@ -96,8 +96,11 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Add the flags of all settings, by subject. A flag that is not given sets no attribute."""
+def add_arguments(parser: ArgumentParser, *, in_help: bool = True) -> None:
+    """Add the flags of all settings, by subject. A flag that is not given sets no attribute.
+
+    ``in_help``: whether the help names them.
+    """
     for title, subject in SUBJECTS.items():
         group = parser.add_argument_group(title.rstrip("."))
         for setting in subject.values():
@@ -110,7 +113,7 @@ def add_arguments(parser: ArgumentParser) -> None:
                 default=SUPPRESS,
                 action="append",
                 metavar="VALUE",
-                help=_help(setting),
+                help=_help(setting) if in_help else SUPPRESS,
                 **switch,
             )
 
