@@ -87,7 +87,8 @@ class Top(App[None]):
         Binding("a", "all", "all lines, or as many as fit"),
         Binding("p", "sort('pid')", "sort by process id"),
         Binding("r", "reverse", "reverse"),
-        Binding("slash", "filter", "filter"),
+        # Before others, and at once: a key that is typed right behind it is text of the filter.
+        Binding("slash", "filter", "filter", priority=True),
         Binding("escape", "unfilter", "no filter"),
         Binding("z", "freeze", "freeze"),
         Binding("question_mark,h,f1", "help", "help"),
@@ -255,8 +256,14 @@ class Top(App[None]):
 
     def action_filter(self) -> None:
         """Opens the filter."""
+        if isinstance(self.screen, ModalScreen):
+            return
+        if self.focused is self._filter:
+            # In its place among the keys that wait there.
+            self._filter.post_message(events.Key("slash", "/"))
+            return
         self._filter.display = True
-        self._filter.focus()
+        self.screen.set_focus(self._filter)
 
     def action_unfilter(self) -> None:
         """Removes the filter."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from exporter.answers.terminal.app import Top
@@ -274,6 +275,30 @@ def test_keys_sort_the_same_again_reverses_and_s_goes_through_all() -> None:
         *((SortKey.PID, False), (SortKey.NAME, False), (SortKey.NAME, True), (SortKey.NAME, False)),
     ]
     assert sorted(by for by, _ in seen[7:]) == sorted(SortKey)
+
+
+def test_what_is_typed_right_behind_the_slash_is_text_of_the_filter() -> None:
+    """As from a paste, or from fast fingers: c, a and s are keys of their own otherwise."""
+
+    async def typed(app: Top, pilot: Pilot[None]) -> None:
+        before = app._tree.arrangement
+        for key in "/cas/n":
+            app.post_message(events.Key("slash" if key == "/" else key, key))
+        await until(pilot, lambda: app._filter.value == "cas/n")
+        assert app._tree.arrangement == before._replace(needle="cas/n")
+
+    drive(SetFeed(sight(demo())), typed)
+
+
+def test_the_help_scrolls_in_a_small_terminal() -> None:
+    async def scrolled(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        (box,) = app.screen.query("#help")
+        assert box.max_scroll_y > 0
+        await pilot.press("end")
+        await until(pilot, lambda: box.scroll_y == box.max_scroll_y)
+
+    drive(SetFeed(sight(demo())), scrolled, size=(80, 24))
 
 
 def test_a_filter_narrows_while_it_is_typed_and_goes_with_escape() -> None:
