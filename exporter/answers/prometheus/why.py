@@ -40,6 +40,7 @@ _OF_ITS_PART = "Several share this part of the GPU, or the driver does not count
 class Topic(StrEnum):
     """What a sentence is about, the most important first."""
 
+    LOST = "lost"
     PLACEMENT = "placement"
     ENDED = "ended"
     USE = "use"
@@ -138,6 +139,7 @@ def sentences(case: Case) -> tuple[Sentence, ...]:
     """The sentences, the most important first."""
     case = replace(case, parts=_of_whole_pods(case.parts))
     found = (
+        *_lost(case),
         *_misplaced(case),
         *_ended(case),
         *_use(case),
@@ -174,6 +176,20 @@ def _of_whole_pods(parts: Sequence[OnCard]) -> tuple[OnCard, ...]:
                 unmeasured={**of.unmeasured, "which of its containers it was": min(reasons)},
             )
     return (*whole.values(), *found)
+
+
+def _lost(case: Case) -> Iterator[Sentence]:
+    """That a device of it is lost, which explains all that is not known there."""
+    cards = sorted({part.card.name for part in case.parts if _is_lost(part)})
+    if cards:
+        has, it = ("has", "it") if len(cards) == 1 else ("have", "them")
+        said = f"{listed(cards)} {has} fallen off the bus, or need{'s' * (it == 'it')} a reset"
+        more = f"nothing of {it} is known. The kernel's log has its Xid"
+        yield Sentence(Topic.LOST, f"{said}: {more}.", urgent=True)
+
+
+def _is_lost(part: OnCard) -> bool:
+    return Unmeasured.GPU_LOST in part.unmeasured.values()
 
 
 def _misplaced(case: Case) -> Iterator[Sentence]:
@@ -213,17 +229,18 @@ def _use(case: Case) -> Iterator[Sentence]:
     promised = [part for part in known if part.share or part.misplaced]
     share = sum(part.share or 0.0 for part in promised)
     used = sum(part.core or 0.0 for part in promised)
+    of_it = f"{used / share:.0%}" if share else ""
     if len(known) == 1:
         [part] = known
         said = f"It used {part.core:.0%} of {part.card.name} {within}"
-        of_share = f": {used / share:.0%} of its share of {share:.0%}" if share else ""
+        of_share = f"; its share is {share:.0%}, and it used {of_it} of that"
     else:
         whole = sum(part.core or 0.0 for part in known)
         least = min(known, key=lambda part: part.core or 0.0)
         said = (
             f"It used {whole:.2f} GPUs {within}, least of {_place(least, case)} ({least.core:.0%})"
         )
-        of_share = f": {used / share:.0%} of its shares of {share:.2f} GPUs" if share else ""
+        of_share = f"; its shares are {share:.2f} GPUs, and it used {of_it} of them"
     if not share:
         schemes = sorted({part.scheme for part in known} - {""})
         by = f" ({', '.join(schemes)})" if schemes else ""
@@ -365,12 +382,16 @@ def _unknown(case: Case) -> Iterator[Sentence]:
     by_reason: dict[str, set[str]] = defaultdict(set)
     for part in case.parts:
         for quantity, reason in part.unmeasured.items():
+            if reason == Unmeasured.GPU_LOST:  # said before all else
+                continue
             if part.card.is_part and reason in _OF_THE_BOARD:
                 if quantity == "core":
                     by_reason[_OF_ITS_PART].add(quantity)
                 continue
             by_reason[reason].add(quantity.replace("_", " "))
-    blind = bool(case.parts) and all(part.core is None for part in case.parts)
+    blind = bool(case.parts) and all(
+        part.core is None and not _is_lost(part) for part in case.parts
+    )
     if blind and not by_reason:
         by_reason[""].add("core")
     if not by_reason:

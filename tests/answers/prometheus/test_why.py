@@ -41,6 +41,22 @@ def said(*parts: OnCard) -> dict[Topic, str]:
     return {one.topic: one.text for one in found}
 
 
+def test_a_lost_device_is_said_first_and_explains_what_is_not_known() -> None:
+    lost = OnCard(
+        container="main",
+        card=Card(uuid="a", gpu="1"),
+        share=0.5,
+        unmeasured=dict.fromkeys(("core", "memory", "decoder"), "gpu_lost"),
+    )
+    found = said(lost)
+    assert next(iter(found)) is Topic.LOST
+    assert found[Topic.LOST] == (
+        "GPU 1 has fallen off the bus, or needs a reset: nothing of it is known. The kernel's log "
+        "has its Xid."
+    )
+    assert Topic.UNKNOWN not in found
+
+
 def test_a_starved_pod_hears_of_waiting_first() -> None:
     found = said(STARVED)
     assert list(found) == [Topic.WAITING, Topic.USE, Topic.MEMORY, Topic.CARDS]
@@ -49,7 +65,7 @@ def test_a_starved_pod_hears_of_waiting_first() -> None:
             "It may have waited for others up to 63% of the last minute, most of it for "
             "batch/crawl-0, then for user bob."
         ),
-        "It used 18% of GPU 0 in the last minute: 36% of its share of 50%.",
+        "It used 18% of GPU 0 in the last minute; its share is 50%, and it used 36% of that.",
         "It holds 12.0 GiB of its 16.0 GiB of memory on GPU 0 (75%).",
         "It is on GPU 0 (L4, node n1) with batch/crawl-0.",
     ]
@@ -73,8 +89,8 @@ OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
             [STARVED, OTHER],
             Topic.USE,
             (
-                "It used 0.60 GPUs in the last minute, least of GPU 0 (18%): 60% of its shares of "
-                "1.00 GPUs."
+                "It used 0.60 GPUs in the last minute, least of GPU 0 (18%); its shares are 1.00 "
+                "GPUs, and it used 60% of them."
             ),
         ),
         (
@@ -170,7 +186,9 @@ def test_use_of_no_container_in_particular_is_compared_with_what_all_were_promis
         replace(nothing, container="a"),
         replace(nothing, container="b", share=0.25, memory_limit_bytes=8 * GIB),
     )
-    assert found[Topic.USE] == "It used 60% of GPU 0 in the last minute: 80% of its share of 75%."
+    assert found[Topic.USE] == (
+        "It used 60% of GPU 0 in the last minute; its share is 75%, and it used 80% of that."
+    )
     assert found[Topic.MEMORY] == "It holds 12.0 GiB of its 24.0 GiB of memory on GPU 0 (50%)."
     assert found[Topic.UNKNOWN].startswith("Not known: which of its containers it was. ")
 
@@ -196,7 +214,7 @@ def test_a_placement_that_differs_is_said_first_with_what_is_used_where() -> Non
         "It runs on GPU 1, but was allocated GPU 0: in the last minute it used 40% of GPU 1 with "
         "6.0 GiB held and 0% of GPU 0 with 0.0 GiB held."
     )
-    assert "80% of its shares of 0.50 GPUs" in found[Topic.USE]
+    assert "its shares are 0.50 GPUs, and it used 80% of them" in found[Topic.USE]
     assert found[Topic.MEMORY] == "It holds 6.0 GiB of its 8.0 GiB of memory (75%)."
     assert found[Topic.CARDS].startswith("It is on GPU 1 (L4, node n1)")
 
@@ -274,7 +292,7 @@ def test_who_looks_at_one_namespace_of_a_node_is_told_no_names_of_others(
     said = capsys.readouterr().out
     assert "with others and research/notebook-alice-0." in said
     assert "inference/" not in said
-    assert "in the last second:" in said
+    assert "in the last second;" in said
     assert main(["why", "research/nobody", "-n", "research", *flags]) == 1
     assert "inference/" not in capsys.readouterr().err
 
@@ -345,7 +363,13 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str, company: 
             ),
         ),
         (Topic.CLOCKS, "Clocks were held down: GPU 0 50% of the time by heat."),
-        (Topic.USE, "It used 20% of GPU 0 in the last 5 minutes: 40% of its share of 50%."),
+        (
+            Topic.USE,
+            (
+                "It used 20% of GPU 0 in the last 5 minutes; its share is 50%, and it used 40% of "
+                "that."
+            ),
+        ),
         (Topic.MEMORY, "It holds 4.0 GiB of its 16.0 GiB of memory on GPU 0 (25%)."),
         (Topic.CARDS, f"It is on GPU 0 (L4, node n1) with {company}."),
         (Topic.UNKNOWN, "Not known: energy. The driver does not report this for this device."),
