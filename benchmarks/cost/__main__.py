@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.cost import peers
+from benchmarks.cost import peers, priced
 from benchmarks.cost.agents import AGENTS, OURS, Agent
 from benchmarks.cost.figures import Figures, judged, shown, table
 from benchmarks.cost.floor import WAYS, floor
@@ -47,6 +47,11 @@ def main(arguments: Sequence[str]) -> int:
         if not options.quick and not options.size:
             parts.append(f"### Slope\n\n{rows(slope(SHORT_S, line.say))}")
             print(parts[-1])
+        if not options.quick and not options.size:
+            both = priced.text(line.say)
+            print(both)
+            if options.write:
+                priced.write(both)
     parts.append(f"Measured in {(time.monotonic() - begun) / 60:.0f} min.\n")
     if options.write:
         write("\n".join(parts))

@@ -11,7 +11,6 @@ ROWS = {
     "start_s": "start to ready, s",
     "start_cpu_ms": "CPU until ready, ms",
     "cycle_ms": "CPU a cycle (of a second), ms",
-    "delayed_ms": "the same, driver calls take their time, ms",
     "change_ms": "the same, one pod changes in each, ms",
     "created_ms": "the same, one pod starts in each, ms",
     "started_ms": "the same, one pod that uses a GPU starts in each, ms",
@@ -32,6 +31,9 @@ ROWS = {
     "series": "series",
     "bytes": "bytes of the page",
     "gzip_bytes": "the same, gzip",
+    "whole_ms": "CPU in a second, the driver's included, ms",
+    "priced_ms": "the driver's part of it, ms",
+    "viewed_ms": "the same, a scrape in each second, ms",
     "loop_ms": "(CPU of a fixed loop meanwhile, ms)",
 }
 Cells = Mapping[str, str]

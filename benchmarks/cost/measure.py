@@ -53,9 +53,10 @@ def measure(agent: Agent, node: Node, seconds: float, say: Callable[[str], None]
 
 
 def settle(running: Running) -> None:
-    """Wait until the pods are known, and what is done once, or every five seconds, was done."""
-    if running.agent.watches:
-        running.wait_for(b"mgpu_pod_info")
+    """Wait until what is done once, or every five seconds, was done.
+
+    It is not asked for a page: an exporter at which somebody looks reads more often.
+    """
     left = running.begun + running.agent.settled_s - time.monotonic()
     time.sleep(max(SETTLED_S, left))
 
@@ -66,11 +67,6 @@ def _cycles(found: Figures, running: Running, node: Node, seconds: float) -> Non
     found.set("cycle_ms", running.meter.each_second(seconds))
     driver = (running.meter.used() - before).driver / 1e6 / (time.monotonic() - begun)
     found.set("driver_ms", driver)
-    node.delay()
-    time.sleep(1)
-    found.set("delayed_ms", running.meter.each_second(seconds))
-    node.break_()
-    time.sleep(1)
     if running.agent.watches:
         modify = partial(node.cluster.order, "change 1")
         found.set("change_ms", changing(running, modify, round(seconds)))

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import mkdtemp
@@ -14,33 +14,32 @@ from benchmarks.cost.crowd import Crowd
 from benchmarks.cost.size import Size, Tenant
 from tests.agent.pods.apiserver import write_kubeconfig
 from tests.fakenvml.build import library
-from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work
+from tests.fakenvml.scenario import GIB, Fault, Gpu, Price, Process, Scenario, Work
 
-# Seconds that calls take where there is a driver. Nobody has published any; these are the orders
-# of magnitude that are known: a call that reads the board's state, one that asks the GSP for its
-# sample buffer, and one that walks all clients with all locks held.
-DELAYS = (
-    ("nvmlDeviceGetProcessUtilization", 0.0015),
-    ("nvmlDeviceGetSamples", 0.001),
-    ("nvmlDeviceGetComputeRunningProcesses*", 0.003),
-    ("nvmlDeviceGetGraphicsRunningProcesses*", 0.003),
-    ("nvmlDeviceGetMemoryInfo*", 0.0005),
-    ("nvmlDeviceGetFieldValues", 0.001),
-    ("nvmlDeviceGetTotalEnergyConsumption", 0.0002),
-)
-HELD = GIB // 2
+HELD = GIB // 8
+H100_RING, H100_PERIOD_S = 71, 0.2
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 class Node:
-    """``with Node(size) as node:``; everything of it ends on leaving."""
+    """``with Node(size) as node:``; everything of it ends on leaving.
 
-    def __init__(self, size: Size) -> None:
+    ``prices`` is the CPU that the driver's calls take beside what the stand-in needs. ``spread``:
+    each process on GPUs works on all of them, not on its pod's alone.
+    """
+
+    def __init__(self, size: Size, prices: Sequence[Price] = (), *, spread: bool = False) -> None:
         self.size = size
         self.nvml = library()
         self.folder = Path(mkdtemp(prefix="mgpu-bench-"))
+        self._spread = spread
         self._scenario = Scenario(
-            gpus=[Gpu(index) for index in range(size.gpus)], loaded=time.time() - 60
+            gpus=[
+                Gpu(index, ring=H100_RING, sample_period=H100_PERIOD_S)
+                for index in range(size.gpus)
+            ],
+            prices=prices,
+            loaded=time.time() - 60,
         )
         self._stack = ExitStack()
         self._pods = size.pods
@@ -75,18 +74,15 @@ class Node:
     def _employ(self, workers: Mapping[int, Tenant], since: float) -> None:
         for pid, tenant in workers.items():
             assert tenant.gpu is not None
-            self._scenario.processes.append(Process(tenant.gpu, pid, memory=HELD, start=since))
-            self._scenario.works.append(Work(tenant.gpu, pid, start=since, memory=0.25))
+            for gpu in range(self.size.gpus) if self._spread else [tenant.gpu]:
+                self._scenario.processes.append(Process(gpu, pid, memory=HELD, start=since))
+                self._scenario.works.append(Work(gpu, pid, start=since, memory=0.25))
         self.break_()
 
     def break_(self, *faults: Fault) -> None:
         """Let the driver fail in these ways, and in no others."""
         self._scenario.faults = list(faults)
         self._scenario.write(self.folder / "gpus.txt")
-
-    def delay(self) -> None:
-        """Let the driver's calls take their time; nobody's CPU is used meanwhile."""
-        self.break_(*(Fault("delay", name, seconds=seconds) for name, seconds in DELAYS))
 
     def hang(self) -> None:
         """Let every call to the first GPU hang."""

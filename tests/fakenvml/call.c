@@ -262,7 +262,8 @@ static unsigned initialised; /* nvmlInit calls without their nvmlShutdown */
 
 nvmlReturn_t call_enter(Call *call, Counter *counter, nvmlDevice_t device, bool needs_init)
 {
-    if (cpu_used) call->begun = thread_cpu();
+    call->begun = thread_cpu();
+    call->function = counter->name;
     count(counter);
     if (needs_init && !__atomic_load_n(&initialised, __ATOMIC_SEQ_CST)) return NVML_ERROR_UNINITIALIZED;
     if (device && !is_handle(device)) return NVML_ERROR_INVALID_ARGUMENT;
@@ -270,12 +271,29 @@ nvmlReturn_t call_enter(Call *call, Counter *counter, nvmlDevice_t device, bool 
     if (!call->scenario) return NVML_ERROR_DRIVER_NOT_LOADED;
     nvmlReturn_t fault = play_faults(call, counter->name, device);
     call->now = scenario_now(call->scenario);
-    if (fault != NVML_SUCCESS || !device) return fault;
-    return resolve(call, device);
+    if (fault != NVML_SUCCESS) return fault;
+    nvmlReturn_t resolved = device ? resolve(call, device) : NVML_SUCCESS;
+    if (resolved == NVML_SUCCESS) call_costs(call, -1);
+    return resolved;
+}
+
+void call_costs(Call *call, int key)
+{
+    int64_t processes = 0;
+    for (unsigned i = 0; call->gpu && i < call->gpu->process_count; i++) {
+        const Process *process = &call->gpu->processes[i];
+        processes += process->start <= call->now && call->now < process->end;
+    }
+    for (unsigned i = 0; i < call->scenario->price_count; i++) {
+        const Price *price = &call->scenario->prices[i];
+        if (price->key == key && !strcmp(price->function, call->function))
+            call->owed += price->whole + price->each * processes;
+    }
 }
 
 void call_leave(Call *call)
 {
+    while (call->owed && thread_cpu() - call->begun < call->owed) continue;
     if (call->scenario) scenario_release(call->scenario);
     if (cpu_used) __atomic_add_fetch(cpu_used, thread_cpu() - call->begun, __ATOMIC_RELAXED);
 }

@@ -114,6 +114,13 @@ typedef struct {
     uint64_t key;
 } Fault;
 
+/* CPU that a call takes, in all, and for each process on its GPU. `key`: a kind of sample, or a field; -1: neither. */
+typedef struct {
+    const char *function;
+    int key;
+    int64_t whole, each;
+} Price;
+
 typedef struct {
     char *text; /* the file; strings point into it */
     int references;
@@ -124,7 +131,8 @@ typedef struct {
     unsigned gpu_count;
     Gpu gpus[MAX_GPUS];
     Fault *faults;
-    unsigned fault_count;
+    Price *prices;
+    unsigned fault_count, price_count;
 } Scenario;
 
 /* Parses the file. A mistake in it ends the process. NULL: no such file. */
@@ -155,11 +163,15 @@ typedef struct {
     Instance *instance; /* NULL: the GPU itself */
     Unit *unit;
     int64_t now;
-    int64_t begun; /* CPU time of its thread, if that is asked for */
+    int64_t begun; /* CPU time of its thread */
+    int64_t owed;  /* so much CPU it takes at least */
+    const char *function;
 } Call;
 
 nvmlReturn_t call_enter(Call *call, Counter *counter, nvmlDevice_t device, bool needs_init);
 void call_leave(Call *call);
+/* Adds the price of a kind of sample or a field to that of the call. */
+void call_costs(Call *call, int key);
 nvmlDevice_t device_handle(unsigned gpu, int instance);
 /* The newest scenario, to be given back; NULL when there is none. */
 Scenario *scenario_acquire(void);

@@ -59,7 +59,10 @@ NVML(nvmlDeviceGetFieldValues)(nvmlDevice_t device, int count, nvmlFieldValue_t 
 {
     BOARD_CALL(device)
     if (count < 1 || !values) return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < count; i++) answer_field(&call, &values[i]);
+    for (int i = 0; i < count; i++) {
+        call_costs(&call, (int)values[i].fieldId);
+        answer_field(&call, &values[i]);
+    }
     return NVML_SUCCESS;
 }
 
@@ -107,6 +110,7 @@ NVML(nvmlDeviceGetSamples)(nvmlDevice_t device, unsigned type, unsigned long lon
     BOARD_CALL(device)
     if (!count || !value_type) return NVML_ERROR_INVALID_ARGUMENT;
     if (type >= SAMPLE_TYPES || call.gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
+    call_costs(&call, (int)type);
     *value_type = VALUE_UINT;
     if (!samples) {
         *count = call.gpu->probe;

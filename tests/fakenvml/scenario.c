@@ -276,6 +276,16 @@ static void read_limit(Line *line, Scenario *scenario)
     *APPEND(gpu->limits, gpu->limit_count) = limit;
 }
 
+static void read_price(Line *line, Scenario *scenario)
+{
+    Price price = {.function = text_of(line, "function", NULL),
+                   .key = text_of(line, "key", NULL) ? (int)number_of(line, "key", 0) : -1,
+                   .whole = billionths_of(line, "us", 0) / 1000000,
+                   .each = billionths_of(line, "process_us", 0) / 1000000};
+    if (!price.function) wrong(line, "missing", "function");
+    *APPEND(scenario->prices, scenario->price_count) = price;
+}
+
 static void read_record(Line *line, Scenario *scenario)
 {
     const char *kind = line->kind;
@@ -288,6 +298,7 @@ static void read_record(Line *line, Scenario *scenario)
     else if (!strcmp(kind, "error")) read_fault(line, scenario, FAULT_ERROR);
     else if (!strcmp(kind, "delay")) read_fault(line, scenario, FAULT_DELAY);
     else if (!strcmp(kind, "hang")) read_fault(line, scenario, FAULT_HANG);
+    else if (!strcmp(kind, "price")) read_price(line, scenario);
     else if (!strcmp(kind, "field")) read_field(line, scenario);
     else if (!strcmp(kind, "xid")) read_xid(line, scenario);
     else if (!strcmp(kind, "limit")) read_limit(line, scenario);
@@ -427,6 +438,7 @@ void scenario_free(Scenario *scenario)
         free(gpu->works);
     }
     free(scenario->faults);
+    free(scenario->prices);
     free(scenario->text);
     free(scenario);
 }

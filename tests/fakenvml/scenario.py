@@ -8,7 +8,7 @@ import dataclasses
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -139,6 +139,20 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """CPU that a call takes, in microseconds: in all, and for each process on its GPU.
+
+    ``key``: of a kind of sample (nvmlSamplingType_t), or of one field in a call for many. See
+    ``prices`` for what real boards take.
+    """
+
+    function: str
+    us: float
+    process_us: float = 0.0
+    key: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     """A field value: ``value + rate * seconds since the driver was loaded``."""
 
@@ -200,6 +214,7 @@ class Scenario:
     xids: list[Xid] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
+    prices: Sequence[Price] = ()
     driver: str = "580.65.06"
     cuda: int = 13000
     loaded: float = 0.0
@@ -238,6 +253,7 @@ class Scenario:
             ("xid", self.xids),
             ("row", self.rows),
             ("limit", self.limits),
+            ("price", self.prices),
         ):
             yield from (_record(kind, record) for record in records)
 

@@ -21,6 +21,7 @@ from tests.fakenvml.scenario import (
     Field,
     Gpu,
     Instance,
+    Price,
     Process,
     Scenario,
     Work,
@@ -364,3 +365,30 @@ with device.oneshot():
     assert done.returncode == 0, done.stderr
     expected = [sleeper, 3 * GIB, 100, 100, 50, 350_000, 1755, 30, 50, 2048]
     assert json.loads(done.stdout) == expected
+
+
+def test_a_call_takes_the_cpu_that_it_costs_and_that_each_process_does(ask: Ask) -> None:
+    price = "nvmlDeviceGetFieldValues", "nvmlDeviceGetComputeRunningProcesses_v3"
+    scenario = Scenario(
+        gpus=[Gpu(0), Gpu(1)],
+        processes=[Process(0, pid) for pid in (1, 2, 3)],
+        prices=[Price(price[0], 1_000), Price(price[0], 9_000, key=82), Price(price[1], 0, 4_000)],
+    )
+    took = ask(
+        scenario,
+        """
+other = n.nvmlDeviceGetHandleByIndex(1)
+def took(function, *arguments):
+    begun = time.thread_time_ns()
+    function(*arguments)
+    return (time.thread_time_ns() - begun) / 1e6
+answer = [took(n.nvmlDeviceGetFieldValues, gpu, [3]), took(n.nvmlDeviceGetFieldValues, gpu, [3, 82]),
+          took(n.nvmlDeviceGetComputeRunningProcesses_v3, gpu),
+          took(n.nvmlDeviceGetComputeRunningProcesses_v3, other)]
+""",
+    )
+
+    assert 1 <= took[0] < 9
+    assert 10 <= took[1] < 12
+    assert took[2] >= 2 * 12  # pynvml calls twice
+    assert took[3] < 4
