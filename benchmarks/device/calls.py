@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_int, c_uint, c_ulonglong
+from functools import partial
 from typing import Any, NamedTuple
 
 import pynvml
@@ -34,6 +35,7 @@ FIELDS: dict[str, Sequence[tuple[int, int]]] = {  # number and scope, by what th
     "instant power": [(186, 0)],
     "average power": [(185, 0)],
     "memory temperature": [(82, 0)],
+    "power cap": [(74, 0)],
     "throttling": [(74, 0), (76, 0), (269, 0), (270, 0), (271, 0)],
     "ECC": [(3, 0), (4, 0)],
     "retired pages": [(29, 0), (30, 0), (31, 0)],
@@ -225,15 +227,16 @@ def _profiling(device: Device) -> Iterator[Call]:
     take(device.handle, older)
     time.sleep(0.2)
     yield Call("nvmlGpmSampleGet", lambda: take(device.handle, newer))
-    get: Any = pynvml.c_nvmlGpmMetricsGet_t()
-    get.version, get.numMetrics = 1, len(GPM_METRICS)
-    get.sample1, get.sample2 = (
-        ctypes.cast(sample, pynvml.c_nvmlGpmSample_t) for sample in (older, newer)
-    )
-    for place, metric in enumerate(GPM_METRICS):
-        get.metrics[place].metricId = metric
     compute = device.function("nvmlGpmMetricsGet")
-    yield Call("nvmlGpmMetricsGet", lambda: compute(byref(get)))
+    for count in (1, 4, len(GPM_METRICS)):
+        get: Any = pynvml.c_nvmlGpmMetricsGet_t()
+        get.version, get.numMetrics = 1, count
+        get.sample1, get.sample2 = (
+            ctypes.cast(sample, pynvml.c_nvmlGpmSample_t) for sample in (older, newer)
+        )
+        for place, metric in enumerate(GPM_METRICS[:count]):
+            get.metrics[place].metricId = metric
+        yield Call(f"nvmlGpmMetricsGet, {count} metrics", partial(compute, byref(get)))
 
 
 def _some_seconds_ago(seconds: float) -> int:

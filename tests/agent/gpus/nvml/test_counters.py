@@ -198,14 +198,23 @@ def test_all_fields_of_a_part_are_one_call(one: Node) -> None:
 
 def test_dear_values_have_their_own_cadence(one: Node) -> None:
     one.scenario.loaded = START
-    one.scenario.fields = [Field(0, number, rate=1) for number in (3, 74)]
+    one.scenario.fields = [Field(0, number, rate=1) for number in (3, 74, 82)]
     one.start()
     one.read()
     told = [sensors(one, after=1) for _ in range(10)]
     assert [each.by_label("ecc_errors_total")["corrected"] for each in told] == [0] * 9 + [10]
-    assert [each.by_label("throttle_seconds_total")["sw_power_cap"] for each in told] == [0] * 4 + [
-        5
-    ] * 5 + [10]
+    throttled = [each.by_label("throttle_seconds_total")["sw_power_cap"] for each in told]
+    assert throttled == [0] * 9 + [10]
+    warm = [each.by_label("temperature_celsius")["memory"] for each in told]
+    assert warm == [0] * 4 + [5] * 5 + [10]
+
+
+def test_a_call_that_answers_for_two_families_is_made_once_a_read(one: Node) -> None:
+    one.start()
+    one.read()
+    reading = one.read(after=10)
+    assert reading.devices[0].sensors.numbers.keys() >= {"bar1_used_bytes", "bar1_total_bytes"}
+    assert calls(reading, "nvmlDeviceGetBAR1MemoryInfo") == 2
 
 
 def test_a_field_that_fails_costs_only_itself_until_its_next_turn(one: Node) -> None:

@@ -233,10 +233,13 @@ class BoardReader:
     def _plain(self, phase: str) -> dict[str, float]:
         """The numbers of PLAIN that are read in this phase and known, by family."""
         found = {}
+        answers: dict[str, Any] = {}  # one call may answer for two families
         for each in PLAIN:
             if each.phase == phase:
-                call = partial(self._ask, each.function, self._handle)
-                answer = self._try(each.group, each.topic, call)
+                if each.function not in answers:
+                    call = partial(self._ask, each.function, self._handle)
+                    answers[each.function] = self._try(each.group, each.topic, call)
+                answer = answers[each.function]
                 if answer is not None and each.member:
                     answer = getattr(answer, each.member)
                 if answer is not None and answer <= each.most:

@@ -133,7 +133,7 @@ def _counted(
 
 TABLE = (
     *_counted("temperature", "memory_temperature", "temperature_celsius", SENSORS, {"memory": 82}),
-    *_counted("throttle", "throttle", "throttle_seconds_total", SENSORS, THROTTLE),
+    *_counted("throttle", "throttle", "throttle_seconds_total", COUNTERS, THROTTLE),
     *_counted("ecc", "ecc_errors", "ecc_errors_total", COUNTERS, _errors(3, 4)),
     *_counted("ecc", "retired_pages", "retired_pages", COUNTERS, _errors(29, 30)),
     *_counted("ecc", "retired_pages", "retired_pages_pending", COUNTERS, {"": 31}),
