@@ -14,10 +14,10 @@ from benchmarks.cost.crowd import Crowd
 from benchmarks.cost.size import Size, Tenant
 from tests.agent.pods.apiserver import write_kubeconfig
 from tests.fakenvml.build import library
-from tests.fakenvml.scenario import GIB, Fault, Gpu, Price, Process, Scenario, Work
+from tests.fakenvml.prices import h100, traffic
+from tests.fakenvml.scenario import GIB, Fault, Price, Process, Scenario, Work
 
 HELD = GIB // 8
-H100_RING, H100_PERIOD_S = 71, 0.2
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
@@ -34,10 +34,8 @@ class Node:
         self.folder = Path(mkdtemp(prefix="mgpu-bench-"))
         self._spread = spread
         self._scenario = Scenario(
-            gpus=[
-                Gpu(index, ring=H100_RING, sample_period=H100_PERIOD_S)
-                for index in range(size.gpus)
-            ],
+            gpus=[h100(index) for index in range(size.gpus)],
+            fields=[field for index in range(size.gpus) for field in traffic(index)],
             prices=prices,
             loaded=time.time() - 60,
         )

@@ -4,7 +4,7 @@ Of the calling thread, in microseconds, medians with a process at work; for each
 60 processes on one board. What a field or a kind of sample takes is in a line with its number.
 """
 
-from tests.fakenvml.scenario import Price
+from tests.fakenvml.scenario import Field, Gpu, Price
 
 _GET = "nvmlDeviceGet"
 _SAMPLES, _FIELDS = f"{_GET}Samples", f"{_GET}FieldValues"
@@ -53,3 +53,13 @@ H100 = (
         )
     ),
 )
+
+
+def h100(index: int) -> Gpu:
+    """Such a board: a sample each 0.2 s, of which it keeps 14 s."""
+    return Gpu(index, ring=71, sample_period=0.2)
+
+
+def traffic(gpu: int) -> list[Field]:
+    """PCIe traffic, which GPM has on such a board, and field values too."""
+    return [Field(gpu, number, rate=1e6, type="uint") for number in (197, 198)]

@@ -382,9 +382,8 @@ def took(function, *arguments):
     begun = time.thread_time_ns()
     function(*arguments)
     return (time.thread_time_ns() - begun) / 1e6
-answer = [took(n.nvmlDeviceGetFieldValues, gpu, [3]), took(n.nvmlDeviceGetFieldValues, gpu, [3, 82]),
-          took(n.nvmlDeviceGetComputeRunningProcesses_v3, gpu),
-          took(n.nvmlDeviceGetComputeRunningProcesses_v3, other)]
+fields, list = n.nvmlDeviceGetFieldValues, n.nvmlDeviceGetComputeRunningProcesses_v3
+answer = [took(fields, gpu, [3]), took(fields, gpu, [3, 82]), took(list, gpu), took(list, other)]
 """,
     )
 
