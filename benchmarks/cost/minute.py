@@ -62,13 +62,13 @@ def _measured(gpus: int, processes: int, folder: Path) -> Minute:
     clock = SetClock()
     demand = replace(demand_of(load({}, {})), deadline_s=60)  # the driver's time is real
     source = NvmlSource(library_path=str(library()), clock=clock, demand=demand)
-    before, cpu_ns = Counter[str](), 0
+    before, calls, cpu_ns = Counter[str](), Counter[str](), 0
     for second in range(WARM_S + MINUTE_S + 1):
         scenario.now = START_S + second
         clock.now_ns = int(scenario.now * SECOND)
         scenario.write(file)
         reading = source.read()
-        calls = Counter({name: each.calls for name, each in reading.calls.items()})
+        calls = Counter({name: call.calls for name, call in reading.calls.items()})
         if second == WARM_S:
             before, cpu_ns = calls, int.from_bytes(used.read_bytes(), "little")
     cpu_ns = int.from_bytes(used.read_bytes(), "little") - cpu_ns

@@ -63,7 +63,7 @@ class MeasuringSettings:
         "collection.sensors-interval",
         duration("1s", "60s"),
         "5s",
-        "Time from one reading of power, temperature, clocks and throttling to the next.",
+        "Time from one reading of power, temperature and clocks to the next.",
         live=True,
     )
     collection_mps_servers: tuple[str, ...] = setting(
