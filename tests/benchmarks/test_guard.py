@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.guard.__main__ import BUDGET, best, beyond
-from benchmarks.guard.measure import WARM, Figures, Tape, one_pass, recorded, slowed
+from benchmarks.guard.measure import WARM, Figures, Tape, one_pass, recorded, scenario, slowed
 from exporter.agent.settings import load
 
 
@@ -23,7 +23,7 @@ def test_of_two_measurements_the_lower_counts() -> None:
 @pytest.mark.slow
 def test_a_slower_cycle_takes_longer() -> None:
     settings = load({}, {})
-    tape = recorded(settings)
+    tape = recorded(settings, scenario())
     short = Tape(tape.head, tape.cycles[: WARM + 1])
     [(before, *_)] = one_pass(settings, short, 0.0)
     [(slower, *_)] = one_pass(settings, short, 9.0)
