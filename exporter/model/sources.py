@@ -21,7 +21,8 @@ class SourceStatus(NamedTuple):
     """The status of a source. ``detail`` says what to do when it is not up.
 
     ``reason`` is why nothing from it is known; None: reading it failed. ``absent``: this node does
-    not have it, and nobody asked for it; it is not shown.
+    not have it, and nobody asked for it; it is not shown. ``unreadable``: how many devices the
+    driver counts and cannot open, so that nothing else is known of them; None of other sources.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SourceStatus(NamedTuple):
     last_success_unix_ns: int | None = None
     reason: Unmeasured | None = None
     absent: bool = False
+    unreadable: int | None = None
 
 
 class CallCount(NamedTuple):

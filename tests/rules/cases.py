@@ -138,6 +138,7 @@ NVLINK = f'mgpu_device_nvlink_errors_total{{{GPU},kind="replay"}}'
 HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
 LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
 STUCK = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="driver_stuck"}}'
+UNOPENED = f'mgpu_exporter_unreadable_devices{{{NODE},source="nvml"}}'
 NOT_UNMEASURED = dict.fromkeys((UNMEASURED, NEXT_UNMEASURED, OTHER_UNMEASURED))
 CARD = f'mgpu_device_info{{{GPU},pci_bus_id="00000000:10:00.0"}}'
 SECOND = f'mgpu_device_info{{{NODE},gpu="1",uuid="GPU-b",pci_bus_id="00000000:20:00.0"}}'
@@ -513,6 +514,9 @@ CASES: dict[str, Example] = {
                 STUCK.replace('"device"', '"energy"'): f"1{HOURS}",
             },
         },
+    ),
+    "MgpuGpuUnreadable before it has a UUID": Example(
+        {UNOPENED: f"1{HOURS}"}, {"all could be opened": {UNOPENED: f"0{HOURS}"}}
     ),
     "MgpuUseUnobserved": _on_two(
         Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}})

@@ -153,7 +153,7 @@ class Guard:
         """
         if self._failures:
             status = status._replace(up=False, detail="; ".join(self._failures.values()))
-        name, up, detail, took_ns, success_unix_ns, reason, absent = status
+        _, up, detail, took_ns, success_unix_ns, _, absent, _ = status
         if up:
             self._last_success_unix_ns = self._clock.time_ns()
         trouble = "" if up or absent else detail or "no answer"
@@ -164,7 +164,7 @@ class Guard:
         if not took_ns and started_mono_ns is not None:
             took_ns = self._clock.monotonic_ns() - started_mono_ns
         success_unix_ns = success_unix_ns or self._last_success_unix_ns
-        noted = SourceStatus(name, up, detail, took_ns, success_unix_ns, reason, absent)
+        noted = status._replace(duration_ns=took_ns, last_success_unix_ns=success_unix_ns)
         return status if noted == status else noted
 
     def _log(self, detail: str) -> None:

@@ -64,6 +64,12 @@ EXPORTER: tuple[FamilyOf[ExporterFacts], ...] = (
         each=lambda e: _of_sources(e, lambda s: s.last_success_unix_ns or None),
     ),
     _exporter(
+        "unreadable_devices",
+        "Devices that the driver counts and cannot open: they have no other series.",
+        labels=("source",),
+        each=lambda e: _of_sources(e, lambda s: s.unreadable),
+    ),
+    _exporter(
         "snapshot_timestamp_seconds", "When the served values were measured.", lambda e: e.unix_ns
     ),
     _exporter(

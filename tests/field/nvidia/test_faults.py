@@ -28,7 +28,6 @@ def two(node: FieldNode) -> Tenant:
     return tenant
 
 
-@pytest.mark.xfail(strict=True, reason="the page is silent of a board that cannot be opened")
 @report(
     source="nvitop#139",
     seen="One board of eight was lost from the bus, and a monitor that started then ended.",
@@ -48,7 +47,6 @@ def test_a_board_that_is_lost_before_the_start_is_said(tmp_path: Path) -> None:
     assert page.value("mgpu_device_up", uuid="GPU-1") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the page is silent of a board that cannot be opened")
 @report(
     source="nvtrust#30",
     seen="With confidential computing on and no enclave, a board's handle is an unknown error.",

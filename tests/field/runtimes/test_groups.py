@@ -100,6 +100,36 @@ WSL = "/wsl-user/distro-3/systemd"
             ),
         ),
         pytest.param(
+            (f"/system.slice/app_name.service/libpod-payload-{CID}",),
+            ("podman", CID),
+            marks=report(
+                source="coroot-node-agent#251",
+                seen="With --cgroups=split a container lies in its service, and is taken for it.",
+                first="right",
+                group="runtimes",
+            ),
+        ),
+        pytest.param(
+            (f"/machine.slice/machine-libpod_pod_{INNER}.slice/libpod-{CID}.scope/container",),
+            ("podman", CID),
+            marks=report(
+                source="podman#16589",
+                seen="Containers of a .kube unit lie outside of its service, in a slice of a pod.",
+                first="right",
+                group="runtimes",
+            ),
+        ),
+        pytest.param(
+            (f"/{USER}/user.slice/user-libpod_pod_{INNER}.slice/libpod-{CID}.scope/container",),
+            ("podman", f"1000/{CID}"),
+            marks=report(
+                source="podman#6400",
+                seen="A user's pod has a slice that belongs to none of the units that started it.",
+                first="right",
+                group="runtimes",
+            ),
+        ),
+        pytest.param(
             ("/lxc/103/ns/system.slice/ollama.service",),
             ("lxc", "103"),
             marks=report(

@@ -170,6 +170,11 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         return ""
 
     @property
+    def _unreadable_devices(self) -> int:
+        """How many devices the driver counts and cannot open."""
+        return 0
+
+    @property
     def _is_open(self) -> bool:
         """Whether there is something for ``_shut`` to close."""
         return False
@@ -297,7 +302,12 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         if up:
             self._last_success = self._clock.time_ns()
         absent = not (up or devices or self.missed())
-        return SourceStatus(self.name, up, detail, duration_ns, self._last_success, absent=absent)
+        unreadable = self._unreadable_devices if self._attached else None
+        return SourceStatus(
+            *(self.name, up, detail, duration_ns, self._last_success),
+            absent=absent,
+            unreadable=unreadable,
+        )
 
 
 AnyFleet = Fleet[Any, Any]

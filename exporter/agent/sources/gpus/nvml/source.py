@@ -194,6 +194,10 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         more = [f"{len(wrong) - MAX_SAID} more"] if len(wrong) > MAX_SAID else []
         return "; ".join(wrong[:MAX_SAID] + more)
 
+    @property
+    def _unreadable_devices(self) -> int:
+        return len(self._unreadable)
+
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
         return {uuid: partial(each.read, self._demand) for uuid, each in self._devices.items()}
 
