@@ -16,16 +16,21 @@ NEAR = f"no pod {NAMESPACE}/segment; did you mean {POD}?"  # said by who asked t
 
 
 class Asked(Cluster):
-    """``heard`` has the path and the headers of each request."""
+    """``heard`` has the path and the headers of each request. ``words`` are of its refusals."""
 
-    def __init__(self, pods: list[dict[str, Any]] | None = None, **others: Any) -> None:
+    def __init__(
+        self, pods: list[dict[str, Any]] | None = None, words: str = "", **others: Any
+    ) -> None:
         super().__init__([pod(POD, NAMESPACE, "n1"), *(pods or [])], **others)
+        self._words = words
         self.heard: list[tuple[str, CIMultiDict[str]]] = []
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.heard.append((request.path, request.headers.copy()))
         answer: web.StreamResponse = await super()._checked(request, handler)
+        if self._words and answer.status == self._refusal:
+            return web.json_response({"message": self._words}, status=answer.status)
         return answer
 
     @property

@@ -141,3 +141,19 @@ def test_a_pod_that_is_replaced_hides_no_other(store: Store) -> None:
     }
     for minute in (15.5, 16, 20):
         assert of_adapter(store, SHARE, minute) == {other: pytest.approx(0.4, abs=0.02)}
+
+
+@report(
+    source="nonokangwei/Stable-Diffusion-on-GCP#12",
+    seen="Two deployments shared a card by time-slicing and scaled on the node's duty cycle: each "
+    "was scaled for the other's work.",
+    first="right",
+    group="configuration",
+)
+def test_who_shares_a_card_is_told_by_his_own_work(store: Store) -> None:
+    busy, idle = PODS
+    scraped(store, [Load(busy, 0.9, 0.0), Load(idle, 0.05, 0.0)], Target(JOB))
+    assert of_adapter(store, DEVICE, MINUTES - 1) == {
+        busy: pytest.approx(0.9, abs=0.02),
+        idle: pytest.approx(0.05, abs=0.02),
+    }

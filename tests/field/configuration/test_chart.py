@@ -361,6 +361,29 @@ def test_a_probe_does_not_need_a_certificate(wanted: str) -> None:
 
 
 @report(
+    source="NVIDIA/dcgm-exporter#214",
+    seen="On GKE's full nodes the exporter's pods were Pending for days: they had no priority, and "
+    "GKE lets the usual class be used with a quota for it only.",
+    first="wrong",
+    group="configuration",
+    kind="a silence that nothing foretells",
+)
+@pytest.mark.xfail(strict=True)
+def test_on_gke_a_full_node_makes_room_for_the_agent() -> None:
+    values = yaml.safe_load((CHART / "presets" / "gke.yaml").read_text())
+    rendered = render(values)
+    assert rendered.pod["priorityClassName"] == "system-node-critical"
+    spec = rendered.one("ResourceQuota")["spec"]
+    (scope,) = spec["scopeSelector"]["matchExpressions"]
+    assert scope == {
+        "scopeName": "PriorityClass",
+        "operator": "In",
+        "values": ["system-node-critical"],
+    }
+    assert int(spec["hard"]["pods"]) >= 15_000  # nodes of GKE's largest clusters
+
+
+@report(
     source="cloudnative-pg/charts#456, danielqsj/kafka_exporter#430",
     seen="Azure's managed Prometheus has PodMonitor and ServiceMonitor in an API group of its own, "
     "and charts name the Operator's only: the install ends, or nothing is scraped.",

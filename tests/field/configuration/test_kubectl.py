@@ -12,6 +12,7 @@ import pytest
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.kubectl.plugin import main
 from exporter.apiserver.client import door_of, from_kubeconfig
+from tests.answers.kubectl.cluster import pod
 from tests.field.configuration.api import NAMESPACE, NEAR, POD, Asked, Kubeconfig
 from tests.field.report import report
 
@@ -227,6 +228,32 @@ def test_a_token_that_ran_out_is_asked_for_again(tmp_path: Path) -> None:
     assert len(set(shown)) == len(shown) == 2
 
 
+@report(
+    source="kubernetes-client/python#1409",
+    seen="A plug-in for credentials failed, and the client went on as nobody: what was printed last "
+    "was that system:anonymous is forbidden something.",
+    first="wrong",
+    group="configuration",
+    kind="a library's reading taken for kubectl's",
+)
+@pytest.mark.xfail(strict=True)
+@pytest.mark.parametrize("command", ["no-such-login", "./login"])
+def test_a_login_that_failed_is_the_last_word(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "login"
+    plugin.write_text("#!/bin/sh\necho 'the session has ended' >&2\nexit 255\n")
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    version = "client.authentication.k8s.io/v1"
+    user = {"exec": {"apiVersion": version, "command": command, "interactiveMode": "Never"}}
+    with Asked() as cluster:
+        assert asks(Kubeconfig(cluster.url, user).write(tmp_path / "a")) == 2
+    assert not cluster.heard
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert command.strip("./") in said
+    assert "the session has ended" in said or command == "no-such-login"
+
+
 # --- through what ---------------------------------------------------------------------------------
 
 
@@ -301,6 +328,55 @@ def test_a_path_of_the_servers_address_goes_before_each_request(tmp_path: Path) 
         door = door_of(from_kubeconfig(str(path)))
     assert {path[:21] for path, _ in cluster.heard} == {"/k8s/clusters/c-1/api"}
     assert door.host == f"{cluster.url}/k8s/clusters/c-1"
+
+
+@report(
+    source="envoyproxy/gateway#5276, kubernetes-client/python#1849",
+    seen="A proxy before the API server refused to upgrade the connection with 403, and the client "
+    "left out the reason, so that it looked like a missing right.",
+    first="wrong",
+    group="configuration",
+    kind="a status taken for its usual cause",
+)
+@pytest.mark.xfail(strict=True)
+def test_a_proxys_refusal_is_not_taken_for_a_missing_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused_by(tmp_path, 403, "upgrade_failed") == 2
+    said = capsys.readouterr().err
+    assert "upgrade_failed" in said
+    assert "you need get and create" not in said
+    right = 'pods "a" is forbidden: User "u" cannot get resource "pods/portforward"'
+    assert refused_by(tmp_path, 403, right) == 2
+    assert "you need get and create on pods/portforward" in capsys.readouterr().err
+
+
+@report(
+    source="gravitational/teleport#18783, gravitational/teleport#15474",
+    seen="A proxy for logins forwarded ports by SPDY alone: by WebSocket came 500, and nothing "
+    "said what else could be done.",
+    first="wrong",
+    group="configuration",
+    kind="a refusal that names no remedy",
+)
+@pytest.mark.xfail(strict=True)
+def test_where_no_port_can_be_forwarded_the_other_way_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused_by(tmp_path, 500, "no stream for you") == 2
+    said = capsys.readouterr().err
+    assert "no stream for you" in said
+    assert "--url" in said
+
+
+def refused_by(folder: Path, status: int, words: str) -> int:
+    """Ask an exporter where port-forwards are answered so."""
+    labels = {"app.kubernetes.io/name": "mgpu-exporter"}
+    agent = pod("mgpu-n1", "mgpu-exporter", "n1", 1, labels)
+    below = "/api/v1/namespaces/mgpu-exporter/pods/"
+    with Asked([agent], refused=(below,), refusal=status, words=words) as cluster:
+        path = Kubeconfig(cluster.url).write(folder / "a")
+        return main(["top", "--once", f"--kubeconfig={path}"])
 
 
 # --- what is printed ------------------------------------------------------------------------------

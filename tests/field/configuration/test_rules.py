@@ -1,5 +1,6 @@
 """What operators met with rules and alerts: limits, routing, joins with others' series."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,44 @@ def test_the_example_groups_owners_alerts_by_either_name_of_the_namespace() -> N
     assert of_owners
     for one in of_owners:
         assert {"namespace", "exported_namespace"} <= set(one["group_by"])
+
+
+@report(
+    source="prometheus/alertmanager#1727, prometheus/alertmanager#507",
+    seen="A label that an inhibition wants equal was missing on both alerts, which counts as "
+    "equal: one alert silenced all others.",
+    first="right",
+    group="configuration",
+)
+def test_an_alert_silences_none_that_only_lacks_the_same_labels() -> None:
+    """By Alertmanager's rule, over alerts with the labels that their expressions leave."""
+    text = (ROOT / "examples" / "alertmanager" / "alertmanager.yml").read_text()
+    device = {"cluster": "", "job": "j", "instance": "a", "uuid": "G"}
+    alerts = {
+        "MgpuExporterDown": {"cluster": "", "job": "j", "instance": "a"},
+        "MgpuExporterBlind": {"cluster": "", "job": "j", "instance": "b", "source": "nvml"},
+        "MgpuGpuLost": device,
+        "MgpuExporterAbsent": {},
+        "MgpuExporterMissing": {"node": "c"},
+        "MgpuNamespaceOverwritten": {"job": "j"},
+        "MgpuXidHardware": {**device, "uuid": "H", "instance": "d"},
+    }
+    silenced = {
+        (source, target)
+        for rule in yaml.safe_load(text)["inhibit_rules"]
+        for source in alerts
+        for target in alerts
+        if matches(rule["source_matchers"], source)
+        and matches(rule["target_matchers"], target)
+        and not matches(rule["source_matchers"], target)
+        and all(
+            alerts[source].get(name, "") == alerts[target].get(name, "") for name in rule["equal"]
+        )
+    }
+    assert silenced == {("MgpuExporterDown", "MgpuGpuLost")}  # of the same instance
+
+
+def matches(matchers: list[str], name: str) -> bool:
+    """Whether all matchers, which are on names alone, take an alert of this name."""
+    patterns = [one.partition("=")[2].strip('~"') for one in matchers]
+    return all(re.fullmatch(pattern, name) for pattern in patterns)
