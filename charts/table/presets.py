@@ -39,6 +39,30 @@ def _nodes(*labels: str) -> list[dict[str, object]]:
     return [{"key": label, "values": ["true"]} for label in labels]
 
 
+# GKE lets system-node-critical be used outside kube-system with a quota for it only. Without it the
+# pods have no priority, and are Pending for as long as a node is full.
+_MAY_BE_CRITICAL = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {
+        "name": "mgpu-exporter-priority",
+        "namespace": '{{ include "mgpu.namespace" . }}',
+    },
+    "spec": {
+        "hard": {"pods": "65000"},
+        "scopeSelector": {
+            "matchExpressions": [
+                {
+                    "scopeName": "PriorityClass",
+                    "operator": "In",
+                    "values": ["system-node-critical"],
+                }
+            ]
+        },
+    },
+}
+
+
 PRESETS: tuple[Preset, ...] = (
     Preset(
         "gpu-operator",
@@ -67,7 +91,7 @@ PRESETS: tuple[Preset, ...] = (
         {
             "gpuAccess": "hostPath",
             "driverLibraries": "/home/kubernetes/bin/nvidia/lib64",
-            "priorityClassName": "",
+            "extraManifests": [_MAY_BE_CRITICAL],
             "securityContext": {"privileged": True, "allowPrivilegeEscalation": True},
             "gpuNodeLabels": [{"key": "cloud.google.com/gke-accelerator"}],
         },

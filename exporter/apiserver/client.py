@@ -7,14 +7,15 @@ Kubernetes need not spend. Its requests are not used: docs/decisions.md says why
 
 import http
 import json
+import logging
 import os
 import re
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from urllib.parse import urlencode
 from exporter.apiserver.answers import ApiError, Stream, attempt, message_of
 from exporter.apiserver.kubeconfig import (
     ACTING,
+    Json,
     KubeconfigError,
     acting_as,
     documents,
@@ -191,8 +193,9 @@ def from_kubeconfig(path: str, context: str = "") -> Load:
     """The credentials of a kubeconfig, or of several joined by ":"; "": the current context.
 
     They are read as kubectl reads them, where the library does otherwise: it fails of an empty
-    file among several, takes a token although there is a file with a newer one, and asks with the
-    rights of whoever logged in where the user acts as another.
+    file among several, takes a token although there is a file with a newer one, asks with the
+    rights of whoever logged in where the user acts as another, and as nobody where the plug-in for
+    credentials failed.
     """
 
     def load(configuration: "Configuration") -> Headers:
@@ -201,13 +204,15 @@ def from_kubeconfig(path: str, context: str = "") -> Load:
         try:
             files = list(documents(path))
             filled = os.pathsep.join(str(file) for file, _ in files) or path
-            kube_config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=filled if os.pathsep in path else path,
-                context=context or None,
-                client_configuration=configuration,
-                persist_config=False,
-            )
+            with _said_by_library() as said:
+                kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+                    config_file=filled if os.pathsep in path else path,
+                    context=context or None,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
             user, folder = user_of(files, context)
+            _check_login(user, configuration, said)
             if user.get("token") and user.get("tokenFile"):
                 _take_from(folder / str(user["tokenFile"]), configuration)
             return list(acting_as(user))
@@ -215,6 +220,28 @@ def from_kubeconfig(path: str, context: str = "") -> Load:
             raise KubeconfigError(path, words(error, path)) from None
 
     return load
+
+
+def _check_login(user: Json, configuration: "Configuration", said: Sequence[str]) -> None:
+    login = user.get("exec")
+    if login and not (configuration.api_key or configuration.cert_file):
+        raise ValueError(f"its plug-in {login.get('command')} failed: {' '.join(said)}")
+
+
+@contextmanager
+def _said_by_library() -> Iterator[list[str]]:
+    """What the library would only log meanwhile: by the root logger, as nobody else here."""
+    said: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        said.append(record.getMessage())
+        return False
+
+    logging.getLogger().addFilter(keep)
+    try:
+        yield said
+    finally:
+        logging.getLogger().removeFilter(keep)
 
 
 def _take_from(file: Path, configuration: "Configuration") -> None:

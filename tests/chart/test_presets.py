@@ -66,9 +66,9 @@ def test_the_page_is_opened_beside_the_stack_whose_prometheus_shows_its_own_toke
 
 
 def test_what_the_user_sets_goes_before_a_preset() -> None:
-    rendered = with_files("gke", priorityClassName="system-node-critical")
-    assert rendered.pod["priorityClassName"] == "system-node-critical"
-    assert "priorityClassName" not in with_files("gke").pod
+    rendered = with_files("gke", priorityClassName="")
+    assert "priorityClassName" not in rendered.pod
+    assert with_files("gke").pod["priorityClassName"] == "system-node-critical"
 
 
 @presets

@@ -10,12 +10,13 @@ so nothing is sent for them but what the client of the port sends itself.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 
+from exporter.apiserver.answers import message_of
 from exporter.apiserver.client import Door
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ _DATA, _ERROR = 0, 1
 _CHUNK = 64 * 1024
 _LARGEST_MESSAGE = 4 << 20
 _TIMEOUT_S = 15.0
+_LARGEST_REASON = 2048
 _FAREWELL_S = 1.0  # an end that is not answered is one too
 
 
@@ -120,21 +122,46 @@ class Forwarder:
                     max_msg_size=_LARGEST_MESSAGE,
                 )
         except aiohttp.WSServerHandshakeError as error:
-            raise ForwardError(_refusal(error.status)) from None
+            words = await self._reason(path, headers, error.status)
+            raise ForwardError(_refusal(error.status, words)) from None
         except TimeoutError:
             said = f"the API server does not answer within {_TIMEOUT_S:.0f} s"
             raise ForwardError(said) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ForwardError(f"the API server cannot be reached: {error}") from None
 
+    async def _reason(self, path: str, headers: Sequence[tuple[str, str]], status: int) -> str:
+        """The words of a refusal, which a failed upgrade does not keep: asked for once more."""
+        assert self._session is not None  # noqa: S101 - within the context
+        door = self._door
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT_S),
+                self._session.get(
+                    f"{door.host}{path}",
+                    headers=headers,
+                    ssl=door.tls if door.tls is not None else True,
+                    server_hostname=door.server_name or None,
+                    proxy=door.proxy or None,
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                words = message_of(await answer.content.read(_LARGEST_REASON))
+        except (aiohttp.ClientError, OSError, ValueError):
+            return ""
+        return words if answer.status == status and not words.startswith("<") else ""
 
-def _refusal(status: int) -> str:
-    if status in {401, 403}:
+
+def _refusal(status: int, words: str) -> str:
+    if status in {401, 403} and (not words or "portforward" in words):
         return (
             "you may not forward its ports; you need get and create on pods/portforward in its "
             "namespace (docs/kubectl.md has the Role)"
         )
-    return f"the API server answers {status} to a port-forward"
+    return (
+        f"the API server, or a proxy before it, answers {status} to a port-forward by WebSocket"
+        f"{words and f' ({words})'}; --url and --prometheus do without"
+    )
 
 
 async def _carry(

@@ -368,7 +368,6 @@ def test_a_probe_does_not_need_a_certificate(wanted: str) -> None:
     group="configuration",
     kind="a silence that nothing foretells",
 )
-@pytest.mark.xfail(strict=True)
 def test_on_gke_a_full_node_makes_room_for_the_agent() -> None:
     values = yaml.safe_load((CHART / "presets" / "gke.yaml").read_text())
     rendered = render(values)

@@ -45,6 +45,7 @@ def served(certificate: Path, key: Path, port: int = 0) -> Iterator[int]:
     first="right",
     group="configuration",
 )
+@pytest.mark.slow
 @pytest.mark.program("openssl")
 def test_an_authority_that_was_exchanged_is_believed_by_the_next_connection(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")

@@ -230,13 +230,12 @@ def test_a_token_that_ran_out_is_asked_for_again(tmp_path: Path) -> None:
 
 @report(
     source="kubernetes-client/python#1409",
-    seen="A plug-in for credentials failed, and the client went on as nobody: what was printed last "
-    "was that system:anonymous is forbidden something.",
+    seen="A plug-in for credentials failed, and the client went on as nobody: what was printed "
+    "last was that system:anonymous is forbidden something.",
     first="wrong",
     group="configuration",
     kind="a library's reading taken for kubectl's",
 )
-@pytest.mark.xfail(strict=True)
 @pytest.mark.parametrize("command", ["no-such-login", "./login"])
 def test_a_login_that_failed_is_the_last_word(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -338,7 +337,6 @@ def test_a_path_of_the_servers_address_goes_before_each_request(tmp_path: Path) 
     group="configuration",
     kind="a status taken for its usual cause",
 )
-@pytest.mark.xfail(strict=True)
 def test_a_proxys_refusal_is_not_taken_for_a_missing_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -359,7 +357,6 @@ def test_a_proxys_refusal_is_not_taken_for_a_missing_right(
     group="configuration",
     kind="a refusal that names no remedy",
 )
-@pytest.mark.xfail(strict=True)
 def test_where_no_port_can_be_forwarded_the_other_way_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
