@@ -202,7 +202,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         if LOOK in results and self._apply(results.pop(LOOK)):
             read = {u for u in results if self._devices.get(u) is before[u]}
             fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in read}
-            results |= self._workers.run(fresh, self._left_s(began_ns))
+            new = self._workers.run(fresh, self._left_s(began_ns))
+            results |= {uuid: _follows(results.get(uuid), each) for uuid, each in new.items()}
         return self._readings(results)
 
     def _left_s(self, began_ns: int) -> float:
@@ -308,6 +309,22 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             absent=absent,
             unreadable=unreadable,
         )
+
+
+def _follows(before: object, now: object) -> object:
+    """The result of a device that replaces another one in this cycle, as when it is divided again.
+
+    It has no window yet. The last one of the other is its: so no time and no energy is lost.
+    """
+    if not isinstance(before, tuple) or not isinstance(now, tuple):
+        return now
+    last = {each.device.uuid: each for each in before}
+    return tuple(
+        each._replace(window=last[each.device.uuid].window, earlier=last[each.device.uuid].earlier)
+        if each.device.uuid in last and not each.windows
+        else each
+        for each in now
+    )
 
 
 AnyFleet = Fleet[Any, Any]

@@ -373,6 +373,19 @@ def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> No
     ) == 900 * JOULE
 
 
+def test_the_energy_until_a_board_is_partitioned_anew_is_not_lost(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    (board.folder / "hwmon/hwmon4/power1_average").unlink()
+    energies = []
+    for joules in range(1000, 1500, 100):
+        board.metrics(v1_6(joules * TICKS, cycles=0, ppt=0))
+        if joules == 1300:
+            node.tree.divide(board, 2)
+        energies.append([window.energy_uj for window in node.device(board.uuid, after=1).windows])
+
+    assert energies == [[], *[[100 * JOULE]] * 4]
+
+
 def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> None:
     """KFD asks the reader's device cgroup; a mode of the file answers alike."""
     fs.is_case_sensitive = True
