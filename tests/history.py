@@ -39,7 +39,7 @@ def backfilled(folder: Path, program: str, scrapes: Sequence[Scrape]) -> Iterato
     """The address of a server of blocks that hold these samples."""
     text = folder / "history.om"
     text.write_text(openmetrics(scrapes))
-    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=1000h"]
+    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=100000h"]
     history = ["openmetrics", str(text), str(folder / "tsdb")]
     subprocess.run([*command, *history], check=True, capture_output=True)
     with Store(folder, program=program) as store:

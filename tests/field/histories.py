@@ -16,7 +16,7 @@ from exporter.cli import main
 from tests.history import Scrape, backfilled
 
 HOUR, DAY = 3600, 86_400
-FIRST_S = 1_780_005_600  # on the full hour
+FIRST_S = 1_400_004_000  # on the full hour, and long enough ago for many spans
 APART_S = 100 * DAY  # a range may have a month before it and one after it
 
 History = Callable[[int], Iterable[Scrape]]
