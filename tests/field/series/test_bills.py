@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.answers.prometheus.test_bill import Exporter
 from tests.field.histories import DAY, HOUR, Histories, Served
 from tests.field.report import report
 from tests.history import Scrape
-from tests.prometheus.test_bill import Exporter
 
 pytestmark = pytest.mark.program("prometheus")
 HISTORIES = Histories()
@@ -87,9 +87,7 @@ def billed(
     rows: list[dict[str, Any]] = json.loads(said.out)["rows"]
     for row in rows:
         found[row[key], row["part"]] += row["gpu_seconds"] / HOUR
-    assert sum(found.values()) == pytest.approx(
-        sum(float(row["cost"]) for row in rows), abs=0.01
-    )
+    assert sum(found.values()) == pytest.approx(sum(float(row["cost"]) for row in rows), abs=0.01)
     return dict(found), said.err
 
 
@@ -137,6 +135,7 @@ def test_two_agents_of_one_series_have_two_clocks(
 @HISTORIES.add
 def dips(begin_s: int) -> Iterable[Scrape]:
     """Each second sample is a little older than its time: the other replica's."""
+
     def had(second: int) -> Had:
         return {"old/web-0": (0.5, 0.3), f"young/p-{(second + DAY) // 900}": (0.5, 0.3)}
 
@@ -170,6 +169,7 @@ def test_replicas_that_take_turns_are_no_restarts(
 @HISTORIES.add
 def failovers(begin_s: int) -> Iterable[Scrape]:
     """Each 20 minutes the other replica is chosen, whose samples are 45 s late."""
+
     def had(second: int) -> Had:
         return {"old/web-0": (0.5, 0.3), f"young/p-{(second + DAY) // 1000}": (0.5, 0.3)}
 
@@ -203,7 +203,9 @@ def created_zero(begin_s: int) -> Iterable[Scrape]:
     found = list(
         scrapes(begin_s, started_s=-30 * DAY, before={"old/web-0": (1.0, 0.5)}, first_s=2 * HOUR)
     )
-    zeros = (f"{line.rpartition(' ')[0]} 0" for line in found[0].page.splitlines() if "_total" in line)
+    zeros = (
+        f"{line.rpartition(' ')[0]} 0" for line in found[0].page.splitlines() if "_total" in line
+    )
     return [Scrape(MGPU, begin_s - 30 * DAY, "\n".join(zeros)), *found]
 
 
@@ -237,9 +239,7 @@ def subtracted(begin_s: int) -> Iterable[Scrape]:
             shown.counted[name] = value - base.setdefault(name, value)
         return shown.page()
 
-    return scrapes(
-        begin_s, started_s=-30 * DAY, before={"old/web-0": (1.0, 0.5)}, page=page
-    )
+    return scrapes(begin_s, started_s=-30 * DAY, before={"old/web-0": (1.0, 0.5)}, page=page)
 
 
 @report(
