@@ -6,7 +6,7 @@ hold each place to both sets of rules.
 
 from typing import NamedTuple
 
-from exporter.model.alerts import NEAR_LIMIT, OVERCOMMITTED, STUCK_S, XID_S
+from exporter.model.alerts import NEAR_LIMIT, OVERCOMMITTED, XID_S
 
 NUMBER, TIME, PATTERN = "number", "time", "pattern"
 
@@ -114,7 +114,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         PATTERN,
     ),
     _jobs("MgpuExporterMissing"),
-    _over("MgpuExporterStuck", str(STUCK_S), "seconds without a cycle"),
+    Parameter("MgpuExporterStuck", "window", "6m", "offset ", "", "time without a cycle", TIME),
     _over("MgpuExporterOverrun", "0.2", "of the cycles"),
 )
 

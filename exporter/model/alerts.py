@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 NEAR_LIMIT = 0.95  # share of the allocated memory that a pod holds
 OVERCOMMITTED = 1.001  # core of a device that is allocated
-STUCK_S = 60  # without a cycle
 XID_S = 900  # since an XID
 
 HARDWARE, WATCH, IGNORED = "MgpuXidHardware", "MgpuXidWarning", ""

@@ -380,7 +380,7 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuXidHardware": Example(
-        {XID_79: "2500x400"},
+        {XID_79: "2500x400", SNAPSHOT: f"0+60{HOURS}"},
         {
             "long ago": {XID_79: "60x400"},
             "a program's": {XID_79: None, XID_31: "2500x400"},
@@ -388,7 +388,7 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuXidWarning": Example(
-        {XID_94: "2500x400"},
+        {XID_94: "2500x400", SNAPSHOT: f"0+60{HOURS}"},
         {
             "long ago": {XID_94: "60x400"},
             "a reset is needed": {XID_94: None, XID_79: "2500x400"},
@@ -396,7 +396,7 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuXidError": Example(
-        {XID_31: "2500x400"},
+        {XID_31: "2500x400", SNAPSHOT: f"0+60{HOURS}"},
         {
             "long ago": {XID_31: "60x400"},
             "of the hardware": {XID_31: None, XID_79: "2500x400"},
@@ -480,17 +480,17 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuGpuMissing of all": Example(
-        {CARD: "1x30 stale", NVML: f"1{HOURS}", SNAPSHOT: f"0+60{HOURS}"},
+        {CARD: "1x30 stale", NVML: f"1{HOURS}", CYCLES: f"0+60{HOURS}"},
         {
             "it came back": {CARD: "1x30 stale _x5 1x400"},
             "there never was one": {CARD: None},
             "the driver does not answer": {NVML: f"0{HOURS}"},
-            "nothing is measured at all": {SNAPSHOT: "0+60x30 1800x400"},
-            "the exporter is gone": {NVML: "1x30 stale", SNAPSHOT: "0+60x30 stale"},
+            "nothing is measured at all": {CYCLES: "0+60x30 1800x400"},
+            "the exporter is gone": {NVML: "1x30 stale", CYCLES: "0+60x30 stale"},
         },
     ),
     "MgpuGpuMissing of all, and their information was left out": Example(
-        {CARD: "1x30 stale", NVML: f"1{HOURS}", SNAPSHOT: f"0+60{HOURS}"},
+        {CARD: "1x30 stale", NVML: f"1{HOURS}", CYCLES: f"0+60{HOURS}"},
         {
             "they are there": {f"mgpu_device_up{{{GPU}}}": f"1{HOURS}"},
             "they are in use": {HELD: f"1e9{HOURS}"},
@@ -597,7 +597,7 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuExporterStuck": Example(
-        {SNAPSHOT: f"60{HOURS}"}, {"it measures": {SNAPSHOT: f"0+60{HOURS}"}}
+        {CYCLES: f"60{HOURS}"}, {"it measures": {CYCLES: f"0+60{HOURS}"}}
     ),
     "MgpuExporterBlind": Example(
         {CGROUPS: f"0{HOURS}"},

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from exporter.answers.commands import why as why_command
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.ranges import written
 from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import Topic, sentences
 from exporter.cli import main
 from exporter.httpclient import HttpClient
-from tests.field.report import report
-from tests.history import Scrape, backfilled
 from tests.answers.prometheus.test_bill import BEGIN, Exporter
 from tests.answers.prometheus.test_why import NOW, _page
 from tests.answers.terminal.test_http import Server
+from tests.field.report import report
+from tests.history import Scrape, backfilled
 from tests.store import Store, Target
 
 PROMETHEUS = pytest.mark.program("prometheus")
@@ -69,6 +68,7 @@ def told(store: Store, at: float, over_s: int = 300) -> dict[Topic, str]:
     group="series",
 )
 @PROMETHEUS
+@pytest.mark.xfail(strict=True)
 def test_a_pod_that_is_scraped_a_little_more_seldom_than_each_five_minutes_has_its_use(
     tmp_path: Path,
 ) -> None:
@@ -88,6 +88,7 @@ def test_a_pod_that_is_scraped_a_little_more_seldom_than_each_five_minutes_has_i
     group="series",
 )
 @PROMETHEUS
+@pytest.mark.xfail(strict=True)
 def test_who_ran_instead_is_not_called_unrecorded_where_it_is_recorded(tmp_path: Path) -> None:
     """One scrape lies in the five minutes that are asked for."""
     with Store(tmp_path) as store:
@@ -105,6 +106,7 @@ def test_who_ran_instead_is_not_called_unrecorded_where_it_is_recorded(tmp_path:
     group="series",
 )
 @PROMETHEUS
+@pytest.mark.xfail(strict=True)
 def test_a_pod_that_runs_now_is_not_called_idle_where_its_nodes_clock_is_behind(
     tmp_path: Path,
 ) -> None:
@@ -128,17 +130,16 @@ def test_a_pod_that_runs_now_is_not_called_idle_where_its_nodes_clock_is_behind(
     group="series",
 )
 @PROMETHEUS
+@pytest.mark.xfail(strict=True)
 def test_a_clock_that_is_ahead_where_why_is_asked_ends_no_pod(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = time.time()
+    now = int(time.time())
     with Store(tmp_path) as store:
         for second in range(-600, 1, 15):
             store.scrape(Target(NODE), _page(second + 600, now - 600), now + second)
-        monkeypatch.setattr(why_command.time, "time", lambda: now + 420)
-        status, out, err = run(
-            capsys, "why", "team/chat-0", f"--prometheus=http://{store.address}"
-        )
+        monkeypatch.setattr("time.time", lambda: now + 420)
+        status, out, err = run(capsys, "why", "team/chat-0", f"--prometheus=http://{store.address}")
     assert (status, err) == (0, "")
     assert "ended" not in out
 
@@ -169,6 +170,7 @@ def test_a_pod_whose_exporter_is_handed_over_keeps_its_figures(tmp_path: Path) -
 )
 @PROMETHEUS
 @pytest.mark.parametrize("warning", [{"warnings": ["store b: no answer"]}, {"isPartial": True}])
+@pytest.mark.xfail(strict=True)
 def test_a_pod_that_is_not_found_in_a_part_of_the_stores_may_be_in_another(
     warning: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,6 +226,7 @@ def _too_long(path: str, body: bytes) -> tuple[int, bytes]:
     group="series",
 )
 @PROMETHEUS
+@pytest.mark.xfail(strict=True)
 def test_a_look_back_for_the_time_before_a_gap_is_not_longer_than_services_allow(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,10 +237,12 @@ def test_a_look_back_for_the_time_before_a_gap_is_not_longer_than_services_allow
         for _ in range(60):
             one.second({"new/job-1": (1.0, 0.75)})
         found.append(Scrape({"job": "mgpu", "instance": "a"}, BEGIN + second, one.page()))
-    with backfilled(tmp_path, "prometheus", found) as address:
-        with before(address, _too_long) as url:
-            times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + 4 * 3600)}"]
-            status, _, err = run(capsys, "bill", f"--prometheus={url}", "--price=1", *times)
+    times = [f"--since={written(BEGIN)}", f"--until={written(BEGIN + 4 * 3600)}"]
+    with (
+        backfilled(tmp_path, "prometheus", found) as address,
+        before(address, _too_long) as url,
+    ):
+        status, _, err = run(capsys, "bill", f"--prometheus={url}", "--price=1", *times)
     assert status == 0, err
 
 
@@ -265,12 +270,13 @@ def test_a_limit_of_the_server_is_said_in_its_own_words(
 
 @report(
     source="inference-perf#567",
-    seen="Managed Prometheus refuses patterns of metric names, and the tool took its refusal for 0.",
+    seen="Managed Prometheus refuses patterns of metric names, and a tool took that for 0.",
     first="wrong",
     kind="What every store was thought to answer",
     group="series",
 )
 @pytest.mark.parametrize("command", [["bill", "--price=1"], ["why", "team/chat-0"]])
+@pytest.mark.xfail(strict=True)
 def test_a_store_that_knows_no_patterns_of_names_is_said_to_be_none_that_is_read(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,11 +301,11 @@ def test_a_store_that_knows_no_patterns_of_names_is_said_to_be_none_that_is_read
     group="series",
 )
 @PROMETHEUS
+@pytest.mark.xfail(strict=True)
 def test_prices_by_node_labels_that_no_store_has_are_not_quietly_the_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """kube-state-metrics is scraped by another shard."""
-
     one = Exporter("GPU-a", BEGIN - 3600)
     found = []
     for second in range(-120, 3661, 60):

