@@ -596,9 +596,7 @@ CASES: dict[str, Example] = {
             },
         },
     ),
-    "MgpuExporterStuck": Example(
-        {CYCLES: f"60{HOURS}"}, {"it measures": {CYCLES: f"0+60{HOURS}"}}
-    ),
+    "MgpuExporterStuck": Example({CYCLES: f"60{HOURS}"}, {"it measures": {CYCLES: f"0+60{HOURS}"}}),
     "MgpuExporterBlind": Example(
         {CGROUPS: f"0{HOURS}"},
         {

@@ -5,7 +5,7 @@ import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -135,9 +135,20 @@ def _made(
             f"the first data is of {written(int(first_s))}, and the bill begins there: "
             "before, nothing was scraped, or it is past the retention of this Prometheus"
         )
-    for said in _late(books):
+    for said in (*_late(books), *_unlabelled(books, prices)):
         _warn(said)
     return bill_of(books, prices, arguments.method, by, since_s, until_s)
+
+
+def _unlabelled(books: Sequence[CardBook], prices: Prices) -> Iterator[str]:
+    """The labels of the price file that no node has: their prices are quietly of no card."""
+    known = {name for book in books for name in book.facts.node_labels}
+    for name in prices.by_node_label:
+        if not known & {name, sanitized(name)}:
+            yield (
+                f"no node has the label {name}, as a label of its target or in kube_node_labels of "
+                "this Prometheus: its prices are of no card"
+            )
 
 
 def _late(books: Iterable[CardBook]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
@@ -109,8 +108,10 @@ def _case(arguments: Namespace, node: OwnNode | None) -> Case:
         return _near(here(node), arguments, (namespace, pod), seen)
     asks = far_prometheus(arguments, namespace=seen)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
-    reader = SeriesCase(asks, time.time(), over_s, seen)
+    reader = SeriesCase(asks, asks.now(), over_s, seen)
     case = reader.read(namespace, pod)
+    if asks.trouble:
+        warn(f"mgpu-exporter why: {asks.trouble}: what is not said may be there")
     if not case.parts:
         seen_s = reader.last_seen(namespace, pod)
         if seen_s is not None:

@@ -144,11 +144,14 @@ class Books:
 
         The pods of a month are more than one answer may have.
         """
+        return self._days(self._prometheus.selector([name]))
+
+    def _days(self, selector: str) -> list[Series]:
+        """The last samples of a selector, the oldest day first."""
         found: list[Series] = []
         for end_s in range(self._span.until_s, self._span.since_s, -_DAY_S):
             length_s = min(_DAY_S, end_s - self._span.since_s)
-            last = f"last_over_time({self._prometheus.selector([name])}[{length_s}s])"
-            found += self._prometheus.at(last, end_s)
+            found += self._prometheus.at(f"last_over_time({selector}[{length_s}s])", end_s)
         return found[::-1]
 
     def _infos(self) -> dict[str, list[Series]]:
@@ -179,11 +182,10 @@ class Books:
         A store may call its clusters anything: they are the same if no label of both differs.
         """
         if self._nodes is None:
-            length_s = self._span.until_s - self._span.since_s
-            last = f"last_over_time({_NODE_LABELS}[{length_s}s])"
             self._nodes = defaultdict(list)
-            for one in self._prometheus.at(last, self._span.until_s):
-                self._nodes[one.labels.get("node", "")].append(one.labels)
+            for one in reversed(self._days(_NODE_LABELS)):  # the newest is meant
+                known_as = one.labels.get("exported_node", one.labels.get("node", ""))
+                self._nodes[known_as].append(one.labels)
         ours = {item for item in of.items() if item[0] not in _OF_SCRAPES}
         names = {name for name, _ in ours}
         same = [

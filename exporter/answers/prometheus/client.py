@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
+from exporter.shown.printable import clean
 
 Labels = Mapping[str, str]
 
@@ -31,6 +32,8 @@ _ROUNDED_S = 1  # a question says its time in milliseconds
 _NO_PAGE = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
 _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects samples
 _NAMED = re.compile(r'(?:last_over_time\()?\{__name__=~"([^"\\]*)"')  # whose series keep names
+_NO_PATTERNS = "matchtype for the __name__ label"  # Google's Managed Prometheus
+_OF_PROMQL = "PromQL "  # how a warning begins that is of the question, not of the stores
 _WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
@@ -81,11 +84,23 @@ class Prometheus:
         self.targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
         self._always = {"namespace": namespace} if namespace else {}
         self._always |= _WHOLE if whole else {}
+        self._missing = ""
 
     @property
     def address(self) -> str:
         """The address, without credentials."""
         return self._http.address
+
+    @property
+    def trouble(self) -> str:
+        """What the server said of stores that did not answer; "" if all did."""
+        return f"not all stores of {self.address} answer: {self._missing}" if self._missing else ""
+
+    def now(self) -> float:
+        """The time by the server's clock, which may be another than this machine's."""
+        for one in self.at("vector(time())"):
+            return one.samples[-1][1]
+        raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
 
     def selector(self, names: Iterable[str], *matchers: str, **labels: str) -> str:
         """A selector of exporters' families by their full names, matchers and label values."""
@@ -177,7 +192,13 @@ class Prometheus:
                     f"{self.address} is an exporter, no Prometheus: give it with --url, or with "
                     "--prometheus the address of a Prometheus that scrapes it"
                 ) from None
+            if _NO_PATTERNS in str(error):
+                raise NoAnswerError(
+                    f"{error}; all questions here have patterns of names: another Prometheus that "
+                    "scrapes the exporters can be asked"
+                ) from None
             raise
+        self._missing = _missing(answer) or self._missing
         data = answer.get("data")
         result = data.get("result") if isinstance(data, dict) else None
         if answer.get("status") != "success" or not isinstance(result, list):
@@ -188,6 +209,16 @@ class Prometheus:
         named_ones = _NAMED.match(query["query"])
         names = named_ones[1].split("|") if named_ones else ()
         return list(_parsed(result, first_s, last_s, names))
+
+
+def _missing(answer: Mapping[str, Any]) -> str:
+    """What an answer says of stores that it is without: of Thanos, or of VictoriaMetrics."""
+    warnings = answer.get("warnings")
+    said = [str(one) for one in warnings if one] if isinstance(warnings, list) else []
+    of_stores = [clean(one) for one in said if not one.startswith(_OF_PROMQL)]
+    if answer.get("isPartial") is True:
+        of_stores.append("the answer is partial")
+    return "; ".join(of_stores[:1])
 
 
 def is_answered(http: HttpClient, error: NoAnswerError, path: str, key: str) -> bool:

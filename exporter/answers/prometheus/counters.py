@@ -39,7 +39,7 @@ from exporter.metrics.families import PREFIX
 STALE_S = 300  # before a time, where Prometheus finds the last scrape
 _SCRAPE_S = 15  # the usual time between two scrapes
 _TARGETS = 50  # in one question
-_LOOK_BACK_S = 32 * 86_400  # for the last scrape before a gap in which the range begins
+_LOOK_BACK_S = 31 * 86_400  # for the last scrape before a gap; services answer for 32 days
 _LOOK_BACKS = 24  # questions about such scrapes
 _AWAY_S = (900, 3600, 86_400)  # how far back a device's last sample is looked for, in turn
 _DEVICE = f"{PREFIX}_device_"

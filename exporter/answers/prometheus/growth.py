@@ -28,10 +28,17 @@ from exporter.answers.prometheus.lives import (
     path,
 )
 from exporter.answers.prometheus.ranges import Span
+from exporter.metrics.families import PREFIX
 
 _PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # in a UUID of its PCI address
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
+# What these count of a card grows by a second in each second in which it is read.
+_CLOCKS = {
+    f"{PREFIX}_device_unallocated_gpu_seconds_total": 1,
+    f"{PREFIX}_namespace_allocated_gpu_seconds_total": 1,
+    f"{PREFIX}_device_overcommitted_gpu_seconds_total": -1,
+}
 
 
 class Grown(NamedTuple):
@@ -178,20 +185,36 @@ class _Card:
             pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
             early = [at for at in pages if at <= since_s]
             unread = not early or early[-1] < since_s - STALE_S
-            if unread and not life.is_since(since_s) and pages[-1] > since_s:
+            dated = self._dated(life, pages[0])
+            if unread and not dated.is_since(since_s) and pages[-1] > since_s:
                 late.append(Late(read_until_s, pages[len(early)], min(targets, key=sorted)))
-            begin_s = min(begin_s, _began(life, pages, since_s))
+            begin_s = min(begin_s, _began(dated, pages, since_s))
             end_s = max(end_s, pages[-1], *(known_until.get(target, 0.0) for target in targets))
             read_until_s = max(read_until_s, pages[-1])
             self._check_agreement(life, targets)
             for key, samples in self._samples[life].items():
                 mine = sorted((s for s in samples if s.at_s < until_s), key=lambda s: s.at_s)
-                if steps := self._steps(mine, life, stretches, pages):
+                if steps := self._steps(mine, dated, stretches, pages):
                     grown.append(Grown(self._labels[key], frozenset(targets), steps))
         end_s = min(end_s, self._span.until_s)
         every = {target for life in order for target in self._shown[life]}
         last = sorted(every, key=lambda one: (-self._scrapes.of(one)[0][-1], sorted(one)))
         return CardGrowth(self._uuid, last, min(begin_s, end_s), end_s, grown, late)
+
+    def _dated(self, life: Life, first_s: float) -> Life:
+        """The life with a start that can be, by the clock of the store.
+
+        Its own is by the node's clock, which may be ahead. It cannot have begun later than its
+        first scrape, nor later than what it had counted by then allows.
+        """
+        if life.start_s is None:
+            return life
+        counted_s: dict[str, float] = defaultdict(float)
+        for key, samples in self._samples[life].items():
+            had = next((one.value for one in samples if one.at_s <= first_s + _SLACK_S), 0.0)
+            counted_s[label(self._labels[key], "uuid")] += _CLOCKS.get(key[0], 0) * had
+        latest_s = first_s - max(0.0, *counted_s.values())
+        return life if life.start_s <= latest_s + _SLACK_S else Life(latest_s)
 
     def _check_agreement(self, life: Life, targets: Mapping[Target, Sequence[float]]) -> None:
         """Refuses targets that count differently, though they say that they are one life.

@@ -22,6 +22,7 @@ _OF_A_NODE = {"instance", "pod", "node", "container", "namespace", "service", "e
 
 START = "process_start_time_seconds"
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
+_DRIFT_S = 1  # by which a stored start differs from scrape to scrape, without another process
 OVERLAP_S = 300
 """How long two lives may have one card, in seconds: one is replaced by the other."""
 
@@ -151,7 +152,9 @@ class Scrapes:
             fell = cycles.get(at, counted) < counted
             counted = cycles.get(at, counted)
             if at in starts:
-                lives.append(Life(starts[at]))
+                before_s = lives[-1].start_s if lives and not fell else None
+                drifts = before_s is not None and abs(starts[at] - before_s) <= _DRIFT_S
+                lives.append(lives[-1] if drifts else Life(starts[at]))
             elif lives and not fell:
                 lives.append(lives[-1])
             else:

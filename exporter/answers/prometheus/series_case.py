@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple, TypeVar
@@ -30,7 +31,9 @@ _CONTAINER, _DEVICE = f"{PREFIX}_container_", f"{PREFIX}_device_"
 _POD_INFO = f"{PREFIX}_pod_info"
 _CORE, _WAITING = f"{_CONTAINER}core_seconds_total", f"{_CONTAINER}core_waiting_seconds_total"
 _CONTENTION = f"{_CONTAINER}core_waiting_on_seconds_total"
-_STALE_S = 300  # scrapes are never farther apart: Prometheus forgets a series after that
+_STALE_S = 300  # Prometheus forgets a series after that
+_SELDOM_S = 3600  # scrapes are never farther apart
+_SNAPSHOT = f"{PREFIX}_exporter_snapshot_timestamp_seconds"
 _SCRAPE_S = 15  # scrapes are hardly ever closer: each sample is the newest for that long
 _DAY_S, _STEP_S, _PART = 86_400, 60, 0.1
 _OTHERS = "others"
@@ -139,9 +142,15 @@ class SeriesCase:
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
         others = self._others(core)
         cards = self._cards({key: many[0].labels for key, many in state.items()})
+        behind_s = self._behind_s()
         parts = tuple(
-            _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
-            for key in sorted(state)
+            replace(part, last_active_unix_s=part.last_active_unix_s + behind_s)
+            if part.last_active_unix_s is not None
+            else part
+            for part in (
+                _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
+                for key in sorted(state)
+            )
         )
         return Case(
             namespace=namespace,
@@ -168,6 +177,16 @@ class SeriesCase:
                 if self._unix_s - _DAY_S <= seen_s <= self._unix_s:
                     return seen_s
         return None
+
+    def _behind_s(self) -> float:
+        """How far what the exporter said last is behind, by its node's clock.
+
+        When a pod was active last is told by that clock: it may differ from the store's by hours,
+        and what was true at the last scrape is taken to be so still, as it is of all gauges.
+        """
+        found = self._mine(self._select([_SNAPSHOT]), _SNAPSHOT, self._until_s)
+        said = [one.samples[-1][1] for one in found]
+        return self._until_s - max(said) if said and self._turns else 0.0
 
     def _find_exporter(self, namespace: str, pod: str) -> None:
         """Finds the targets of the exporter that has the pod, whatever their labels are.
@@ -236,8 +255,14 @@ class SeriesCase:
             return _key(labels), name
 
         found: dict[_Key, dict[str, float]] = defaultdict(dict)
-        grown = f"increase({self._select([_CONTENTION], **self._pod)}[{self._window_s}s])"
-        for (key, name), seconds in self._once(grown, _CONTENTION, self._unix_s, named).items():
+        # not increase(), for which one scrape in the window is none
+        long = self._window_s + _STALE_S
+        chosen = f"{self._select([_CONTENTION], **self._pod)}[{long}s]"
+        grown = [
+            one._replace(samples=((self._unix_s, _counted(one, self._since_s).counted),))
+            for one in self._mine(chosen, _CONTENTION, self._unix_s)
+        ]
+        for (key, name), seconds in self._once(grown, _CONTENTION, named).items():
             if key in core and core[key].observed_s:
                 found[key][name] = seconds / core[key].observed_s
         return found
@@ -288,17 +313,17 @@ class SeriesCase:
 
     def _rates(self, name: str, matcher: str, key: Callable[[Labels], K]) -> dict[K, float]:
         rate = f"rate({self._select([name], matcher)}[{self._span_s}s])"
-        return self._once(rate, name, self._until_s, key)
+        return self._once(self._mine(rate, name, self._until_s), name, key)
 
     def _once(
-        self, expression: str, name: str, unix_s: float, key: Callable[[Labels], K]
+        self, found: Iterable[Series], name: str, key: Callable[[Labels], K]
     ) -> dict[K, float]:
         """The sums of what targets of its exporter show one after another, by key.
 
         Of several that show it at one time the one that has most stands for all.
         """
         each: dict[K, dict[int, float]] = defaultdict(dict)
-        for one in self._mine(expression, name, unix_s):
+        for one in found:
             turn = max(self._turns_of(one, name), default=0)
             value, of_key = one.samples[-1][1], each[key(one.labels)]
             of_key[turn] = max(value, of_key.get(turn, value))
@@ -326,8 +351,11 @@ class SeriesCase:
 
 def _counted(one: Series, since_s: float) -> _Counted:
     counted = observed_s = 0.0
+    # Where it is scraped more seldom than usual, twice the usual time is no gap.
+    usual_s = min((at - before for (before, _), (at, _) in pairwise(one.samples)), default=0.0)
+    gap_s = max(_STALE_S, min(2 * usual_s, _SELDOM_S))
     for (before_s, before), (at_s, value) in pairwise(one.samples):
-        if at_s > since_s and at_s - before_s <= _STALE_S and value >= before:
+        if at_s > since_s and at_s - before_s <= gap_s and value >= before:
             counted += value - before
             observed_s += at_s - before_s
     return _Counted(counted, observed_s, one.samples[0][0], one.samples[-1][0])

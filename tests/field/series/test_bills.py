@@ -353,7 +353,6 @@ def clock_ahead(begin_s: int) -> Iterable[Scrape]:
     kind="The node's clock is believed against the store's",
     group="series",
 )
-@pytest.mark.xfail(strict=True)
 def test_a_start_by_a_clock_that_is_ahead_bills_nobody_for_what_was_before(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,7 +375,6 @@ def clock_ahead_young(begin_s: int) -> Iterable[Scrape]:
     kind="The node's clock is believed against the store's",
     group="series",
 )
-@pytest.mark.xfail(strict=True)
 def test_a_card_is_billed_from_its_first_scrape_on_whatever_its_clock_says(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -400,7 +398,6 @@ def start_drifts(begin_s: int) -> Iterable[Scrape]:
     kind="Nearly the same is taken for different",
     group="series",
 )
-@pytest.mark.xfail(strict=True)
 def test_a_start_that_varies_slightly_is_one_life(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:

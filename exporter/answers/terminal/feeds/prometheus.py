@@ -67,7 +67,8 @@ class PrometheusFeed:
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
             why = "does this Prometheus scrape exporters, and has a pod a GPU?"
-            return FeedResult((), (f"there are no series of {where} now: {why}",))
+            said = f"there are no series of {where} now: {why}"
+            return FeedResult((), (*self._partial(), said))
         found += self._devices(label(series.labels, "uuid") for series in found)
         every, ours = (self._prometheus.selector([name]) for name in (START, SIMULATED))
         started = {
@@ -89,7 +90,11 @@ class PrometheusFeed:
         ]
         if self._namespace:  # each exporter has series of its own
             nodes = [node for node in nodes if node.tree.devices or node.tree.nowhere]
-        return FeedResult(nodes, self._nodes.troubles, self._namespace)
+        return FeedResult(nodes, (*self._partial(), *self._nodes.troubles), self._namespace)
+
+    def _partial(self) -> tuple[str, ...]:
+        """What is said where some stores did not answer."""
+        return (self._prometheus.trouble,) if self._prometheus.trouble else ()
 
     def _by_node(self, found: Iterable[Series]) -> dict[str, list[Series]]:
         """The series of each node, with the exporter's own labels."""
