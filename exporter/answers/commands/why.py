@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
@@ -108,7 +109,7 @@ def _case(arguments: Namespace, node: OwnNode | None) -> Case:
         return _near(here(node), arguments, (namespace, pod), seen)
     asks = far_prometheus(arguments, namespace=seen)
     over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
-    reader = SeriesCase(asks, asks.now(), over_s, seen)
+    reader = SeriesCase(asks, asks.now() or time.time(), over_s, seen)
     case = reader.read(namespace, pod)
     if asks.trouble:
         warn(f"mgpu-exporter why: {asks.trouble}: what is not said may be there")

@@ -96,11 +96,9 @@ class Prometheus:
         """What the server said of stores that did not answer; "" if all did."""
         return f"not all stores of {self.address} answer: {self._missing}" if self._missing else ""
 
-    def now(self) -> float:
+    def now(self) -> float | None:
         """The time by the server's clock, which may be another than this machine's."""
-        for one in self.at("vector(time())"):
-            return one.samples[-1][1]
-        raise NoAnswerError(f"{self.address} does not answer as a Prometheus does")
+        return next((one.samples[-1][1] for one in self.at("vector(time())")), None)
 
     def selector(self, names: Iterable[str], *matchers: str, **labels: str) -> str:
         """A selector of exporters' families by their full names, matchers and label values."""
