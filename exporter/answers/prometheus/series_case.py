@@ -181,7 +181,7 @@ class SeriesCase:
     def _behind_s(self) -> float:
         """How far what the exporter said last is behind, by its node's clock.
 
-        When a pod was active last is told by that clock: it may differ from the store's by hours,
+        When a pod was active last is by that clock: it may differ from the store's by hours,
         and what was true at the last scrape is taken to be so still, as it is of all gauges.
         """
         found = self._mine(self._select([_SNAPSHOT]), _SNAPSHOT, self._until_s)
