@@ -20,7 +20,8 @@ def kept(
 
     A whole card is 1. An instance is the larger of its compute and memory slices. Where nothing is
     promised, the device is divided by its replicas, else by the allocations on it, ``sharers``.
-    ``devices`` and ``replicas`` are by UUID. Of one of some devices it is what it would be of each.
+    An amount of a memory of unknown size is an unknown part. ``devices`` and ``replicas`` are by
+    UUID. Of one of some devices it is what it would be of each.
     """
     device = devices.get(allocation.device or "")
     if device is None:
@@ -36,7 +37,9 @@ def kept(
         return whole / max(sharers, 1)
     memory = allocation.memory_bytes if allocation.kept_bytes is None else allocation.kept_bytes
     promised = [share for share in (allocation.core, _of(memory, device)) if share]
-    return min(max(promised), 1.0) if promised else whole / max(sharers, 1)
+    if promised:
+        return min(max(promised), 1.0)
+    return None if memory else whole / max(sharers, 1)
 
 
 def _among(allocation: Allocation, devices: Mapping[str, Device]) -> Iterable[str]:

@@ -266,14 +266,16 @@ class Ledger:
     ) -> dict[str, float]:
         """The part of each board that is known to be nobody's.
 
-        An allocation of unknown place is on one of some boards. So of what they have left so much
-        less is nobody's, all together; and nothing is, if it is not known how much it takes.
+        An allocation of unknown place is on one of some boards, one of known place on its own. So
+        of what they have left so much less is nobody's, all together; and nothing is, if it is not
+        known how much it takes.
         """
         free = {board: max(0.0, 1 - taken) for board, taken in gpus.items()}
         boards = self._boards()
         for _, allocation in allocated:
-            if allocation.device is None:
-                found = {boards[uuid] for uuid in allocation.among or () if uuid in boards}
+            if allocation.device is None or allocation.gpus is None:
+                places = (allocation.device,) if allocation.device else allocation.among or ()
+                found = {boards[uuid] for uuid in places if uuid in boards}
                 left = sum(free[board] for board in found)
                 taken = left if allocation.gpus is None else min(allocation.gpus, left)
                 for board in found if left else ():

@@ -12,7 +12,8 @@ HALF = Device(
     "MIG-3", 0, "nvidia", memory_bytes=40, parent_uuid="GPU-0", core_share=3 / 7, profile="3g.40gb"
 )
 ORPHAN = replace(HALF, uuid="MIG-9", parent_uuid="GPU-9")
-DEVICES = {device.uuid: device for device in (CARD, HALF, ORPHAN)}
+UNIFIED = replace(CARD, uuid="GPU-2", memory_bytes=None)
+DEVICES = {device.uuid: device for device in (CARD, HALF, ORPHAN, UNIFIED)}
 
 
 def allocation(
@@ -46,6 +47,9 @@ def allocation(
         pytest.param(allocation(), 3, 1 / 3, id="nothing promised"),
         pytest.param(allocation(0.4, 40, None), 1, 0.4, id="device not known yet"),
         pytest.param(allocation(None, 40, None), 1, None, id="memory of an unknown device"),
+        pytest.param(allocation(None, 40, "GPU-2"), 1, None, id="memory of an unknown size"),
+        pytest.param(allocation(0.4, 40, "GPU-2"), 1, 0.4, id="the core of such a card"),
+        pytest.param(allocation(device="GPU-2"), 2, 0.5, id="nothing promised of such a card"),
     ],
 )
 def test_part_kept(of: Allocation, sharers: int, part: float | None) -> None:

@@ -222,6 +222,9 @@ def somewhere(gpus: float | None, *among: str) -> Allocated:
     return Allocated(B, Allocation("v", B.container, None, None, None, "x", gpus=gpus, among=among))
 
 
+UNKNOWN_PART = Allocated(A, Allocation("u", A.container, "GPU-0", None, 500, "x"))
+
+
 @pytest.mark.parametrize(
     ("placed", "unplaced", "free"),
     [
@@ -236,6 +239,7 @@ def somewhere(gpus: float | None, *among: str) -> Allocated:
         ([], [somewhere(2.5, "GPU-0", "GPU-1")], (0, 0)),
         # how much it is is not known
         ([allocated(A, 0.5, 0.5)], [somewhere(None, "GPU-0")], (0, 1)),
+        ([UNKNOWN_PART], [], (0, 1)),
         # on a device that is not known
         ([], [somewhere(1.0), somewhere(1.0, "GPU-9")], (1, 1)),
     ],
