@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from exporter import __doc__ as about
 from exporter import __version__
-from exporter.agent.settings import TABLE, SettingsError, add_arguments, unknown_variables
 from exporter.console import logs
 from exporter.console.commandline import USAGE_ERROR, Parser, without_traceback
 from exporter.console.output import warn
@@ -117,6 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lambda: function(_flags(arguments), arguments.format, refused=arguments.refused)
         )
     from exporter.agent.collector.wiring import read_settings  # noqa: PLC0415 - see above
+    from exporter.agent.settings import SettingsError, unknown_variables  # noqa: PLC0415
 
     try:
         settings = read_settings(_flags(arguments))
@@ -143,6 +143,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _read(argv: Sequence[str]) -> Namespace:
     """The parsed arguments. A command's module is imported if it is named, or a flag is unknown."""
+    if list(argv) == ["--version"]:  # programs ask for it often: not after the table of settings
+        short = Parser(prog="mgpu-exporter", add_help=False)
+        _add_general(short)
+        short.parse_args(argv)
     if argv and argv[0] == _HELP:
         argv = [*argv[1:2], "--help"]
     named = {given.partition("=")[0] for given in argv}
@@ -155,12 +159,16 @@ def _read(argv: Sequence[str]) -> Namespace:
 
 def _flags(arguments: Namespace) -> dict[str, list[str]]:
     """The settings among the arguments, by name."""
+    from exporter.agent.settings import TABLE  # noqa: PLC0415 - see above
+
     given = vars(arguments)
     return {s.name: given[s.name] for s in TABLE.values() if s.name in given}
 
 
 def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
     """The parser. ``known`` are the commands whose own flags it has."""
+    from exporter.agent.settings import add_arguments  # noqa: PLC0415 - see above
+
     parser = Parser(
         prog="mgpu-exporter",
         usage="mgpu-exporter [COMMAND] [FLAG ...]",
@@ -171,9 +179,7 @@ def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
         add_help=False,
     )
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-    general = parser.add_argument_group("general")
-    general.add_argument("-h", "--help", action="help", help="show this help")
-    general.add_argument("--version", action="version", version=f"mgpu-exporter {__version__}")
+    _add_general(parser)
     add_arguments(parser)
     parser.commands = commands.choices
     for name, command in _COMMANDS.items():
@@ -189,3 +195,10 @@ def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
         if name in known and command.settings:
             add_arguments(own, in_help=name == _SERVE)
     return parser
+
+
+def _add_general(parser: Parser) -> None:
+    """Add the flags that are no settings."""
+    general = parser.add_argument_group("general")
+    general.add_argument("-h", "--help", action="help", help="show this help")
+    general.add_argument("--version", action="version", version=f"mgpu-exporter {__version__}")

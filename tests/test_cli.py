@@ -235,16 +235,15 @@ def test_help_names_the_commands_before_the_flags_by_subject(
     assert text.startswith("usage: mgpu-exporter [COMMAND] [FLAG ...]\n")
 
 
-@pytest.mark.parametrize("flag", ["--version", "--help"])
-def test_version_and_help_load_neither_a_server_nor_a_source(flag: str) -> None:
+@pytest.mark.parametrize(("flag", "wings"), [("--version", set()), ("--help", {"settings"})])
+def test_version_and_help_load_neither_a_server_nor_a_source(flag: str, wings: set[str]) -> None:
     with started("-X", "importtime", "-m", "exporter", flag) as agent:
         assert agent.end() == 0
 
     loaded = {line.rpartition("|")[2].strip() for line in agent.said.splitlines()}
     rooms = {name.split(".")[1] for name in loaded if name.startswith("exporter.")}
     assert rooms <= {"agent", "cli", "console", "inputs", "metrics", "model", "shown"}
-    wing = {name.split(".")[2] for name in loaded if name.startswith("exporter.agent.")}
-    assert wing == {"settings"}
+    assert {name.split(".")[2] for name in loaded if name.startswith("exporter.agent.")} == wings
     assert not loaded & {"aiohttp", "asyncio", "prometheus_client", "ssl"}
 
 

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from exporter.model import Clock
 from exporter.shown.printable import printable
+
+if TYPE_CHECKING:  # the model is not loaded to print a help
+    from exporter.model import Clock
 
 PLAIN = "plain"
 _FORMS = ("logfmt", "json", PLAIN)
@@ -45,7 +47,7 @@ class Collapsing(logging.Handler):
     ``MAX_REMEMBERED`` messages are remembered; the oldest is forgotten first.
     """
 
-    def __init__(self, inner: logging.Handler, clock: Clock = time) -> None:
+    def __init__(self, inner: logging.Handler, clock: "Clock" = time) -> None:
         super().__init__()
         self._inner = inner
         self._clock = clock

@@ -4,10 +4,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from exporter.model import Clock
 from exporter.shown.printable import printable
+
+if TYPE_CHECKING:  # the model is not loaded to print a help
+    from exporter.model import Clock
 
 SECOND_NS = 10**9
 _EVERY_NS = 10**8
@@ -20,7 +22,7 @@ class Progress:
     The cursor stays at the beginning of the line, so that a log line overwrites it.
     """
 
-    def __init__(self, stream: TextIO | None, clock: Clock) -> None:
+    def __init__(self, stream: TextIO | None, clock: "Clock") -> None:
         self._stream = stream
         self._clock = clock
         self._shown = stream is not None and stream.isatty()
@@ -45,7 +47,7 @@ class Progress:
 
 
 @contextmanager
-def progress(stream: TextIO | None = None, clock: Clock = time) -> Iterator[Progress]:
+def progress(stream: TextIO | None = None, clock: "Clock" = time) -> Iterator[Progress]:
     """Show progress on ``stream``, else standard error, until the work ends."""
     shown = Progress(stream or sys.stderr, clock)
     try:

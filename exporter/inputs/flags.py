@@ -1,8 +1,7 @@
-"""What all parsers of flags and names share: values by their kind, and suggestions for typos."""
+"""Flags of commands, by the kinds of values that settings have too."""
 
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from typing import TypeVar
 
 from exporter.inputs.values import ValueKind
@@ -20,14 +19,3 @@ def argument(kind: ValueKind[T]) -> Callable[[str], T]:
             raise ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
 
     return read
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most similar, "" if none is similar."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """A suggestion to append to the error about an unknown name; "" if no known name is similar."""
-    found = nearest(name, known)
-    return f"; did you mean {found}?" if found else ""
