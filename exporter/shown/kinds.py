@@ -64,16 +64,8 @@ def noun(kind: str) -> str:
     return NOUNS.get(kind, OTHERWISE)
 
 
-def counted(kinds: Iterable[str]) -> dict[str, int]:
+def count_nouns(kinds: Iterable[str]) -> dict[str, int]:
     """The number of owners by what they are called, from the kind of each."""
     counts = Counter(map(noun, kinds))
     order = dict.fromkeys([*NOUNS.values(), OTHERWISE])
     return {name: counts[name] for name in order if counts[name]}
-
-
-def plural(nouns: Iterable[str]) -> str:
-    """The nouns in plural, as a list in a sentence."""
-    listed = [f"{each}s" for each in nouns]
-    if len(listed) < 2:  # noqa: PLR2004 - nothing to join
-        return "".join(listed)
-    return f"{', '.join(listed[:-1])} and {listed[-1]}"

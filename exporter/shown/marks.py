@@ -27,6 +27,7 @@ from exporter.model import (
 )
 from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
 from exporter.shown.tree import DeviceEntry
+from exporter.shown.words import gib
 
 BEYOND = 1.02  # of a share, and not by rounding
 THROTTLED = 0.1  # of the time since the facts before
@@ -58,7 +59,6 @@ class MarkKind(StrEnum):
     BORROWS_MEMORY = "borrows memory"
 
 
-_GIB = 1 << 30
 _SEVERE = {MarkKind.LOST, MarkKind.XID, MarkKind.RECOVERY}
 
 
@@ -140,7 +140,7 @@ def _borrows(memory: HeldMemory) -> Iterator[Mark]:
     """Whether it holds more than is kept for it. Where nothing is, nobody was promised any."""
     kept, borrowed = memory.guaranteed_bytes, memory.borrowed_bytes
     if kept and borrowed:
-        said = f"it holds {borrowed / _GIB:.1f} GiB beyond the {kept / _GIB:.1f} GiB kept for it"
+        said = f"it holds {gib(borrowed)} beyond the {gib(kept)} kept for it"
         yield Mark(MarkKind.BORROWS_MEMORY, f"{said}, and may lose it to others")
 
 

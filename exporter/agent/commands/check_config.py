@@ -17,6 +17,7 @@ from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.console.commandline import Refusal
 from exporter.console.output import say
 from exporter.inputs.problems import Place, Problem
+from exporter.shown.words import plural
 from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
 
@@ -51,7 +52,7 @@ def _lines(settings: Settings, problems: list[Problem], warnings: list[str]) -> 
     yield from (f"problem: {problem}" for problem in problems)
     yield from (f"warning: {warning}" for warning in warnings)
     if problems:
-        yield f"{len(problems)} problem{'s' * (len(problems) > 1)}: {_outcome(settings, problems)}"
+        yield f"{plural(len(problems), 'problem')}: {_outcome(settings, problems)}"
         return
     read = (settings.config_file, settings.web_config_file, settings.simulate, settings.kubeconfig)
     named = ", ".join(filter(None, read))

@@ -8,7 +8,8 @@ from exporter.agent.allocations.scheme import Reason
 from exporter.agent.collector.allocations import OUTCOMES
 from exporter.agent.collector.rules import rules_of
 from exporter.agent.doctor import privileges
-from exporter.agent.doctor.evidence import CheckResult, ProbeResults, counted, listed, note, ok
+from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok
+from exporter.shown.words import plural, some_of
 
 _OTHERWISE = "see this reason in docs/troubleshooting.md"
 
@@ -32,8 +33,8 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
             pod = pods[one.pod]
             problems[one.scheme, one.reason].append(f"{pod.namespace}/{pod.name}")
     for scheme, uids in sorted(schemes.items()):
-        yield ok(scheme, f"allocations of {counted(len(uids), 'pod')}")
+        yield ok(scheme, f"allocations of {plural(len(uids), 'pod')}")
     for (scheme, reason), names in sorted(problems.items()):
         privilege = privileges.NODES if reason is Reason.UNPROVEN and not node.labels else ""
         remedy = OUTCOMES.get(reason, _OTHERWISE)
-        yield note(f"{scheme}: {reason}", listed(names), remedy, privilege)
+        yield note(f"{scheme}: {reason}", some_of(names), remedy, privilege)

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exporter.agent.collector.wiring import cgroup_root
-from exporter.agent.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
+from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import CGROUPS, HOST_PID
 from exporter.agent.sources.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
 from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
 from exporter.agent.sources.cgroups.walk import walk
 from exporter.model import Unmeasured
+from exporter.shown.words import plural
 
 _NO_CONTAINERS = (
     "on a machine without a container runtime that is as expected; in a pod only the pod's own "
@@ -52,8 +53,8 @@ def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
         yield ok("cgroup driver", " and ".join(sorted(drivers)))
     runtimes = sorted({identity.runtime or "unnamed" for identity in walked.by_container.values()})
     words = (
-        f"{counted(len(pods), 'pod')} with {counted(len(found), 'container')}, "
-        f"{counted(len(outside), 'container')} outside of pods"
+        f"{plural(len(pods), 'pod')} with {plural(len(found), 'container')}, "
+        f"{plural(len(outside), 'container')} outside of pods"
     )
     if walked.by_container or pods:
         of = f" ({', '.join(runtimes)})" if runtimes else ""

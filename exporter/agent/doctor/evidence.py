@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -28,7 +28,6 @@ from exporter.model import (
 LIST_S = 10.0  # for the first list of pods: a busy node takes seconds to load the client
 READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
-_MAX_NAMED = 5
 
 
 class ClockReading(NamedTuple):
@@ -144,18 +143,6 @@ class CheckResult:
     found: str
     remedy: str = ""
     privilege: str = ""
-
-
-def counted(number: int, noun: str) -> str:
-    """The number and the noun: "1 pod", "2 pods"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """The first names in their order, and how many more there are."""
-    known = sorted(names)
-    more = len(known) - _MAX_NAMED
-    return ", ".join(known[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def ok(subject: str, found: str) -> CheckResult:

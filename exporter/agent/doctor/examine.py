@@ -27,6 +27,7 @@ from exporter.agent.doctor.limits import limits
 from exporter.agent.doctor.pods import node, pods
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
 from exporter.shown.printable import printable
+from exporter.shown.words import plural
 
 logger = logging.getLogger(__name__)
 
@@ -136,8 +137,7 @@ def _lines(finding: CheckResult, width: int, *, coloured: bool) -> list[str]:
 def _sum(examined: Sequence[ReportEntry]) -> str:
     counts = Counter(one.finding.verdict for one in examined)
     problems, notes = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.NOTE]
-    words = f"{problems or 'no'} problem{'' if problems == 1 else 's'}"
-    return f"{words}, {notes or 'no'} note{'' if notes == 1 else 's'}"
+    return f"{plural(problems or 'no', 'problem')}, {plural(notes or 'no', 'note')}"
 
 
 def as_json(examined: Sequence[ReportEntry]) -> str:

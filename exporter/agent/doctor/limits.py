@@ -6,15 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from exporter.agent.allocations.schemes import nvfractions
 from exporter.agent.collector.wiring import cgroup_root
-from exporter.agent.doctor.evidence import (
-    CheckResult,
-    ProbeResults,
-    counted,
-    listed,
-    note,
-    ok,
-    problem,
-)
+from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import CGROUPS
 from exporter.agent.sources.cgroups.dmem import (
     CAPACITY,
@@ -35,6 +27,7 @@ from exporter.model import (
     Container,
     Pod,
 )
+from exporter.shown.words import plural, some_of
 
 _NEEDS = (
     "NVIDIA_GPU_MEMORY_REQUEST and NVIDIA_GPU_MEMORY_LIMIT both in the container's environment "
@@ -65,7 +58,7 @@ def limits(
     files = CgroupFiles(cgroup_root(evidence.settings), evidence.settings.path_procfs)
     capacity = read(files.root, CAPACITY)
     if capacity is not None:
-        yield ok("dmem", f"the kernel counts the memory of {counted(len(capacity), 'device')}")
+        yield ok("dmem", f"the kernel counts the memory of {plural(len(capacity), 'device')}")
         yield from _unread(evidence, files)
         yield from _beyond(files.root, capacity)
         yield from _drift(files.root)
@@ -87,7 +80,7 @@ def _answers(evidence: ProbeResults) -> Iterator[CheckResult]:
         privilege = CGROUPS if refused == "operating_system" else ""
         yield make("memory limits", found, _REMEDIES.get(refused, _OTHERWISE), privilege)
     if asked := set(_asked_in_vain(evidence)):
-        found = f"asked for, but neither the driver nor the kernel has one: {listed(asked)}"
+        found = f"asked for, but neither the driver nor the kernel has one: {some_of(asked)}"
         yield problem(
             "memory limits asked for", found, f"they may take all of a card: it needs {_NEEDS}"
         )
@@ -143,10 +136,10 @@ def _unread(evidence: ProbeResults, files: CgroupFiles) -> Iterator[CheckResult]
             "containers; until then all memory is charged to these, and no container has a limit "
             "of its own"
         )
-        yield note("dmem limits", f"none can be read below {listed(without)}", remedy)
+        yield note("dmem limits", f"none can be read below {some_of(without)}", remedy)
     if garbled:
         remedy = "they name no amount for the card: see the kernel log, and report the file"
-        yield problem("dmem files", f"not read: {listed(garbled)}", remedy)
+        yield problem("dmem files", f"not read: {some_of(garbled)}", remedy)
 
 
 def _on_cards(evidence: ProbeResults) -> Iterator[tuple[int, Address]]:
@@ -170,7 +163,7 @@ def _beyond(root: str, capacity: Mapping[Address, int | None]) -> Iterator[Check
     ]
     if beyond:
         remedy = "set dmem.max of these below the card's dmem.capacity, in bytes"
-        yield problem(MAX, f"beyond all of the card: {listed(set(beyond))}", remedy)
+        yield problem(MAX, f"beyond all of the card: {some_of(set(beyond))}", remedy)
 
 
 def _drift(root: str) -> Iterator[CheckResult]:
@@ -186,7 +179,7 @@ def _drift(root: str) -> Iterator[CheckResult]:
             "a cgroup was deleted without its soft limit being set to 0 first: set dmem.min of "
             "these to the sum of those below them"
         )
-        yield problem(MIN, f"more than below is kept by {listed(stale)}", remedy)
+        yield problem(MIN, f"more than below is kept by {some_of(stale)}", remedy)
     for name, make in ((MIN, problem), (LOW, note)):
         short = [
             folder.removeprefix(root)
@@ -199,7 +192,7 @@ def _drift(root: str) -> Iterator[CheckResult]:
                 "the kernel honours it only as far as each cgroup above has as much: set soft "
                 f"limits by nvidia-smi or NVML, not by the files; or raise {name} of these"
             )
-            yield make(name, f"less than below is kept by {listed(short)}", remedy)
+            yield make(name, f"less than below is kept by {some_of(short)}", remedy)
 
 
 def reserved(root: str, name: str) -> Iterator[tuple[str, dict[Address, int], dict[Address, int]]]:

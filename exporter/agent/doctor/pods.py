@@ -12,7 +12,6 @@ from exporter.agent.doctor.evidence import (
     CheckResult,
     CheckVerdict,
     ProbeResults,
-    counted,
     note,
     ok,
     problem,
@@ -29,6 +28,7 @@ from exporter.agent.sources.pods.kubelet import PODS as KUBELETS_PODS
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, decode
 from exporter.apiserver.answers import ApiError, ServerKind, explanation
 from exporter.apiserver.client import KubeClient
+from exporter.shown.words import plural
 
 TIMEOUT_S = 5.0
 
@@ -275,7 +275,7 @@ def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
         return problem("PodResources", str(error), _WITHOUT, POD_RESOURCES)
     grants = sum(len(entry.grants) for entry in answer.entries.values())
     hold = "holds" if len(answer.entries) == 1 else "hold"
-    found = f"{counted(len(answer.entries), 'pod')} {hold} {counted(grants, 'grant')}"
+    found = f"{plural(len(answer.entries), 'pod')} {hold} {plural(grants, 'grant')}"
     left_out = ", ".join(f"{reason} {n}" for reason, n in sorted(answer.rejected.items()))
     if left_out:
         found = f"{found}; left out: {left_out}"

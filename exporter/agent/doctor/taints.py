@@ -10,7 +10,7 @@ from http import HTTPStatus
 from itertools import islice
 
 from exporter.agent.doctor import privileges
-from exporter.agent.doctor.evidence import CheckResult, listed, note, problem
+from exporter.agent.doctor.evidence import CheckResult, note, problem
 from exporter.agent.sources.pods.claims import (
     GROUP,
     TIMEOUT_S,
@@ -24,6 +24,7 @@ from exporter.agent.sources.pods.decode import Json, mapping, mappings, text
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
 from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import KubeClient
+from exporter.shown.words import some_of
 
 RULES = "devicetaintrules"
 MAX_RULES = 1024
@@ -65,7 +66,7 @@ def _named(found: Mapping[Place, list[str]]) -> Iterator[CheckResult]:
             "its driver or a DeviceTaintRule says why; NoSchedule keeps new claims off it, "
             "NoExecute ends its pods"
         )
-        yield note("tainted devices", listed(tainted), remedy)
+        yield note("tainted devices", some_of(tainted), remedy)
 
 
 def _rules(client: KubeClient) -> Iterator[Json]:

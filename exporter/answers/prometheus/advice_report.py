@@ -9,6 +9,7 @@ import yaml
 
 from exporter.answers.prometheus.advice import UNITS, Advice, Resource, Workload
 from exporter.answers.prometheus.ranges import written
+from exporter.shown.words import gib
 
 FORMATS = ("table", "json", "yaml")
 Found = Sequence[tuple[Workload, Advice]]
@@ -148,7 +149,7 @@ def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
 def _amount(amount: float | None, resource: Resource) -> str:
     if amount is None:
         return "-"
-    return f"{amount:.0%}" if resource is Resource.CORE else f"{amount / _GIB:.1f} GiB"
+    return f"{amount:.0%}" if resource is Resource.CORE else gib(amount)
 
 
 def _freed(found: Found) -> str:
@@ -159,4 +160,4 @@ def _freed(found: Found) -> str:
     )
     if not core and not memory:
         return ""
-    return f"All that ask for less would give back {core:.2f} GPUs and {memory / _GIB:.1f} GiB.\n"
+    return f"All that ask for less would give back {core:.2f} GPUs and {gib(memory)}.\n"

@@ -14,14 +14,13 @@ from exporter.model import Unmeasured
 from exporter.model.alerts import NEAR_LIMIT
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
+from exporter.shown.words import ago, gib, length, listed
 
 NOTEWORTHY = 0.01  # of the time
 HELD_DOWN = 0.1  # of the time, as a mark on the page
 PRESSED, FULL, BELOW = 0.5, 0.95, 0.9
 IDLE_S = 60
 _MAX_NAMES = 3
-_GIB = 1 << 30
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 _HELD_BY = {
     "sw_power_cap": "its power limit",
@@ -201,9 +200,9 @@ def _misplaced(case: Case) -> Iterator[Sentence]:
     if not elsewhere:
         return
     there, here = (sorted({part.card.name for part in parts}) for parts in (elsewhere, own))
-    but = f"but was allocated {listed(here)}" if here else "which it was not allocated"
-    used = listed([_had(part) for part in (*elsewhere, *own)])
-    said = f"It runs on {listed(there)}, {but}: in {case.span} it used {used}."
+    but = f"but was allocated {_listed(here)}" if here else "which it was not allocated"
+    used = _listed([_had(part) for part in (*elsewhere, *own)])
+    said = f"It runs on {_listed(there)}, {but}: in {case.span} it used {used}."
     yield Sentence(Topic.PLACEMENT, said, urgent=True)
 
 
@@ -307,7 +306,7 @@ def _clocks(case: Case) -> Iterator[Sentence]:
 
 
 def _cards_held(held: Mapping[str, float]) -> str:
-    return listed([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
+    return _listed([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
 
 
 def _memory(case: Case) -> Iterator[Sentence]:
@@ -364,13 +363,13 @@ def _cards(case: Case) -> Iterator[Sentence]:
     others = [card.others for card in cards.values()]
     known = sorted({name for names in others for name in names or ()})
     if known:
-        company = f" with {listed(known)}"
+        company = f" with {_listed(known)}"
     elif any(names is None for names in others):
         company = ""
     else:
         company = ", with no other that can be seen"
     is_on = "It is on" if case.ended_unix_s is None else "It was on"
-    yield Sentence(Topic.CARDS, f"{is_on} {listed(places)}{company}.")
+    yield Sentence(Topic.CARDS, f"{is_on} {_listed(places)}{company}.")
 
 
 def _described(card: Card) -> str:
@@ -397,7 +396,7 @@ def _unknown(case: Case) -> Iterator[Sentence]:
     if not by_reason:
         return
     order = sorted(by_reason.items(), key=lambda each: ("core" not in each[1], each[0]))
-    said = " ".join(f"Not known: {listed(sorted(what))}. {_why(why)}" for why, what in order[:2])
+    said = " ".join(f"Not known: {_listed(sorted(what))}. {_why(why)}" for why, what in order[:2])
     more = len(order) - 2
     rest = f" {more} more reasons are in …_unmeasured." if more > 0 else ""
     yield Sentence(Topic.UNKNOWN, said.strip() + rest, urgent=blind)
@@ -414,34 +413,8 @@ def _place(part: OnCard, case: Case) -> str:
 
 
 def _moment(unix_s: float, case: Case) -> str:
-    return f"{_ago(case.unix_s - unix_s)}, at {utc(unix_s, '%Y-%m-%d %H:%M UTC')}"
+    return f"{ago(case.unix_s - unix_s)}, at {utc(unix_s, '%Y-%m-%d %H:%M UTC')}"
 
 
-def _ago(seconds: float) -> str:
-    said = length(seconds)
-    article = "" if said[0].isdigit() else "an " if said == "hour" else "a "
-    return f"{article}{said} ago"
-
-
-def listed(names: Sequence[str], most: int = _MAX_NAMES) -> str:
-    """Names in words: ``a, b and 2 others``."""
-    shown = list(names[:most])
-    if len(names) > most:
-        more = len(names) - most
-        shown.append("1 other" if more == 1 else f"{more} others")
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-
-
-def gib(number: float) -> str:
-    """Bytes in GiB."""
-    return f"{number / _GIB:.1f} GiB"
-
-
-def length(seconds: float) -> str:
-    """A length of time in words: ``minute``, ``5 minutes``, ``3 hours``, ``15 seconds``."""
-    for unit_s, unit in ((_DAY_S, "day"), (_HOUR_S, "hour"), (_MINUTE_S, "minute")):
-        if seconds >= unit_s:
-            count = round(seconds / unit_s)
-            return unit if count == 1 else f"{count} {unit}s"
-    count = round(seconds)
-    return "second" if count == 1 else f"{count} seconds"
+def _listed(names: Sequence[str]) -> str:
+    return listed(names, _MAX_NAMES)

@@ -10,34 +10,15 @@ from exporter.model import (
     Process,
     Reasons,
     Sensors,
+    Used,
 )
 from exporter.shown.marks import Mark
 from exporter.shown.printable import clean, utc
 from exporter.shown.reasons import UNMEASURED, process_type
 from exporter.shown.tree import PodEntry
+from exporter.shown.words import energy, gpu_time, narrow_memory, narrow_percent
 
 Details = tuple[tuple[str, str], ...]
-
-_J, _KJ, _KWH = 1e6, 1e9, 3.6e12  # in microjoules
-_ROUNDED = 0.9995  # what is shown as 1.0 of the next unit
-_HUNDRED = 99.95  # what is shown as 100
-_UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k"))
-
-
-def amount(count: float) -> str:
-    """Bytes in at most five characters: 512M, 27.0G."""
-    for unit, letter in _UNITS:
-        if abs(count) >= _ROUNDED * unit:
-            part = count / unit
-            digits = 1 if letter in "TG" and abs(part) < _HUNDRED else 0
-            return f"{part:.{digits}f}{letter}"
-    return f"{count:.0f}"
-
-
-def percent(ratio: float) -> str:
-    """A ratio in at most four characters up to 999 %."""
-    small = 0 < abs(ratio) < 0.0995  # noqa: PLR2004 - what rounds to 10 %
-    return f"{100 * ratio:.1f}%" if small else f"{100 * ratio:.0f}%"
 
 
 def of_device(device: DeviceFacts) -> Details:
@@ -52,7 +33,7 @@ def of_device(device: DeviceFacts) -> Details:
         ("PCI", device.device.pci_bus_id),
         ("measured by", f"{methods.busy}, {methods.shares}" if methods else ""),
         ("allocated", _allocated(device.allocated)),
-        ("energy", _energy(device.used.energy_uj)),
+        ("energy", _energy(device.used)),
         ("uuid", device.uuid),
     )
 
@@ -77,9 +58,9 @@ def of_holding(held: ContainerHolding | GroupHolding) -> Details:
     return _known(
         *(of_allocation(held) if isinstance(held, ContainerHolding) else ()),
         ("processes", "" if processes is None else str(processes)),
-        ("peak memory", "" if peak is None else amount(peak)),
-        ("GPU time", _seconds(held.used.core_ns)),
-        ("energy", _energy(held.used.energy_uj)),
+        ("peak memory", "" if peak is None else narrow_memory(peak)),
+        ("GPU time", _gpu_time(held.used)),
+        ("energy", _energy(held.used)),
         ("since", "" if since is None else utc(since / 1e9)),
     )
 
@@ -108,9 +89,12 @@ def of_pod(entry: PodEntry) -> Details:
         ("owner", owner),
         ("QoS", pod.info.qos if pod.info else ""),
         ("GPUs in all", "" if pod.core is None else f"{pod.core:.2f}{limit}"),
-        ("use of its share", "" if pod.core_of_limit is None else percent(pod.core_of_limit)),
-        ("GPU time", _seconds(pod.used.core_ns)),
-        ("energy", _energy(pod.used.energy_uj)),
+        (
+            "use of its share",
+            "" if pod.core_of_limit is None else narrow_percent(pod.core_of_limit),
+        ),
+        ("GPU time", _gpu_time(pod.used)),
+        ("energy", _energy(pod.used)),
     )
 
 
@@ -143,25 +127,18 @@ def marked(marks: Iterable[Mark]) -> Details:
 def _allocated(device: DeviceAllocation) -> str:
     core, memory = device.core, device.memory_bytes
     parts = (
-        "" if core is None else f"{percent(core)} of the core",
-        "" if memory is None else f"{amount(memory)} of memory",
+        "" if core is None else f"{narrow_percent(core)} of the core",
+        "" if memory is None else f"{narrow_memory(memory)} of memory",
     )
     return ", ".join(filter(None, parts))
 
 
-def _energy(uj: int | None) -> str:
-    if uj is None:
-        return ""
-    if uj >= _KWH:
-        return f"{uj / _KWH:.2f} kWh"
-    return f"{uj / _KJ:.1f} kJ" if uj >= _KJ else f"{uj / _J:.0f} J"
+def _gpu_time(used: Used) -> str:
+    return "" if used.core_ns is None else gpu_time(used.core_ns / 1e9)
 
 
-def _seconds(ns: int | None) -> str:
-    if ns is None:
-        return ""
-    seconds = ns / 1e9
-    return f"{seconds / 3600:.2f} h" if seconds >= 3600 else f"{seconds:.1f} s"  # noqa: PLR2004
+def _energy(used: Used) -> str:
+    return "" if used.energy_uj is None else energy(used.energy_uj)
 
 
 def _known(*pairs: tuple[str, str]) -> Details:

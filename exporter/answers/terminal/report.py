@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from exporter.answers.terminal import table
-from exporter.answers.terminal.details import amount
 from exporter.answers.terminal.table import Piece, Tone
 from exporter.answers.terminal.view import Arrangement, Figure, Line, LineKind, Overview, rows
 from exporter.model import Unmeasured
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
+from exporter.shown.words import narrow_memory, plural
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
 def title(view: Overview, *state: str, short: bool = False) -> str:
     """The title: the source, the state of the table, the time of the figures, the owners."""
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
-    counts = [_counted(view.pods, "pod")] if view.pods else []
-    counts += [_counted(number, noun) for noun, number in view.groups.items()]
+    counts = [plural(view.pods, "pod")] if view.pods else []
+    counts += [plural(number, noun) for noun, number in view.groups.items()]
     owners = ", ".join(counts)
     parts = (
         view.source,
@@ -85,22 +85,18 @@ def sums(view: Overview) -> str:
     of = view.totals
     if not (of.gpus or of.lost):
         return f"{view.namespace}: on no GPU that is known" if view.namespace else "no GPU"
-    memory = "" if of.memory_total is None else f" of {amount(of.memory_total)}"
+    memory = "" if of.memory_total is None else f" of {narrow_memory(of.memory_total)}"
     lost = f" ({of.lost} unknown)" if of.lost else ""
     core = "?" if of.core is None else f"{of.core:.2f}"
     parts = (
-        f"{view.namespace}: core {core} on {_counted(of.gpus, 'GPU')}{lost}"
+        f"{view.namespace}: core {core} on {plural(of.gpus, 'GPU')}{lost}"
         if view.namespace
-        else f"core {core} of {_counted(of.gpus + of.lost, 'GPU')}{lost}",
-        f"memory {'?' if of.memory is None else amount(of.memory)}{memory}",
+        else f"core {core} of {plural(of.gpus + of.lost, 'GPU')}{lost}",
+        f"memory {'?' if of.memory is None else narrow_memory(of.memory)}{memory}",
         "" if of.watts is None else f"{of.watts:.0f} W",
         "" if of.unattributed is None else f"unattributed {of.unattributed:.2f}",
     )
     return " · ".join(part for part in parts if part)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _unknown_by_reason(view: Overview) -> Mapping[str, Sequence[str]]:

@@ -9,10 +9,11 @@ from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
 
-from exporter.answers.terminal.details import amount, percent
 from exporter.answers.terminal.reading import fitted, width
 from exporter.answers.terminal.view import Figure, Line, LineKind, Past, ShownLine
 from exporter.shown.marks import BEYOND
+from exporter.shown.words import narrow_memory as amount
+from exporter.shown.words import narrow_percent as percent
 
 NEAR = 0.9  # of a limit
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.shown.kinds import counted
+from exporter.shown.kinds import count_nouns
 from exporter.shown.marks import BEYOND, Mark
 
 
@@ -125,7 +125,7 @@ class Overview:
     @property
     def groups(self) -> dict[str, int]:
         """The number of groups on the devices, by what they are called."""
-        return counted(kind for kind, _ in sorted(self._owners(LineKind.GROUP)))
+        return count_nouns(kind for kind, _ in sorted(self._owners(LineKind.GROUP)))
 
     @property
     def pods(self) -> int:

@@ -1,6 +1,6 @@
 import pytest
 
-from exporter.shown.kinds import counted, is_without_pods, noun, plural
+from exporter.shown.kinds import count_nouns, is_without_pods, noun
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,6 @@ def test_a_node_is_without_pods_where_nothing_looks_for_them(
 def test_owners_are_counted_by_what_people_call_them() -> None:
     kinds = ["systemd", "docker", "slurm", "podman", "slurm", "odd"]
 
-    assert counted(kinds) == {"job": 2, "container": 2, "unit": 1, "group": 1}
-    assert list(counted(kinds)) == ["job", "container", "unit", "group"]
+    assert count_nouns(kinds) == {"job": 2, "container": 2, "unit": 1, "group": 1}
+    assert list(count_nouns(kinds)) == ["job", "container", "unit", "group"]
     assert noun("odd") == "group"
-
-
-@pytest.mark.parametrize(
-    ("nouns", "expected"),
-    [
-        ([], ""),
-        (["job"], "jobs"),
-        (["job", "unit"], "jobs and units"),
-        (["job", "container", "user"], "jobs, containers and users"),
-    ],
-)
-def test_nouns_are_joined_as_in_a_sentence(nouns: list[str], expected: str) -> None:
-    assert plural(nouns) == expected

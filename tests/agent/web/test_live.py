@@ -20,7 +20,7 @@ from exporter.agent.web.page.cells import core_against, memory_against
 from exporter.agent.web.page.choice import SORTS
 from exporter.agent.web.page.entries import colours, entries
 from exporter.agent.web.page.glossary import meanings
-from exporter.agent.web.page.text import gibibytes, seen
+from exporter.agent.web.page.text import seen
 from exporter.inputs.values import Address
 from exporter.model import (
     AllocationFacts,
@@ -36,6 +36,7 @@ from exporter.model import (
 )
 from exporter.shown.marks import MarkKind
 from exporter.shown.tree import tree_of_snapshot
+from exporter.shown.words import memory
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.agent.web.serving import PATIENCE_S, Site, serving
 from tests.scenario.clock import SECOND
@@ -543,7 +544,7 @@ def test_who_waits_on_a_full_gpu_and_who_runs_meanwhile_are_both_marked() -> Non
     ],
 )
 def test_memory_that_is_held_is_not_0_and_1024_mib_are_a_gib(count: float, text: str) -> None:
-    assert gibibytes(count).replace("\u00a0", " ") == text
+    assert memory(count).replace("\u00a0", " ") == text
 
 
 @pytest.mark.parametrize("hidden", "\u061c\u200b\u2028\u2066\ufeff\U000e0041\x7f")

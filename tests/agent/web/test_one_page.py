@@ -9,7 +9,6 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from exporter.agent.api import About
 from exporter.agent.web.page import Choice, node_of, page
 from exporter.agent.web.page.entries import key_of
-from exporter.agent.web.page.text import held_of, percent
 from exporter.metrics.text import Format, Renderer
 from exporter.model import (
     SEVERAL,
@@ -21,6 +20,7 @@ from exporter.model import (
     ProcessInfo,
     Snapshot,
 )
+from exporter.shown.words import held_of, percent
 from exporter.simulation.load import shipped
 from tests.agent.api.nodes import demo
 from tests.agent.collector.bench import CID, DEVICE, Bench

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.answers.terminal import table
-from exporter.answers.terminal.details import amount, percent
 from exporter.answers.terminal.reading import width
 from exporter.answers.terminal.report import report
 from exporter.answers.terminal.table import Tone, bar, core, memory_bar, spark
@@ -14,6 +13,7 @@ from exporter.answers.terminal.view import Arrangement, Figure, Line, LineKind, 
 from exporter.model import Snapshot, Unattributed
 from exporter.shown.kinds import NOBODY
 from exporter.shown.marks import Mark, MarkKind
+from exporter.shown.words import narrow_memory, narrow_percent
 from tests.agent.api.nodes import crowded, demo, hostile
 from tests.answers.terminal.views import everything, is_harmless, view
 
@@ -101,13 +101,13 @@ def test_sparklines_end_at_the_right(past: tuple[float | None, ...], expected: s
     ],
 )
 def test_bytes_take_five_characters(count: float, words: str) -> None:
-    assert amount(count) == words
+    assert narrow_memory(count) == words
 
 
 @given(st.floats(0, 1 << 50), st.floats(0, 9.9))
 def test_bytes_never_take_more_and_percents_four_at_most(count: float, ratio: float) -> None:
-    assert len(amount(count)) <= 5
-    assert len(percent(ratio)) <= 4
+    assert len(narrow_memory(count)) <= 5
+    assert len(narrow_percent(ratio)) <= 4
 
 
 @pytest.mark.parametrize("cells", [20, 24, 40, 60, 79, 80, 100, 120, 200, 400])

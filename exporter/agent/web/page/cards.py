@@ -21,11 +21,12 @@ from exporter.agent.web.page.cells import (
 )
 from exporter.agent.web.page.charts import Hour, Owned
 from exporter.agent.web.page.entries import Colours, Part, TreeEntry, key_of, why
-from exporter.agent.web.page.text import NBSP, gibibytes, held_of, many, percent, shortened
+from exporter.agent.web.page.text import shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods, Unmeasured
 from exporter.shown.marks import Mark, MarkKind
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.tree import UnattributedEntry
+from exporter.shown.words import NBSP, held_of, memory, page_plural, percent
 
 TENANTS_SHOWN = 5
 LISTED = 5  # segments of a bar, for screen readers
@@ -293,26 +294,26 @@ def _memory(gpu: Gpu) -> Gauge:
         why(facts.unmeasured, lacking),
         _memory_bar(gpu, total) if total else None,
         spark("Memory, the last ten minutes", past, top),
-        "" if allocated is None else f"allocated {gibibytes(allocated)}",
+        "" if allocated is None else f"allocated {memory(allocated)}",
         (allocated or 0.0) > (total or inf),
     )
 
 
 def _memory_bar(gpu: Gpu, total: float) -> Bar:
     facts = gpu.facts
-    segments = _segments(gpu.tenants, lambda part: part.figures.memory_bytes, total, gibibytes)
+    segments = _segments(gpu.tenants, lambda part: part.figures.memory_bytes, total, memory)
     for part in gpu.unattributed:
         held = part.memory_bytes or 0
-        words = f"unattributed, {part.reason}: {gibibytes(held)}"
+        words = f"unattributed, {part.reason}: {memory(held)}"
         segments.append(Segment(max(held, 0) / total, "unattributed", words))
     if reserved := facts.memory.reserved_bytes:
-        words = f"reserved by the driver: {gibibytes(reserved)}"
+        words = f"reserved by the driver: {memory(reserved)}"
         segments.append(Segment(reserved / total, "reserved", words))
     used = facts.memory.used_bytes
-    about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
+    about = f"Memory in use {memory(used)} of {memory(total)}" + _listing(segments)
     scale = max(facts.allocated.memory_bytes or 0.0, total)
     limits = _segments(
-        gpu.tenants, lambda part: part.figures.memory_limit_bytes, scale, gibibytes, "allocated "
+        gpu.tenants, lambda part: part.figures.memory_limit_bytes, scale, memory, "allocated "
     )
     return Bar(about, drawn(segments), drawn(limits))
 
@@ -362,7 +363,7 @@ def _folded(gpu: Gpu, parts: Sequence[Card]) -> str:
     if not gpu.is_idle:
         return ""
     holds = len({tenant.entry.key for tenant in gpu.tenants})
-    said = ["idle", many(holds, "tenant") if holds else "nothing runs on it"]
+    said = ["idle", page_plural(holds, "tenant") if holds else "nothing runs on it"]
     if facts.memory.used_bytes is not None:
         said.append(f"{held_of(facts.memory.used_bytes, facts.memory.total_bytes)} held")
     return " · ".join(said)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from exporter.agent.web.page.entries import Part, why
-from exporter.agent.web.page.text import NBSP, gibibytes, held_of, percent
 from exporter.model import Unmeasured
 from exporter.shown.reasons import UNMEASURED
+from exporter.shown.words import NBSP, held_of, memory, percent
 
 OVER = 1.005  # rounds to 101 %
 POINTS = 60  # of a line: ten minutes
@@ -72,7 +72,7 @@ def memory_against(
 ) -> Cell:
     """Memory held against a limit, with the unit once if both have the same."""
     if used is None:
-        return _unknown(reasons, "" if limit is None else f"of{NBSP}{gibibytes(limit)}")
+        return _unknown(reasons, "" if limit is None else f"of{NBSP}{memory(limit)}")
     figure, _, of = held_of(used, limit).partition(" ")
     if over and of == f"of{NBSP}{figure}{NBSP}GiB":
         figure = f"{used / 2**30:.2f}"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from exporter.agent.facts.history import POINTS, Past
 from exporter.agent.web.page.cells import sum_of
 from exporter.agent.web.page.entries import Part, TreeEntry, series_of
-from exporter.agent.web.page.text import gibibytes, percent
 from exporter.model import DeviceFacts, History, SeriesKey
+from exporter.shown.words import memory, percent
 
 MINUTES = 60
 STOP = 10  # minutes between two stops of the tab key
@@ -88,7 +88,7 @@ def of_device(
     total = device.memory.total_bytes or _most(held)
     courses = [
         Course("Core", core, whole, percent, device.allocated.core, by("core_utilization_ratio")),
-        Course("Memory", held, total, gibibytes, parts=by("memory_used_bytes")),
+        Course("Memory", held, total, memory, parts=by("memory_used_bytes")),
     ]
     note = "Coloured: who is on the GPU now. The rest is of what has ended, or unattributed."
     return _hour(courses, history, note if known else "")
@@ -125,7 +125,7 @@ def _both(
 ) -> list[Course]:
     return [
         Course(f"Core{whose}", core, max(_most(core), limit or 0.0), percent, limit),
-        Course(f"Memory{whose}", held, max(_most(held), most or 0.0), gibibytes, most),
+        Course(f"Memory{whose}", held, max(_most(held), most or 0.0), memory, most),
     ]
 
 

@@ -31,10 +31,10 @@ from exporter.agent.web.page.entries import (
     unmeasured,
     why,
 )
-from exporter.agent.web.page.text import gibibytes, held_of, percent, seconds
 from exporter.model import Process
 from exporter.shown.marks import Mark
 from exporter.shown.reasons import process_type
+from exporter.shown.words import duration, held_of, memory, percent
 
 MAX_SWATCHES = 4
 
@@ -173,7 +173,7 @@ def _process(process: Process, part: Part, now_unix_ns: int) -> Row:
         type=process_type(process.kinds or frozenset()),
         cells=[
             _percent(process.core),
-            NOT_KNOWN if held is None else Cell(gibibytes(held)),
+            NOT_KNOWN if held is None else Cell(memory(held)),
             *map(_percent, (process.memory_active, process.encoder, process.decoder)),
             _since(process.start_unix_ns, now_unix_ns),
         ],
@@ -197,4 +197,4 @@ def _since(start_unix_ns: int | None, now_unix_ns: int) -> Cell:
     """The time between a start and the snapshot; nothing if the start is not known."""
     if start_unix_ns is None:
         return NOTHING
-    return Cell(seconds(max(now_unix_ns - start_unix_ns, 0) / 1e9))
+    return Cell(duration(max(now_unix_ns - start_unix_ns, 0) / 1e9))

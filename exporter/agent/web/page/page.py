@@ -26,11 +26,11 @@ from exporter.agent.web.page.glossary import Meaning, explanations, meanings
 from exporter.agent.web.page.lines import Line, line_of
 from exporter.agent.web.page.node import Node
 from exporter.agent.web.page.templates import written
-from exporter.agent.web.page.text import NBSP, gibibytes, many
 from exporter.model import SourceStatus, sum_of_known
-from exporter.shown.kinds import counted, plural
+from exporter.shown.kinds import count_nouns
 from exporter.shown.marks import Earlier, Mark, device_marks
 from exporter.shown.reasons import what_to_do
+from exporter.shown.words import NBSP, listed, memory, page_plural
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -213,12 +213,13 @@ def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
     if not node.is_off_kubernetes:
         pods = sum(entry.kind == "pod" for entry in there)
         return OwnerNames("Container", "Pod", "Pods and processes", (("Pods", pods),))
-    counts = counted(entry.space for entry in there if entry.kind == "group")
+    counts = count_nouns(entry.space for entry in there if entry.kind == "group")
     if not counts:
         return OwnerNames("Owner", "Owner", "Processes", ())
     head = next(iter(counts)).capitalize() if len(counts) == 1 else "Owner"
+    nouns = listed([f"{noun}s" for noun in counts])
     sums = tuple((f"{noun.capitalize()}s", count) for noun, count in counts.items())
-    return OwnerNames(head, head, f"{plural(counts).capitalize()}, with processes", sums)
+    return OwnerNames(head, head, f"{nouns.capitalize()}, with processes", sums)
 
 
 def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[Sum]:
@@ -232,11 +233,11 @@ def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames)
     core = sum(facts.average.core or 0.0 for facts in boards)
     unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
     lost = len(gpus) - len(up)
-    of = f"of {many(len(whole) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
+    of = f"of {page_plural(len(whole) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
     return [
         Sum("Core in use", f"{core:.2f}" if boards else "?", of),
         Sum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
-        Sum("Memory in use", gibibytes(held), f"of {gibibytes(total)}"),
+        Sum("Memory in use", memory(held), f"of {memory(total)}"),
         Sum("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?"),
         *(Sum(name, str(count)) for name, count in names.counts),
         Sum("Processes", str(processes)),

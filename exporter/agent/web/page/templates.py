@@ -9,7 +9,8 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.ext import Extension
 
-from exporter.agent.web.page.text import NBSP, age, gibibytes, many, percent, seen, shortened
+from exporter.agent.web.page.text import seen, shortened
+from exporter.shown.words import NBSP, age, memory, page_plural, percent
 
 
 class _Joined(Extension):
@@ -30,9 +31,9 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.filters |= {
     "age": age,
-    "gibibytes": gibibytes,
-    "many": many,
+    "memory": memory,
     "percent": percent,
+    "plural": page_plural,
     "shortened": shortened,
 }
 _TEMPLATES.globals["nbsp"] = NBSP
