@@ -28,9 +28,9 @@ from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Process, Snapshot
-from exporter.shown.processes import processes_of
+from exporter.shown.processes import processes_of, tree_of_snapshot
 from exporter.shown.reasons import what_to_do
-from exporter.shown.tree import Tree, tree_of_snapshot
+from exporter.shown.tree import Tree
 from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)

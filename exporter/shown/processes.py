@@ -1,11 +1,11 @@
-"""The processes of a Snapshot, for the readers that show any. Pure; nothing is cached.
+"""The tree of a Snapshot, with its processes. Pure; nothing is cached.
 
 A process's part of its container's use is what the driver reports for it, over what the driver
 reports for all of the container's processes. So the processes of a container add up to it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from exporter.model import (
     NO_AVERAGES,
@@ -23,11 +23,15 @@ from exporter.model import (
     Tenants,
     Unattributed,
 )
-
-Processes = Mapping[tuple[Owner, str], Sequence[Process]]
-"""Processes by owner, or by why they have none, and device."""
+from exporter.shown.tree import Tree, tree_of
 
 _SERVER = "mps_server"  # works for all its clients: what it is credited with is not its own
+
+
+def tree_of_snapshot(snapshot: Snapshot) -> Tree:
+    """The tree of this process's own node."""
+    nobody = {tenants.device_uuid: unattributed_core(tenants) for tenants in snapshot.tenants}
+    return tree_of(snapshot.facts, processes_of(snapshot), nobody)
 
 
 def processes_of(snapshot: Snapshot) -> Iterator[Process]:
@@ -69,14 +73,6 @@ def processes_of(snapshot: Snapshot) -> Iterator[Process]:
                     start_unix_ns=info.start_unix_ns,
                     job=info.job,
                 )
-
-
-def by_owner(processes: Iterable[Process]) -> Processes:
-    """The processes of each owner on each device."""
-    found: dict[tuple[Owner, str], list[Process]] = defaultdict(list)
-    for process in processes:
-        found[process.owner, process.device_uuid].append(process)
-    return found
 
 
 def _ratios(

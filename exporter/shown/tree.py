@@ -2,7 +2,7 @@
 
 The page, the terminal and anything else that shows a node read it, so that all show the same::
 
-    tree = tree_of_snapshot(snapshot)  # of this process; takes a moment, as ``snapshot.facts``
+    tree = tree_of_snapshot(snapshot)  # of ``shown.processes``; as slow as ``snapshot.facts``
     tree = tree_of(facts, processes)  # of facts that were read from elsewhere
     tree = visible_to(tree, {"research"})  # for somebody who may see these namespaces only
 
@@ -34,16 +34,18 @@ from exporter.model import (
     DeviceFacts,
     Facts,
     GroupHolding,
+    Owner,
     PodFacts,
     PodName,
     Process,
-    Snapshot,
     Unattributed,
     of_limit,
     sum_of_known,
     whole,
 )
-from exporter.shown.processes import Processes, by_owner, processes_of, unattributed_core
+
+Processes = Mapping[tuple[Owner, str], Sequence[Process]]
+"""Processes by owner, or by why they have none, and device."""
 
 UnattributedCore = Mapping[str, Mapping[Unattributed, float]]
 """Shares of the core in use without an owner, by device and reason."""
@@ -190,10 +192,12 @@ class _Found(NamedTuple):
     groups: list[GroupHolding]
 
 
-def tree_of_snapshot(snapshot: Snapshot) -> Tree:
-    """The tree of this process's own node."""
-    nobody = {tenants.device_uuid: unattributed_core(tenants) for tenants in snapshot.tenants}
-    return tree_of(snapshot.facts, processes_of(snapshot), nobody)
+def by_owner(processes: Iterable[Process]) -> Processes:
+    """The processes of each owner on each device."""
+    found: dict[tuple[Owner, str], list[Process]] = defaultdict(list)
+    for process in processes:
+        found[process.owner, process.device_uuid].append(process)
+    return found
 
 
 def tree_of(

@@ -28,10 +28,12 @@ from exporter.model import (
     Snapshot,
     Unattributed,
 )
-from exporter.shown.processes import Processes, by_owner, processes_of, unattributed_core
+from exporter.shown.processes import processes_of, unattributed_core
 from exporter.shown.tree import (
     Others,
+    Processes,
     UnattributedEntry,
+    by_owner,
     ended_core,
     tree_of,
     unattributed_entries,

@@ -24,7 +24,8 @@ from exporter.answers.terminal.feeds import FeedResult, NodeSight, view_of
 from exporter.answers.terminal.feeds.document import node_of_document
 from exporter.answers.terminal.view import Line, LineKind
 from exporter.model import Snapshot
-from exporter.shown.tree import DeviceEntry, tree_of_snapshot, visible_to
+from exporter.shown.processes import tree_of_snapshot
+from exporter.shown.tree import DeviceEntry, visible_to
 from exporter.simulation.load import shipped
 from tests.scenario.clock import ManualClock
 

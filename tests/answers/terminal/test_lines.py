@@ -25,7 +25,8 @@ from exporter.model import (
     Snapshot,
 )
 from exporter.shown.marks import MarkKind
-from exporter.shown.tree import tree_of, tree_of_snapshot
+from exporter.shown.processes import tree_of_snapshot
+from exporter.shown.tree import tree_of
 from tests.agent.api.nodes import HOSTILE, crowded, demo, hostile
 from tests.agent.collector.bench import CID, Bench
 from tests.answers.terminal.views import document, everything, find, history, lines_in, view

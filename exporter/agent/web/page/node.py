@@ -7,7 +7,8 @@ from exporter import __version__
 from exporter.agent.api import About, restricted_past
 from exporter.model import DeviceFacts, DeviceState, History, Snapshot, SourceStatus
 from exporter.shown.kinds import is_off_kubernetes
-from exporter.shown.tree import DeviceEntry, Tree, tree_of_snapshot, visible_to
+from exporter.shown.processes import tree_of_snapshot
+from exporter.shown.tree import DeviceEntry, Tree, visible_to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
