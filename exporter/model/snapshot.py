@@ -91,7 +91,8 @@ class Snapshot:
     cycle.
 
     ``sources`` hold in words, for people, what ``exporter`` holds in numbers.
-    ``interval_ns`` is the time to the next Snapshot.
+    ``interval_ns`` is the time to the next Snapshot. ``figures_age_ns``: how old the newest windows
+    were, at ``mono_ns``, of the device that was read longest ago.
     ``started_unix_ns``: when the collector began, with every counter at 0; 0 if it is not known.
     ``tenants``, ``owners`` (by pid) and ``processes`` (by pid) are the input of readers that show
     processes: no metric has a process in its labels.
@@ -109,6 +110,7 @@ class Snapshot:
     processes: Mapping[int, ProcessInfo] = field(default_factory=dict)
     history: History = field(default_factory=History)
     interval_ns: int = 1_000_000_000
+    figures_age_ns: int = 0
     started_unix_ns: int = 0
 
     @property

@@ -100,7 +100,7 @@ class Context:
         self.namespaces = namespaces
         self.snapshot = of
         self.about = about
-        self.age_s = round(max(age_ns, 0) / 1e9, 3)
+        self.age_s = round((max(age_ns, 0) + of.figures_age_ns) / 1e9, 3)
         self.stale = age_ns > of.stale_after_ns
         self.shown = Snapshot() if self.stale else of
         self.figures = Figures(about.families)

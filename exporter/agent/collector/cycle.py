@@ -267,6 +267,7 @@ class Collector:
             processes=self._poller.described(owners),
             history=extended(self.snapshot.history, limited.measured, now),
             interval_ns=rules.interval_ns,
+            figures_age_ns=self._ledger.figures_age_ns(now),
             started_unix_ns=self.snapshot.started_unix_ns,
         )
 

@@ -1,17 +1,29 @@
 """Whether somebody looks at the figures. While nobody does, a driver is asked more seldom.
 
 A page, a document and a command are looked at by people, so that each request counts. A Prometheus
-reads at its interval: one that is shorter than the readings counts too.
+reads at its interval. One that is shorter than that of the readings counts too; before any other
+scrape is due, one cycle reads. Its figures are then of the same age in each scrape, and rates over
+a minute are right.
 """
 
 from threading import Lock
+from typing import NamedTuple
 
 from exporter.model import Clock
 
 SECOND = 10**9
 STAYS_NS = 60 * SECOND  # after the last request
 OFTEN_NS = 4_500_000_000  # less between two scrapes of one client than the readings have
+SOON_NS = 1_200_000_000  # a cycle, and what it takes
+SELDOM_NS = 120 * SECOND  # what is further apart is no Prometheus
 MOST_CLIENTS = 64  # of whom the last scrape is known
+
+
+class _Scraped(NamedTuple):
+    """When a client scraped last, and how long after the time before; 0: it was the first time."""
+
+    at_ns: int
+    every_ns: int
 
 
 class Viewers:
@@ -20,12 +32,19 @@ class Viewers:
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic_ns
         self._until_ns = self._now()
-        self._scraped_ns: dict[str, int] = {}
+        self._scraped: dict[str, _Scraped] = {}
         self._lock = Lock()
 
     def are_there(self) -> bool:
-        """Whether somebody has looked within the last minute."""
-        return self._now() < self._until_ns
+        """Whether somebody has looked within the last minute, or a scrape is due."""
+        now_ns = self._now()
+        if now_ns < self._until_ns:
+            return True
+        with self._lock:
+            scraped = tuple(self._scraped.values())
+        return any(
+            every_ns and 0 < at_ns + every_ns - now_ns <= SOON_NS for at_ns, every_ns in scraped
+        )
 
     def look(self) -> None:
         """Notes that somebody looks."""
@@ -34,9 +53,10 @@ class Viewers:
     def scrape(self, client: str) -> None:
         """Notes a scrape of this client."""
         with self._lock:
-            now_ns, before_ns = self._now(), self._scraped_ns.pop(client, None)
-            self._scraped_ns[client] = now_ns
-            if len(self._scraped_ns) > MOST_CLIENTS:
-                del self._scraped_ns[next(iter(self._scraped_ns))]
-        if before_ns is not None and now_ns - before_ns < OFTEN_NS:
+            now_ns, before = self._now(), self._scraped.pop(client, None)
+            every_ns = now_ns - before.at_ns if before else 0
+            self._scraped[client] = _Scraped(now_ns, every_ns if every_ns <= SELDOM_NS else 0)
+            if len(self._scraped) > MOST_CLIENTS:
+                del self._scraped[next(iter(self._scraped))]
+        if before and every_ns < OFTEN_NS:
             self.look()

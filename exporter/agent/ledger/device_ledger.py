@@ -123,6 +123,7 @@ class DeviceLedger(DeviceStatus):
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.span = WindowSpan(now.mono_ns, now.mono_ns)
+        self.recorded_mono_ns: int | None = None  # when a window was entered last
         self._end_unix_ns = 0  # of the newest window, in its own time
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
@@ -181,6 +182,7 @@ class DeviceLedger(DeviceStatus):
         self.held_in_window = self.held
         self.measure(usage, now)
         self.span, self._end_unix_ns = self._span_of(usage, now), usage.end_unix_ns
+        self.recorded_mono_ns = now.mono_ns
         self._hold_against(usage, compared, before, now)
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):

@@ -93,13 +93,14 @@ class UncertainOwners:
         return uncertainty.reason if uncertainty else None
 
 
-UNREAD_CYCLES = 3  # a single failed reading says nothing yet
+UNREAD_NS = 2_500_000_000  # three cycles of a second: a single failed reading says nothing yet
+LEAST_FAILED = 2  # readings, however long a cycle is
 IDLE_ENERGY = "idle_energy"
 BOARDS = frozenset({ENERGY, IDLE_ENERGY})  # what is measured of a board until it says otherwise
 OF_WINDOWS = frozenset({*QUANTITIES, ENERGY})
 OWNED = (*QUANTITIES, ENERGY, "memory")  # quantities that are divided among owners
 UNNAMED_NS = 10_000_000_000  # a device busy this long with nobody named: any owner may be at work
-REJECTED_WINDOWS = 10  # after this many in a row with impossible rows, no row is trusted
+REJECTED_NS = 10_000_000_000  # after so long with impossible rows only, no row is trusted
 
 
 class DeviceStatus:
@@ -110,13 +111,13 @@ class DeviceStatus:
         self.state = DeviceState.UP
         self.was_read = False
         self.read_mono_ns = now.mono_ns
-        self.unread_cycles = 0
-        self.unlisted_cycles = 0
+        self.failed_readings = 0  # in a row
+        self.listed_mono_ns: int | None = now.mono_ns  # None: the list is refused
         self.observed_mono_ns = now.mono_ns
         self.measured: frozenset[str] = frozenset()
         self.uncertain = UncertainOwners()
         self.unmeasured: Mapping[str, Unmeasured] = {}
-        self.rejected_windows = 0
+        self.rejected_ns = 0  # windows in a row with impossible rows
         self.has_residents = True  # until a process list is empty
         self.unnamed_ns = 0  # busy windows since the last one that named a process
         self.idle_ns = 0  # idle windows since the last busy one
@@ -139,15 +140,14 @@ class DeviceStatus:
             self.measured -= BOARDS.intersection(reading.unmeasured)
         self.observed_mono_ns = now.mono_ns
         if reading.state is not DeviceState.UP:
-            self.unread_cycles += 1
+            self.failed_readings += 1
             return
-        self.was_read, self.unread_cycles, self.read_mono_ns = True, 0, now.mono_ns
+        self.was_read, self.failed_readings, self.read_mono_ns = True, 0, now.mono_ns
         if reading.window is not None:
             self.sampling = reading.window.sampling
         memory = reading.memory
-        self.unlisted_cycles += 1
         if memory is not None:  # a refused list counts as missing at once: it will not come soon
-            self.unlisted_cycles = UNREAD_CYCLES if memory.processes is None else 0
+            self.listed_mono_ns = None if memory.processes is None else now.mono_ns
             self.has_residents = memory.processes is None or bool(memory.processes)
 
     def _reasons_that_stand(self, reading: DeviceReading) -> Mapping[str, Unmeasured]:
@@ -165,7 +165,7 @@ class DeviceStatus:
         """Records which quantities the newest window has, and how they were measured."""
         self.methods = usage.methods
         self.uncertain = self.uncertain.then(usage, now.mono_ns)
-        self.rejected_windows = self.rejected_windows + 1 if usage.rejected else 0
+        self.rejected_ns = self.rejected_ns + usage.length_ns if usage.rejected else 0
         self._look_for_names(usage)
         (core, memory_active, encoder, decoder), energy_uj = usage.total
         quantities = (
@@ -202,14 +202,17 @@ class DeviceStatus:
 
     @property
     def unlisted(self) -> bool:
-        """Whether the driver has not listed the processes for some cycles."""
-        return self.unlisted_cycles >= UNREAD_CYCLES
+        """Whether the driver has not listed the processes for some seconds."""
+        listed_ns = self.listed_mono_ns
+        return listed_ns is None or self.observed_mono_ns - listed_ns >= UNREAD_NS
 
     @property
     def stale(self) -> Unmeasured | None:
-        """Why its series are withheld: it could not be read for some cycles, or never could be."""
-        cycles = UNREAD_CYCLES if self.was_read else 1
-        return Unmeasured(self.state) if self.unread_cycles >= cycles else None
+        """Why its series are withheld: it could not be read for seconds, or never could be."""
+        unread_ns = self.observed_mono_ns - self.read_mono_ns
+        is_long = self.failed_readings >= LEAST_FAILED and unread_ns >= UNREAD_NS
+        is_stale = is_long if self.was_read else self.failed_readings > 0
+        return Unmeasured(self.state) if is_stale else None
 
     @property
     def is_lower_bound(self) -> bool:
@@ -235,7 +238,7 @@ class DeviceStatus:
         reasons: dict[str, Unmeasured] = {}
         if self.unnamed_ns >= UNNAMED_NS and self.has_residents:
             reasons = {q: Unmeasured.NOT_NAMED for q in QUANTITIES if q in self.measured}
-        if self.rejected_windows >= REJECTED_WINDOWS:
+        if self.rejected_ns >= REJECTED_NS:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
         if self.is_lower_bound:  # energy is divided by core, and not all of the core is known

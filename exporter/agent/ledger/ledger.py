@@ -18,6 +18,7 @@ from exporter.model import (
     Allocation,
     ContainerKey,
     DeviceReading,
+    DeviceState,
     DeviceUsage,
     GroupKey,
     MemoryHeld,
@@ -375,6 +376,15 @@ class Ledger:
         frozen.namespaces = self.namespaces.copy()
         frozen.limited_core_ns = self.limited_core_ns.copy()
         return frozen
+
+    def figures_age_ns(self, now: Moment) -> int:
+        """How long ago the windows of any device that is up were entered last, at most."""
+        times = [
+            one.recorded_mono_ns
+            for one in self.devices.values()
+            if one.recorded_mono_ns is not None and one.state is DeviceState.UP
+        ]
+        return max(now.mono_ns - min(times, default=now.mono_ns), 0)
 
     def groups(self) -> set[GroupKey]:
         """The groups that have an account on any device."""

@@ -48,4 +48,4 @@ def _freshness(snapshot: Snapshot, age_ns: int) -> str:
         return f"Nothing has been measured for {seconds:.0f} s; no stale values are served."
     if not snapshot.version:
         return "The first collection cycle is not done yet."
-    return f"Measured {seconds:.1f} s ago."
+    return f"Measured {seconds + snapshot.figures_age_ns / 1e9:.1f} s ago."

@@ -43,7 +43,7 @@ class LivePage:
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
             self._note(snapshot)
             node = node_of(snapshot, self._about(), age_ns, view.namespaces)
-            age_s = max(age_ns, 0) / 1e9
+            age_s = (max(age_ns, 0) + snapshot.figures_age_ns) / 1e9
             return page(node, choice, age_s, self._metrics_path, self._earlier).encode()
 
         response = await self._answers.respond(request, ("page", choice, view), render, HTML, view)

@@ -34,11 +34,24 @@ def test_scrapes_count_if_one_client_comes_more_often_than_readings() -> None:
         clock.move(2.5)
         viewers.scrape("another")  # two replicas, each every five seconds
         clock.move(2.5)
-    assert not viewers.are_there()
+        assert not viewers.are_there()
     viewers.scrape("one")
     clock.move(1)
     viewers.scrape("one")
     assert viewers.are_there()
+
+
+def test_a_cycle_reads_before_a_scrape_is_due() -> None:
+    clock = ManualClock()
+    viewers = Viewers(clock)
+    viewers.scrape("one")
+    clock.move(15)
+    viewers.scrape("one")
+    there = []
+    for _ in range(17):
+        clock.move(1)
+        there.append(viewers.are_there())
+    assert [second for second, is_there in enumerate(there, 1) if is_there] == [14]
 
 
 def test_clients_are_forgotten() -> None:

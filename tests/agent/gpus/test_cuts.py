@@ -29,6 +29,7 @@ class Device:
     depth: int
     mono_us: int = 5000 * SECOND
     ring: list[tuple[int, int, int]] = field(default_factory=list)  # when, percent, who
+    asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - nothing is secret
@@ -135,6 +136,41 @@ def test_windows_are_contiguous_and_each_is_about_a_second(
         assert window.unobserved_ns >= 0
         assert 0 <= (window.busy.core or 0) <= window.observed_ns
         assert sum(own.busy.core or 0 for own in window.processes) <= (window.busy.core or 0)
+
+
+@dataclass
+class Encoding(Device):
+    """A device whose encoder a hidden process keeps busy from one time to another."""
+
+    busy_us: tuple[int, int] = (0, 0)
+
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
+        if engine not in {"encoder", "decoder"}:
+            return super().busy_samples(engine, newer_than_us)
+        self.asked.append(engine)
+        begin_us, end_us = (us + EPOCH for us in self.busy_us)
+        return [
+            Sample(at, 100 if engine == "encoder" and begin_us < at <= end_us else 0)
+            for at, *_ in self.ring
+            if at > newer_than_us
+        ]
+
+
+def test_an_idle_encoder_is_asked_each_second_time_and_misses_nothing() -> None:
+    device = Encoding(1, 200_000, 71)
+    cursor = WindowCursor(device, device)
+    cursor.next()
+    busy_ns, reads = [], []
+    for second in range(1, 62):
+        device.pass_time(SECOND)
+        if second == 22:
+            device.busy_us = device.mono_us, device.mono_us + 2 * SECOND
+        if cursor.is_due(5 * 10**9):
+            device.asked.clear()
+            busy_ns.append(sum(window.busy.encoder or 0 for window in cursor.next()))
+            reads.append(device.asked.count("encoder"))
+    assert sum(busy_ns) == 2 * 10**9
+    assert sum(reads[3:]) <= len(reads[3:]) // 2 + 2
 
 
 def _spans(percents: Sequence[float]) -> list[SampleSpan]:

@@ -49,7 +49,8 @@ HALF_A_CYCLE_US = 500_000  # cycles come at whole seconds, or nearly so
 RELEARN_US, RELEARN_MOST_US = 30_000_000, 3_600_000_000
 STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
 COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a span
-OTHERS = [engine for engine in QUANTITIES if engine != "core"]
+CODECS = ("encoder", "decoder")
+LATEST = 0.75  # of what a ring holds: the oldest sample that is read of an idle encoder
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 Samples = Sequence[BusySample] | None
@@ -84,7 +85,8 @@ class WindowCursor:
         self._naming = NamingEvidence()
         self._read_us: int | None = None  # when samples were read last; None: read at once
         self._longest_us = 0.0  # between two reads; 0: the ring's depth is not known
-        self._is_asked_seldom = False
+        self._is_asked_seldom = self._is_between = False
+        self._idle_since_us: dict[str, int] = {}  # encoder or decoder: when its ring was read
         self._learn_at_us, self._learn_in_us = 0, RELEARN_US
         self._looked_us = 0  # the newest stamp that ``look`` has seen
 
@@ -95,7 +97,7 @@ class WindowCursor:
         only a rate: that is of one moment.
         """
         mono_us = self._mono_us
-        self._is_asked_seldom = True
+        self._is_asked_seldom = self._is_between = True
         self._clock.observe_wall(self._now.time_ns() // 1000 - mono_us)
         if self._read_us is None or self._clock.is_uncertain:
             return True
@@ -125,6 +127,7 @@ class WindowCursor:
         if windows and (windows[-1].methods.busy == "samples" or not windows[-1].busy.core):
             self._read_us = mono_us  # all that there was; else the next cycle may have more
             self._learn_depth(mono_us)
+        self._is_between = False
         return windows
 
     @property
@@ -226,6 +229,7 @@ class WindowCursor:
         elapsed = max(mono_us + self._clock.ahead_us - self._cursor_us, 0)
         self._clock.set(newest_us, mono_us)
         self._looked_us = 0
+        self._idle_since_us.clear()
         self._cursor_us = newest_us - elapsed
         return self._measured(mono_us) if all_new else self._unobserved(mono_us)
 
@@ -321,7 +325,7 @@ class WindowCursor:
         )
         timed = [span for span in spans if span[0] > begin]
         parts = [Part(spans, begin, end)] if is_whole else parts_of(timed, begin)
-        parts = self._with_busy(parts, memory)
+        parts = self._with_busy(parts, memory, valid)
         busy = Engines(*map(_sum, zip(*[part.busy for part in parts], strict=True)))
         has_samples = method == "samples" and rows is not None and observed_ns
         attribution = attribute_samples(spans, valid) if has_samples else None
@@ -363,18 +367,48 @@ class WindowCursor:
             start_ns += part.length_ns
         return tuple(windows)
 
-    def _with_busy(self, parts: Sequence[Part], memory: Samples) -> list[Part]:
+    def _with_busy(
+        self, parts: Sequence[Part], memory: Samples, rows: Sequence[ProcessRow]
+    ) -> list[Part]:
         """The parts with the busy time of the core and of the other engines in each."""
-        found = {
-            engine: self._busy(engine, parts, memory if engine == "memory_active" else None)
-            for engine in OTHERS
-        }
+        codes = any(row[4] or row[5] for row in rows)
+        found = {"memory_active": self._busy("memory_active", parts, memory)}
+        for engine in CODECS:
+            found[engine] = self._codec(engine, parts, is_named=codes)
         return [
             part._replace(
                 busy=Engines(sum(map(BUSY_NS, part.spans)), *[own[n] for own in found.values()])
             )
             for n, part in enumerate(parts)
         ]
+
+    def _codec(self, engine: str, parts: Sequence[Part], *, is_named: bool) -> list[int | None]:
+        """The busy time of an encoder or decoder in each part.
+
+        Its ring is read each second time only while it idles, no process is named on it, and
+        nobody looks. What a hidden process did there meanwhile is entered when it is found.
+        """
+        begin_us, end_us = parts[0].begin_us, parts[-1].end_us
+        idle_since_us = self._idle_since_us.get(engine)
+        depth_us = self._longest_us * PARTS_OF_RING
+        was_read = idle_since_us == self._cursor_us
+        may_wait = self._is_between and 2 * (end_us - begin_us) <= LATEST * depth_us
+        if was_read and may_wait and not is_named:
+            return [0] * len(parts)
+        samples = None
+        if idle_since_us is not None:
+            samples = self._reader.busy_samples(engine, min(idle_since_us, self._cursor_us))
+        busy = self._busy(engine, parts, samples)
+        is_idle = not any(busy) and None not in busy and not is_named
+        self._idle_since_us.pop(engine, None)
+        if samples and busy[0] is not None:
+            earlier = plausible_samples(samples, idle_since_us or 0, self._cursor_us)
+            late_ns = sum(map(PERCENT, earlier)) * self._period_us * 10
+            is_idle = is_idle and not late_ns
+            busy[0] = min(busy[0] + int(late_ns), parts[0].observed_ns)
+        if is_idle:
+            self._idle_since_us[engine] = end_us
+        return busy
 
     def _busy(self, engine: str, parts: Sequence[Part], ring: Samples) -> list[int | None]:
         """The busy time of an engine in each part; None: it is not measured."""

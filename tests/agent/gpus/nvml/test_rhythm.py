@@ -41,7 +41,8 @@ def test_rings_and_energy_are_read_each_five_seconds_and_cut_into_seconds(one: N
     seen = reads(one, 10)
     after = one.read()
     assert [len(each.windows) for each in seen] == [0, 0, 0, 0, 5] * 2
-    assert calls(after, SAMPLES) - calls(before, SAMPLES) == 2 * 4
+    # Core and memory; encoder and decoder each second time, because they idle.
+    assert calls(after, SAMPLES) - calls(before, SAMPLES) == 2 * 2 + 2
     assert calls(after, ENERGY) - calls(before, ENERGY) == 2
     assert calls(after, LISTS) - calls(before, LISTS) >= 9
     windows = [window for each in seen for window in each.windows]
