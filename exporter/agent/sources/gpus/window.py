@@ -401,11 +401,14 @@ class WindowCursor:
         busy = self._busy(engine, parts, samples)
         is_idle = not any(busy) and None not in busy and not is_named
         self._idle_since_us.pop(engine, None)
-        if samples and busy[0] is not None:
+        if samples:
             earlier = plausible_samples(samples, idle_since_us or 0, self._cursor_us)
-            late_ns = sum(map(PERCENT, earlier)) * self._period_us * 10
+            late_ns = int(sum(map(PERCENT, earlier)) * self._period_us * 10)
             is_idle = is_idle and not late_ns
-            busy[0] = min(busy[0] + int(late_ns), parts[0].observed_ns)
+            for place, part in enumerate(parts):  # no engine is busy for longer than its time
+                own_ns = busy[place] or 0
+                busy[place] = min(own_ns + late_ns, part.observed_ns)
+                late_ns -= (busy[place] or 0) - own_ns
         if is_idle:
             self._idle_since_us[engine] = end_us
         return busy

@@ -84,16 +84,17 @@ class ProcessLists:
         self._address = cast(handle, c_void_p)
         self._refusals = refusals
         self._calls = {kind: newest(library, kind) for kind in LISTS}
-        self._needed = {"compute"}
+        self._needed = {"compute"}  # and those that had any
 
-    def read(self) -> tuple[ProcessMemory, ...] | None:
+    def read(self, *, look: bool = False) -> tuple[ProcessMemory, ...] | None:
         """Every process once, with the kinds that it is listed under; None: they are not known.
 
+        ``look``: without the lists that never had any.
         A list without an answer costs only itself, unless it had processes before: these would seem
         to hold nothing.
         """
         written: dict[str, bytes] = {}
-        for kind in LISTS:
+        for kind in [each for each in LISTS if not look or each in self._needed]:
             rows = self._refusals.attempt(listing_of(kind), self._list, kind)
             if rows is not None:
                 written[kind] = rows
@@ -167,6 +168,7 @@ class MpsServers:
 
 PID = attrgetter("pid")
 CHEAP_NS = 1_000_000  # of driver time for all lists: rows of processes cost half as much again
+LOOKS = 5
 LOOK_NS = 500_000_000  # in each second, however late a cycle was
 
 
@@ -190,6 +192,7 @@ class ResidentReader:
         self.demand = demand
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
+        self._looks = 0  # since all lists were read
         self._is_urgent = False  # to be read at once, but too soon after the last read
         self.bind(found)
 
@@ -226,19 +229,24 @@ class ResidentReader:
             every_ns = LOOK_NS
         if self._cadence.begin_if_due(every_ns):
             self._is_urgent = False
-            self._memory = self._phases.read(PROCESSES, self._ask)
+            # Each look restarts the interval, so that each fifth one asks for everything.
+            self._looks = (self._looks + 1) % LOOKS if every_ns == LOOK_NS else 0
+            self._memory = self._phases.read(PROCESSES, self._ask, self._looks > 0)
             # A pid that is active but not listed has ended: it is not looked for again.
             self._known = active.union(map(PID, self._memory.processes or ()))
         return self._memory
 
-    def _ask(self) -> DeviceMemory:
+    def _ask(self, look: bool) -> DeviceMemory:  # noqa: FBT001 - passed on as it is
         """The memory, and who holds it: each is known without the other.
 
+        A look asks for the lists that have any, and for all lists if a process is new.
         Boards that share their host's memory list holders only.
         """
         self._check_identity()
         info = self._refusals.attempt(DEVICE_MEMORY, memory_info, self._library, self._handle)
-        processes = self._lists.read()
+        processes = self._lists.read(look=look)
+        if look and processes is not None and not self._known.issuperset(map(PID, processes)):
+            processes = self._lists.read()
         if processes is not None:
             processes = self._servers.marked(processes)
             processes = self._limits.marked(processes) if self._has_limits else processes
