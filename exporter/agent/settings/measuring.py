@@ -37,10 +37,10 @@ class MeasuringSettings:
     collection_samples_interval_ns: int = setting(
         "collection.samples-interval",
         duration("1s", "60s"),
-        "5s",
+        "1s",
         "Time from one reading of samples and energy to the next, while nobody looks.",
-        "At most a third of the ring or of collection.window; collection.interval, if only that "
-        "is given.",
+        "A longer one costs less, at most a third of the ring or of collection.window. Only for "
+        "processes that stay: NVIDIA's driver gives what one used that has ended to a newer one.",
         live=True,
     )
     collection_window_ns: int = setting(
