@@ -18,6 +18,9 @@ from dashboards.frame import GRAFANA
 FOLDER = Path(__file__).parent
 CATALOGUE = "grafana.com/boards.json"  # not beside the boards: all files there are boards
 PAGES = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs"
+# $__rate_interval is at least four times this: with scrapes a minute apart, as Prometheus has them
+# by default, two are in it. Without it Grafana takes its data source's 15 s.
+LEAST_STEP = "30s"
 BOARDS = (overview, node, pod, groups, cost, exporter)
 
 
@@ -30,6 +33,8 @@ def text(builder: Dashboard, events: Sequence[Mapping[str, object]]) -> str:
     panels = [*_all(dashboard.panels or ())]
     for number, panel in enumerate(panels, 1):
         panel.id_val = number
+        if isinstance(panel, Panel) and "$__rate_interval" in JSONEncoder().encode(panel.targets):
+            panel.interval = panel.interval or LEAST_STEP
     for variable in dashboard.templating.list_val or ():
         variable.id_val = variable.name
     kinds = sorted({panel.type_val for panel in panels} - {"row"})

@@ -122,7 +122,6 @@ def test_keda_is_told_that_an_empty_answer_is_no_zero() -> None:
     kind="A time between scrapes that is fixed",
     group="series",
 )
-@pytest.mark.xfail(strict=True)
 def test_panels_of_rates_have_two_scrapes_of_a_minute_in_their_window() -> None:
     """$__rate_interval is at least four times the panel's least step: 15 s where it says none."""
     missing = []
