@@ -8,8 +8,9 @@ harmless is replaced or left out.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import blake2b
+from typing import Any
 
 from exporter.agent.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.agent.allocations.rules import Rules
@@ -82,6 +83,12 @@ OWNER_KINDS = frozenset(
     }
 )
 
+OF_THE_BOARD = frozenset(  # texts of a device that are the same at many sites
+    {
+        *("vendor", "model", "pci_bus_id", "profile", "sharing", "driver_version"),
+        *("cuda_version", "sysfs_name"),
+    }
+)
 KINDS = TAKEN | {"slurm", "lxc", "nspawn", "libvirt"} | {each.pattern.kind for each in SHIPPED}
 # The ids of pods, containers and devices: 32 hexadecimal digits, as a UUID or plain, or 64.
 ID = re.compile(
@@ -175,8 +182,14 @@ class Pseudonyms(Names):
         return reading._replace(device=device, detail="", raw=None, memory=memory)
 
     def _device(self, device: Device) -> Device:
-        uuid, parent = self.name(device.uuid), self.name(device.parent_uuid)
-        return replace(device, uuid=uuid, parent_uuid=parent)
+        # A text that is added to Device later may name somebody, and is disguised until it is
+        # listed: what a reader of a recording needs as it was is listed, not what is secret.
+        disguised: dict[str, Any] = {
+            each.name: self.name(text)
+            for each in fields(device)
+            if each.name not in OF_THE_BOARD and isinstance(text := getattr(device, each.name), str)
+        }
+        return replace(device, **disguised)
 
     def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
         """See ``Names``."""

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.agent.allocations.registry import SCHEMES, decode
 from exporter.agent.attribution.ownership import owner_of
 from exporter.agent.recording.codec import to_json
-from exporter.agent.recording.names import Pseudonyms
+from exporter.agent.recording.names import OF_THE_BOARD, Pseudonyms
 from exporter.agent.sources.pods.table import indexed
 from exporter.model import (
     CgroupCharge,
@@ -322,3 +322,22 @@ def test_nothing_that_is_on_no_list_is_left(names: Pseudonyms) -> None:
     assert made.containers[0].limits["nvidia.com/mig-1g.10gb"] == "1"
     product = node.labels["nvidia.com/gpu.product"]
     assert product.startswith("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb-SHARED-x")
+
+
+@dataclass(frozen=True, slots=True)
+class _WithSerial(Device):
+    """A device with a text that nobody has thought of yet."""
+
+    serial: str = ""
+
+
+def test_a_text_of_a_device_is_disguised_unless_it_is_listed() -> None:
+    texts = {each.name: f"Eve-{each.name}" for each in fields(_WithSerial) if each.type == "str"}
+    texts |= {each.name: f"Eve-{each.name}" for each in fields(_WithSerial) if each.type is str}
+    device = _WithSerial(**{"index": 0, **texts})  # type: ignore[arg-type]
+    reading = Reading(SourceStatus("nvml", up=True), (DeviceReading(device),))
+
+    [made] = Pseudonyms(KEY).reading(reading).devices
+
+    kept = {name for name, text in texts.items() if getattr(made.device, name) == text}
+    assert kept == OF_THE_BOARD
