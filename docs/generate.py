@@ -69,7 +69,7 @@ def costs(folder: Path) -> list[tuple[str, str]]:
     results = RESULTS.read_text(encoding="utf-8")
     return [
         (name, with_costs((folder / name).read_text(encoding="utf-8"), results))
-        for name in ("performance.md", "faq.md", "comparison.md")
+        for name in ("performance.md", "faq.md", "comparison.md", "../README.md")
     ]
 
 

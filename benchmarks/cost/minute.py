@@ -21,7 +21,7 @@ from exporter.agent.sources.gpus.nvml.source import NvmlSource
 from exporter.agent.sources.gpus.source import demand_of
 from tests.agent.gpus.nvml.agent import SetClock
 from tests.fakenvml.build import library
-from tests.fakenvml.prices import H100, h100, traffic
+from tests.fakenvml.prices import H100, LATER, h100, traffic
 from tests.fakenvml.scenario import GIB, Process, Scenario, Work
 
 START_S = 1_700_000_000
@@ -58,10 +58,11 @@ def _measured(gpus: int, processes: int, folder: Path) -> Minute:
             scenario.processes.append(Process(gpu, pid, memory=GIB, start=START_S - 100))
             scenario.works.append(Work(gpu, pid, start=START_S - 100, memory=0.25))
     scenario.write(file)
-    ctypes.CDLL(str(library()))
+    nvml = str(library(omit=LATER))
+    ctypes.CDLL(nvml)
     clock = SetClock()
     demand = replace(demand_of(load({}, {})), deadline_s=60)  # the driver's time is real
-    source = NvmlSource(library_path=str(library()), clock=clock, demand=demand)
+    source = NvmlSource(library_path=nvml, clock=clock, demand=demand)
     before, calls, cpu_ns = Counter[str](), Counter[str](), 0
     for second in range(WARM_S + MINUTE_S + 1):
         scenario.now = START_S + second

@@ -14,7 +14,7 @@ from benchmarks.cost.crowd import Crowd
 from benchmarks.cost.size import Size, Tenant
 from tests.agent.pods.apiserver import write_kubeconfig
 from tests.fakenvml.build import library
-from tests.fakenvml.prices import h100, traffic
+from tests.fakenvml.prices import LATER, h100, traffic
 from tests.fakenvml.scenario import GIB, Fault, Price, Process, Scenario, Work
 
 HELD = GIB // 8
@@ -30,7 +30,7 @@ class Node:
 
     def __init__(self, size: Size, prices: Sequence[Price] = (), *, spread: bool = False) -> None:
         self.size = size
-        self.nvml = library()
+        self.nvml = library(omit=LATER)
         self.folder = Path(mkdtemp(prefix="mgpu-bench-"))
         self._spread = spread
         self._scenario = Scenario(

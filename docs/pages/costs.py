@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from pages.tables import table
 
-MARKED = re.compile(r"(<!-- cost: ([\w ]+) -->).*?(<!-- end of cost -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- cost: ([\w ',-]+) -->).*?(<!-- end of cost -->)", re.DOTALL)
+END_OF_TABLE = re.compile(r"^(?:###|\| the floor|\| target)", re.MULTILINE)
 FULL = "8 x 64 x 110"
 OURS = "this exporter"
 AGENTS = (OURS, "nvitop-exporter", "node_exporter")
@@ -14,6 +15,8 @@ STARTS = "the same, one pod starts in each, ms"
 GPU_STARTS = "the same, one pod that uses a GPU starts in each, ms"
 HANGING = "the same, 1 scraper, driver hangs, ms"
 MEMORY, SERIES = "RSS at rest, MiB", "series"
+PRICED, ONE_PRICED = "8 x 3 x 110, an H100's prices", "1 x 3 x 10, an H100's prices"
+WHOLE, DRIVER = "CPU in a second, the driver's included, ms", "the driver's part of it, ms"
 NODES = {
     "1 x 4 x 10": "1 GPU, 4 processes on it, 10 pods",
     FULL: "8 GPUs, 64 processes on each, 110 pods",
@@ -54,9 +57,10 @@ def cells(results: str, size: str) -> Cells:
 
     """
     _, found, rest = results.partition(f"### {size}\n")
+    table_of = END_OF_TABLE.split(rest)[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in rest.partition("| the floor |")[0].splitlines()
+        for line in table_of.splitlines()
         if line.startswith("|")
     ]
     if not found or not rows:
@@ -76,7 +80,12 @@ def _texts(results: str) -> Mapping[str, str]:
         (words, *(_shown(full[row].get(agent, ""), unit) for agent in AGENTS))
         for words, (row, unit) in FIGURES.items()
     ]
+    priced, one = cells(results, PRICED), cells(results, ONE_PRICED)
     return {
+        "eight cards": f"{float(priced[WHOLE][OURS]):.0f} ms",
+        "eight cards' driver": f"{float(priced[DRIVER][OURS]):.0f} ms",
+        "eight cards, nvitop-exporter": f"{float(priced[WHOLE]['nvitop-exporter']):.0f} ms",
+        "one card": f"{float(one[WHOLE][OURS]):.1f} ms",
         "second": f"{float(ours[SECOND]):.0f} ms",
         "scrape": f"{float(ours[SCRAPE]):.0f} ms",
         "memory": f"{float(ours[MEMORY]):.0f} MiB",

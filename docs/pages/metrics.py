@@ -10,7 +10,7 @@ LEVEL_WORDS = {
     "device": "Physical GPUs, MIG instances, partitions. A meaning ends in its group, if any: "
     "`--metrics.disable=power` leaves that out, with its driver calls. Errors, replays, NVLink and "
     "throttling count since the driver was loaded or the board reset. `profiling` is averaged over "
-    "5 s, from Hopper on (GPM).",
+    "10 s, from Hopper on (GPM).",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter.",
@@ -24,7 +24,7 @@ ALIKE = "container"  # the level whose families others have too
 SAID_ABOVE = (
     ", averaged over --collection.window",
     " since the driver was loaded or the board reset",
-    ", averaged over 5 s",
+    ", averaged over 10 s",
     ", counted at each window: use + idle - borrowed = allocated, while use is measured",
     ", counted at each window",
 )

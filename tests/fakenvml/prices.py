@@ -6,6 +6,7 @@ Of the calling thread, in microseconds, medians with a process at work; for each
 
 from tests.fakenvml.scenario import Field, Gpu, Price
 
+LATER = frozenset({"nvmlDeviceGetMemoryLimits_v1"})  # what driver 580 does not have
 _GET = "nvmlDeviceGet"
 _SAMPLES, _FIELDS = f"{_GET}Samples", f"{_GET}FieldValues"
 

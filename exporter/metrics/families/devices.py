@@ -329,22 +329,22 @@ BOARD: tuple[FamilyOf[DeviceFacts], ...] = (
     _sensor(
         "profiling",
         "dram_active_ratio",
-        "Share of time that the memory interface moved data, averaged over 5 s (NVML GPM).",
+        "Share of time that the memory interface moved data, averaged over 10 s (NVML GPM).",
     ),
     _sensor(
         "profiling",
         "sm_active_ratio",
-        "Share of the SMs that were busy, averaged over 5 s (NVML GPM, Hopper and newer).",
+        "Share of the SMs that were busy, averaged over 10 s (NVML GPM, Hopper and newer).",
     ),
     _sensor(
         "profiling",
         "sm_occupancy_ratio",
-        "Resident warps divided by the most that the SMs can hold, averaged over 5 s (NVML GPM).",
+        "Resident warps divided by the most that the SMs can hold, averaged over 10 s (NVML GPM).",
     ),
     _sensor(
         "profiling",
         "tensor_active_ratio",
-        "Share of time with tensor cores in use, averaged over 5 s (NVML GPM).",
+        "Share of time with tensor cores in use, averaged over 10 s (NVML GPM).",
     ),
     _device(
         "driver_seconds_total",

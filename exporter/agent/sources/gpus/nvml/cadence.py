@@ -53,7 +53,7 @@ SENSORS = "sensors"
 COUNTERS = "counters"
 PROFILING = "profiling"  # GPM; also the name of its group of metric families
 COUNTERS_EVERY_NS = 10 * SECOND  # memory errors and NVLink: the driver asks the board's firmware
-PROFILING_EVERY_NS = 5 * SECOND  # a figure of GPM is the average of the time in between
+PROFILING_EVERY_NS = 10 * SECOND  # a figure of GPM is the average of the time in between
 SLOW_PHASES: Mapping[str, Callable[[Demand], int]] = {  # with their intervals
     PROCESSES: lambda demand: demand.processes_every_ns,
     SENSORS: lambda demand: demand.sensors_every_ns,
