@@ -191,17 +191,24 @@ def test_a_pod_that_is_not_found_in_a_part_of_the_stores_may_be_in_another(
 def test_a_bill_of_a_part_of_the_stores_is_asked_of_nobody(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As Thanos: it answers in part, unless that is forbidden."""
+    """As Thanos 0.42.4 answered on 2026-11-27: in part, unless that is forbidden."""
+    error = (
+        'expanding series: proxy Series(): fetch series for {replica="B"} Addr: 127.0.0.1:45129 '
+        "MinTime: 1779998407000 MaxTime: 9223372036854775807: rpc error: code = Unavailable desc = "
+        'connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:45129: '
+        'connect: connection refused"'
+    )
+    refused = json.dumps({"status": "error", "errorType": "execution", "error": error}).encode()
 
     def partly(path: str, body: bytes) -> tuple[int, bytes]:
         if "partial_response=false" in path:
-            return 503, b'{"status": "error", "error": "store b: no answer"}'
+            return 422, refused
         return 200, body
 
     with Store(tmp_path) as store, before(store.address, partly) as url:
         status, _, err = run(capsys, "bill", "--price=1", f"--prometheus={url}")
     assert status == 2
-    assert "503" in err
+    assert 'fetch series for {replica=\\"B\\"}' in err
 
 
 def _too_long(path: str, body: bytes) -> tuple[int, bytes]:
