@@ -90,7 +90,7 @@ typedef struct {
 } Row;
 
 typedef struct {
-    bool present, lost, energy, mig_capable, mig, gpm, gpm_activity, gpm_still, sleeps;
+    bool present, lost, energy, mig_capable, mig, gpm, gpm_activity, gpm_still, sleeps, inherits;
     const char *uuid, *name, *pci;
     unsigned minor, power_mw, idle_mw, module_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates, license;
     unsigned long long memory, reserved, used;

@@ -122,6 +122,29 @@ static Row *row_of(Rows *rows, unsigned pid)
     return &rows->rows[rows->count++];
 }
 
+/*
+ * Whom the driver names now for what a process used. As seen on an H200 (driver 580): nobody once it has ended,
+ * and then the first process that began afterwards, which took its place.
+ */
+static unsigned heir_of(const Call *call, unsigned pid)
+{
+    if (!call->gpu->inherits) return pid;
+    const Process *held = NULL;
+    for (unsigned i = 0; i < call->gpu->process_count; i++)
+        if (call->gpu->processes[i].pid == pid) held = &call->gpu->processes[i];
+    while (held && held->end <= call->now) {
+        const Process *next = NULL;
+        for (unsigned i = 0; i < call->gpu->process_count; i++) {
+            const Process *one = &call->gpu->processes[i];
+            bool is_later = one->start >= held->end && one->start <= call->now;
+            if (is_later && (!next || one->start < next->start)) next = one;
+        }
+        if (!next) return NVML_NO_PID;
+        held = next;
+    }
+    return held ? held->pid : pid;
+}
+
 /* One row of each credited process; the sums are divided by all samples of the window, theirs or not. */
 static Rows utilization_rows(Call *call, unsigned long long last_seen)
 {
@@ -134,7 +157,9 @@ static Rows utilization_rows(Call *call, unsigned long long last_seen)
         samples++;
         for (int engine = 0; engine < ENGINES; engine++) {
             if (sample->pid[engine] == NVML_NO_PID || !sample->share[engine]) continue;
-            Row *row = row_of(&rows, sample->pid[engine]);
+            unsigned pid = heir_of(call, sample->pid[engine]);
+            if (pid == NVML_NO_PID) continue;
+            Row *row = row_of(&rows, pid);
             row->timestamp = sample_timestamp_us(call->gpu, number);
             row->sum[engine] += sample->share[engine];
         }

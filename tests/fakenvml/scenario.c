@@ -149,6 +149,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->memory_temperature = (unsigned)number_of(line, "memory_temperature", 60);
     gpu->ring = (unsigned)number_of(line, "ring", 72);
     gpu->sleeps = number_of(line, "sleeps", 0);
+    gpu->inherits = number_of(line, "inherits", 0);
     gpu->probe = (unsigned)number_of(line, "probe", gpu->ring);
     gpu->rates = (unsigned)number_of(line, "rates", UINT_MAX);
     gpu->rule = choice_of(line, "rule", rules, 4);

@@ -28,6 +28,7 @@ class Gpu:
     ``probe``: the capacity that it reports, if not ``ring``. ``rates``: the percent that the calls
     for rates return, if not the newest sample's. ``garbage``: the number of impossible rows.
     ``module_mw``: what only the energy counter has, of the processor on the same module.
+    ``inherits``: rows of processes that ended vanish, and the next process has what they used.
     """
 
     index: int
@@ -46,6 +47,7 @@ class Gpu:
     memory_temperature: int = 60
     ring: int = 72
     sleeps: bool = False
+    inherits: bool = False
     sample_period: float = 1 / 6
     sample_offset: float = 0.0
     probe: int | None = None

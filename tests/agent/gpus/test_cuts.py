@@ -189,7 +189,7 @@ def test_a_process_has_nothing_after_its_last_sample() -> None:
     parts = _parts([100] * 5 + [50] * 5 + [100] * 5)
     done = ProcessActivity(7, Engines(600_000_000, None, 0, None))
     on = ProcessActivity(8, Engines(1_900_000_000, None, 0, None))
-    first, second, third = activities_of(parts, [done, on], {7: 800_000, 8: 3_000_000})
+    first, second, third = activities_of(parts, [done, on], {7: 800_000, 8: 3_000_000}, {})
     assert [own.pid for own in first] == [7, 8]
     assert dict(first)[7].core == 600_000_000
     assert dict(first)[8].core == 400_000_000
@@ -197,10 +197,18 @@ def test_a_process_has_nothing_after_its_last_sample() -> None:
     assert [(own.pid, own.busy.core) for own in third] == [(8, 1_000_000_000)]
 
 
+def test_a_process_has_nothing_from_before_it_came() -> None:
+    parts = _parts([100] * 15)
+    new = ProcessActivity(7, Engines(900_000_000, None, 0, None))
+    first, second, third = activities_of(parts, [new], {7: 3_000_000}, {7: 2_000_000})
+    assert (first, second) == ((), ())
+    assert [(own.pid, own.busy.core) for own in third] == [(7, 900_000_000)]
+
+
 def test_two_that_take_turns_have_their_part_of_each_second() -> None:
     parts = _parts([100] * 15)
     both = [ProcessActivity(pid, Engines(1_500_000_000, None, 0, None)) for pid in (7, 8)]
-    for own in activities_of(parts, both, {7: 2_800_000, 8: 3_000_000}):
+    for own in activities_of(parts, both, {7: 2_800_000, 8: 3_000_000}, {}):
         assert all(0.35e9 < (each.busy.core or 0) < 0.65e9 for each in own)
 
 

@@ -68,12 +68,18 @@ def split(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def activities_of(
-    parts: Sequence[Part], whole: Sequence[ProcessActivity], last_us: Mapping[int, int]
+    parts: Sequence[Part],
+    whole: Sequence[ProcessActivity],
+    last_us: Mapping[int, int],
+    since_us: Mapping[int, int],
 ) -> list[tuple[ProcessActivity, ...]]:
-    """What each process did in each part. ``last_us`` is the time of its last sample."""
+    """What each process did in each part.
+
+    ``last_us`` is the time of its last sample, ``since_us`` when a new one was not there yet.
+    """
     if len(parts) == 1:
         return [tuple(whole)]
-    cores = _cores(parts, whole, last_us)
+    cores = _cores(parts, whole, last_us, since_us)
     found: list[list[ProcessActivity]] = [[] for _ in parts]
     for pid, (core, *others) in whole:
         columns = [[None] * len(parts) if core is None else cores[pid]]
@@ -91,7 +97,10 @@ def activities_of(
 
 
 def _cores(
-    parts: Sequence[Part], whole: Sequence[ProcessActivity], last_us: Mapping[int, int]
+    parts: Sequence[Part],
+    whole: Sequence[ProcessActivity],
+    last_us: Mapping[int, int],
+    since_us: Mapping[int, int],
 ) -> dict[int, list[int]]:
     """The core time of each process in each part.
 
@@ -109,11 +118,12 @@ def _cores(
         free[place] -= own_ns
     for pid, (core, *_) in ordered:
         left_ns = (core or 0) - sum(found[pid])
-        there = [part.begin_us < last_us[pid] for part in parts]
+        came_us = since_us.get(pid, 0)
+        there = [part.begin_us < last_us[pid] and part.end_us > came_us for part in parts]
         weights = [ns * is_there for ns, is_there in zip(free, there, strict=True)]
         if sum(weights) < left_ns:  # averages may say more than the samples
             found[pid], left_ns = [0] * len(parts), core or 0
-            weights = [part.observed_ns for part in parts]
+            weights = [part.observed_ns * (part.end_us > came_us) for part in parts]
         for place, ns in enumerate(split(left_ns, weights)):
             found[pid][place] += ns
             free[place] = max(free[place] - ns, 0)

@@ -201,6 +201,30 @@ def process_activities(
     return tuple(activities)
 
 
+def since_they_came(
+    processes: tuple[ProcessActivity, ...], spans: Sequence[SampleSpan], since_us: Mapping[int, int]
+) -> tuple[ProcessActivity, ...]:
+    """The processes, without what a new one cannot have used.
+
+    ``since_us`` is when a process was not there yet, in the ring's clock. What its row says beyond
+    the busy time since then was used by others, who have ended: it is nobody's.
+    """
+    if not since_us:
+        return processes
+    found = []
+    for pid, engines in processes:
+        core_ns, begin_us = engines.core or 0, since_us.get(pid)
+        most_ns = core_ns
+        if begin_us is not None:
+            most_ns = sum(busy_ns for time, _, _, busy_ns in spans if time > begin_us)
+        if core_ns > most_ns:  # what else the row says is of the same mixture
+            parts = [None if ns is None else ns * most_ns // core_ns for ns in engines]
+            found.append(ProcessActivity(pid, Engines(*parts)))
+        else:
+            found.append(ProcessActivity(pid, engines))
+    return tuple(found)
+
+
 def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRow] | None:
     """The rows with the exact times of their last samples; None if one has no sample."""
     aligned = []

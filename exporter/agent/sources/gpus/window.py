@@ -21,6 +21,7 @@ from exporter.agent.sources.gpus.sample_attribution import (
     newest_spans,
     process_activities,
     sample_spans,
+    since_they_came,
 )
 from exporter.agent.sources.gpus.samples import (
     FUTURE_US,
@@ -89,6 +90,8 @@ class WindowCursor:
         self._idle_since_us: dict[str, int] = {}  # encoder or decoder: when its ring was read
         self._learn_at_us, self._learn_in_us = 0, RELEARN_US
         self._looked_us = 0  # the newest stamp that ``look`` has seen
+        # When a process was not there yet, in µs of the monotonic clock (``Presence``).
+        self.absent_until_us: Mapping[int, int] = {}
 
     def is_due(self, every_ns: int) -> bool:
         """Whether to read now, if a read each ``every_ns`` is enough.
@@ -334,7 +337,14 @@ class WindowCursor:
             energy = self._energy.take(busy.core if observed_ns else None)
             energy_method = self._energy.method
         processes = process_activities(valid, busy, observed_ns, attribution)
-        if rows is not None and observed_ns and not rejected:
+        since_us = {
+            pid: absent_us + self._clock.ahead_us
+            for pid, absent_us in self.absent_until_us.items()
+            if absent_us + self._clock.ahead_us > start
+        }
+        all_of, processes = processes, since_they_came(processes, spans, since_us)
+        # A row with what others used is no evidence of how the driver names processes.
+        if rows is not None and observed_ns and not rejected and processes == all_of:
             self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
         methods = _methods(method, "none" if rows is None else "process_utilization", energy_method)
         sampling = Sampling(
@@ -342,7 +352,8 @@ class WindowCursor:
             () if rows is None else self._naming.naming,
         )
         last_us = {pid: timestamp_us for pid, timestamp_us, *_ in valid}
-        columns = parts, activities_of(parts, processes, last_us), energies_of(parts, energy)
+        activities = activities_of(parts, processes, last_us, since_us)
+        columns = parts, activities, energies_of(parts, energy)
         windows, start_ns = [], (self._end_us or 0) * 1000
         for part, own, (used_uj, idle_uj, late_uj) in zip(*columns, strict=True):
             is_newest = part is parts[-1]

@@ -88,3 +88,61 @@ def test_after_a_step_of_the_clock_each_cycle_reads(one: Node, step_s: int) -> N
     one.ask("set_wall", step_s * SECOND)
     reads(one, 1)
     assert any(each.windows for each in reads(one, 3))
+
+
+def used_s(seen: list[DeviceReading]) -> dict[int, float]:
+    """The core time of each process in seconds, by pid; that of nobody by 0."""
+    used: dict[int, int] = {0: 0}
+    for window in [window for each in seen for window in each.windows]:
+        used[0] += window.busy.core or 0
+        for pid, engines in window.processes:
+            used[pid] = used.get(pid, 0) + (engines.core or 0)
+            used[0] -= engines.core or 0
+    return {pid: ns / SECOND for pid, ns in used.items()}
+
+
+@pytest.mark.parametrize("demand", [SELDOM, Demand(deadline_s=60)], ids=["seldom", "each second"])
+def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node, demand: Demand) -> None:
+    """On an H200 the driver says that a new process used what the one before it did."""
+    one.scenario.gpus = [Gpu(0, sample_period=0.2, inherits=True)]
+    one.scenario.processes = [
+        Process(gpu=0, pid=101, memory=2 << 30, end=START + 92.6),
+        Process(gpu=0, pid=102, memory=2 << 30, start=START + 92.8),
+    ]
+    one.scenario.works = [
+        Work(gpu=0, pid=101, start=START - 60, end=START + 92.6),
+        Work(gpu=0, pid=102, start=START + 93.8, end=START + 94.4),
+    ]
+    settled(one, demand)
+    reads(one, 88)
+    used = used_s(reads(one, 15))
+    assert used[102] <= 1.7, "0.6 s of its own, and at most what was used since a look missed it"
+    assert used[102] >= 0.5
+
+
+def test_while_processes_come_and_go_each_second_is_read(one: Node) -> None:
+    one.scenario.gpus = [Gpu(0, sample_period=0.2, inherits=True)]
+    jobs = [START + 20 + 2.3 * number for number in range(10)]
+    one.scenario.processes = [
+        Process(gpu=0, pid=200 + number, memory=2 << 30, start=at, end=at + 1.5)
+        for number, at in enumerate(jobs)
+    ]
+    one.scenario.works = [
+        Work(gpu=0, pid=200 + number, start=at + 0.3, end=at + 1.5)
+        for number, at in enumerate(jobs)
+    ]
+    settled(one)
+    used = used_s(reads(one, 50))
+    named = {pid: seconds for pid, seconds in used.items() if pid}
+    assert len(named) == len(jobs), "each is named"
+    assert max(named.values()) <= 1.5, "none has more than its whole life"
+    assert sum(named.values()) >= 0.5 * 1.2 * len(jobs), used
+
+
+def test_processes_that_stay_are_read_seldom_after_a_minute(one: Node) -> None:
+    one.scenario.processes.append(Process(gpu=0, pid=102, memory=2 << 30, start=START + 10))
+    settled(one)
+    reads(one, 12)
+    assert all(each.windows for each in reads(one, 50))
+    reads(one, 15)
+    assert sum(bool(each.windows) for each in reads(one, 20)) == 4

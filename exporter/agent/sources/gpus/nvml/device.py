@@ -26,6 +26,7 @@ from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.limits import CgroupOf
 from exporter.agent.sources.gpus.nvml.processes import ResidentReader
 from exporter.agent.sources.gpus.nvml.refusals import Backoff, Refusals
+from exporter.agent.sources.gpus.presence import Presence
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.model import (
@@ -73,6 +74,7 @@ class NvmlDevice:
         self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
         self._energy = NvmlEnergy(self._engines, self._refusals, clock, found.device.model)
         self._cursor = self._new_cursor()
+        self._presence, self._lists = Presence(), 0
         self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._end_ns: int | None = None
         self._ended_mono_ns = 0
@@ -171,15 +173,22 @@ class NvmlDevice:
         self._activity.follow(demand)
 
     def _read(self) -> DeviceReading:
+        is_seldom = bool(self._demand.samples_every_ns)
+        holds = not (self._in_mig_mode and self.divided)
+        if holds and is_seldom and self._residents.looks:
+            # Before the rings: a process that came or went makes them due in this cycle.
+            self._note(self._residents.read(frozenset(), look=True))
         is_due = self._is_due()
+        self._cursor.absent_until_us = self._presence.absent_until_us
         windows = self._windows() if is_due else ()
         active = frozenset([one.pid for window in windows for one in window.processes])
         seen, memory = frozenset[int](), None
-        if not (self._in_mig_mode and self.divided):
-            is_seldom = bool(self._demand.samples_every_ns)
+        if holds:
             if not is_due and not self._residents.looks and not self._coreless:
                 active = seen = self._cursor.look()
+                self._presence.see(seen, self._clock.monotonic_ns() // 1000)
             memory = self._residents.read(active, look=is_seldom)
+            self._note(memory)
         if self._refusals.has_nothing:
             return self.unread(DeviceState.FAILED, "its calls fail; see the log")[0]
         sensors = self._board.read()
@@ -200,6 +209,14 @@ class NvmlDevice:
         )
         impossible = self._engines.take_impossible()
         return _without_rates(reading, impossible) if impossible else reading
+
+    def _note(self, memory: DeviceMemory | None) -> None:
+        """Takes the list of processes, if it was just read."""
+        if memory is None or memory.processes is None or self._lists == self._residents.reads:
+            return
+        self._lists = self._residents.reads
+        pids = frozenset([process.pid for process in memory.processes])
+        self._presence.list(pids, self._clock.monotonic_ns() // 1000)
 
     def _renew(self) -> None:
         """Binds an instance again that was made again meanwhile.
@@ -252,7 +269,9 @@ class NvmlDevice:
         if not every_ns:
             return True
         if not self._coreless:
-            return self._cursor.is_due(every_ns)
+            # ``is_due`` is asked in any case: it also follows the clocks.
+            is_steady = self._presence.is_steady(self._clock.monotonic_ns() // 1000)
+            return self._cursor.is_due(every_ns) or not is_steady
         if self._end_ns is None:
             return True
         is_due = self._clock.monotonic_ns() - self._ended_mono_ns >= every_ns - HALF_A_CYCLE_NS

@@ -193,6 +193,7 @@ class ResidentReader:
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
         self._looks = 0  # since all lists were read
+        self.reads = 0  # how often the lists were read
         self._is_urgent = False  # to be read at once, but too soon after the last read
         self.bind(found)
 
@@ -229,6 +230,7 @@ class ResidentReader:
             every_ns = LOOK_NS
         if self._cadence.begin_if_due(every_ns):
             self._is_urgent = False
+            self.reads += 1
             # Each look restarts the interval, so that each fifth one asks for everything.
             self._looks = (self._looks + 1) % LOOKS if every_ns == LOOK_NS else 0
             self._memory = self._phases.read(PROCESSES, self._ask, self._looks > 0)

@@ -1,0 +1,45 @@
+"""Since when each process of a device can have been there, and whether the processes change.
+
+A driver that names processes by their place in its tables resolves the name when it is asked. On
+an H200 (driver 580) the rows of a process vanish when it ends, and a process that takes its place
+has what the other one used before: 80 % over five seconds for one that was 0.2 s old. So rows are
+read each second while processes come and go, and no process has anything from before it came.
+"""
+
+from collections.abc import Mapping
+
+STEADY_US = 60_000_000
+
+
+class Presence:
+    """The processes of one device, by the lists that were read. Times are monotonic µs."""
+
+    def __init__(self) -> None:
+        self._listed: frozenset[int] | None = None  # by the last list; None: by none yet
+        self._listed_us = 0
+        self._changed_us: int | None = None
+        self._absent_us: dict[int, int] = {}
+
+    @property
+    def absent_until_us(self) -> Mapping[int, int]:
+        """When each process was not there yet, of those that came after the first list."""
+        return self._absent_us
+
+    def list(self, pids: frozenset[int], mono_us: int) -> None:
+        """Takes a list of all processes that was just read."""
+        if self._listed is not None and pids != self._listed:
+            self._changed_us = mono_us
+            for pid in pids - self._listed:
+                # One that works before it is listed was seen by its rows, and is no newer.
+                self._absent_us.setdefault(pid, self._listed_us)
+            self._absent_us = {pid: us for pid, us in self._absent_us.items() if pid in pids}
+        self._listed, self._listed_us = pids, mono_us
+
+    def see(self, pids: frozenset[int], mono_us: int) -> None:
+        """Takes processes that worked: a new one is a change, where lists are read seldom."""
+        if self._listed is not None and not pids <= self._listed | self._absent_us.keys():
+            self._changed_us = mono_us
+
+    def is_steady(self, mono_us: int) -> bool:
+        """Whether no process has come or gone lately."""
+        return self._changed_us is None or mono_us - self._changed_us >= STEADY_US
