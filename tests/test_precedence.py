@@ -56,7 +56,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "allocations.kai-namespaces": ("a", "b", "c"),
     "collection.mps-servers": ("a", "b.service", "c"),
     "collection.interval": ("2s", "3s", "4s"),
-    "collection.samples-interval": ("6s", "7s", "8s"),
+    "collection.samples-interval": ("2s", "3s", "4s"),
     "collection.window": ("20s", "30s", "40s"),
     "collection.processes-interval": ("2s", "3s", "4s"),
     "collection.sensors-interval": ("2s", "3s", "4s"),

@@ -68,6 +68,7 @@ BAD: dict[str, list[Any]] = {
     ],
     "collection.interval": ["10s", "99ms", "5001ms", "5s1ms", "0.09s", "1m", *_SECONDS[4:]],
     "collection.window": ["999ms", "10m1s", "11m", "601s", "1h", "0.5m0s5", "fast"],
+    "collection.samples-interval": ["99ms", "61s", "5", "-1s", ""],
     "collection.processes-interval": _SECONDS,
     "collection.sensors-interval": _SECONDS,
     "collection.mps-servers": ["GPU", ["gpu-operator", "a b"], [], "/x.service"],

@@ -6,6 +6,7 @@ all.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import yaml
@@ -73,6 +74,10 @@ def examine(
         given = _from_file(file, problems) | given
     reading = _ValueReader(given, problems)
     settings = Settings(**{field: reading.value(setting) for field, setting in TABLE.items()})
+    if "collection.interval" in given and "collection.samples-interval" not in given:
+        # Who asks for a reading in each interval gets it.
+        every_ns = settings.collection_interval_ns
+        settings = replace(settings, collection_samples_interval_ns=every_ns)
     for name, text in (*_contradictions(settings), *check(settings)):
         reading.complain(name, text)
     return settings, sorted(problems, key=_by_line)

@@ -36,11 +36,12 @@ class MeasuringSettings:
     )
     collection_samples_interval_ns: int = setting(
         "collection.samples-interval",
-        duration("1s", "60s"),
-        "1s",
-        "Time from one reading of samples and energy to the next, while nobody looks.",
-        "A longer one costs less, at most a third of the ring or of collection.window. Only for "
-        "processes that stay: NVIDIA's driver gives what one used that has ended to a newer one.",
+        duration("100ms", "60s"),
+        "5s",
+        "Time from one reading of samples and energy to the next, while nobody looks and no "
+        "process comes or goes.",
+        "At most a third of the ring or of collection.window; collection.interval, if only that "
+        "is given.",
         live=True,
     )
     collection_window_ns: int = setting(

@@ -1,4 +1,4 @@
-"""Jobs of a second and a half are named."""
+"""Jobs of a second and a half are named, although rings are read each few seconds."""
 
 from collections.abc import Collection, Mapping
 
@@ -36,8 +36,9 @@ class Processes(SimulatedProcesses):
         }
 
 
+@pytest.mark.parametrize("watched", [True, False])
 @pytest.mark.parametrize("rule", ["last", "random"])
-def test_jobs_of_a_second_and_a_half_are_named(rule: str) -> None:
+def test_jobs_of_a_second_and_a_half_are_named(rule: str, *, watched: bool) -> None:
     job = {"device": 0, "duty": 0.9, "period": "100ms"}
     pods = [
         {
@@ -58,7 +59,7 @@ def test_jobs_of_a_second_and_a_half_are_named(rule: str) -> None:
     ledger = Ledger(300 * SECOND, 15 * SECOND)
     sources = Sources((SimulatedGpus(node, clock),), Processes(node), pods_source)
     collector = Collector(sources, ledger, clock, cycle_rules(load({}, {})))
-    collector.is_watched = lambda: False
+    collector.is_watched = lambda: watched
     for _ in range(200):
         clock.move(1)
         collector.cycle()

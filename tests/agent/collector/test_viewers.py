@@ -13,7 +13,6 @@ from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
 
 SECOND = 10**9
-SELDOM = {"collection.samples-interval": ["5s"]}
 
 
 def test_a_request_of_a_person_counts_at_once_and_for_a_minute() -> None:
@@ -77,7 +76,7 @@ def test_while_somebody_looks_each_cycle_reads() -> None:
         SimulatedPods(node.pod_table, clock=clock),
     )
     ledger = Ledger(300 * SECOND, 15 * SECOND)
-    collector = Collector(sources, ledger, clock, cycle_rules(load(SELDOM, {})))
+    collector = Collector(sources, ledger, clock, cycle_rules(load({}, {})))
     viewers = Viewers(clock)
     collector.is_watched = viewers.are_there
 
@@ -96,8 +95,9 @@ def test_while_somebody_looks_each_cycle_reads() -> None:
     assert all(grows(10))
 
 
-def test_each_cycle_reads_unless_a_longer_interval_is_asked_for() -> None:
-    assert cycle_rules(load({}, {})).demand.samples_every_ns == 0
-    assert cycle_rules(load(SELDOM, {})).demand.samples_every_ns == 5 * SECOND
-    short = cycle_rules(load({**SELDOM, "collection.window": ["9s"]}, {}))
+def test_who_gives_an_interval_gets_a_reading_in_each() -> None:
+    assert cycle_rules(load({}, {})).demand.samples_every_ns == 5 * SECOND
+    each = cycle_rules(load({"collection.interval": ["1s"]}, {}))
+    assert each.demand.samples_every_ns == 0
+    short = cycle_rules(load({"collection.window": ["9s"]}, {}))
     assert short.demand.samples_every_ns == 3 * SECOND
