@@ -43,7 +43,7 @@ def text(builder: Dashboard, events: Sequence[Mapping[str, object]]) -> str:
         "__requires": _required(kinds),
         "annotations": {"list": list(events)},
     }
-    return JSONEncoder(sort_keys=True, indent=2).encode(written) + "\n"
+    return JSONEncoder(sort_keys=True, indent=1).encode(written) + "\n"
 
 
 def _all(panels: Iterable[Panel | RowPanel]) -> Iterator[Panel | RowPanel]:

@@ -115,7 +115,7 @@ def with_every_family(number: int = 1) -> Snapshot:
         (GroupKindFacts("docker", "GPU-1", used),),
     )
     own = exporter(
-        sources=(SourceStatus("nvml", up=True, last_success_unix_ns=number),),
+        sources=(SourceStatus("nvml", up=True, last_success_unix_ns=number, unreadable=0),),
         rejected={"why": number},
         calls={"nvmlInit": CallCount(number, number)},
         dropped={"family": number},

@@ -153,7 +153,9 @@ class ClientDevice:
         }
         if self._is_stuck(core_ns, sum(own.get(CORE, 0) for own in parts.values()), observed_ns):
             core_ns = None
-        self._uncounted = core_ns is None and self._may_compute
+        # Without a client to speak for a board of gfx9, that nothing was seen is no evidence.
+        is_unseen = self.has_occupancy and not parts
+        self._uncounted = core_ns is None and (self._may_compute or is_unseen)
         roles = [role for role in self._roles if role != CORE or not self._uncounted]
         busy, processes = activities_of(parts, roles, observed_ns)
         of_clients = busy.core or 0
