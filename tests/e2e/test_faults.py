@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 WHOLE_LIBRARY = "nvml*"
 SAMPLES = "nvmlDeviceGetSamples"  # asked in each cycle of each device
 NOT_LOADED = Fault("error", WHOLE_LIBRARY, code=9)  # NVML_ERROR_DRIVER_NOT_LOADED
-BLIND_CYCLES = 3
+BLIND_CYCLES = 6  # 2.5 s, in cycles of half a second, after which series are withheld
 CORE = "mgpu_container_core_seconds_total"
 ENERGY = "mgpu_device_energy_joules_total"
 SOUND, FAULTY = "GPU-0", "GPU-1"
