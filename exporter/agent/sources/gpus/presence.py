@@ -29,15 +29,14 @@ class Presence:
         """Takes a list of all processes that was just read."""
         if self._listed is not None and pids != self._listed:
             self._changed_us = mono_us
-            for pid in pids - self._listed:
-                # One that works before it is listed was seen by its rows, and is no newer.
-                self._absent_us.setdefault(pid, self._listed_us)
-            self._absent_us = {pid: us for pid, us in self._absent_us.items() if pid in pids}
+            came = dict.fromkeys(pids - self._listed, self._listed_us)
+            stayed = {pid: us for pid, us in self._absent_us.items() if pid in pids}
+            self._absent_us = {**stayed, **came}
         self._listed, self._listed_us = pids, mono_us
 
     def see(self, pids: frozenset[int], mono_us: int) -> None:
         """Takes processes that worked: a new one is a change, where lists are read seldom."""
-        if self._listed is not None and not pids <= self._listed | self._absent_us.keys():
+        if self._listed is not None and not pids <= self._listed:
             self._changed_us = mono_us
 
     def is_steady(self, mono_us: int) -> bool:
