@@ -16,7 +16,7 @@ SHORT_JOBS = Path(__file__).parent / "short_jobs.yaml"
 MINUTES = 12
 PATIENCE = "1m"  # then one that is pending for two minutes is seen firing at a full minute
 NAME = "MgpuBooksOutOfBalance"
-BY_KIND, BY_GROUP = "|group_kind|", "|group|"
+BY_KIND, BY_GROUP = "mgpu_group_kind_", "mgpu_group_"
 
 pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
 
@@ -29,6 +29,7 @@ def series() -> Series:
 
 def impatient(*, parts: str) -> list[dict[str, Any]]:
     """The alert as it is shipped but for its patience, and for the parts that it adds up."""
+    assert all(BY_KIND in rule["expr"] for rule in alerts() if rule["alert"] == NAME)
     return [
         {**rule, "for": PATIENCE, "expr": rule["expr"].replace(BY_KIND, parts)}
         for rule in alerts()
