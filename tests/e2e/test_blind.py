@@ -1,8 +1,8 @@
 """Blindness under a real Prometheus: ``rate()`` gives nothing, never 0, and a series says why.
 
 The real exporter over the stand-in driver, with ``/proc`` and the cgroups in plain directories and
-a pod at work on each of two GPUs. The cycle is four times as quick as the scrapes, so that no two
-scrapes fall into the cycles in which a device that fails is still given time to come back.
+a pod at work on each of two GPUs. Two scrapes are further apart than the seconds in which a device
+that fails is still given time to come back, so that no two of them fall into these.
 """
 
 import time
@@ -22,8 +22,8 @@ from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
 
 pytestmark = [pytest.mark.program("prometheus"), pytest.mark.program("cc"), pytest.mark.slow]
 
-SCRAPE = "1s"
-RANGE = "5s"
+SCRAPE = "3s"
+RANGE = "12s"
 STEP_S = 0.5
 DUTY, PERIOD_S = 0.5, 0.53  # so that work and samples do not keep step
 STEADY, VICTIM = 0, 1  # GPUs; the namespace of the pod on each is gpu-0, gpu-1

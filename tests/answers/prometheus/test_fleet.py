@@ -40,16 +40,23 @@ POD = """
       - name: main
         limits: {{vke.volcengine.com/mgpu-core: "{core}", vke.volcengine.com/mgpu-memory: "1024"}}
         processes:
-          - {{device: {card}, duty: {duty}, phase: {phase}, period: 2s, memory: 512MiB}}
+          - {{device: {card}, duty: {duty}, phase: {phase}, period: {period}, memory: 512MiB}}
 """
 
+HINT = 0.0002  # the driver cuts off to whole percents: 0.1999 would be 0.19
 
-def pod(name: str, card: int, core: int, duty: float, phase: str = "0s", life: str = "") -> str:
+
+def pod(
+    name: str, card: int, core: int, duty: float, phase: str = "0s", life: str = "", period: str = "2s"
+) -> str:
     """A pod in a namespace of its own: its share in percent, and how much it uses.
 
-    Those of a card run one after another, so that the driver's samples name them rightly.
+    Those of a card run one after another, so that the driver's samples name them rightly. Use is
+    held against the share in windows of a second: who is to use more than its share works in each.
     """
-    return POD.format(name=name, card=card, core=core, duty=duty, phase=phase, life=life)
+    return POD.format(
+        name=name, card=card, core=core, duty=duty + HINT, phase=phase, life=life, period=period
+    )
 
 
 EACH_38_S = "every: 38s\n    for: 10s"
@@ -86,7 +93,7 @@ pods:
       - name: main
         limits: {nvidia.com/gpu: "1"}
         granted: {nvidia.com/gpu: ["GPU-2673131d-0ceb-47ba-9be3-62d3140ca543::0"]}
-        processes: [{device: 4, duty: 0.2, period: 2s, memory: 4GiB}]
+        processes: [{device: 4, duty: 0.2, period: 1s, memory: 4GiB}]
 """,
     "lively": f"""
 node: {{name: lively}}
@@ -94,9 +101,9 @@ devices:
   - {{model: NVIDIA L40S, memory: 48GiB}}
   - {{model: NVIDIA L4, memory: 24GiB}}
 pods:
-{pod("borrow", 0, 30, 0.5)}
-{pod("jobs", 0, 40, 0.2, "0.7s", EACH_38_S)}
-{pod("over", 1, 60, 0.55)}
+{pod("borrow", 0, 30, 0.5, period="1s")}
+{pod("jobs", 0, 40, 0.2, "0.35s", EACH_38_S, "1s")}
+{pod("over", 1, 60, 0.55, period="1s")}
 {pod("commit", 1, 60, 0)}
 """,
     "dying": f"""
@@ -105,15 +112,15 @@ devices:
   - {{model: NVIDIA A30, memory: 24GiB}}
   - {{model: NVIDIA T4, memory: 16GiB}}
 pods:
-{pod("greedy", 0, 30, 0.7)}
-{pod("lender", 0, 70, 0.1, "0.4s")}
+{pod("greedy", 0, 30, 0.7, period="1s")}
+{pod("lender", 0, 70, 0.1, "0.2s", period="1s")}
 {pod("keeper", 1, 80, 0.1)}
 processes:
   - cgroup: /system.slice/slurmstepd.scope/job_7/step_0/user/task_0
     device: 1
-    duty: 0.3
+    duty: 0.3002
     period: 2s
-    phase: 0.6s
+    phase: 0.7s
     memory: 4GiB
 """,
 }
@@ -166,7 +173,7 @@ class SimulatedExporter:
         self._name = name
         self._clock = ManualClock()
         scenario = folder / f"{name}.yaml"
-        scenario.write_text(NODES[name])
+        scenario.write_text(f"sample_period: 100ms{NODES[name]}")
         self._flags = {
             "simulate": [str(scenario)],
             "simulate.start": [str(BEGIN)],
@@ -262,8 +269,11 @@ def test_each_part_is_what_the_description_says(bill: Run, method: str, interval
                 for (of, payer, part), rates in TRUTH.items()
                 if of == model
             }
+            # Of a job of 10 s the driver cuts off more: a row may begin or end within its work.
+            jobs = {key: found[model].pop(key) for key in expected if key[0] == "jobs"}
+            assert jobs == pytest.approx({key: expected.pop(key) for key in jobs}, rel=0.03)
             assert found[model] == pytest.approx(expected, rel=0.01, abs=0.1)
-            assert sum(found[model].values()) + unobserved_s == pytest.approx(LENGTH_S, abs=1e-6)
+            assert sum([*found[model].values(), *jobs.values()]) + unobserved_s == pytest.approx(LENGTH_S, abs=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
