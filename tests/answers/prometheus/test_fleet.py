@@ -47,7 +47,13 @@ HINT = 0.0002  # the driver cuts off to whole percents: 0.1999 would be 0.19
 
 
 def pod(
-    name: str, card: int, core: int, duty: float, phase: str = "0s", life: str = "", period: str = "2s"
+    name: str,
+    card: int,
+    core: int,
+    duty: float,
+    phase: str = "0s",
+    life: str = "",
+    period: str = "2s",
 ) -> str:
     """A pod in a namespace of its own: its share in percent, and how much it uses.
 
@@ -273,7 +279,9 @@ def test_each_part_is_what_the_description_says(bill: Run, method: str, interval
             jobs = {key: found[model].pop(key) for key in expected if key[0] == "jobs"}
             assert jobs == pytest.approx({key: expected.pop(key) for key in jobs}, rel=0.03)
             assert found[model] == pytest.approx(expected, rel=0.01, abs=0.1)
-            assert sum([*found[model].values(), *jobs.values()]) + unobserved_s == pytest.approx(LENGTH_S, abs=1e-6)
+            assert sum([*found[model].values(), *jobs.values()]) + unobserved_s == pytest.approx(
+                LENGTH_S, abs=1e-6
+            )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -298,11 +306,15 @@ def test_the_board_says_what_the_bill_says(store: Store, bill: Run, method: str)
     chosen = {"method": method, "price_gpu_hour": PRICE, "__range": f"{LENGTH_S}s"}
     labels = {"datasource": "", "job": ".+", "node": ".*", "__rate_interval": "5m"}
     values = resolve(cost, partial(store.query, at=UNTIL), labels | chosen)
-    columns = {
-        query.letter: store.values(fill(query.expr, values), UNTIL, "cluster", "namespace", "kind")
-        for query in queries(cost)
-        if query.panel == "What each namespace pays"
-    }
+    columns: dict[str, dict[tuple[str, ...], float]] = {}
+    for query in queries(cost):
+        if query.panel == "What each namespace pays":
+            expression = fill(query.expr, values)
+            column = store.values(expression, UNTIL, "cluster", "namespace", "kind")
+            columns[query.letter] = {  # "(none)" is the board's word for no namespace and no kind
+                tuple("" if text == "(none)" else text for text in key): value
+                for key, value in column.items()
+            }
     billed: dict[str, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
     for row in json.loads(bill(method))["rows"]:
         payer = (row["node"].rpartition("-")[2], row["namespace"], row["owner"])
