@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.agent.settings import TABLE
 from exporter.metrics.families import FAMILIES
 from exporter.model import DeviceState, Unattributed, Unmeasured

@@ -1,7 +1,8 @@
 """The part of security.md that says what a tenant can forge of an allocation."""
 
 from exporter.agent.allocations.registry import SCHEMES
-from exporter.agent.allocations.scheme import Evidence, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import Evidence
 from pages.tables import table
 
 BEGIN = (

@@ -9,7 +9,8 @@ from functools import partial
 from textwrap import dedent
 
 from exporter.agent.allocations.registry import SCHEMES
-from exporter.agent.allocations.scheme import IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import IndexBasis
 from pages.tables import table
 from pages.upstream import readings
 

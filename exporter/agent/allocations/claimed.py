@@ -26,7 +26,7 @@ from exporter.agent.allocations.devices import (
 )
 from exporter.agent.allocations.quantities import parse_quantity
 from exporter.agent.allocations.reader import PodReader
-from exporter.agent.allocations.scheme import IndexBasis, Reason
+from exporter.agent.allocations.terms import IndexBasis, Reason
 from exporter.model import PARTITIONED, ClaimedDevice, Device, NodeFacts, OfferedDevice
 
 HAMI, VGPU_MANAGER = "hami-core-gpu.project-hami.io", "manager.nvidia.com"

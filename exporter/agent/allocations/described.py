@@ -21,7 +21,8 @@ from functools import partial
 from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.quantities import parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, SchemeDescription
 
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)

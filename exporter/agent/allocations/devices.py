@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
-from exporter.agent.allocations.scheme import IndexBasis
+from exporter.agent.allocations.terms import IndexBasis
 from exporter.model import Device, NodeFacts
 
 # NVML writes the domain with 8 digits, sysfs and the device plugins with 4.

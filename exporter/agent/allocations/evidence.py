@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 
 from exporter.agent.allocations.quantities import parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.model import Container
 
 _WHOLE = 100  # per cent

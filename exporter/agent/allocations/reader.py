@@ -15,7 +15,7 @@ from exporter.agent.allocations.quantities import (
     parse_share,
 )
 from exporter.agent.allocations.room import MAX_OF_POD
-from exporter.agent.allocations.scheme import Decoded, DecodeProblem, IndexBasis, Reason
+from exporter.agent.allocations.terms import Decoded, DecodeProblem, IndexBasis, Reason
 from exporter.model import Allocation, ClaimRef, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16

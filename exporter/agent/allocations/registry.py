@@ -18,7 +18,7 @@ from dataclasses import replace
 from exporter.agent.allocations.reader import PodReader
 from exporter.agent.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, VOLCANO_REGISTERS
 from exporter.agent.allocations.room import MAX_OF_POD, has_too_many
-from exporter.agent.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import (
     aliyun_acs,
     aliyun_cgpu,
@@ -42,6 +42,7 @@ from exporter.agent.allocations.schemes import (
     volcano_gpushare,
     volcano_vgpu,
 )
+from exporter.agent.allocations.terms import FORGED, Decoded, DecodeProblem, Reason
 from exporter.agent.allocations.ties import has_ended
 from exporter.model import Allocation, NodeFacts, Pod
 

@@ -7,7 +7,7 @@ and what one does not need is the others'.
 
 from collections.abc import Collection, Mapping
 
-from exporter.agent.allocations.scheme import Decoded, DecodeProblem, Reason
+from exporter.agent.allocations.terms import Decoded, DecodeProblem, Reason
 from exporter.model import Pod
 
 MAX_OF_POD = 256  # of 16 containers with 16 cards each

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from exporter.agent.allocations import registry
 from exporter.agent.allocations.described import scheme_of
-from exporter.agent.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import hami, kai, volcano_gpushare, volcano_vgpu
 from exporter.agent.allocations.schemes.vgpu import ResourceNames
+from exporter.agent.allocations.terms import Decoded, IndexBasis
 from exporter.agent.allocations.ties import Knowledge, knowledge_of, together
 from exporter.model import Grant, NodeFacts, Pod, SchemeDescription
 

@@ -12,7 +12,7 @@ from exporter.agent.allocations.kept import kept
 from exporter.agent.allocations.registry import may_have_any, vendor_of
 from exporter.agent.allocations.room import MAX_OF_NODE, MAX_OF_POD, has_too_many, left_out
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import SHARED, Decoded, DecodeProblem, Reason
+from exporter.agent.allocations.terms import SHARED, Decoded, DecodeProblem, Reason
 from exporter.agent.allocations.ties import has_ended
 from exporter.agent.attribution.join import place
 from exporter.agent.attribution.ownership import Member

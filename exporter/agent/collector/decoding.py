@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import Decoded
+from exporter.agent.allocations.terms import Decoded
 from exporter.agent.allocations.ties import Knowledge, Sayings, has_ended, node_for, together
 from exporter.model import Clock, NodeFacts, PodTable
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from exporter.agent.allocations.room import left_out
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.agent.collector.allocations import OUTCOMES
 from exporter.agent.collector.rules import rules_of
 from exporter.agent.doctor import privileges

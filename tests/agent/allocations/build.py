@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from exporter.agent.allocations.registry import read_by
-from exporter.agent.allocations.scheme import Decoded, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import Container, Device, Grant, NodeFacts, Pod
 
 GIB = 1 << 30

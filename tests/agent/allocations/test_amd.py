@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes.amd import SCHEME
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import Device, NodeFacts
 from tests.agent.allocations.build import (
     CARD_MEMORY,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes import (
     aliyun_cgpu,
     aliyun_gpushare,
@@ -17,6 +16,7 @@ from exporter.agent.allocations.schemes import (
     vke_mgpu,
     volcano_vgpu,
 )
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import Container, NodeFacts, Pod
 from tests.agent.allocations.build import (
     CARD_MEMORY,

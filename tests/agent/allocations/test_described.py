@@ -4,7 +4,7 @@ import pytest
 
 from exporter.agent.allocations.described import scheme_of
 from exporter.agent.allocations.registry import read_by
-from exporter.agent.allocations.scheme import Decoded, Reason
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import NodeFacts, Pod, SchemeDescription
 from tests.agent.allocations.build import (
     CARD_MEMORY,

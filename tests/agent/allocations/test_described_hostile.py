@@ -8,7 +8,7 @@ from exporter.agent.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.agent.allocations.reader import MAX_CARDS
 from exporter.agent.allocations.registry import read_by
 from exporter.agent.allocations.rules import make
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.model import Container, NodeFacts, Pod, SchemeDescription
 from tests.agent.allocations.test_hostile import DEVICES, NAMES, NUMBERS, UUIDS, VALUES
 

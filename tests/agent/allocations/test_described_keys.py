@@ -9,7 +9,7 @@ from exporter.agent.allocations import registry
 from exporter.agent.allocations.described import scheme_of
 from exporter.agent.allocations.registry import read_by
 from exporter.agent.allocations.rules import RulesError, make
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.model import SchemeDescription
 from tests.agent.allocations.build import (
     CARD_MEMORY,

@@ -8,7 +8,7 @@ from exporter.agent.allocations.devices import (
     common_memory,
     instances,
 )
-from exporter.agent.allocations.scheme import IndexBasis
+from exporter.agent.allocations.terms import IndexBasis
 from tests.agent.allocations.build import CARD_MEMORY, FOUR_CARDS, card, node
 
 

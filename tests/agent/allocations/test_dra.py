@@ -6,8 +6,8 @@ import pytest
 from exporter.agent.allocations import registry
 from exporter.agent.allocations.kept import kept
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes.dra import SCHEME
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.agent.allocations.ties import together
 from exporter.model import (
     PARTITIONED,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.allocations.registry import decode
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.model import MEMORY_LIMIT, MEMORY_REQUEST, Container, Grant, NodeFacts
 from tests.agent.allocations.build import (
     CARD_MEMORY,

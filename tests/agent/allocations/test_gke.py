@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.allocations import registry
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes.gke import SCHEME
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import NodeFacts
 from tests.agent.allocations.build import (
     CARD_MEMORY,

@@ -5,10 +5,10 @@ import pytest
 
 from exporter.agent.allocations import registry
 from exporter.agent.allocations.registry import read_by
-from exporter.agent.allocations.scheme import Reason
 from exporter.agent.allocations.schemes import hami
 from exporter.agent.allocations.schemes.hami import SCHEME
 from exporter.agent.allocations.schemes.vgpu import ResourceNames
+from exporter.agent.allocations.terms import Reason
 from exporter.model import Container, Pod
 from tests.agent.allocations.build import (
     CARD_MEMORY,

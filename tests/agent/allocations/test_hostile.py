@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from exporter.agent.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.agent.allocations.reader import MAX_CARDS
 from exporter.agent.allocations.registry import NODE_ANNOTATION_PREFIXES, SCHEMES, decode, read_by
-from exporter.agent.allocations.scheme import Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import Reason
 from exporter.model import Container, Device, NodeFacts, Pod
 from tests.agent.allocations.build import card, instance, node
 from tests.agent.allocations.mutated import Case, cases, near

@@ -14,8 +14,9 @@ from exporter.agent.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.agent.allocations.reader import MAX_CARDS
 from exporter.agent.allocations.registry import decode, read_by
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import amd, dra, gke, intel, kai, nvidia
+from exporter.agent.allocations.terms import Reason
 from exporter.model import (
     ClaimedDevice,
     ClaimRef,

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes.intel import SCHEME
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import NodeFacts, Pod
 from tests.agent.allocations.build import CARD_MEMORY, card, container, decoder, granted, node, pod
 

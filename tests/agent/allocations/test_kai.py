@@ -5,8 +5,8 @@ import pytest
 
 from exporter.agent.allocations import registry
 from exporter.agent.allocations.rules import Rules, make
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes.kai import SCHEME
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import Allocation, Grant, NodeFacts, Pod
 from tests.agent.allocations.build import (
     FOUR_CARDS,

@@ -1,8 +1,8 @@
 import pytest
 
 from exporter.agent.allocations import registry
-from exporter.agent.allocations.scheme import Reason
 from exporter.agent.allocations.schemes.nvfractions import SCHEME
+from exporter.agent.allocations.terms import Reason
 from tests.agent.allocations.build import (
     FOUR_CARDS,
     GIB,

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes.nvidia import SCHEME
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import ClaimRef, NodeFacts
 from tests.agent.allocations.build import (
     CARD_MEMORY,

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.agent.allocations.registry import SCHEMES
 from exporter.agent.allocations.registry import decode as by_registry
-from exporter.agent.allocations.scheme import Decoded, Reason
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import Allocation, NodeFacts, Pod
 from tests.agent.allocations.build import (
     FOUR_CARDS,

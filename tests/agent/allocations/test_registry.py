@@ -6,7 +6,8 @@ from exporter.agent.allocations import registry
 from exporter.agent.allocations.reader import PodReader
 from exporter.agent.allocations.registry import SCHEMES, decode, read_by
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import Decoded, IndexBasis
 from exporter.model import Allocation, Grant, Pod
 from tests.agent.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.agent.allocations.scheme import Decoded, Reason
 from exporter.agent.allocations.schemes import (
     baidu_cce,
     elastic_gpu,
@@ -14,6 +13,7 @@ from exporter.agent.allocations.schemes import (
     huawei_cce,
     volcano_gpushare,
 )
+from exporter.agent.allocations.terms import Decoded, Reason
 from exporter.model import Container, NodeFacts, Pod
 from tests.agent.allocations.build import (
     CARD_MEMORY,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exporter.agent.allocations.scheme import SHARED
+from exporter.agent.allocations.terms import SHARED
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.allocations import limited
 from exporter.agent.sources.gpus.source import RestartRequiredError

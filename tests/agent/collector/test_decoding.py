@@ -10,7 +10,8 @@ import pytest
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.room import MAX_OF_NODE, MAX_OF_POD, within
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.scheme import IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import IndexBasis
 from exporter.agent.collector.allocations import MAX_LINES, Allocations
 from exporter.agent.collector.decoding import Asked, Decoder
 from exporter.agent.ledger import Allocated

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.agent.collector import IdlePolicy
 from exporter.model import (
     CgroupIdentity,

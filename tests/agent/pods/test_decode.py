@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from exporter.agent.allocations import registry
-from exporter.agent.allocations.scheme import Reason
+from exporter.agent.allocations.terms import Reason
 from exporter.agent.sources.pods.decode import (
     CONFIG_HASH,
     CONFIG_MIRROR,

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
 from exporter.agent.allocations.quantities import natural_of, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes.aliyun_gpushare import (
     CARD_MEMORY,
     COUNT,
@@ -29,6 +29,7 @@ from exporter.agent.allocations.schemes.aliyun_gpushare import (
     MEMORY,
     unit_of,
 )
+from exporter.agent.allocations.terms import IndexBasis, Reason
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _CORE = "aliyun.com/gpu-core.percentage"

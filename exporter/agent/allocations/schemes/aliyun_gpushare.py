@@ -15,7 +15,8 @@ NVML's.
 from exporter.agent.allocations.devices import cards
 from exporter.agent.allocations.quantities import GIB, MAX_MEMORY_BYTES, MIB, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, each_container
-from exporter.agent.allocations.scheme import UNENFORCED, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import UNENFORCED, IndexBasis, Reason
 from exporter.model import Allocation, Container, NodeFacts
 
 MEMORY = "aliyun.com/gpu-mem"

@@ -25,7 +25,8 @@ from exporter.agent.allocations.reader import (
     Share,
     each_container,
 )
-from exporter.agent.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
 from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts
 
 _VENDOR = "amd"

@@ -55,14 +55,8 @@ from exporter.agent.allocations.claimed import (
 )
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, lasting_containers
-from exporter.agent.allocations.scheme import (
-    ENFORCED,
-    SHARED,
-    Evidence,
-    IndexBasis,
-    Reason,
-    Scheme,
-)
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import ENFORCED, SHARED, Evidence, IndexBasis, Reason
 from exporter.model import (
     Allocation,
     ClaimedDevice,

@@ -14,7 +14,8 @@ which is in the order of PCI addresses.
 
 from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
-from exporter.agent.allocations.scheme import UNENFORCED, IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import UNENFORCED, IndexBasis
 from exporter.model import Allocation, Container
 
 _DOMAINS = ("elasticgpu.io", "elasticgpu.com")

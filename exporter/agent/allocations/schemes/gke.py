@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from exporter.agent.allocations.devices import card_by_number, cards, common_memory, instances
 from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, NodeFacts
 
 _GPU = "nvidia.com/gpu"

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 
 from exporter.agent.allocations.quantities import MIB, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container
 
 _CORE = "tencent.com/vcuda-core"

@@ -46,7 +46,7 @@ from exporter.agent.allocations.devices import device_by_uuid, instances
 from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.reader import PodReader, app_containers
 from exporter.agent.allocations.registered import AMD_REGISTERS, HAMI_REGISTERS, is_registered
-from exporter.agent.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
     ResourceNames,
@@ -56,6 +56,7 @@ from exporter.agent.allocations.schemes.vgpu import (
     read_instances,
     read_mode,
 )
+from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 NAMES = ResourceNames(

@@ -24,7 +24,8 @@ from exporter.agent.allocations.reader import (
     Share,
     each_container,
 )
-from exporter.agent.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, Grant, Pod, Said, Tie
 
 _VENDOR = "intel"

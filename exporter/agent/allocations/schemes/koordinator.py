@@ -29,7 +29,8 @@ from exporter.agent.allocations.devices import device_by_uuid
 from exporter.agent.allocations.evidence import agreed, asks_for
 from exporter.agent.allocations.quantities import natural_of
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import UNENFORCED, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import UNENFORCED, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device
 
 _DOMAIN = "koordinator.sh/"

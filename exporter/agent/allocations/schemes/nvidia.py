@@ -47,9 +47,10 @@ from exporter.agent.allocations.reader import (
     Share,
     each_container,
 )
-from exporter.agent.allocations.scheme import SHARED, Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import vgpu_manager
 from exporter.agent.allocations.schemes.nvfractions import environment_limit
+from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, NodeFacts
 
 _DOMAIN = "nvidia.com/"

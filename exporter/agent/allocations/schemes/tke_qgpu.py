@@ -18,7 +18,8 @@ Sources: the documents 457/65734 and 457/90912 (resources, policies, online and 
 from exporter.agent.allocations.devices import numbered_cards
 from exporter.agent.allocations.quantities import GIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
-from exporter.agent.allocations.scheme import IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import IndexBasis
 from exporter.model import Allocation, Container, Device
 
 _CORE = "tke.cloud.tencent.com/qgpu-core"

@@ -25,7 +25,7 @@ from exporter.agent.allocations.evidence import agreed, asks_for, is_backed
 from exporter.agent.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.registered import registered_memory
-from exporter.agent.allocations.scheme import UNENFORCED, Reason
+from exporter.agent.allocations.terms import UNENFORCED, Reason
 from exporter.model import MIG, Allocation, Container, Device
 
 _CORE = "hami-core"

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 
 from exporter.agent.allocations.quantities import MIB, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
-from exporter.agent.allocations.scheme import IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, Pod
 
 _CORE = "vke.volcengine.com/mgpu-core"

@@ -20,7 +20,8 @@ from functools import partial
 from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.registered import memory_factor
-from exporter.agent.allocations.scheme import UNENFORCED, IndexBasis, Scheme
+from exporter.agent.allocations.scheme import Scheme
+from exporter.agent.allocations.terms import UNENFORCED, IndexBasis
 from exporter.model import Allocation, Container, Device
 
 _MEMORY = "volcano.sh/gpu-memory"

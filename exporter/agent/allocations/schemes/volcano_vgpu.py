@@ -25,7 +25,7 @@ from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader
 from exporter.agent.allocations.registered import VOLCANO_REGISTERS, memory_factor
-from exporter.agent.allocations.scheme import Evidence, IndexBasis, Reason, Scheme
+from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
     ResourceNames,
@@ -34,6 +34,7 @@ from exporter.agent.allocations.schemes.vgpu import (
     by_lists,
     read_mode,
 )
+from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
 from exporter.model import Allocation
 
 _NAMES = ResourceNames(
