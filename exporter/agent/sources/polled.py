@@ -2,14 +2,13 @@
 
 import logging
 import random
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from exporter.agent.sources.source import Rejections
+from exporter.agent.sources.source import Rejections, Threaded
 from exporter.model import Clock, SourceStatus
 
 logger = logging.getLogger(__name__)
@@ -18,8 +17,6 @@ G = TypeVar("G")  # what facts are asked for, such as the pods
 A = TypeVar("A")  # an answer
 F = TypeVar("F")  # facts
 
-SECOND_NS = 10**9
-CLOSE_TIMEOUT_S = 0.9
 LONGEST_DETAIL = 500
 
 
@@ -86,11 +83,8 @@ class PollTimings:
 DEFAULT_TIMINGS = PollTimings()
 
 
-class Polled(Generic[G, A, F]):
-    """Implements ``FactSource`` over an inquiry.
-
-    ``changed`` is called, in its thread, after each ask.
-    """
+class Polled(Threaded, Generic[G, A, F]):
+    """Implements ``FactSource`` over an inquiry."""
 
     def __init__(
         self,
@@ -101,25 +95,17 @@ class Polled(Generic[G, A, F]):
         jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__(SourceStatus(inquiry.name, up=True), clock, jitter, changed)
         self.name, self.rejected = inquiry.name, inquiry.rejected
         self._inquiry, self._timings = inquiry, timings
-        self._clock, self._jitter, self._changed = clock, jitter, changed
-        self._news = threading.Condition()  # for who changes what is below, or looks at all of it
-        self._stopped = False
         self._given: list[G] = []  # the last, if any
         self._subject: Hashable = None
         self._asked: Hashable = None
         self._answer = inquiry.first
         self._answers = 0  # how often it changed
         self._made, self._made_of = inquiry.nothing, (list[G](), -1)  # facts, and of what
-        self._failures = 0
-        self._status = SourceStatus(self.name, up=True)
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     # --- for other threads ---
-
-    def start(self) -> None:
-        self._thread.start()
 
     def facts(self, given: G) -> F:
         """The facts of the last answer. Wakes the thread if it must ask again.
@@ -147,14 +133,8 @@ class Polled(Generic[G, A, F]):
             return status._replace(up=True, detail="there is nothing to ask about now")
         return status
 
-    def close(self) -> None:
-        """End the thread, and the ask that it is in."""
-        with self._news:
-            self._stopped = True
-            self._news.notify_all()
+    def _interrupt(self) -> None:
         self._inquiry.interrupt()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_TIMEOUT_S)
 
     # --- in its own thread ---
 

@@ -1,9 +1,10 @@
-"""What all sources have in common: their interface, a source that is always up, rejected items."""
+"""What sources have in common: their interface, rejected items, a thread of their own or none."""
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from exporter.model import Clock, SourceStatus
@@ -13,6 +14,8 @@ logger = logging.getLogger(__name__)
 G_contra = TypeVar("G_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
+SECOND_NS = 10**9
+CLOSE_TIMEOUT_S = 0.9
 MAX_LINES = 256  # about rejected items, of one source
 
 
@@ -98,3 +101,44 @@ class Rejections:
         """Unusable items since the start, by reason."""
         with self._lock:
             return dict(self._counts)
+
+
+class Threaded(ABC):
+    """A source that asks in a thread of its own, which waits on ``_news``.
+
+    ``_news`` guards what other threads read or change; who changes what is waited for notifies it.
+    ``changed`` is called in the thread after each step that may have changed anything.
+    """
+
+    def __init__(
+        self,
+        status: SourceStatus,
+        clock: Clock,
+        jitter: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self._status = status
+        self._clock, self._jitter, self._changed = clock, jitter, changed
+        self._news = threading.Condition()
+        self._stopped = False
+        self._failures = 0  # one after another
+        self._thread = threading.Thread(target=self._run, name=status.name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. If a disk or a server that does not answer blocks it, it is left."""
+        with self._news:
+            self._stopped = True
+            self._news.notify_all()
+        self._interrupt()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _interrupt(self) -> None:  # noqa: B027 - a hook
+        """End the read that the thread is in. Returns at once."""
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Ask, wait and ask again, until it is stopped."""

@@ -3,9 +3,10 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
@@ -13,6 +14,7 @@ from exporter.agent.sources.pods.api import ApiPods
 from exporter.agent.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, merged
 from exporter.agent.sources.pods.files import FilePods
 from exporter.agent.sources.pods.kubelet import KubeletPods
+from exporter.agent.sources.pods.reader import ReaderOptions
 from exporter.agent.sources.pods.table import GRACE_NS, indexed
 from exporter.apiserver.client import connect_kubelet
 from exporter.model import Container, NodeFacts, Pod, PodTable
@@ -36,11 +38,12 @@ class Town:
             server.start()  # now they have ports
         self.clock = ManualClock()
         self._condition = threading.Condition()
-        timed: Any = {"clock": self.clock, "changed": self._changed}
-        api = ApiPods(connector(self.api, folder), "node-1", timings=OFTEN, **timed)
+        options = ReaderOptions(clock=self.clock, changed=self._changed)
+        often = replace(options, timings=OFTEN)
+        api = ApiPods(connector(self.api, folder), "node-1", often)
         to_kubelet = partial(connect_kubelet, self.kubelet.url, None)
-        kubelet = KubeletPods(to_kubelet, timings=OFTEN, **timed)
-        files = FilePods(self.logs.root, alone=False, look_s=0.002, **timed)
+        kubelet = KubeletPods(to_kubelet, often)
+        files = FilePods(self.logs.root, options, alone=False, look_s=0.002)
         self.chain = ChainedPods([api, kubelet], files, node=api.node, clock=self.clock)
 
     def __enter__(self) -> Self:

@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar
 
 from exporter.agent.sources.pods.api import ApiPods
 from exporter.agent.sources.pods.files import FilePods
 from exporter.agent.sources.pods.kubelet import KubeletPods
-from exporter.agent.sources.pods.reader import Options, PodThread, ReaderTimings
+from exporter.agent.sources.pods.reader import PodThread, ReaderOptions, ReaderTimings
 from exporter.apiserver.client import KubeClient, connect, from_kubeconfig
 from exporter.model import PodTable
 from tests.agent.pods.apiserver import ApiServer, write_kubeconfig
@@ -70,22 +70,13 @@ class Reading(Generic[R]):
 
 
 class Watching(Reading[ApiPods]):
-    """Pods of the API server."""
+    """Pods of the API server. ``options`` are fields of ``ReaderOptions``."""
 
     def __init__(
-        self,
-        connect: Callable[[], KubeClient],
-        *,
-        node: str = "node-1",
-        **options: Unpack[Options],
+        self, connect: Callable[[], KubeClient], *, node: str = "node-1", **options: Any
     ) -> None:
-        options.setdefault("timings", QUICK)
-
-        def make(changed: Callable[[], None]) -> ApiPods:
-            options["changed"] = changed
-            return ApiPods(connect, node, **options)
-
-        super().__init__(make)
+        given = ReaderOptions(**{"timings": QUICK, **options})
+        super().__init__(lambda changed: ApiPods(connect, node, replace(given, changed=changed)))
 
 
 class Polling(Reading[KubeletPods]):
@@ -100,7 +91,9 @@ class Polling(Reading[KubeletPods]):
     ) -> None:
         self.clock = clock or ManualClock()
         super().__init__(
-            lambda changed: KubeletPods(connect, clock=self.clock, timings=timings, changed=changed)
+            lambda changed: KubeletPods(
+                connect, ReaderOptions(clock=self.clock, timings=timings, changed=changed)
+            )
         )
 
 
@@ -110,7 +103,9 @@ class Looking(Reading[FilePods]):
     def __init__(self, root: Path) -> None:
         self.clock = ManualClock()
         super().__init__(
-            lambda changed: FilePods(root, clock=self.clock, look_s=0.002, changed=changed)
+            lambda changed: FilePods(
+                root, ReaderOptions(clock=self.clock, changed=changed), look_s=0.002
+            )
         )
 
 

@@ -7,11 +7,10 @@ the kubernetes package's ``Watch``: docs/decisions.md.
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Unpack
 from urllib.parse import quote
 
 from exporter.agent.sources.pods.decode import decode_node
-from exporter.agent.sources.pods.reader import SECOND_NS, Options, ServerPods
+from exporter.agent.sources.pods.reader import USUAL, ReaderOptions, ServerPods
 from exporter.agent.sources.pods.wire import (
     MAX_OBJECT,
     JsonError,
@@ -20,6 +19,7 @@ from exporter.agent.sources.pods.wire import (
     lines,
     watch_event,
 )
+from exporter.agent.sources.source import SECOND_NS
 from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import KubeClient
 from exporter.model import NodeFacts, SourceStatus
@@ -38,9 +38,9 @@ class ApiPods(ServerPods):
     watches = True
 
     def __init__(
-        self, connect: Callable[[], KubeClient], node: str, **options: Unpack[Options]
+        self, connect: Callable[[], KubeClient], node: str, options: ReaderOptions = USUAL
     ) -> None:
-        super().__init__(connect, **options)
+        super().__init__(connect, options)
         self._node = node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
         self._missed = False  # an event was skipped: there is no position until the next list
@@ -82,7 +82,7 @@ class ApiPods(ServerPods):
         if wait_s > SHORT_S:
             self._down(f"the list of pods is delayed by {wait_s:.0f} s, to spread the load")
             self._changed()
-        self._stop.wait(wait_s)
+        self._rest(wait_s)
         self._check_open()
 
     def _read_node(self, client: KubeClient) -> None:
@@ -166,7 +166,7 @@ class ApiPods(ServerPods):
                 logger.info("watching the pods of node %s", self._node)
             self._changed()
             for line in lines(stream.chunks()):
-                if self._stop.is_set():
+                if self._stopped:
                     return
                 # Each event, and a bookmark once a minute: what a pod was allocated may be in units
                 # that the node states.
@@ -193,7 +193,7 @@ class ApiPods(ServerPods):
         self._failures = 0
         self._heard()
         if kind in {"ADDED", "MODIFIED", "DELETED"} and (pod := self._pod(document)):
-            with self._lock:
+            with self._news:
                 change = self._store.delete if kind == "DELETED" else self._store.upsert
                 change(pod, self._clock.monotonic_ns())
         metadata = document.get("metadata")

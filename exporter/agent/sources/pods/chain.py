@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.agent.sources.pods.decode import KeyPrefixes
-from exporter.agent.sources.pods.reader import SECOND_NS, PodThread
+from exporter.agent.sources.pods.reader import PodThread
 from exporter.agent.sources.pods.table import VERSIONS, indexed
+from exporter.agent.sources.source import SECOND_NS
 from exporter.model import Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)

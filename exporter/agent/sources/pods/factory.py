@@ -12,7 +12,7 @@ from exporter.agent.sources.pods.chain import ChainedPods
 from exporter.agent.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.agent.sources.pods.files import FilePods
 from exporter.agent.sources.pods.kubelet import KubeletPods
-from exporter.agent.sources.pods.reader import DEFAULT_TIMINGS, ReaderTimings
+from exporter.agent.sources.pods.reader import DEFAULT_TIMINGS, ReaderOptions, ReaderTimings
 from exporter.agent.sources.pods.source import NoPods, PodSource
 from exporter.apiserver.client import (
     SERVICE_ACCOUNT,
@@ -107,9 +107,9 @@ def open_pod_source(
     if kind == "none":
         return NoPods()
     if kind == "api":
-        return ApiPods(places.to_api(), node, keep=keep, timings=timings)
+        return ApiPods(places.to_api(), node, ReaderOptions(keep=keep, timings=timings))
     if kind == "kubelet":
-        return KubeletPods(places.to_kubelet(), keep=keep)
+        return KubeletPods(places.to_kubelet(), ReaderOptions(keep=keep))
     if kind == "files":
         return FilePods(places.logs)
     return _auto(node, places, keep, timings)
@@ -119,11 +119,11 @@ def _auto(node: str, places: PodAccess, keep: KeyPrefixes, timings: ReaderTiming
     """The API server, else the kubelet, else log files. Without credentials, what needs none."""
     files = FilePods(places.logs, alone=False)
     if places.credentials() is not None:
-        api = ApiPods(places.to_api(), node, keep=keep, timings=timings)
-        kubelet = KubeletPods(places.to_kubelet(), keep=keep)
+        api = ApiPods(places.to_api(), node, ReaderOptions(keep=keep, timings=timings))
+        kubelet = KubeletPods(places.to_kubelet(), ReaderOptions(keep=keep))
         return ChainedPods([api, kubelet], files, node=api.node)
     if places.kubelet:
-        return ChainedPods([KubeletPods(places.to_kubelet(), keep=keep)], files)
+        return ChainedPods([KubeletPods(places.to_kubelet(), ReaderOptions(keep=keep))], files)
     if (places.logs / "pods").is_dir():
         return FilePods(places.logs)
     return NoPods(

@@ -16,10 +16,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
 from exporter.agent.sources.pods.decode import MAX_CONTAINERS
-from exporter.agent.sources.pods.reader import SECOND_NS, Options, PodThread
+from exporter.agent.sources.pods.reader import USUAL, PodThread, ReaderOptions
+from exporter.agent.sources.source import SECOND_NS
 from exporter.model import Container, Pod
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
@@ -107,9 +108,14 @@ class FilePods(PodThread):
     name = "pods_files"
 
     def __init__(
-        self, root: Path, *, alone: bool = True, look_s: float = LOOK_S, **options: Unpack[Options]
+        self,
+        root: Path,
+        options: ReaderOptions = USUAL,
+        *,
+        alone: bool = True,
+        look_s: float = LOOK_S,
     ) -> None:
-        super().__init__(**options)
+        super().__init__(options)
         self._pods, self._links, self._look_s = root / "pods", root / "containers", look_s
         self.level = logging.WARNING if alone else logging.INFO
         self._seen: Stamp | None = None

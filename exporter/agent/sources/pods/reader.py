@@ -4,23 +4,20 @@ import logging
 import random
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
 
 from exporter.agent.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
 from exporter.agent.sources.pods.table import MAX_ENDED, PodStore
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, list_parts
-from exporter.agent.sources.source import Rejections
+from exporter.agent.sources.source import SECOND_NS, Rejections, Threaded
 from exporter.apiserver.answers import ApiError, ServerKind, explanation
 from exporter.apiserver.client import KubeClient
 from exporter.model import Clock, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)
 
-SECOND_NS = 10**9
-CLOSE_TIMEOUT_S = 0.9
 MAX_PODS = 10_000
 NOT_YET = "not connected yet"
 NOT_ASKED = "not asked, because a better source is up"
@@ -61,21 +58,21 @@ class ReaderTimings:
 DEFAULT_TIMINGS = ReaderTimings()
 
 
-class Options(TypedDict, total=False):
-    """What every reader takes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions:
+    """What every reader takes. ``keep`` are the annotations and labels to keep."""
 
-    ``keep`` are the annotations and labels to keep. ``changed`` is called in the thread after each
-    step that may have changed the table or the status.
-    """
-
-    keep: KeyPrefixes
-    clock: Clock
-    timings: ReaderTimings
-    jitter: Callable[[], float]
-    changed: Callable[[], None]
+    keep: KeyPrefixes = KEEP_NOTHING
+    clock: Clock = time
+    timings: ReaderTimings = DEFAULT_TIMINGS
+    jitter: Callable[[], float] = random.random
+    changed: Callable[[], None] = lambda: None
 
 
-class PodThread(ABC):
+USUAL = ReaderOptions()
+
+
+class PodThread(Threaded):
     """Implements most of ``PodSource``. Its own thread reads pods into a store.
 
     A subclass defines a step. ``watches``: changes come as they happen, so that the table is
@@ -86,53 +83,43 @@ class PodThread(ABC):
     watches = False
     level = logging.WARNING
 
-    def __init__(self, **options: Unpack[Options]) -> None:
-        self._keep = options.get("keep", KEEP_NOTHING)
-        self._clock: Clock = options.get("clock", time)
-        self._timings = options.get("timings", DEFAULT_TIMINGS)
-        self._jitter = options.get("jitter", random.random)
-        self._changed = options.get("changed", lambda: None)
+    def __init__(self, options: ReaderOptions = USUAL) -> None:
+        status = SourceStatus(self.name, up=False, detail=NOT_YET)
+        super().__init__(status, options.clock, options.jitter, options.changed)
+        self._keep, self._timings = options.keep, options.timings
         self._rejections = Rejections()
         self.rejected: Callable[[], Mapping[str, int]] = self._rejections.counts
-        self._stop, self._listed, self._wanted = (threading.Event() for _ in range(3))
-        self._wanted.set()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._lock = threading.Lock()  # guards the store and the status
+        self._listed, self._wanted = False, True
         self._store = PodStore()
-        self._status = SourceStatus(self.name, up=False, detail=NOT_YET)
         self._heard_ns: int | None = None  # when the list was last current
-        self._failures = 0
 
     # --- for other threads ---
 
-    def start(self) -> None:
-        self._thread.start()
-
     def wait(self, timeout_s: float) -> bool:
-        return self._listed.wait(timeout_s)
+        with self._news:
+            return self._news.wait_for(lambda: self._listed or self._stopped, timeout_s)
 
     def want(self, wanted: bool) -> None:  # noqa: FBT001 - one word says it
         """Read from now on, or pause because a better source is up. One that pauses is not up."""
-        if wanted:
-            self._wanted.set()
-        else:
-            self._wanted.clear()
+        with self._news:
+            self._wanted = wanted
+            self._news.notify_all()
 
     def table(self) -> PodTable:
-        with self._lock:
+        with self._news:
             self._store.expire(self._clock.monotonic_ns())
             return self._store.table
 
     def adopt(self, table: PodTable) -> None:
         """Keep the pods of another source that this one does not have for their grace period."""
-        with self._lock:
+        with self._news:
             self._store.adopt(table.pods.values(), self._clock.monotonic_ns())
 
     def status(self) -> SourceStatus:
         """The current status. While the source is down, its detail has the age of the list."""
-        with self._lock:
+        with self._news:
             status, heard_ns = self._status, self._heard_ns
-        if not self._wanted.is_set():
+        if not self._wanted:
             return status._replace(up=False, detail=NOT_ASKED)
         if status.up:
             return (
@@ -149,31 +136,25 @@ class PodThread(ABC):
     def follow(self, keep: KeyPrefixes) -> None:
         self._keep = keep
 
-    def close(self) -> None:
-        """End the thread. If a disk or a server that does not answer blocks it, it is left."""
-        for event in (self._stop, self._listed, self._wanted):
-            event.set()
-        self._interrupt()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_TIMEOUT_S)
-
-    def _interrupt(self) -> None:  # noqa: B027 - a hook
-        """End the read that the thread is in."""
-
     # --- in its own thread ---
 
     def _run(self) -> None:
         try:
-            while not self._stop.is_set():
-                if not self._wanted.is_set():
+            while not self._stopped:
+                if self._wanted:
+                    self._attempt()
+                    self._changed()
+                    self._rest(self._pause_s())
+                else:
                     self._down(NOT_ASKED, logging.DEBUG)
-                    self._wanted.wait()
-                    continue
-                self._attempt()
-                self._changed()
-                self._stop.wait(self._pause_s())
+                    with self._news:
+                        self._news.wait_for(lambda: self._wanted or self._stopped)
         finally:
             self._reset()
+
+    def _rest(self, seconds: float) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._stopped, seconds)
 
     def _attempt(self) -> None:
         try:
@@ -191,33 +172,34 @@ class PodThread(ABC):
     def _pause_s(self) -> float:
         """Seconds until the next step."""
 
-    def _reset(self) -> None:  # noqa: B027 - a hook
+    def _reset(self) -> None:
         """Let go of what the thread holds between two steps."""
 
     def _enter_list(self, pods: list[Pod], started_ns: int) -> None:
         """Enter a whole list that was asked for at that moment."""
         now_ns = self._clock.monotonic_ns()
-        with self._lock:
+        with self._news:
             self._store.relist(pods, now_ns)
             self._status = self._status._replace(duration_ns=now_ns - started_ns)
-        self._listed.set()
+            self._listed = True
+            self._news.notify_all()
         self._heard()
 
     def _heard(self) -> None:
         """Record that the list is current now."""
-        with self._lock:
+        with self._news:
             self._heard_ns = self._clock.monotonic_ns()
             self._status = self._status._replace(last_success_unix_ns=self._clock.time_ns())
 
     def _up(self) -> bool:
         """Set the source up; True if that is a change."""
-        with self._lock:
+        with self._news:
             before, self._status = self._status, self._status._replace(up=True, detail="")
         return not before.up
 
     def _down(self, detail: str, level: int | None = None) -> None:
         """Set the source down; a change of that or of ``detail`` is logged. The table stays."""
-        with self._lock:
+        with self._news:
             before, self._status = self._status, self._status._replace(up=False, detail=detail)
         if before.up or before.detail != detail:
             level = self.level if level is None else level
@@ -232,8 +214,8 @@ class ServerPods(PodThread):
 
     server = ServerKind.API
 
-    def __init__(self, connect: Callable[[], KubeClient], **options: Unpack[Options]) -> None:
-        super().__init__(**options)
+    def __init__(self, connect: Callable[[], KubeClient], options: ReaderOptions = USUAL) -> None:
+        super().__init__(options)
         self._connect = connect
         self._client: KubeClient | None = None
         self._restart = threading.Event()  # whether known pods are to be listed again
@@ -257,7 +239,7 @@ class ServerPods(PodThread):
             if self._restart.is_set():
                 self._restart_if_asked()
                 self._forget_client()  # it was interrupted
-            elif not self._stop.is_set():
+            elif not self._stopped:
                 self._fail(failure)
         if self._clock.monotonic_ns() - started_ns > 10 * SECOND_NS:
             self._failures = 0
@@ -279,7 +261,7 @@ class ServerPods(PodThread):
         return self._client
 
     def _check_open(self) -> None:
-        if self._stop.is_set():
+        if self._stopped:
             raise ApiError(None, "closed")
 
     def _restart_if_asked(self) -> None:
