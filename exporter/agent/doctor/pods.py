@@ -22,10 +22,10 @@ from exporter.agent.sources.node.entries import WireError, decode_list
 from exporter.agent.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.agent.sources.node.podresources import AUTO, NONE
 from exporter.agent.sources.pods.api import PODS
-from exporter.agent.sources.pods.claims import GROUP, VERSIONS
+from exporter.agent.sources.pods.claims import GROUP, VERSIONS, served_version
 from exporter.agent.sources.pods.factory import node_name
 from exporter.agent.sources.pods.kubelet import PODS as KUBELETS_PODS
-from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, decode
+from exporter.agent.sources.pods.wire import JsonError
 from exporter.apiserver.answers import ApiError, ServerKind, explanation
 from exporter.apiserver.client import KubeClient
 from exporter.shown.words import plural
@@ -168,8 +168,7 @@ def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]
     """Dynamic resource allocation, which is needed only if a pod of this node refers to a claim."""
     claimed = any(c.claims for pod in evidence.table.pods.values() for c in pod.containers)
     try:
-        with client.get(GROUP, {}, TIMEOUT_S) as stream:
-            document = decode(stream.read(MAX_OBJECT))
+        version = served_version(client)
     except (ApiError, JsonError) as error:
         if isinstance(error, ApiError) and error.status == HTTPStatus.NOT_FOUND:
             yield ok("resource claims", "the cluster does not serve resource.k8s.io")
@@ -178,10 +177,7 @@ def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]
             found = f"whether the cluster serves resource.k8s.io is not known: {error}"
             yield make("resource claims", found, "see the API server's log")
         return
-    listed = document.get("versions") if isinstance(document, dict) else None
-    served = [one.get("version") for one in listed or () if isinstance(one, dict)]
-    version = next((version for version in VERSIONS if version in served), None)
-    if version is None:
+    if not version:
         yield note("resource claims", f"served in none of the versions {', '.join(VERSIONS)}")
         return
     node = node_name(evidence.settings.node_name)

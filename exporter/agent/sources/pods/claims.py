@@ -272,6 +272,21 @@ def _wanted(table: PodTable) -> dict[Key, frozenset[str]]:
     return {key: frozenset(users[key]) for _, key in sorted(ranked)[:MAX_CLAIMS]}
 
 
+def served_version(client: KubeClient) -> str:
+    """The version of ``resource.k8s.io`` in which this API server is asked; "" if it has none.
+
+    Raises:
+        ApiError: it did not answer, or does not serve the group (404).
+        JsonError: the answer cannot be read.
+
+    """
+    with client.get(GROUP, {}, TIMEOUT_S) as stream:
+        document = decode(stream.read(MAX_OBJECT))
+    listed = document.get("versions") if isinstance(document, dict) else None
+    served = [one.get("version") for one in listed or () if isinstance(one, dict)]
+    return next((version for version in VERSIONS if version in served), "")
+
+
 class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
     """Reads ResourceClaims from the API server. ``connect`` reads the credentials again."""
 
@@ -353,23 +368,16 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         if self._client is None:
             self._client, self._version = self._connect(), ""
         if not self._version:
-            self._version = self._discover(self._client)
+            self._version = served_version(self._client)
+            if not self._version:
+                said = f"resource.k8s.io is served in none of {', '.join(VERSIONS)}"
+                raise ApiError(None, said)
         return self._client
 
     def _forget_client(self) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None
-
-    def _discover(self, client: KubeClient) -> str:
-        with client.get(GROUP, {}, TIMEOUT_S) as stream:
-            document = decode(stream.read(MAX_OBJECT))
-        served = document.get("versions") if isinstance(document, dict) else None
-        names = [one.get("version") for one in served or () if isinstance(one, dict)]
-        for version in VERSIONS:
-            if version in names:
-                return version
-        raise ApiError(None, f"resource.k8s.io is served in none of {', '.join(VERSIONS)}")
 
     def _devices(
         self, client: KubeClient, key: Key, users: frozenset[str], *, is_old: bool
