@@ -3,10 +3,10 @@
 import re
 import signal
 import sys
-from argparse import Action, ArgumentParser, HelpFormatter, Namespace
+from argparse import Action, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from exporter.console.output import NOT_READ, OutputError, say, warn
 from exporter.inputs.suggestions import meant, nearest
@@ -14,6 +14,10 @@ from exporter.shown.printable import clean
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
+
+    from exporter.inputs.values import ValueKind
+
+T = TypeVar("T")
 
 USAGE_ERROR = 2
 INTERRUPTED = 128 + signal.SIGINT  # as shells report a signal
@@ -172,3 +176,15 @@ def _unwritten(error: OutputError, program: str) -> int:
     if error.status != NOT_READ:
         warn(f"{program}: {error}")
     return error.status
+
+
+def argument(kind: "ValueKind[T]") -> Callable[[str], T]:
+    """A reader of a sub-command's own argument of this kind, for argparse."""
+
+    def read(text: str) -> T:
+        try:
+            return kind.read(text)
+        except (ValueError, KeyError):
+            raise ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+
+    return read

@@ -6,7 +6,6 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 ``*_mono_ns`` come from a monotonic clock and only their differences mean something.
 """
 
-from exporter.model.amounts import sum_of_known, whole
 from exporter.model.devices import (
     COUNTED,
     FIRST_INDEX,
@@ -117,4 +116,6 @@ from exporter.model.usage import (
     PodName,
     SharedWindow,
     Spent,
+    sum_of_known,
+    whole,
 )

@@ -1,9 +1,9 @@
-"""Owners, and what they used: the values between attribution and ledger."""
+"""Owners, what they used, and sums of amounts of which some may not be known."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from exporter.model.devices import (
     CgroupMemory,
@@ -13,6 +13,8 @@ from exporter.model.devices import (
     ProcessActivity,
 )
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
+
+T = TypeVar("T", int, float)
 
 PodName = tuple[str, str]
 """A pod by its namespace and name."""
@@ -114,3 +116,15 @@ class SharedWindow(NamedTuple):
     processes: tuple[ProcessActivity, ...]
     shares: Mapping[Owner, Spent]
     owners: Mapping[int, Owner]
+
+
+def whole(parts: Sequence[T | None]) -> T | None:
+    """The sum if every part is known; None if one is not, or there is none."""
+    present = [part for part in parts if part is not None]
+    return sum(present) if present and len(present) == len(parts) else None
+
+
+def sum_of_known(parts: Iterable[T | None]) -> T | None:
+    """The sum of the known parts; None if none is known."""
+    present = [part for part in parts if part is not None]
+    return sum(present) if present else None

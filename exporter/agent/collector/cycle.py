@@ -12,11 +12,16 @@ from exporter import __version__
 from exporter.agent.attribution.tenancy import MPS, account_for, without_tenants_servers
 from exporter.agent.collector.allocations import Allocations, Search, SeenOn
 from exporter.agent.collector.group_names import GroupNames
-from exporter.agent.collector.owners import ProcessOwners, Residency, owners_of, pids_of
+from exporter.agent.collector.owners import (
+    ProcessOwners,
+    Residency,
+    SandboxWatch,
+    owners_of,
+    pids_of,
+)
 from exporter.agent.collector.plausible import Plausible
 from exporter.agent.collector.polling import SourcePoller, Sources
 from exporter.agent.collector.rules import CycleRules, IdlePolicy, idle_weights
-from exporter.agent.collector.sandboxes import SandboxWatch
 from exporter.agent.collector.series_limit import DroppedSeries, limit_facts
 from exporter.agent.facts import CycleFacts, at_most, facts_of
 from exporter.agent.facts.history import extended

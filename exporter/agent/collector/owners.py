@@ -1,6 +1,6 @@
 """The owners of all processes on the devices, computed in each cycle, and their newest windows."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +16,7 @@ from exporter.agent.attribution.ownership import (
     owner_as,
 )
 from exporter.agent.attribution.tenancy import Residents, residents_of
+from exporter.agent.ledger import Allocated
 from exporter.model import (
     CgroupIdentity,
     CgroupMemory,
@@ -34,6 +35,7 @@ from exporter.model import (
 # Of one device: as many windows as averages go back, up to ten minutes, unless they have many
 # processes. So many are kept in any case, which is four times of what averages need by default.
 LEAST_WINDOWS, MAX_ACTIVITIES = 60, 8192
+SANDBOX_NS = 60 * 10**9  # after so long an id that is in no status does not come into one
 _NONE: deque[SharedWindow] = deque(maxlen=0)
 
 
@@ -180,3 +182,32 @@ class Residency:
             found.append(Tenants(uuid, memory.processes if memory else None, tuple(windows)))
         self._windows = kept
         return tuple(found)
+
+
+class SandboxWatch:
+    """Finds pods in sandboxes, by how long their processes have been in an unnamed container."""
+
+    def __init__(self) -> None:
+        self.now = NO_SANDBOXES
+        self._since_ns: Mapping[str, int] = {}  # by pod
+        self._version = 0  # of the allocations
+
+    def follow(
+        self, found: ProcessOwners, allocated: Iterable[Allocated], version: int, mono_ns: int
+    ) -> Sandboxes:
+        """What this cycle found. It holds for the next one: allocations come after the owners."""
+        self._since_ns = {uid: self._since_ns.get(uid, mono_ns) for uid in found.unnamed}
+        of = self.now.allocated
+        if version != self._version:
+            of, self._version = _only_containers(allocated), version
+        long = (uid for uid, since in self._since_ns.items() if mono_ns - since >= SANDBOX_NS)
+        self.now = Sandboxes(of, frozenset(long))
+        return self.now
+
+
+def _only_containers(allocated: Iterable[Allocated]) -> Mapping[str, str]:
+    """The only container with an allocation of each pod that has one such."""
+    containers: dict[str, set[str]] = defaultdict(set)
+    for key, allocation in allocated:
+        containers[allocation.pod_uid].add(key.container)
+    return {uid: next(iter(c)) for uid, c in containers.items() if len(c) == 1 and all(c)}

@@ -25,9 +25,9 @@ from exporter.agent.recording.recorder import Recorder
 from exporter.agent.recording.settings import disguised, recordable
 from exporter.agent.settings import Settings
 from exporter.agent.sources.gpus.source import RestartRequiredError
+from exporter.console.commandline import argument
 from exporter.console.output import OutputError, binary, warn
 from exporter.console.progress import Progress, progress
-from exporter.inputs.flags import argument
 from exporter.inputs.values import count, duration
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer

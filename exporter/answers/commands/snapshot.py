@@ -14,10 +14,10 @@ from exporter.answers.terminal.feeds import Feed, FeedResult, OwnNode, view_of
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.report import report
 from exporter.answers.terminal.view import Overview
+from exporter.console.commandline import argument
 from exporter.console.output import is_terminal, say
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.flags import argument
 from exporter.inputs.values import duration
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_feed, far_namespace, here
 from exporter.answers.terminal.feeds import Feed, NamespaceFeed, OwnNode
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
+from exporter.console.commandline import argument
 from exporter.console.output import is_terminal
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.flags import argument
 from exporter.inputs.values import duration
 
 logger = logging.getLogger(__name__)

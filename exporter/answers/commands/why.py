@@ -17,10 +17,10 @@ from exporter.answers.terminal.access import far_feed, far_namespace, far_promet
 from exporter.answers.terminal.feeds import OwnNode
 from exporter.answers.terminal.feeds.document import moment_of_document
 from exporter.answers.terminal.feeds.http import RemoteFeed
+from exporter.console.commandline import argument
 from exporter.console.output import say, warn
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.flags import argument
 from exporter.inputs.values import duration
 from exporter.model import PodName, Snapshot
 from exporter.shown.printable import clean, utc

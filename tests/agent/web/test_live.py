@@ -20,7 +20,7 @@ from exporter.agent.web.page.cells import core_against, memory_against
 from exporter.agent.web.page.choice import SORTS
 from exporter.agent.web.page.entries import colours, entries
 from exporter.agent.web.page.glossary import meanings
-from exporter.agent.web.page.text import seen
+from exporter.agent.web.page.templates import seen
 from exporter.inputs.values import Address
 from exporter.model import (
     AllocationFacts,

@@ -8,13 +8,11 @@ hooks of ``Fleet``.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from exporter.agent.sources.gpus.changes import DeviceChanges
 from exporter.agent.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.agent.sources.gpus.source import (
     Demand,
@@ -124,8 +122,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         self._workers.close()
 
     @abstractmethod
-    def _look(self, *, attached: bool) -> FoundT:
-        """Finds the devices, and opens the driver first if it is not ``attached``.
+    def _look(self) -> FoundT:
+        """Finds the devices, and opens the driver first if it is not attached.
 
         Raises:
             Exception: a failure is the source's detail (``_explain``), and is tried again.
@@ -133,8 +131,8 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         """
 
     @abstractmethod
-    def _sync(self, found: FoundT, busy: Collection[str]) -> None:
-        """Sets ``_devices`` and ``_gone``. Those of ``busy`` are in use by a call that hangs.
+    def _sync(self, found: FoundT) -> None:
+        """Sets ``_devices`` and ``_gone``. Those of ``_hanging`` stay as they are.
 
         A new object in ``_devices`` is read in the same cycle, one that stays is not read again.
         """
@@ -151,14 +149,12 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         """Whether the driver says that its devices are others now, so that a look is due."""
         return False
 
-    def _lost(self, error: Exception) -> bool:
+    def _lost(self, error: Exception) -> bool:  # noqa: ARG002 - a hook
         """Whether after this failure the driver must be opened again."""
-        del error
         return False
 
-    def _fatal(self, error: Exception) -> str:
+    def _fatal(self, error: Exception) -> str:  # noqa: ARG002 - a hook
         """Why only a new process can open the driver again, after this failure; "" if not so."""
-        del error
         return ""
 
     def _explain(self, error: Exception) -> str:
@@ -194,7 +190,7 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
         before = dict(self._devices)
         jobs: dict[str, Callable[[], object]] = dict(self._jobs()) if self._attached else {}
         if self._look_due():
-            jobs[LOOK] = partial(self._look, attached=self._attached)
+            jobs[LOOK] = self._look
             self._looked_ns = began_ns
         results = self._workers.run(jobs, self._left_s(began_ns))
         if LOOK in results and results[LOOK] is None:  # the late end of a release
@@ -205,6 +201,11 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             new = self._workers.run(fresh, self._left_s(began_ns))
             results |= {uuid: _follows(results.get(uuid), each) for uuid, each in new.items()}
         return self._readings(results)
+
+    @property
+    def _hanging(self) -> Collection[str]:
+        """The devices that a call uses which has not ended. After a restart there is none."""
+        return {uuid for uuid in self._devices if self._attached and self._workers.busy([uuid])}
 
     def _left_s(self, began_ns: int) -> float:
         spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
@@ -226,10 +227,9 @@ class Fleet(ABC, Generic[FoundT, DeviceT]):
             self._fail(result)
             return False
         before = tuple(self._devices)
-        busy = {uuid for uuid in before if self._attached and self._workers.busy([uuid])}
         if not self._attached:
             self._workers.forget(before)  # with late results of the driver before
-        self._sync(result, busy)  # type: ignore[arg-type] # what _look returned
+        self._sync(result)  # type: ignore[arg-type] # what _look returned
         self._workers.forget(set(before) - self._devices.keys())
         self._attached, self._detail = True, ""
         self._pause_s = FIRST_PAUSE_S
@@ -325,6 +325,33 @@ def _follows(before: object, now: object) -> object:
         else each
         for each in now
     )
+
+
+class DeviceChanges:
+    """Logs each change of a device's state once: one line for all of one cause."""
+
+    def __init__(self) -> None:
+        self._states: Mapping[str, DeviceState] = {}
+
+    def log(self, readings: Sequence[DeviceReading]) -> None:
+        """Compares these readings with those before. A device that is new counts as read before."""
+        before, self._states = self._states, {r.device.uuid: r.state for r in readings}
+        for uuid in before.keys() - self._states.keys():
+            logger.info("device %s is no longer there", uuid)
+        changed: dict[tuple[DeviceState, DeviceState], list[DeviceReading]] = {}
+        for reading in readings:
+            was = before.get(reading.device.uuid, DeviceState.UP)
+            if reading.state is not was:
+                changed.setdefault((was, reading.state), []).append(reading)
+        for (was, state), of_these in changed.items():
+            uuids = ", ".join(reading.device.uuid for reading in of_these)
+            if state is DeviceState.UP:
+                logger.info("devices are read again (before: %s): %s", was, uuids)
+            else:
+                logger.warning(
+                    "devices are not read (%s): %s: %s; series are withheld until this ends",
+                    *(state, uuids, of_these[0].detail),
+                )
 
 
 AnyFleet = Fleet[Any, Any]

@@ -18,9 +18,9 @@ from exporter.agent.sources.gpus.amd.device import (
     ActivityWindows,
 )
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
-from exporter.agent.sources.gpus.changes import DeviceChanges
 from exporter.agent.sources.gpus.cuts import energies_of
 from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
+from exporter.agent.sources.gpus.fleet import DeviceChanges
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.agent.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first

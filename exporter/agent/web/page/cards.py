@@ -21,7 +21,7 @@ from exporter.agent.web.page.cells import (
 )
 from exporter.agent.web.page.charts import Hour, Owned
 from exporter.agent.web.page.entries import Colours, Part, TreeEntry, key_of, why
-from exporter.agent.web.page.text import shortened
+from exporter.agent.web.page.templates import shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods, Unmeasured
 from exporter.shown.marks import Mark, MarkKind
 from exporter.shown.reasons import UNMEASURED

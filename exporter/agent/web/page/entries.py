@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from exporter.agent.web.page.text import shortened
+from exporter.agent.web.page.templates import shortened
 from exporter.model import (
     NO_AVERAGES,
     SEVERAL,

@@ -1,7 +1,7 @@
 """The AMD source: finds the boards and reads them as a fleet."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -38,8 +38,7 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         before, self._generation = self._generation, generation(self._sysfs)
         return self._generation != before
 
-    def _look(self, *, attached: bool) -> BoardList:
-        del attached
+    def _look(self) -> BoardList:
         return discover(self._sysfs, self._names)
 
     def _explain(self, error: Exception) -> str:
@@ -68,12 +67,11 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
     def _restart(self) -> None:
         self._scans.restart()
 
-    def _sync(self, found: BoardList, busy: Collection[str]) -> None:
+    def _sync(self, found: BoardList) -> None:
         """Keeps unchanged boards with their cursors; creates the others.
 
         A board that is gone is kept until another one is in its place.
         """
-        del busy
         self._unreadable = found.trouble
         before, self._devices = self._devices, {}
         known = {b.found.folder: b for b in before.values() if b.found.folder in found.unsure}

@@ -249,8 +249,7 @@ class DrmSource(Fleet[Found, DrmDevice]):
         self._any_driver = any_driver
         self._scans = WorkerScans(proc_root, clock, self._workers)
 
-    def _look(self, *, attached: bool) -> Found:
-        del attached
+    def _look(self) -> Found:
         taken = self._taken()
         cards = discover(self._sys, self._proc, taken=taken, any_driver=self._any_driver)
         return cards, taken
@@ -268,9 +267,8 @@ class DrmSource(Fleet[Found, DrmDevice]):
         for device in self._devices.values():
             device.restart()
 
-    def _sync(self, found: Found, busy: Collection[str]) -> None:
+    def _sync(self, found: Found) -> None:
         """Keeps unchanged devices; what happened while one was gone is unobserved."""
-        del busy
         cards, taken = found
         before, self._devices = {**self._gone, **self._devices}, {}
         for card in cards:

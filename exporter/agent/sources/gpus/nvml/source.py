@@ -147,8 +147,8 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
         status, devices, *_ = super().read()
         return Reading(status, counted_once(devices), self._driver.tally.snapshot())
 
-    def _look(self, *, attached: bool) -> Enumeration:
-        if not attached and self._driver.is_open:
+    def _look(self) -> Enumeration:
+        if not self._attached and self._driver.is_open:
             self._shut()
         return self._driver.enumerate()
 
@@ -201,13 +201,14 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
         return {uuid: partial(each.read, self._demand) for uuid, each in self._devices.items()}
 
-    def _sync(self, found: Enumeration, busy: Collection[str]) -> None:
+    def _sync(self, found: Enumeration) -> None:
         """Adds new devices, replaces handles, and drops devices that are no longer there."""
         library, session, (devices, unreadable) = found
         reopened, self._session = session != self._session, session
         known, self._unreadable = self._unreadable, unreadable
         if unreadable.keys() - known.keys():
             logger.warning("%s", self._trouble())
+        busy = self._hanging
         before, self._devices = self._devices, {}
         for each in devices:
             uuid = each.device.uuid
