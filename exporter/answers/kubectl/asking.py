@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.answers.commands import advise, bill, top, why
+from exporter.answers.httpclient import Credentials
 from exporter.answers.kubectl import KUBECONFIG, USUAL
 from exporter.answers.kubectl.cluster import Cluster, Exporter
 from exporter.answers.kubectl.fleet import FleetFeed
@@ -25,7 +26,7 @@ from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import door_of, from_kubeconfig
 from exporter.apiserver.kubeconfig import KubeconfigError, namespace_of
 from exporter.console.output import warn
-from exporter.httpclient import Credentials, NoAnswerError
+from exporter.httpclient import NoAnswerError
 
 _NOTHING = 2
 _CERTIFICATE = (

@@ -10,12 +10,13 @@ from itertools import product
 from typing import Any
 from urllib.parse import quote
 
+from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.kubectl import USUAL
 from exporter.answers.kubectl.forward import Forwarder, ForwardError
 from exporter.answers.prometheus.client import Prometheus
 from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import Load, connect
-from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 
 Json = Mapping[str, Any]
 

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.kubectl.cluster import Exporter
 from exporter.answers.terminal.feeds import FeedResult, NodeSight
 from exporter.answers.terminal.feeds.http import RemoteFeed
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from exporter.model import Clock
 
 _AT_ONCE = 8

@@ -8,7 +8,8 @@ from itertools import pairwise, product
 from math import inf
 from typing import Any, NamedTuple, TypeGuard
 
-from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
+from exporter.answers.httpclient import HttpClient
+from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.shown.printable import clean
 

@@ -8,12 +8,13 @@ import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 
+from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.terminal.feeds.feed import Feed, OwnNode
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.answers.terminal.headers import Headers, headers_of
-from exporter.httpclient import TIMEOUT_S, Credentials, HttpClient, NoAnswerError
+from exporter.httpclient import TIMEOUT_S, NoAnswerError
 from exporter.inputs.files import opened
 from exporter.shown.printable import clean
 

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.kubectl.cluster import Exporter as Agent
 from exporter.answers.kubectl.fleet import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
@@ -20,7 +21,7 @@ from exporter.answers.kubectl.plugin import main
 from exporter.answers.terminal.feeds import FeedResult, NamespaceFeed, NodeSight
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.apiserver.client import door_of, from_kubeconfig
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from exporter.shown.tree import DeviceEntry, Tree
 from tests.answers.kubectl.cluster import Cluster, pod
 from tests.answers.terminal.test_http import Server

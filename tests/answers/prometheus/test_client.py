@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from exporter import httpclient
+from exporter.answers import httpclient
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus import client
 from exporter.answers.prometheus.client import Grid, Prometheus, Series, label
-from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
+from exporter.httpclient import NoAnswerError, TooLongError
 from tests.answers.prometheus.hostile import question_of
 from tests.answers.terminal.test_http import Server
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.kubectl.plugin import main as plugin
 from exporter.answers.prometheus import client
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.terminal.feeds import prometheus, view_of
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.cli import main
-from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
+from exporter.httpclient import NoAnswerError, TooLongError
 from tests.answers.prometheus.hostile import MODES, honest, question_of
 from tests.answers.terminal.test_http import Server
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from exporter.answers.commands.why import answer
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import Card, Case, OnCard, Topic, sentences
 from exporter.cli import main
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from tests.pages import pages
 from tests.store import Store, Target
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import sentences
 from exporter.answers.terminal.feeds import view_of
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.cli import main
-from exporter.httpclient import HttpClient
 from tests.autoscaling.adapter import EXAMPLES, discovered, rules
 from tests.dashboards.grafana import PATHS, fill, load, panels, queries, resolve
 from tests.pages import SCRAPE_S, Scraped, pages

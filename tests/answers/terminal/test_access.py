@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from exporter.agent.commands.check_config import check_config
+from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.kubectl.plugin import main as plugin
 from exporter.answers.terminal.access import far_feed, far_prometheus
 from exporter.answers.terminal.headers import MAX_HEADERS, headers_of
 from exporter.cli import main
-from exporter.httpclient import Credentials, HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from exporter.inputs import files
 from tests.answers.prometheus.hostile import honest, question_of
 from tests.answers.terminal.flags import arguments

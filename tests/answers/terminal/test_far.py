@@ -9,12 +9,12 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus.client import Prometheus as PromQL
 from exporter.answers.terminal.feeds import view_of
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.answers.terminal.view import Line, LineKind, Overview
-from exporter.httpclient import HttpClient
 from tests.agent.api.validation import validate
 from tests.agent.web.certificates import Authority
 from tests.answers.terminal.views import everything

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from exporter.answers.httpclient import Credentials, HttpClient
 from exporter.answers.terminal.access import VARIABLES, far_feed
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
-from exporter.httpclient import LARGEST, Credentials, HttpClient, NoAnswerError
+from exporter.httpclient import LARGEST, NoAnswerError
 from tests.answers.terminal.flags import arguments, parser
 
 Answer = tuple[int, dict[str, str], bytes]

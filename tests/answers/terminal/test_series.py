@@ -6,13 +6,14 @@ from typing import Any, get_type_hints
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.terminal.feeds import FeedResult, view_of
 from exporter.answers.terminal.feeds.document import moment_of_document, node_of_document
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.answers.terminal.feeds.series import Series, facts_from
 from exporter.answers.terminal.report import report
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from exporter.metrics.text import Format, Renderer
 from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
 from tests.agent.api.nodes import demo

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.ranges import written
 from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import Topic, sentences
 from exporter.cli import main
-from exporter.httpclient import HttpClient
 from tests.answers.prometheus.test_bill import BEGIN, Exporter
 from tests.answers.prometheus.test_why import NOW, _page
 from tests.answers.terminal.test_http import Server

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from time import monotonic
 
 from exporter.agent.sources.cgroups.layout import readable
-from exporter.httpclient import HttpClient, NoAnswerError, TooLongError
+from exporter.httpclient import BoundedClient, NoAnswerError, TooLongError
+from exporter.shown.printable import clean
 
 TIMEOUT_S = 5.0
 LARGEST_ANSWER = 1 << 20  # it may become thirty times as much when it is read
@@ -24,7 +25,7 @@ class ContainerEngine:
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
-        self._client: HttpClient | None = None
+        self._client: BoundedClient | None = None
         self._interrupted = False
 
     def names(self, path: str, ids: Collection[str]) -> Mapping[str, str]:
@@ -67,7 +68,12 @@ class ContainerEngine:
             self._client.interrupt()
 
     def _ask(self, path: str, ids: list[str]) -> bytes:
-        client = HttpClient(socket=path, timeout_s=self._timeout_s, largest=LARGEST_ANSWER)
+        client = BoundedClient(
+            clean(path, longest=None),
+            socket=path,
+            timeout_s=self._timeout_s,
+            largest=LARGEST_ANSWER,
+        )
         self._client = client
         if self._interrupted:
             client.interrupt()

@@ -3,11 +3,12 @@
 import time
 from contextlib import suppress
 
+from exporter.answers.httpclient import HttpClient
 from exporter.answers.prometheus.client import QUERY, SNAPSHOT, is_answered
 from exporter.answers.terminal.feeds.document import node_of_document
 from exporter.answers.terminal.feeds.feed import FeedResult
 from exporter.answers.terminal.reading import Json
-from exporter.httpclient import HttpClient, NoAnswerError
+from exporter.httpclient import NoAnswerError
 from exporter.model import Clock
 from exporter.shown.printable import clean
 
