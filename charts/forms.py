@@ -1,37 +1,37 @@
-"""The JSON Schema (draft 7) of each kind of value in a YAML file; the chart's schema is made of it.
+"""The JSON Schema (draft 7) of each kind of value in a YAML file, for the chart's schema.
 
 A schema refuses all that the kind's reader refuses. It also refuses spellings that nobody needs,
 such as ``05s`` or a list as one text. Helm reads the patterns with RE2, so none looks around.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-Form = Mapping[str, object]
+from charts.table.value import SWITCH, TEXT, Schema
+from exporter.inputs.values import Form
 
-ANY: Form = {"type": "string"}
-SWITCH: Form = {"type": "boolean"}
 SHORTER = {"s": 60, "m": 60}
 """Unit of a duration → how many of it are one of the next."""
 
 MAX_OF_A_UNIT = 9999  # beyond it one takes the next unit
 
 
-def matching(pattern: str) -> Form:
+def matching(pattern: str) -> Schema:
     """A text that matches as a whole."""
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
-def choice(names: Sequence[str]) -> Form:
+def choice(names: Sequence[str]) -> Schema:
     """One of these words."""
     return {"type": "string", "enum": list(names)}
 
 
-def count(low: int, high: int) -> Form:
+def count(low: int, high: int) -> Schema:
     """A whole number."""
     return {"type": "integer", "minimum": low, "maximum": high}
 
 
-def size(low: int, high: int, powers: Mapping[str, int]) -> Form:
+def size(low: int, high: int, powers: Mapping[str, int]) -> Schema:
     """Bytes as a number, or as a text with a unit; ``powers``: bytes of each unit."""
     spelt = [
         f"(?:{numbers(-(-low // power), min(high // power, MAX_OF_A_UNIT))})"
@@ -42,18 +42,19 @@ def size(low: int, high: int, powers: Mapping[str, int]) -> Form:
     return {**count(low, high), **matching("|".join(spelt)), "type": ["integer", "string"]}
 
 
-def many(one: Form) -> Form:
+def many(one: Form) -> Schema:
     """A list, or the only one of it."""
-    return {"anyOf": [{"type": "array", "items": one, "minItems": 1}, one]}
+    form = schema(one)
+    return {"anyOf": [{"type": "array", "items": form, "minItems": 1}, form]}
 
 
-def pairs(name: Form, value: Form) -> Form:
+def pairs(name: Form, value: Form) -> Schema:
     """Values by name."""
     return {
         "type": "object",
         "minProperties": 1,
-        "propertyNames": name,
-        "additionalProperties": value,
+        "propertyNames": schema(name),
+        "additionalProperties": schema(value),
     }
 
 
@@ -63,16 +64,35 @@ def keys(known: Mapping[str, Form]) -> dict[str, object]:
         "type": "object",
         "minProperties": 1,
         "additionalProperties": False,
-        "properties": dict(known),
+        "properties": {name: schema(form) for name, form in known.items()},
     }
 
 
-def one_of_them(names: Sequence[str]) -> list[Form]:
+def mappings(
+    known: Mapping[str, Form],
+    most: int,
+    required: Sequence[str],
+    some: Sequence[str] = (),
+    needs: Mapping[str, Sequence[str]] | None = None,
+) -> Schema:
+    """A list of mappings with these keys, some of them ``required``, and one of ``some``.
+
+    ``needs``: for a key, those of which one must be there with it.
+    """
+    item = {**keys(known), "required": list(required)}
+    if some:
+        item["anyOf"] = _one_of_them(some)
+    if needs:
+        item["dependencies"] = {name: {"anyOf": _one_of_them(of)} for name, of in needs.items()}
+    return {"type": "array", "items": item, "maxItems": most}
+
+
+def _one_of_them(names: Sequence[str]) -> list[Schema]:
     """The condition, for ``anyOf``, that one of these keys is given."""
     return [{"required": [name]} for name in names]
 
 
-def duration(low: int, high: int, units: Mapping[str, int]) -> Form:
+def duration(low: int, high: int, units: Mapping[str, int]) -> Schema:
     """A duration such as ``500ms``, ``0.5s`` or ``1h30m``, each unit once, the longest first.
 
     ``units``: nanoseconds of each unit, the shortest first; the bounds are in nanoseconds.
@@ -118,3 +138,24 @@ def _followed(first: str, free: list[int]) -> str:
         return first
     fewest, most = free[0], free[-1]
     return f"{first}[0-9]{{{most}}}" if fewest == most else f"{first}[0-9]{{{fewest},{most}}}"
+
+
+_WORDS: Mapping[str, Callable[..., Schema]] = {
+    "any": lambda: TEXT,
+    "switch": lambda: SWITCH,
+    "matching": matching,
+    "choice": choice,
+    "count": count,
+    "size": size,
+    "duration": duration,
+    "many": many,
+    "pairs": pairs,
+    "keys": keys,
+    "mappings": mappings,
+}
+
+
+def schema(form: Form) -> Schema:
+    """The schema of a kind of value."""
+    arguments: tuple[Any, ...] = form.of
+    return _WORDS[form.word](*arguments)

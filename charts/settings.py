@@ -6,6 +6,7 @@ that the templates refuse some (``mgpu.refuse``).
 
 from collections.abc import Iterator
 
+from charts.forms import schema as schema_of
 from charts.table.value import Schema
 from exporter.agent.settings import TABLE
 from exporter.inputs.values import Setting
@@ -77,5 +78,5 @@ def _properties(folder: dict[str, object]) -> dict[str, dict[str, object]]:
 def _form(setting: Setting) -> Schema:
     """The setting's values; those that stand for its default are there beside those of its kind."""
     if setting.default:
-        return setting.kind.form
-    return {"anyOf": [setting.kind.form, {"enum": ["", [], {}]}]}
+        return schema_of(setting.kind.form)
+    return {"anyOf": [schema_of(setting.kind.form), {"enum": ["", [], {}]}]}

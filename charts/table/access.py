@@ -1,5 +1,6 @@
 """What the exporter may do on its node and in the cluster."""
 
+from charts.forms import schema
 from charts.table.value import (
     AUTO,
     OBJECT,
@@ -140,7 +141,7 @@ ACCESS = (
             Value(
                 "kubelet.address",
                 "",
-                ORIGIN.form,
+                schema(ORIGIN.form),
                 "Address of the kubelet; port 10250 of the node's address if not set.",
             ),
             Value(

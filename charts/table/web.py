@@ -1,5 +1,6 @@
 """Settings, and how the exporter is reached."""
 
+from charts.forms import schema
 from charts.table.value import (
     MORE_LABELS,
     NUMBER,
@@ -45,7 +46,7 @@ WEB = (
             Value(
                 "web.telemetryPath",
                 "/metrics",
-                URL_PATH.form,
+                schema(URL_PATH.form),
                 "Path of the metrics.",
             ),
             Value(

@@ -3,22 +3,36 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import yaml
-
-from exporter.inputs import forms
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
+_PORT = (  # as a pattern, without leading zeros
+    "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]{1}|6553[0-5]"
+)
 _PATH = r"/[^\x00]*"
 _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
 _POWERS: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T"))}
 _POWERS |= {f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGT", 1)}
+
+
+class Form(NamedTuple):
+    """Which plain spellings a YAML file may have: a word, and what belongs to it.
+
+    ``charts/forms.py`` makes JSON Schema of it.
+    """
+
+    word: str
+    of: tuple[Any, ...] = ()
+
+
+_ANY = Form("any")
 
 
 class StructureProblem(NamedTuple):
@@ -43,7 +57,7 @@ class ValueKind(Generic[T_co]):
 
     ``allowed`` describes the allowed values. ``pairs``: the value is written as ``NAME=VALUE`` or
     as a YAML mapping. ``read_node``: the value is YAML, as text too; both readers then raise
-    StructureError. ``form``: the JSON Schema of its plain spellings in a YAML file.
+    StructureError. ``form``: its plain spellings in a YAML file.
     """
 
     read: Callable[[str], T_co]
@@ -51,7 +65,7 @@ class ValueKind(Generic[T_co]):
     many: bool = False
     pairs: bool = False
     read_node: Callable[[yaml.Node], T_co] | None = None
-    form: forms.Form = field(default_factory=lambda: forms.ANY)
+    form: Form = _ANY
 
 
 class Address(NamedTuple):
@@ -90,7 +104,7 @@ def duration(low: str, high: str) -> ValueKind[int]:
         return _within(_duration(text), *bounds)
 
     allowed = f"a duration from {low} to {high}, with its units: ms, s, m, h"
-    return ValueKind(read, allowed, form=forms.duration(*bounds, _UNITS))
+    return ValueKind(read, allowed, form=Form("duration", (*bounds, _UNITS)))
 
 
 def count(low: int, high: int) -> ValueKind[int]:
@@ -101,7 +115,7 @@ def count(low: int, high: int) -> ValueKind[int]:
             raise ValueError(text)
         return _within(int(text), low, high)
 
-    return ValueKind(read, f"a number from {low} to {high}", form=forms.count(low, high))
+    return ValueKind(read, f"a number from {low} to {high}", form=Form("count", (low, high)))
 
 
 def size(low: str, high: str) -> ValueKind[int]:
@@ -112,7 +126,7 @@ def size(low: str, high: str) -> ValueKind[int]:
         return _within(_size(text), *bounds)
 
     allowed = f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi"
-    return ValueKind(read, allowed, form=forms.size(*bounds, _POWERS))
+    return ValueKind(read, allowed, form=Form("size", (*bounds, _POWERS)))
 
 
 def _size(text: str) -> int:
@@ -131,7 +145,7 @@ def matching(pattern: str, allowed: str) -> ValueKind[str]:
             raise ValueError(text)
         return text
 
-    return ValueKind(read, allowed, form=forms.matching(pattern))
+    return ValueKind(read, allowed, form=Form("matching", (pattern,)))
 
 
 def choice(*names: str, allowed: str = "") -> ValueKind[str]:
@@ -140,7 +154,7 @@ def choice(*names: str, allowed: str = "") -> ValueKind[str]:
     def read(text: str) -> str:
         return names[names.index(text)]
 
-    return ValueKind(read, allowed or f"one of {', '.join(names)}", form=forms.choice(names))
+    return ValueKind(read, allowed or f"one of {', '.join(names)}", form=Form("choice", (names,)))
 
 
 def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
@@ -150,7 +164,7 @@ def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
         return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
 
     allowed = f"{kind.allowed}; several separated by commas"
-    return ValueKind(read, allowed, many=True, form=forms.many(kind.form))
+    return ValueKind(read, allowed, many=True, form=Form("many", (kind.form,)))
 
 
 def pairs(
@@ -166,7 +180,7 @@ def pairs(
                 raise ValueError(text)
         return tuple(found.items())
 
-    form = forms.pairs(name.form, value.form)
+    form = Form("pairs", (name.form, value.form))
     allowed = f"{allowed}; several separated by commas, each once"
     return ValueKind(read, allowed, many=True, pairs=True, form=form)
 
@@ -188,14 +202,14 @@ ADDRESS = ValueKind(
     "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
     "unix:/run/mgpu.sock",
 )
-SWITCH = ValueKind({"true": True, "false": False}.__getitem__, "true or false", form=forms.SWITCH)
+SWITCH = ValueKind({"true": True, "false": False}.__getitem__, "true or false", form=Form("switch"))
 TEXT = ValueKind(_text, "a text without control characters")
 PATH = matching(_PATH, "an absolute path")
 OPTIONAL_PATH = matching(rf"({_PATH})?", "an absolute path")
 SOCKET = matching(rf"auto|none|{_PATH}", "auto, none or an absolute path")
 ORIGIN = matching(
     r"(https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])"
-    rf":(?:{forms.numbers(1, _LAST_PORT)}))?",
+    rf":(?:{_PORT}))?",
     "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255",
 )
 KEY = matching(

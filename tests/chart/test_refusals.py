@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charts import settings
+from charts.forms import schema
 from exporter.agent.collector.wiring import examine_settings
 from tests.chart.rendering import Refused, render
 
@@ -295,7 +296,7 @@ def test_without_an_account_of_its_own_nothing_is_granted() -> None:
 
 
 def _patterns() -> list[tuple[str, str]]:
-    forms = ((name, setting.kind.form.get("pattern")) for name, setting in FREE.items())
+    forms = ((name, schema(setting.kind.form).get("pattern")) for name, setting in FREE.items())
     return [(name, str(pattern)) for name, pattern in forms if pattern]
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from exporter.agent.settings.schemes import RESOURCE, SCHEME_NAME, SCHEMES
-from exporter.inputs import forms
 from exporter.inputs.values import (
     KEY,
     OPTIONAL_PATH,
@@ -11,6 +10,7 @@ from exporter.inputs.values import (
     SOCKET,
     SWITCH,
     TEXT,
+    Form,
     ValueKind,
     choice,
     count,
@@ -49,7 +49,7 @@ def _read(text: str) -> tuple[tuple[str, str], ...]:
 
 
 _FORMS = {**dict.fromkeys(RESOURCE_NAMES, RESOURCE.form), FACTOR_NAME: _FACTOR.form}
-HAMI = ValueKind(_read, _PAIRS.allowed, many=True, pairs=True, form=forms.keys(_FORMS))
+HAMI = ValueKind(_read, _PAIRS.allowed, many=True, pairs=True, form=Form("keys", (_FORMS,)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 import yaml
 
-from exporter.inputs import forms
 from exporter.inputs.mapping import MAX_PROBLEMS, of_kind, of_text, read_mapping
 from exporter.inputs.values import (
+    Form,
     StructureError,
     StructureProblem,
     ValueKind,
@@ -64,12 +64,8 @@ PATTERNS = ValueKind(
     of_text(read),
     f"a YAML list of at most {MAX_PATTERNS} patterns; see docs/off-kubernetes.md",
     read_node=read,
-    form={
-        "type": "array",
-        "maxItems": MAX_PATTERNS,
-        "items": {
-            **forms.keys({name: kind.form for name, kind in _KEYS.items()}),
-            "required": ["kind", "path"],
-        },
-    },
+    form=Form(
+        "mappings",
+        ({name: kind.form for name, kind in _KEYS.items()}, MAX_PATTERNS, ("kind", "path")),
+    ),
 )

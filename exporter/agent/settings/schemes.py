@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from exporter.inputs import forms
 from exporter.inputs.mapping import MAX_PROBLEMS, below, of_kind, of_text, read_mapping
 from exporter.inputs.values import (
+    Form,
     StructureError,
     StructureProblem,
     ValueKind,
@@ -206,19 +206,18 @@ def text_of(schemes: Iterable[SchemeDescription]) -> str:
 
 
 _RESOURCES = tuple(name for name, key in KEYS.items() if key.kind is RESOURCE)
-_FORM = {
-    **forms.keys({name: key.kind.form for name, key in KEYS.items()}),
-    "required": ["name"],
-    "anyOf": forms.one_of_them((*_RESOURCES, *AMOUNT_KEYS)),
-    "dependencies": {
-        name: {"anyOf": forms.one_of_them(key.needs)} for name, key in KEYS.items() if key.needs
-    },
-}
+_FORM = (
+    {name: key.kind.form for name, key in KEYS.items()},
+    MAX_SCHEMES,
+    ("name",),
+    (*_RESOURCES, *AMOUNT_KEYS),
+    {name: key.needs for name, key in KEYS.items() if key.needs},
+)
 SCHEMES = ValueKind(
     of_text(read),
     f"a YAML list of at most {MAX_SCHEMES} schemes, best in the file; see docs/configuration.md",
     read_node=read,
-    form={"type": "array", "items": _FORM, "maxItems": MAX_SCHEMES},
+    form=Form("mappings", _FORM),
 )
 
 
