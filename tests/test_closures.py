@@ -8,7 +8,7 @@ from pathlib import Path
 import exporter
 
 ROOT = Path(exporter.__file__).parent
-AGENT_LINES = 42_500
+AGENT_LINES = 41_450
 PLUGIN_LINES = 15_000
 SIMULATION = ("exporter.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
