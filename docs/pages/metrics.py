@@ -47,7 +47,8 @@ Every metric, by level ([questions](questions.md) has queries):
   `--collection.window`.
 - **Units** are the base units that the names end in; a ratio of 1 is the whole.
 - **Labels**: `gpu` is the device's index, `uuid` its UUID. Prometheus adds node and instance.
-- **Age**: at most 10 s or three cycles (`mgpu_exporter_snapshot_timestamp_seconds`).
+- **Age**: at most 10 s, or three `--collection.interval`
+  (`mgpu_exporter_snapshot_timestamp_seconds`).
 - **A missing value** is unknown, and an `unmeasured` series has the reason. 0 was measured.
 - A container's gauges go within 5 s of its end, its counters after `--ledger.retention`.
 """

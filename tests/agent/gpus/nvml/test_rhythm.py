@@ -24,9 +24,9 @@ def one(node: Node) -> Node:
     return node
 
 
-def settled(node: Node, demand: Demand = SELDOM) -> None:
+def settled(node: Node) -> None:
     """Begin, and read until the ring's depth is known."""
-    node.start(demand)
+    node.start(SELDOM)
     node.read()
     node.read(after=1)
 
@@ -101,8 +101,7 @@ def used_s(seen: list[DeviceReading]) -> dict[int, float]:
     return {pid: ns / SECOND for pid, ns in used.items()}
 
 
-@pytest.mark.parametrize("demand", [SELDOM, Demand(deadline_s=60)], ids=["seldom", "each second"])
-def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node, demand: Demand) -> None:
+def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node) -> None:
     """On an H200 the driver says that a new process used what the one before it did."""
     one.scenario.gpus = [Gpu(0, sample_period=0.2, inherits=True)]
     one.scenario.processes = [
@@ -113,7 +112,7 @@ def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node, demand:
         Work(gpu=0, pid=101, start=START - 60, end=START + 92.6),
         Work(gpu=0, pid=102, start=START + 93.8, end=START + 94.4),
     ]
-    settled(one, demand)
+    settled(one)
     reads(one, 88)
     used = used_s(reads(one, 15))
     assert used[102] <= 1.7, "0.6 s of its own, and at most what was used since a look missed it"
