@@ -28,7 +28,7 @@ from exporter.model import (
     PARTITIONED,
     ContainerKey,
     Device,
-    DeviceMemory,
+    DeviceReading,
     DeviceUsage,
     Engines,
     GroupKey,
@@ -53,37 +53,41 @@ _OF_A_USER, _ROOT = frozenset({"host", "user"}), "0"  # groups that are called b
 
 
 def without_tenants_servers(
-    memory: DeviceMemory, owners: Mapping[int, Owner], hosts: Collection[str]
-) -> DeviceMemory:
-    """The memory, in which a tenant's MPS server is a client: its use is that of its owner.
+    reading: DeviceReading, owners: Mapping[int, Owner], hosts: Collection[str]
+) -> DeviceReading:
+    """The reading, in whose memory a tenant's MPS server is a client: its use is its owner's.
 
     Servers work for others if they have no owner, or one of the ``hosts``: namespaces and systemd
     units. So do those that root runs outside of units, by hand or from a log-in.
     """
-    listed = memory.processes or ()
-    tenants = {
-        process.pid
-        for process in listed
-        if MPS_SERVER in process.kinds and not _works_for_others(owners.get(process.pid), hosts)
-    }
+    memory = reading.memory
+    if reading.device.sharing != MPS or memory is None:
+        return reading
+    tenants = set()
+    for process in memory.processes or ():
+        owner = owners.get(process.pid)
+        # Anybody may call a program as the MPS server is called, and would pass its use on to all
+        # clients on the device. So a server in a container or group is a client there.
+        is_tenant = isinstance(owner, ContainerKey | GroupKey) and not _is_host(owner, hosts)
+        if is_tenant and MPS_SERVER in process.kinds:
+            tenants.add(process.pid)
     if not tenants:
-        return memory
-    processes = (
+        return reading
+    processes = tuple(
         process._replace(kinds=process.kinds - {MPS_SERVER} | {MPS})
         if process.pid in tenants
         else process
-        for process in listed
+        for process in memory.processes or ()
     )
-    return replace(memory, processes=tuple(processes))
+    return reading._replace(memory=replace(memory, processes=processes))
 
 
-def _works_for_others(owner: Owner | None, hosts: Collection[str]) -> bool:
+def _is_host(owner: ContainerKey | GroupKey, hosts: Collection[str]) -> bool:
+    """Whether MPS servers of this owner work for others: by the operator's word, or as root's."""
     if isinstance(owner, ContainerKey):
         return owner.namespace in hosts
-    if isinstance(owner, GroupKey):
-        is_roots = owner.kind in _OF_A_USER and owner.group == _ROOT
-        return is_roots or (owner.kind == "systemd" and owner.group in hosts)
-    return True
+    is_roots = owner.kind in _OF_A_USER and owner.group == _ROOT
+    return is_roots or (owner.kind == "systemd" and owner.group in hosts)
 
 
 class Residents(NamedTuple):
@@ -134,20 +138,35 @@ def account_for(
         owners = _with_servers(owners, residents.servers, residents.served)
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, residents)
-    usage = account(device, window, owners, idle_weights)
     if device.sharing == MODULE:
-        usage = _of_module(account(device, window._replace(energy_uj=None), owners), window)
+        # The energy is that of all dies of the module together, whoever works on which. It is
+        # nobody's, and the die's own use is divided without it.
+        usage = account(device, window._replace(energy_uj=None), owners)
+        shares = dict(usage.shares)
+        if window.energy_uj is not None:
+            idle = Engines(*(None if spent is None else 0 for spent in window.busy))
+            shares[Unattributed.MODULE] = Spent(idle, window.energy_uj)
+        usage = usage._replace(total=Spent(window.busy, window.energy_uj), shares=shares)
+    else:
+        usage = account(device, window, owners, idle_weights)
     if device.sharing in OF_ALL_PARTS:
-        return usage._replace(shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
+        # No process explains the energy of a divided board: it is that of all its parts together.
+        reason = OF_ALL_PARTS[device.sharing]
+        parts = {reason if o is Unattributed.NO_PID else o: s for o, s in usage.shares.items()}
+        return usage._replace(shares=parts)
     if residents is None and device.sharing == MPS:
         return usage._replace(unmeasured=None)
     if window.methods.shares == FDINFO or window.unmeasured_pids:
+        # The kernel counts no time of compute queues that it does not schedule, and the rest of
+        # an owner's time says nothing about them.
         by_clients = window.methods.shares == FDINFO
         computing = residents.computing if residents and by_clients else ()
         unread = {_owner(owners, pid) for pid in window.unmeasured_pids}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
         return usage._replace(unmeasured=unmeasured | dict.fromkeys(unread, Unmeasured.READ_FAILED))
-    if residents and residents.clients and window.busy.core:  # on an idle device they are idle
+    # A sample may name the server or any client. Of a client that is not named it is not known
+    # whether it worked; but on an idle device all of them were idle.
+    if residents and residents.clients and window.busy.core:
         theirs = residents.clients | residents.servers
         named = theirs.intersection([process.pid for process in window.processes])
         unnamed = residents.mps.difference([_owner(owners, pid) for pid in named])
@@ -158,7 +177,8 @@ def account_for(
 def _account_instance(device: Device, window: Window, residents: Residents | None) -> DeviceUsage:
     """Gives all of an instance's activity to its only owner, or to no owner."""
     found = residents.owners if residents else frozenset()
-    tenants = found - {Unattributed.EXITED, Unattributed.MPS}  # neither keeps the instance busy
+    # A process that has ended, or a server without clients, does not keep the instance busy.
+    tenants = found - {Unattributed.EXITED, Unattributed.MPS}
     if len(tenants) == 1:
         (whose,) = tenants
     else:
@@ -168,22 +188,6 @@ def _account_instance(device: Device, window: Window, residents: Residents | Non
     usage = account(device, whole, {_EVERYONE: whose})
     sharers = tenants if len(tenants) > 1 else ()
     return usage._replace(reported_core_ns=0, unmeasured=dict.fromkeys(sharers, Unmeasured.MIG))
-
-
-def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[Owner, Spent]:
-    """The shares, where what no process explains on a divided board is its parts' together."""
-    return {
-        reason if owner is Unattributed.NO_PID else owner: spent for owner, spent in shares.items()
-    }
-
-
-def _of_module(usage: DeviceUsage, window: Window) -> DeviceUsage:
-    """The use of a die, with the energy of its module, which is nobody's."""
-    busy = Engines(*(None if spent is None else 0 for spent in window.busy))
-    shares = dict(usage.shares)
-    if window.energy_uj is not None:
-        shares[Unattributed.MODULE] = Spent(busy, window.energy_uj)
-    return usage._replace(total=Spent(window.busy, window.energy_uj), shares=shares)
 
 
 def _with_servers(

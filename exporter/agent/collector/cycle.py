@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from exporter import __version__
-from exporter.agent.attribution.tenancy import MPS, account_for, without_tenants_servers
-from exporter.agent.collector.allocations import Allocations, Search, SeenOn
+from exporter.agent.attribution.tenancy import account_for, without_tenants_servers
+from exporter.agent.collector.allocations import Allocations, Search
 from exporter.agent.collector.group_names import GroupNames
 from exporter.agent.collector.owners import (
     ProcessOwners,
@@ -30,19 +30,17 @@ from exporter.agent.ledger import Allocated, Ledger, Moment
 from exporter.agent.sources.gpus.source import RestartRequiredError
 from exporter.agent.sources.pods.labels import PodLabels
 from exporter.model import (
-    CgroupIdentity,
     Clock,
     DeviceReading,
     DeviceState,
     ExporterFacts,
+    GroupFacts,
+    GroupKey,
     LastReload,
-    NodeFacts,
     Owner,
-    PodTable,
     Reading,
     Snapshot,
     SourceStatus,
-    Unattributed,
     Unmeasured,
 )
 
@@ -108,31 +106,28 @@ class Collector:
         self._rules_to_come = rules
 
     def run(self, stop: threading.Event) -> None:
-        """Cycles at the interval until stopped, or until only a restart helps.
-
-        The first cycle waits a moment for the first list of pods: use that is entered before would
-        be under the pods' ids instead of their names.
-        """
+        """Cycles at the interval until stopped, or until only a restart helps."""
         with self._allocations.beside():
-            self._run(stop)
-
-    def _run(self, stop: threading.Event) -> None:
-        self._pods.wait(FIRST_LIST_S)
-        due = self._clock.monotonic_ns()
-        while not stop.is_set():
-            try:
-                self.cycle()
-            except RestartRequiredError as error:
-                self.fatal = error
-                return
-            except Exception:
-                logger.exception("the cycle failed; the next one starts again")
-            now = self._clock.monotonic_ns()
-            due += self._rules.interval_ns
-            if now > due:
-                self._overruns += 1
-                due = now
-            stop.wait((due - now) / 1e9)
+            # Use that is entered before the first list of pods would be under the pods' ids instead
+            # of their names, in series that nobody looks for. So the first cycle waits a moment.
+            self._pods.wait(FIRST_LIST_S)
+            due = self._clock.monotonic_ns()
+            while not stop.is_set():
+                try:
+                    self.cycle()
+                except RestartRequiredError as error:
+                    self.fatal = error
+                    return
+                except Exception:
+                    logger.exception("the cycle failed; the next one starts again")
+                now = self._clock.monotonic_ns()
+                due += self._rules.interval_ns
+                if now > due:
+                    # Cycles that were missed are not made up for: the node is slow already, and the
+                    # drivers' rings have kept the samples.
+                    self._overruns += 1
+                    due = now
+                stop.wait((due - now) / 1e9)
 
     def cycle(self) -> Snapshot:
         """Runs one cycle and publishes its Snapshot.
@@ -145,95 +140,65 @@ class Collector:
         rules = self._rules = rules.watched if self.is_watched() else rules
         self._ledger.follow(rules)
         self._allocations.rules = rules.allocations
+        # Devices come first. Processes and pods are looked up after the use that they explain, so
+        # that a process which has just come is found.
         readings = self._poller.readings(rules)
+        # A driver may take long. So "now" is after the read, and the health check sees the clock
+        # move before the rest of the cycle is done.
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
-        identities, processes = self._identify(devices)
-        # While processes cannot be identified, the series of all owners are withheld: what is
-        # charged to them is nobody's then, as all else is.
+        self._ledger.group_kinds = self._poller.group_kinds()
+        identities, processes = self._poller.identities(pids_of(devices.values()))
+        # While processes cannot be identified, the series of all owners are withheld. What the
+        # kernel charges to owners is nobody's then, as all else is.
+        self._ledger.unidentified = (
+            None if processes.up else processes.reason or Unmeasured.READ_FAILED
+        )
         memories = [d.memory for d in devices.values() if d.memory] if processes.up else []
         cgroups = [charge.identity for memory in memories for charge in memory.charges]
         found = owners_of(
             identities, table, self._sandboxes.now, by_step=rules.by_step, cgroups=cgroups
         )
-        owners = found.owners
-        devices = self._with_known_servers(devices, owners)
+        devices = {
+            uuid: without_tenants_servers(each, found.owners, rules.mps_servers)
+            for uuid, each in devices.items()
+        }
         self._enter(devices, found, now)
-        seen = partial(found.seen_on, devices.values())
-        self._allocate(table, self._poller.node_facts(table, readings), seen, now)
+        # Allocations are set after the windows were entered. The windows are from before now, and
+        # what is allocated from now on is not compared with them.
+        node = self._poller.node_facts(table, readings)
+        seen_on = partial(found.seen_on, devices.values())
+        self._allocated = self._allocations.of(table, node, seen_on)
+        if self._search.is_on(self._allocations.awaited, now.mono_ns):
+            self._poller.look_soon()  # an allocation names a device that is not known yet
+        self._ledger.set_allocations(self._allocated, now)
         self._ledger.settle(now)
-        sandboxed = self._sandboxes.follow(
-            found, self._allocated, self._allocations.version, now.mono_ns
-        ).lasting
         groups = self._group_names.of(found, identities, self._ledger.groups, self._poller.groups)
-        facts = CycleFacts(
-            now,
-            devices,
-            self._allocated,
-            self._allocations.ended,
-            self._allocations.pods_by_name,
-            self._allocations.replicas,
-            undecoded=self._allocations.undecoded,
-            shown=self._shown.of(table, rules.allowed),
-            sandboxed=sandboxed,
-            groups=groups,
-            limits=self._summed(),
-        )
-        self.snapshot = self._published(facts, owners, readings, processes)
+        shown = self._shown.of(table, rules.allowed)
+        facts = self._facts(now, devices, found, groups, shown)
+        self.snapshot = self._published(facts, found.owners, readings, processes)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
         return self.snapshot
-
-    def _allocate(self, table: PodTable, node: NodeFacts, seen: SeenOn, now: Moment) -> None:
-        """Sets the allocations. A device that one names, and nobody knows, is looked for soon."""
-        self._allocated = self._allocations.of(table, node, seen)
-        if self._search.is_on(self._allocations.awaited, now.mono_ns):
-            self._poller.look_soon()
-        self._ledger.set_allocations(self._allocated, now)
-
-    def _summed(self) -> Limits:
-        """The allocations summed up, again when they or the devices changed."""
-        of = self._allocations.version, tuple(self._ledger.devices)
-        if of != self._summed_of:
-            self._limits = Limits(self._allocated, self._ledger.devices)
-            self._summed_of = of
-        return self._limits
-
-    def _identify(
-        self, devices: Mapping[str, DeviceReading]
-    ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
-        """The identities of the devices' processes, with their source's status."""
-        self._ledger.group_kinds = self._poller.group_kinds()
-        identities, processes = self._poller.identities(pids_of(devices.values()))
-        self._ledger.unidentified = (
-            None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        )
-        return identities, processes
-
-    def _with_known_servers(
-        self, devices: dict[str, DeviceReading], owners: Mapping[int, Owner]
-    ) -> dict[str, DeviceReading]:
-        hosts = self._rules.mps_servers
-        shared = {
-            uuid: reading._replace(memory=without_tenants_servers(reading.memory, owners, hosts))
-            for uuid, reading in devices.items()
-            if reading.device.sharing == MPS and reading.memory is not None
-        }
-        return {**devices, **shared} if shared else devices
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], found: ProcessOwners, now: Moment
     ) -> None:
+        """Enters the states, memory and windows of all devices into the ledger."""
         ledger, owners = self._ledger, found.owners
         for uuid, reading in devices.items():
+            # A device that cannot be read is observed too: one that is not has left the node.
             ledger.observe(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
             held, residents = found.holders(reading.memory)
             if residents is not None or held:
                 ledger.set_memory(uuid, held, now, is_whole=residents is not None)
+            # Idle energy is divided by the allocations of the cycle before, which were there while
+            # the windows were.
             weights = None
+            # The newest window has ended now. Each earlier one ended before those that follow it.
             later_ns = sum([window.length_ns for window in reading.windows])
             for window in reading.windows:
                 if weights is None:
@@ -244,6 +209,37 @@ class Collector:
                 ledger.record(usage, ended)
                 self._residency.enter(usage, window.processes, owners, ended.mono_ns)
 
+    def _facts(
+        self,
+        now: Moment,
+        devices: Mapping[str, DeviceReading],
+        found: ProcessOwners,
+        groups: Mapping[GroupKey, GroupFacts],
+        shown: Mapping[str, Mapping[str, str]],
+    ) -> CycleFacts:
+        """What readers get of this cycle beside the ledger."""
+        allocations = self._allocations
+        sandboxes = self._sandboxes.follow(found, self._allocated, allocations.version, now.mono_ns)
+        # Sums over all allocations take long with many pods. They are made again only when the
+        # allocations or the devices have changed, which is seldom.
+        of = allocations.version, tuple(self._ledger.devices)
+        if of != self._summed_of:
+            self._limits = Limits(self._allocated, self._ledger.devices)
+            self._summed_of = of
+        return CycleFacts(
+            now,
+            devices,
+            self._allocated,
+            allocations.ended,
+            allocations.pods_by_name,
+            allocations.replicas,
+            undecoded=allocations.undecoded,
+            shown=shown,
+            sandboxed=sandboxes.lasting,
+            groups=groups,
+            limits=self._limits,
+        )
+
     def _published(
         self,
         facts: CycleFacts,
@@ -252,6 +248,8 @@ class Collector:
         processes: SourceStatus,
     ) -> Snapshot:
         now, rules = facts.now, self._rules
+        # Facts are built when somebody reads them: most cycles have no reader. The bound is cheap,
+        # and mostly shows that no family has too many series, without building them.
         highest = at_most(self._ledger, facts, rules.left_out)
         built = facts_of(self._ledger, facts)
         limited = limit_facts(
@@ -280,9 +278,9 @@ class Collector:
         self, readings: Sequence[Reading], processes: SourceStatus, now: Moment
     ) -> ExporterFacts:
         gpus = (r.status for r in readings if not r.status.absent)
-        counted = self._plausible.rejected, self._allocations.problems, self._shown.rejected
+        own = self._plausible.rejected, self._allocations.problems, self._shown.rejected
         rejected: Counter[str] = Counter()
-        for counts in (*counted, *self._poller.rejected()):
+        for counts in (*own, *self._poller.rejected()):
             rejected.update({reason: count for reason, count in counts.items() if count})
         return ExporterFacts(
             version=__version__,
