@@ -16,6 +16,7 @@ from exporter.model import (
     DeviceAllocation,
     DeviceFacts,
     DeviceMemoryFacts,
+    Engines,
     ExporterFacts,
     Facts,
     Granted,
@@ -65,7 +66,7 @@ def exporter(**fields: Any) -> ExporterFacts:
 
 def with_every_family(number: int = 1) -> Snapshot:
     """A snapshot in which every family of the table has one sample."""
-    used, average = Used(*[number] * len(Used._fields)), Averages(*[number] * 4)
+    used, average = Used(Engines(*[number] * 4), *[number] * 3), Averages(*[number] * 4)
     owned: dict[str, Any] = {
         "index": 0,
         "uuid": "GPU-1",

@@ -12,6 +12,7 @@ from exporter.model import (
     ContainerHolding,
     Device,
     DeviceFacts,
+    Engines,
     NamespaceFacts,
     Snapshot,
     Unexplained,
@@ -37,11 +38,11 @@ def snapshot(at: int, **facts: Sequence[Any]) -> Snapshot:
 
 
 def used_since(unix_ns: int | None = None) -> ContainerHolding:
-    return container(used=Used(NS), since_unix_ns=unix_ns)
+    return container(used=Used(Engines(NS)), since_unix_ns=unix_ns)
 
 
 def namespace(name: str) -> NamespaceFacts:
-    return NamespaceFacts(name, "GPU-1", Used(NS))
+    return NamespaceFacts(name, "GPU-1", Used(Engines(NS)))
 
 
 def device(*reasons: Unexplained) -> DeviceFacts:

@@ -18,6 +18,7 @@ from exporter.model import (
     Averages,
     ContainerHolding,
     ContainerKey,
+    Engines,
     HeldMemory,
     Number,
     PodFacts,
@@ -74,7 +75,7 @@ def test_a_number_is_written_in_its_base_unit(number: Number, divisor: int, text
     ],
 )
 def test_openmetrics_names_a_counters_family_without_total(form: Format, family: str) -> None:
-    snapshot = snapshot_of(containers=[container(used=Used(10**9))])
+    snapshot = snapshot_of(containers=[container(used=Used(Engines(10**9)))])
 
     about = next(f.help for f in FAMILIES if f.full_name == "mgpu_container_core_seconds_total")
     assert page(snapshot, form) == (
@@ -132,7 +133,7 @@ def test_a_family_is_left_out_of_the_page_of_other_levels() -> None:
 
 
 def used_by(namespace: str) -> PodFacts:
-    return PodFacts(namespace=namespace, name="p", used=Used(1))
+    return PodFacts(namespace=namespace, name="p", used=Used(Engines(1)))
 
 
 def test_families_are_in_the_order_of_the_table() -> None:
@@ -196,7 +197,7 @@ CONTAINERS = st.lists(
         container,
         st.builds(ContainerKey, TEXTS, TEXTS, TEXTS),
         TEXTS,
-        used=st.builds(lambda core, energy: Used(core_ns=core, energy_uj=energy), AMOUNTS, AMOUNTS),
+        used=st.builds(lambda core, energy: Used(Engines(core), energy), AMOUNTS, AMOUNTS),
         average=NUMBERS.map(Averages),
         memory=NUMBERS_HELD.map(HeldMemory),
         last_active_unix_ns=st.none() | st.integers(0, 2**62),
@@ -225,7 +226,7 @@ def expected(holdings: Iterable[ContainerHolding]) -> Samples:
     for held in holdings:
         level = (*held.owner, "0", held.uuid)
         known: list[tuple[str, tuple[tuple[str, str], ...], Number | None, int]] = [
-            ("core_seconds_total", (), held.used.core_ns, 10**9),
+            ("core_seconds_total", (), held.used.busy.core, 10**9),
             ("energy_joules_total", (), held.used.energy_uj, 10**6),
             ("core_utilization_ratio", (), held.average.core, 1),
             ("memory_used_bytes", (), held.memory.used_bytes, 1),

@@ -41,7 +41,6 @@ from exporter.model.facts import (
     NO_FACTS,
     NO_HELD_MEMORY,
     NO_WAITING,
-    NOTHING_USED,
     OTHERS,
     AllocatedTime,
     AllocationFacts,
@@ -62,7 +61,6 @@ from exporter.model.facts import (
     PodFacts,
     PodInfo,
     Reasons,
-    Used,
     Waiting,
     of_limit,
 )
@@ -108,6 +106,7 @@ from exporter.model.snapshot import (
 )
 from exporter.model.sources import CallCount, Clock, SourceStatus
 from exporter.model.usage import (
+    NOTHING_USED,
     ContainerKey,
     DeviceUsage,
     GroupKey,
@@ -115,7 +114,7 @@ from exporter.model.usage import (
     Owner,
     PodName,
     SharedWindow,
-    Spent,
+    Used,
     sum_of_known,
     whole,
 )

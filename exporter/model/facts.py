@@ -24,22 +24,17 @@ from exporter.model.devices import (
 from exporter.model.processes import GroupFacts
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 from exporter.model.sources import CallCount, SourceStatus
-from exporter.model.usage import ContainerKey, GroupKey, Owner, PodName
+from exporter.model.usage import (
+    NOTHING_USED,
+    ContainerKey,
+    GroupKey,
+    Owner,
+    PodName,
+    Used,
+)
 
 Reasons = Mapping[str, Unmeasured]
 """Why quantities are not known now, by quantity."""
-
-
-class Used(NamedTuple):
-    """Counters of use. ``copy_ns`` and ``evicted_ns`` are what some drivers count beside."""
-
-    core_ns: int | None = None
-    memory_active_ns: int | None = None
-    encoder_ns: int | None = None
-    decoder_ns: int | None = None
-    energy_uj: int | None = None
-    copy_ns: int | None = None
-    evicted_ns: int | None = None
 
 
 class Averages(NamedTuple):
@@ -104,7 +99,7 @@ class Waiting(NamedTuple):
         return Waiting(self.waited_ns, found)
 
 
-NOTHING_USED, NO_AVERAGES, NEVER_ALLOCATED = Used(), Averages(), AllocatedTime()
+NO_AVERAGES, NEVER_ALLOCATED = Averages(), AllocatedTime()
 NO_WAITING = Waiting()
 _NO_SAMPLING, _NO_SENSORS = Sampling(), Sensors()
 

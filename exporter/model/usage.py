@@ -48,11 +48,19 @@ class GroupKey(NamedTuple):
 Owner = ContainerKey | GroupKey | Unattributed
 
 
-class Spent(NamedTuple):
-    """What one owner, or a whole device, used in one window."""
+class Used(NamedTuple):
+    """What one owner, or a whole device, used: in one window, or since it is counted.
 
-    busy: Engines
+    What is not known is None. ``copy_ns`` and ``evicted_ns`` are what some drivers count beside.
+    """
+
+    busy: Engines = Engines()
     energy_uj: int | None = None
+    copy_ns: int | None = None
+    evicted_ns: int | None = None
+
+
+NOTHING_USED = Used()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,8 @@ class DeviceUsage(NamedTuple):
     device: Device
     observed_ns: int
     unobserved_ns: int
-    total: Spent
-    shares: Mapping[Owner, Spent]
+    total: Used
+    shares: Mapping[Owner, Used]
     idle_energy_uj: int | None = None
     rejected: int = 0
     reported_core_ns: int = 0
@@ -114,7 +122,7 @@ class SharedWindow(NamedTuple):
     ended_mono_ns: int
     observed_ns: int
     processes: tuple[ProcessActivity, ...]
-    shares: Mapping[Owner, Spent]
+    shares: Mapping[Owner, Used]
     owners: Mapping[int, Owner]
 
 

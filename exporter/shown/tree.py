@@ -29,7 +29,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.model import (
+    NO_AVERAGES,
     NO_HELD_MEMORY,
+    NOTHING_USED,
     ContainerHolding,
     DeviceFacts,
     Facts,
@@ -315,9 +317,8 @@ def _is_of_pod(held: ContainerHolding) -> bool:
 
 def _is_unused(held: ContainerHolding | GroupHolding) -> bool:
     """Whether nothing is known of its use: so it is of an allocation whose device is not in use."""
-    return held.memory == NO_HELD_MEMORY and not any(
-        amount is not None for amount in (*held.used, *held.average)
-    )
+    facts = held.memory, held.used, held.average
+    return facts == (NO_HELD_MEMORY, NOTHING_USED, NO_AVERAGES)
 
 
 def unattributed_entries(

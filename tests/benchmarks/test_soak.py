@@ -15,7 +15,7 @@ from exporter.agent.settings import load
 from exporter.metrics.families import families_without
 from exporter.metrics.profiles import left_out
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Facts, Snapshot
+from exporter.model import Engines, Facts, Snapshot
 from tests.e2e.programs import Page
 from tests.scenario.clock import ManualClock
 
@@ -101,7 +101,7 @@ def test_a_counter_that_falls_and_a_part_that_is_missing_are_seen() -> None:
     books.check(page(node.after(20)))
     snapshot = node.after(5)
     first, *others = sorted(snapshot.facts.containers, key=lambda held: held.owner)
-    less = replace(first, used=first.used._replace(core_ns=0))
+    less = replace(first, used=first.used._replace(busy=Engines(0)))
     facts = replace(snapshot.facts, containers=(less, *others))
     wrong = books.check(page(replace(snapshot, measured=lambda: facts)))
 

@@ -19,6 +19,7 @@ from exporter.model import (
     Device,
     DeviceFacts,
     DeviceMemoryFacts,
+    Engines,
     Facts,
     Granted,
     HeldMemory,
@@ -378,7 +379,11 @@ def test_a_container_without_a_limit_has_no_request_and_no_share_of_it() -> None
 
 def test_a_container_that_has_gone_has_no_series() -> None:
     gone = ContainerHolding(
-        owner=ContainerKey("ml", "old", "main"), index=0, uuid="GPU-0", ended=True, used=Used(1)
+        owner=ContainerKey("ml", "old", "main"),
+        index=0,
+        uuid="GPU-0",
+        ended=True,
+        used=Used(Engines(1)),
     )
     assert page(node(replace(FACTS, containers=(*FACTS.containers, gone)))) == page()
 

@@ -4,7 +4,7 @@ What others can get is what is left of the core and of the memory alike. So it i
 shares: a container with a tenth of the core and half of the memory keeps half of the card.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.model import Allocation, Device
@@ -16,34 +16,36 @@ def kept(
     replicas: Mapping[str, int],
     sharers: int,
 ) -> float | None:
-    """The part of its GPU that an allocation keeps; None if that is not known.
+    """The part of its GPU that an allocation keeps; None if that is not known. A whole card is 1.
 
-    A whole card is 1. An instance is the larger of its compute and memory slices. Where nothing is
-    promised, the device is divided by its replicas, else by the allocations on it, ``sharers``.
-    An amount of a memory of unknown size is an unknown part. ``devices`` and ``replicas`` are by
-    UUID. Of one of some devices it is what it would be of each.
+    ``devices`` and ``replicas`` are by UUID. ``sharers``: the allocations on the device.
     """
     device = devices.get(allocation.device or "")
     if device is None:
+        # It is on one of some devices. If it would keep as much of each of them, it keeps that.
         found = {
-            _alone(allocation, devices[u], devices, replicas) for u in _among(allocation, devices)
+            _alone(allocation, devices[uuid], devices, replicas)
+            for uuid in allocation.among or ()
+            if uuid in devices
         }
         return found.pop() if len(found) == 1 else allocation.core
     whole = _whole(device, devices)
+    # Replicas promise nothing by themselves. They divide the device, and an allocation may have
+    # some.
     if allocation.replicas is not None and allocation.kept_bytes is None:
         divided = max(replicas.get(device.uuid) or sharers, allocation.replicas, 1)
         return whole * allocation.replicas / divided
     if device.parent_uuid:
         return whole / max(sharers, 1)
     memory = allocation.memory_bytes if allocation.kept_bytes is None else allocation.kept_bytes
+    # The larger of the core's and the memory's share: nobody else can use what is left of the
+    # other.
     promised = [share for share in (allocation.core, _of(memory, device)) if share]
     if promised:
         return min(max(promised), 1.0)
+    # Memory is promised, and the device's size is not known: so the part is not, either. Where
+    # nothing is promised, those on the device share it alike.
     return None if memory else whole / max(sharers, 1)
-
-
-def _among(allocation: Allocation, devices: Mapping[str, Device]) -> Iterable[str]:
-    return filter(devices.__contains__, allocation.among or ())
 
 
 def _alone(

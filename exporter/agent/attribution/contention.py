@@ -33,8 +33,7 @@ def waiting(
 ) -> WaitedFor:
     """The waiting of each active owner in a window, by who ran instead.
 
-    ``core`` is what each owner ran in it, in ns of the device. An owner waits no longer than it did
-    not run, and no longer than others ran.
+    ``core`` is what each owner ran in it, in ns of the device.
     """
     running = {
         owner: ran_ns
@@ -44,7 +43,9 @@ def waiting(
     all_ns = sum(running.values())
     found: dict[ContainerKey | GroupKey, Mapping[Owner, int]] = {}
     for owner in active:
-        others = running.copy()  # of the many that are active, few run in one window
+        # Of the many that are active, few run in one window: a copy is cheap. An owner waits no
+        # longer than it did not run, and no longer than others ran.
+        others = running.copy()
         others_ns = all_ns - others.pop(owner, 0)
         waited_ns = min(observed_ns - core.get(owner, 0), others_ns)
         if waited_ns > 0:

@@ -79,13 +79,13 @@ NO_SANDBOXES = Sandboxes()
 def member_of(
     identity: CgroupIdentity, table: PodTable, sandboxes: Sandboxes = NO_SANDBOXES
 ) -> Member | None:
-    """The container of a known pod that a process is in; None if no pod here is known.
-
-    The outermost known pod of the path wins. What lies within is a nested kubelet's, or was made by
-    a tenant that may make cgroups of any name. So may a user or a machine in a unit of their own.
-    """
+    """The container of a known pod that a process is in; None if no pod here is known."""
+    # A user, or a machine in a unit of its own, may make cgroups of any name: also such as have the
+    # path of somebody's pod.
     if identity.unit is not None:
         return None
+    # So may a tenant in its container, and a nested kubelet does. The outermost pod that is known
+    # here is the one that this node's kubelet has made.
     inside_out = ((identity.pod_uid or "", identity.container_id), *identity.enclosing)
     for pod_uid, container_id in reversed(inside_out):
         named = table.by_container_id.get(container_id or "")
@@ -108,12 +108,13 @@ def is_unnamed(identity: CgroupIdentity, member: Member, table: PodTable) -> boo
 def _unnamed_container(pod: Pod, sandboxes: Sandboxes) -> str:
     """The container of a process under an id that is in no status, else "".
 
-    The only one with an allocation, or the only one at all; else the only one without an id yet,
-    but not in a sandbox, where it may never begin. It is never a guess by order.
+    It is never a guess by order.
     """
     if pod.uid in sandboxes.allocated:
         return sandboxes.allocated[pod.uid]
     if len(pod.containers) == 1:
         return pod.containers[0].name
+    # The only one without an id yet has this one, as soon as the status says so. In a sandbox no
+    # status ever will, and the one without an id may not have begun.
     waiting = [c.name for c in pod.containers if not c.container_ids]
     return waiting[0] if len(waiting) == 1 and pod.uid not in sandboxes.lasting else ""

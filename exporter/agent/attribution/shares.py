@@ -13,7 +13,7 @@ driver does not name.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from exporter.model import Owner, Unattributed, Unexplained, Window
+from exporter.model import QUANTITIES, Owner, Unattributed, Unexplained, Window
 
 SCALE_CAP = 4
 
@@ -26,6 +26,8 @@ def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
     if total == whole:
         return dict(weights)
     shares: dict[Owner, int] = {}
+    # Each part ends where all parts up to it are to end. So roundings do not add up, and the parts
+    # make the total to the last unit.
     upto = begin = 0
     for owner, weight in weights.items():
         upto += weight
@@ -33,15 +35,6 @@ def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
         shares[owner] = end - begin
         begin = end
     return shares
-
-
-class ReportedTime(NamedTuple):
-    """What the driver reports of the processes in one window: busy ns of each engine, by owner."""
-
-    core: Mapping[Owner, int]
-    memory_active: Mapping[Owner, int]
-    encoder: Mapping[Owner, int]
-    decoder: Mapping[Owner, int]
 
 
 class CoreShares(NamedTuple):
@@ -54,24 +47,16 @@ class CoreShares(NamedTuple):
     unexplained: Mapping[Unexplained, int]
 
 
-def reported_time(window: Window, owners: Mapping[int, Owner]) -> ReportedTime:
-    """Sums the driver's figures over the processes of each owner."""
-    core: dict[Owner, int] = {}
-    memory_active: dict[Owner, int] = {}
-    encoder: dict[Owner, int] = {}
-    decoder: dict[Owner, int] = {}
-    unknown = Unattributed.UNKNOWN_CGROUP
-    for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns) in window.processes:
-        owner = owners.get(pid, unknown)
-        if core_ns:
-            core[owner] = core.get(owner, 0) + core_ns
-        if memory_active_ns:
-            memory_active[owner] = memory_active.get(owner, 0) + memory_active_ns
-        if encoder_ns:
-            encoder[owner] = encoder.get(owner, 0) + encoder_ns
-        if decoder_ns:
-            decoder[owner] = decoder.get(owner, 0) + decoder_ns
-    return ReportedTime(core, memory_active, encoder, decoder)
+def reported_time(window: Window, owners: Mapping[int, Owner]) -> Mapping[str, Mapping[Owner, int]]:
+    """The busy ns of each engine by owner, summed over what the driver reports of processes."""
+    found: dict[str, dict[Owner, int]] = {engine: {} for engine in QUANTITIES}
+    columns = tuple(found.values())
+    for pid, busy in window.processes:
+        owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+        for column, ns in zip(columns, busy, strict=True):
+            if ns:
+                column[owner] = column.get(owner, 0) + ns
+    return found
 
 
 def share_averages(
@@ -83,18 +68,20 @@ def share_averages(
     """
     if busy_ns is None:
         return None
-    if not named:
+    if not named:  # as nearly always
         return {Unattributed.NO_PID: busy_ns} if busy_ns else {}
     shares = _explained(busy_ns, named, 1 if window.rejected else SCALE_CAP)
     return _with_no_process(shares, busy_ns - sum(shares.values()))
 
 
-def share_core(window: Window, reported: ReportedTime) -> CoreShares:
+def share_core(window: Window, named: Mapping[Owner, int]) -> CoreShares:
     """Core time by owner: of the samples that name its processes, or by averages scaled up."""
     busy_ns, sampled = window.busy.core, window.per_sample
     if busy_ns is None:
         return CoreShares(None, {})
-    shares = _explained(busy_ns, reported.core, 1 if sampled or window.rejected else SCALE_CAP)
+    # Samples are exact: what none of them names has no process. Averages lack up to a percent each,
+    # and are scaled up; but not where rows were rejected, because the rest may be theirs.
+    shares = _explained(busy_ns, named, 1 if sampled or window.rejected else SCALE_CAP)
     missing = busy_ns - sum(shares.values())
     if window.rejected:
         unexplained = {Unexplained.REJECTED_ROWS: missing}

@@ -35,9 +35,9 @@ from exporter.model import (
     Owner,
     ProcessActivity,
     ProcessMemory,
-    Spent,
     Unattributed,
     Unmeasured,
+    Used,
     Window,
 )
 
@@ -107,12 +107,13 @@ class Residents(NamedTuple):
 
 def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
     """The residents of a device's process list. They change only with the list or an owner."""
-    servers = frozenset([pid for pid, _, kinds, _ in processes if MPS_SERVER in kinds])
-    clients = frozenset([pid for pid, _, kinds, _ in processes if MPS in kinds])
+    kinds_of = [(process.pid, process.kinds) for process in processes]
+    servers = frozenset([pid for pid, kinds in kinds_of if MPS_SERVER in kinds])
+    clients = frozenset([pid for pid, kinds in kinds_of if MPS in kinds])
     served = {_owner(owners, pid) for pid in clients} - {Unattributed.EXITED}
     working = _with_servers(owners, servers, Unattributed.MPS)
     owner_of = working.get
-    found = {(owner_of(pid, UNKNOWN), kinds) for pid, _, kinds, _ in processes}
+    found = {(owner_of(pid, UNKNOWN), kinds) for pid, kinds in kinds_of}
     return Residents(
         owners=frozenset(owner for owner, _ in found),
         computing=frozenset(owner for owner, kinds in found if COMPUTE in kinds),
@@ -145,8 +146,8 @@ def account_for(
         shares = dict(usage.shares)
         if window.energy_uj is not None:
             idle = Engines(*(None if spent is None else 0 for spent in window.busy))
-            shares[Unattributed.MODULE] = Spent(idle, window.energy_uj)
-        usage = usage._replace(total=Spent(window.busy, window.energy_uj), shares=shares)
+            shares[Unattributed.MODULE] = Used(idle, window.energy_uj)
+        usage = usage._replace(total=Used(window.busy, window.energy_uj), shares=shares)
     else:
         usage = account(device, window, owners, idle_weights)
     if device.sharing in OF_ALL_PARTS:

@@ -12,7 +12,7 @@ from exporter.agent.allocations.kept import kept
 from exporter.agent.allocations.registry import may_have_any, vendor_of
 from exporter.agent.allocations.room import MAX_OF_NODE, MAX_OF_POD, has_too_many, left_out
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.terms import SHARED, Decoded, DecodeProblem, Reason
+from exporter.agent.allocations.terms import SHARED, DecodeProblem, Reason
 from exporter.agent.allocations.ties import has_ended
 from exporter.agent.attribution.join import place
 from exporter.agent.attribution.ownership import Member
@@ -110,10 +110,15 @@ class Allocations:
         """
         of = table.version, node, self.rules
         if of != self._asked_of:
-            self._look_at(table, node)
+            self.pods_by_name = by_name(table)
+            self.replicas = sharing_replicas(node)
+            self._devices = {device.uuid: device for device in node.devices}
+            in_parts = {d.uuid for d in node.devices if d.sharing in {MIG, PARTITIONED}}
+            self._divided = in_parts | {d.parent_uuid for d in node.devices}
             self._take(self._decoding.ask(table, node, self.rules), table, node)
             self._asked_of = of
         elif self._decoding.newest.version != self._taken:
+            # Some pods took longer to decode than a cycle waits, and are done now.
             self._take(self._decoding.newest, table, node)
         unplaced = {u for u, own in self._decoded.items() if any(map(_is_unplaced, own))}
         if unplaced or self._suspected:
@@ -126,38 +131,38 @@ class Allocations:
         return self._allocated
 
     def _placed(self, table: PodTable) -> list[Allocated]:
+        """All allocations, on the devices that they name or were seen on."""
         placed: list[Allocated] = []
-        there = self._devices.keys() - self._divided
+        present = self._devices.keys() - self._divided
         for uid, allocations in self._decoded.items():
             seen = {
-                container: [uuid for uuid in uuids if uuid in there]
+                container: [uuid for uuid in uuids if uuid in present]
                 for container, uuids in self._seen.get(uid, {}).items()
             }
             placed += named(table.pods[uid], place(allocations, seen))
+        # What a device promises to one of its allocations depends on how many it has. So all are
+        # placed before any is sized.
         shared = Counter(allocation.device for _, allocation in placed)
-        found = [
-            Allocated(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
-            for key, a in placed
-        ]
-        here = [Allocated(key, a if a.device else self._among(a)) for key, a in found]
-        return [
-            Allocated(key, replace(a, gpus=kept(a, self._devices, self.replicas, shared[a.device])))
-            for key, a in here
-        ]
+        found = []
+        for key, allocation in placed:
+            sharers = shared[allocation.device]
+            own = limited(allocation, self._devices.get(allocation.device or ""), sharers)
+            own = own if own.device else self._among(own)
+            gpus = kept(own, self._devices, self.replicas, sharers)
+            found.append(Allocated(key, replace(own, gpus=gpus)))
+        return found
 
     def _among(self, allocation: Allocation) -> Allocation:
-        """The allocation of unknown place, with the devices that it may have: of its vendor's.
-
-        If it is named and not known, it is a part of a board in parts, or a card that is gone.
-        """
+        """The allocation of unknown place, with the devices that it may have: of its vendor's."""
         if allocation.among:
             return allocation
         vendor = vendor_of(allocation.scheme)
         own = [d for d in self._devices.values() if vendor in {None, d.vendor.lower()}]
         if allocation.among is None:
-            return replace(
-                allocation, among=tuple(d.uuid for d in own if d.uuid not in self._divided)
-            )
+            among = tuple(d.uuid for d in own if d.uuid not in self._divided)
+            return replace(allocation, among=among)
+        # Its device is named and not known. So it is a part of a board in parts, or a card that is
+        # gone. A whole card is no part of one.
         parted = [d.uuid for d in own if d.sharing in {MIG, PARTITIONED} and allocation.core != 1]
         return replace(allocation, among=tuple(parted))
 
@@ -165,31 +170,36 @@ class Allocations:
         """While this is entered, no call of ``of`` waits for a pod that takes long to decode."""
         return self._decoding.beside()
 
-    def _look_at(self, table: PodTable, node: NodeFacts) -> None:
-        """Looks at pods or facts of the node that changed."""
-        self.pods_by_name = by_name(table)
-        self.replicas = sharing_replicas(node)
-        self._devices = {device.uuid: device for device in node.devices}
-        in_parts = {d.uuid for d in node.devices if d.sharing in {MIG, PARTITIONED}}
-        self._divided = in_parts | {d.parent_uuid for d in node.devices}
-
     def _take(self, decodings: Decodings, table: PodTable, node: NodeFacts) -> None:
         """Takes over what is decoded. A pod that is decoded again has its last ones until then."""
         self._taken, self._suspected, self._allocated = decodings.version, {}, None
         living = {uid: pod for uid, pod in table.pods.items() if not has_ended(pod)}
         found = {uid: decodings.found[uid] for uid in living if uid in decodings.found}
         for uid, one in found.items():
-            self._follow_up(living[uid], one.problems)
+            for problem in one.problems:
+                # A problem that names devices is a suspicion: it counts once the container is seen
+                # on them.
+                if problem.devices:
+                    self._suspected.setdefault(uid, []).append(problem)
+                else:
+                    self._log(living[uid], problem)
+        # A pod that is not decoded yet, or has too many allocations, is not one without any:
+        # nothing is free because of it.
         pending = (u for u, pod in living.items() if u not in found and may_have_any(pod, node))
         unknown = dict.fromkeys(pending, Unmeasured.ALLOCATION_PENDING)
-        unknown |= dict.fromkeys(self._over(found, living), Unmeasured.ALLOCATION_OVER_LIMIT)
+        for uid, one in found.items():
+            if has_too_many(one):
+                unknown[uid] = Unmeasured.ALLOCATION_OVER_LIMIT
+        for uid, problem in left_out(found, living, self._decoded).items():
+            self._log(living[uid], problem)
+            unknown[uid] = Unmeasured.ALLOCATION_OVER_LIMIT
         self.undecoded = {(living[u].namespace, living[u].name): why for u, why in unknown.items()}
-        decoded = {
-            uid: tuple(map(self._off_board, one.allocations))
-            for uid, one in found.items()
-            if uid not in unknown
-        }
         last = {**self._ended, **self._decoded}
+        self._decoded = {}
+        for uid, one in found.items():
+            if uid not in unknown and one.allocations:
+                self._decoded[uid] = tuple(map(self._off_board, one.allocations))
+        # Once another pod has the name of one that has ended, its series are that pod's.
         newest = self.pods_by_name
         gone = {
             uid
@@ -198,26 +208,9 @@ class Allocations:
         }
         self._ended = {uid: allocations for uid, allocations in last.items() if uid in gone}
         self.ended = [each for u, own in self._ended.items() for each in named(table.pods[u], own)]
-        self._decoded = {uid: allocations for uid, allocations in decoded.items() if allocations}
         self.awaited = {u for u, own in self._decoded.items() if any(map(_is_awaited, own))}
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
         self._logged = {problem for problem in self._logged if problem[0] in table.pods}
-
-    def _over(self, found: Mapping[str, Decoded], pods: Mapping[str, Pod]) -> Iterator[str]:
-        """The pods, by uid, with more allocations than there is room for; counts and logs them."""
-        yield from (uid for uid, one in found.items() if has_too_many(one))
-        for uid, problem in left_out(found, pods, self._decoded).items():
-            self._log(pods[uid], problem)
-            yield uid
-
-    def _follow_up(self, pod: Pod, problems: Sequence[DecodeProblem]) -> None:
-        """Counts and logs what could not be read, but for what is only suspected so far."""
-        suspected = [problem for problem in problems if problem.devices]
-        if suspected:
-            self._suspected[pod.uid] = suspected
-        for problem in problems:
-            if not problem.devices:
-                self._log(pod, problem)
 
     def _off_board(self, allocation: Allocation) -> Allocation:
         """An allocation of a board in MIG mode is of one of its instances; which is not known."""
@@ -226,13 +219,20 @@ class Allocations:
         return replace(allocation, device=None) if in_mig_mode else allocation
 
     def _log(self, pod: Pod, problem: DecodeProblem) -> None:
-        _, scheme, reason, detail, *_ = problem
+        scheme, reason = problem.scheme, problem.reason
         if (pod.uid, scheme, reason) in self._logged:
             return
         self._logged.add((pod.uid, scheme, reason))
         self.problems[reason] += 1
         if reason is Reason.NODE_UNKNOWN:
-            self._log_node_unknown(scheme)
+            # This is the same for all pods, and one right mends it: it is logged once.
+            if not self._logged_node_unknown:
+                self._logged_node_unknown = True
+                logger.warning(
+                    "limits of %s's allocations are not exported: nothing is known of the node, "
+                    "whose devices may be shared; let the exporter 'get' its own 'nodes' object",
+                    scheme,
+                )
             return
         self._lines[pod.namespace, reason] += 1
         left = MAX_LINES - self._lines[pod.namespace, reason]
@@ -240,17 +240,8 @@ class Allocations:
             outcome = OUTCOMES.get(reason, "its limits are not exported")
             logger.warning(
                 "pod %s/%s: its %s allocation cannot be read (%s: %s); %s%s",
-                *(pod.namespace, pod.name, scheme, reason, detail, outcome),
+                *(pod.namespace, pod.name, scheme, reason, problem.detail, outcome),
                 "" if left else "; more of this namespace are counted and not logged",
-            )
-
-    def _log_node_unknown(self, scheme: str) -> None:
-        if not self._logged_node_unknown:
-            self._logged_node_unknown = True
-            logger.warning(
-                "limits of %s's allocations are not exported: nothing is known of the node, whose "
-                "devices may be shared; let the exporter 'get' its own 'nodes' object",
-                scheme,
             )
 
     def _settle(self, table: PodTable, seen: Mapping[Member, Sequence[str]]) -> None:

@@ -194,7 +194,7 @@ class Collector:
                 continue
             held, residents = found.holders(reading.memory)
             if residents is not None or held:
-                ledger.set_memory(uuid, held, now, is_whole=residents is not None)
+                ledger.set_memory(uuid, held, now, is_complete=residents is not None)
             # Idle energy is divided by the allocations of the cycle before, which were there while
             # the windows were.
             weights = None

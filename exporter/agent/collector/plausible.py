@@ -110,12 +110,16 @@ class Plausible:
                 device = self._with_memory(device, device.memory)  # noqa: PLW2901 - checked
             for window in device.windows:
                 self.rejected.update(window.rejected)
-                self._note_excess(uuid, window.excess_samples)
+                if excess := window.excess_samples:
+                    self.rejected["excess"] += excess
+                    self._log(uuid, "excess", f"{excess} samples for which no time has passed")
             if device.windows:
                 device = self._with_energy(device, mono_ns)  # noqa: PLW2901 - same
             self.rejected.update(device.rejected)
             devices[uuid] = device
-        if len(self._out_of_bounds) > len(devices):  # it has an entry of each that was there
+        # Each device that was read has an entry here. Of those that have left all of them go, so
+        # that a node whose instances are made and removed for months remembers no more than it has.
+        if len(self._out_of_bounds) > len(devices):
             self._boards = {u: b for u, b in self._boards.items() if u in devices}
             self._memories = {u: m for u, m in self._memories.items() if u in devices}
             self._out_of_bounds = {u: o for u, o in self._out_of_bounds.items() if u in devices}
@@ -128,7 +132,9 @@ class Plausible:
         before, self._out_of_bounds[uuid] = self._out_of_bounds.get(uuid), wrong
         if not wrong:
             return reading
-        if wrong != before:  # a sensor is reported in each cycle, and read every few seconds
+        # A sensor is reported in each cycle, and read every few seconds: the same wrong value again
+        # is not another one.
+        if wrong != before:
             self.rejected["sensor"] += len(wrong)
         for (family, label), value in wrong.items():
             name = f"{family} {label}".strip()
@@ -152,13 +158,10 @@ class Plausible:
             board = self._boards[uuid] = _Board()
         return board
 
-    def _note_excess(self, uuid: str, samples: int) -> None:
-        if samples:
-            self.rejected["excess"] += samples
-            self._log(uuid, "excess", f"{samples} samples for which no time has passed")
-
     def _with_memory(self, reading: DeviceReading, memory: DeviceMemory) -> DeviceReading:
         uuid = reading.device.uuid
+        # A list of processes is read every few seconds, and reported as the same value until then.
+        # It is judged once.
         known = self._memories.get(uuid)
         if known is None or known.reported is not memory:
             known = self._memories[uuid] = _Memory(reading.device, memory)
@@ -184,12 +187,15 @@ class Plausible:
             return reading
         self.rejected["energy"] += 1
         self._log(uuid, "energy", f"{used_uj} µJ at once, where {most_uj} can be")
+        # Nobody gets energy that the board cannot have used. Which of the windows it is of is not
+        # known, so that none of them has any.
         *earlier, newest = [
             each._replace(energy_uj=None, idle_energy_uj=None, late_energy_uj=0)
             for each in reading.windows
         ]
         unmeasured = {**reading.unmeasured, "energy": Unmeasured.REJECTED_SAMPLES}
-        if "power" in unmeasured:  # where no file has it, it is made of the counter
+        # Where no file has the power, it is made of this counter.
+        if "power" in unmeasured:
             unmeasured["power"] = Unmeasured.REJECTED_SAMPLES
         return reading._replace(window=newest, earlier=tuple(earlier), unmeasured=unmeasured)
 
@@ -264,20 +270,19 @@ class _Memory:
 
 
 def _within(cgroup: CgroupMemory, most: int) -> CgroupMemory:
-    """What can be true of it. A limit beyond all of the card is none."""
+    """What can be true of it."""
 
     def known(amount: int | None) -> int | None:
         return None if amount is not None and amount > most else amount
 
-    charged, guaranteed, limit, evidence, refused, protected = cgroup
-    has_limit = known(limit) is not None or limit is None
-    return CgroupMemory(
-        known(charged),
-        known(guaranteed) if has_limit or guaranteed else None,
-        known(limit),
-        evidence,
-        refused,
-        known(protected),
+    # A limit beyond all of the card is none. Where none is set, neither is a guarantee of 0.
+    has_limit = known(cgroup.limit_bytes) is not None or cgroup.limit_bytes is None
+    guaranteed = cgroup.guaranteed_bytes
+    return cgroup._replace(
+        charged_bytes=known(cgroup.charged_bytes),
+        guaranteed_bytes=known(guaranteed) if has_limit or guaranteed else None,
+        limit_bytes=known(cgroup.limit_bytes),
+        protected_bytes=known(cgroup.protected_bytes),
     )
 
 
@@ -305,37 +310,32 @@ class _Board:
         if limit is not None and limit <= MAX_WATTS:
             self._limit, self._watts = max(self._limit, limit), max(self._watts, limit)
         wrong: dict[tuple[str, str], float] = {}
-        if power is not None and self._limit and self._is_frozen(power):
+        # Some boards take more than they are said to, but not the same to the milliwatt for good. A
+        # power that is far beyond the limit and never moves is none.
+        is_frozen = False
+        if power is not None and power > MARGIN * self._limit > 0:
+            self._beyond = self._beyond or power
+            self._moves = self._moves or power != self._beyond
+            is_frozen = not self._moves
+        if power is not None and is_frozen:
             wrong["power_watts", ""] = power
         elif self._limit:
             self._watts = max(self._watts, power or 0.0)
-        if self._stands_still(reading):
+        # No SM works, and the core has been busy for seconds: then the profile stands still.
+        is_idle = sensors.number("sm_active_ratio") == 0
+        for window in reading.windows if is_idle else ():
+            is_busy = 2 * (window.busy.core or 0) >= window.observed_ns > 0
+            self._still_ns = self._still_ns + window.observed_ns if is_busy else 0
+        if not is_idle:
+            self._still_ns = 0
+        elif self._still_ns >= STILL_NS:
             wrong |= {(name, ""): v for name, v in sensors.numbers.items() if name in PROFILE}
         return wrong
 
-    def _is_frozen(self, watts: float) -> bool:
-        """Whether power is far beyond the limit, and the same as ever: then it is none.
-
-        Some boards take more than they are said to. Their power is not the same to the milliwatt.
-        """
-        if watts <= MARGIN * self._limit:
-            return False
-        self._beyond = self._beyond or watts
-        self._moves = self._moves or watts != self._beyond
-        return not self._moves
-
-    def _stands_still(self, reading: DeviceReading) -> bool:
-        """Whether no SM is said to work while the core has been busy for some time."""
-        if reading.sensors.number("sm_active_ratio") != 0:
-            self._still_ns = 0
-            return False
-        for window in reading.windows:
-            is_busy = 2 * (window.busy.core or 0) >= window.observed_ns > 0
-            self._still_ns = self._still_ns + window.observed_ns if is_busy else 0
-        return self._still_ns >= STILL_NS
-
     def most_uj(self, length_ns: int, mono_ns: int) -> int:
         """The most energy that it can have used since the last window with any."""
+        # A counter that was not read for some time has what the board used meanwhile. So the time
+        # since it was last read counts, not that of the windows.
         since_ns, self._since_mono_ns = self._since_mono_ns, mono_ns
         elapsed_ns = length_ns if since_ns is None else mono_ns - since_ns
         watts = min(self._watts or MAX_WATTS, MAX_WATTS)

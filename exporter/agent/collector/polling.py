@@ -105,6 +105,8 @@ class Guard:
         except RestartRequiredError as error:
             self.needs_restart = error
             reading = self._unread(self.away._replace(detail=str(error)), str(error))
+        # If the next read fails, these devices could not be read. Without them they would have left
+        # the node, and their accounts would be closed.
         self._devices = tuple(each.device for each in reading.devices)
         status = self.record_status(reading.status, started)
         return reading if status is reading.status else reading._replace(status=status)
@@ -146,36 +148,27 @@ class Guard:
     def record_status(
         self, status: SourceStatus, started_mono_ns: int | None = None
     ) -> SourceStatus:
-        """The status, with how long the read took and when one last succeeded.
-
-        Each change is logged once. If only a time in the detail changes ("for 3 s"), it is the same
-        status.
-        """
+        """The status, with how long the read took and when one last succeeded; logs each change."""
         if self._failures:
             status = status._replace(up=False, detail="; ".join(self._failures.values()))
-        _, up, detail, took_ns, success_unix_ns, _, absent, _ = status
-        if up:
+        if status.up:
             self._last_success_unix_ns = self._clock.time_ns()
-        trouble = "" if up or absent else detail or "no answer"
-        if trouble or self._said:
-            self._log(trouble)
-        if absent:
-            return status  # not shown
-        if not took_ns and started_mono_ns is not None:
-            took_ns = self._clock.monotonic_ns() - started_mono_ns
-        success_unix_ns = success_unix_ns or self._last_success_unix_ns
-        noted = status._replace(duration_ns=took_ns, last_success_unix_ns=success_unix_ns)
-        return status if noted == status else noted
-
-    def _log(self, detail: str) -> None:
-        said = _SECONDS.sub("", detail) if detail else ""
-        if said == self._said:
-            return
-        if detail:
-            logger.warning("source %s is down: %s", self.name, detail)
-        else:
+        trouble = "" if status.up or status.absent else status.detail or "no answer"
+        # "for 3 s" changes in each cycle. It is the same trouble, and one line in the log.
+        said = _SECONDS.sub("", trouble) if trouble else ""
+        if said != self._said and trouble:
+            logger.warning("source %s is down: %s", self.name, trouble)
+        elif said != self._said:
             logger.info("source %s is up again", self.name)
         self._said = said
+        if status.absent:
+            return status  # not shown
+        took_ns = status.duration_ns
+        if not took_ns and started_mono_ns is not None:
+            took_ns = self._clock.monotonic_ns() - started_mono_ns
+        success_unix_ns = status.last_success_unix_ns or self._last_success_unix_ns
+        noted = status._replace(duration_ns=took_ns, last_success_unix_ns=success_unix_ns)
+        return status if noted == status else noted
 
 
 class SourcePoller:
@@ -194,25 +187,23 @@ class SourcePoller:
         self._found: dict[str, tuple[Device, ...]] = {}
         self._rejected: tuple[Mapping[str, int], ...] = ({},) * len(self._reporting)
 
-    def _follow(self, rules: CycleRules) -> None:
-        self._rules, pods = rules, self._sources.pods
-        self._guards[pods.name].notify(partial(pods.follow, rules.keep))
-        for source in self._sources.gpus:
-            self._guards[source.name].notify(partial(source.follow, rules.demand))
-
     def readings(self, rules: CycleRules) -> list[Reading]:
         """The readings of the GPU sources, which follow new rules first.
 
         Raises:
-            RestartRequiredError: only a new process can help a source. Where others read devices,
-                it is down instead: its end would be theirs too.
+            RestartRequiredError: only a new process can help a source.
 
         """
         if rules != self._rules:
-            self._follow(rules)
+            self._rules, pods = rules, self._sources.pods
+            self._guards[pods.name].notify(partial(pods.follow, rules.keep))
+            for source in self._sources.gpus:
+                self._guards[source.name].notify(partial(source.follow, rules.demand))
         guards = [self._guards[source.name] for source in self._sources.gpus]
         readings = [g.read(s) for g, s in zip(guards, self._sources.gpus, strict=True)]
         for guard, reading in zip(guards, readings, strict=True):
+            # Where others read devices, this source is down instead. A restart would cost them
+            # their counters, and may not help this one.
             others = any(other.devices for other in readings if other is not reading)
             if guard.needs_restart is not None and not others:
                 raise guard.needs_restart
@@ -236,6 +227,7 @@ class SourcePoller:
         source = self._sources.processes
         none: Mapping[int, CgroupIdentity | Unattributed] = {}
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), none)
+        # If the source is down, an old answer may give a process to whoever had its pid before.
         status = _status(source, self._guards[source.name])
         return found if status.up else none, status
 
@@ -262,6 +254,7 @@ class SourcePoller:
 
     def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
         """The node's devices; a source that is down and lists none keeps its last ones."""
+        # An allocation of a device that is not known would be shown as one that cannot be placed.
         for reading in readings:
             if reading.devices or reading.status.up:
                 self._found[reading.status.name] = tuple(d.device for d in reading.devices)

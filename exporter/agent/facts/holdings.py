@@ -17,14 +17,13 @@ from exporter.model import (
     NO_AVERAGES,
     NO_HELD_MEMORY,
     NO_WAITING,
+    NOTHING_USED,
     AllocatedTime,
     AllocationFacts,
     ContainerHolding,
     ContainerKey,
     Granted,
     GroupHolding,
-    HeldMemory,
-    MemoryHeld,
     Unmeasured,
     Waiting,
 )
@@ -42,7 +41,13 @@ def container_holdings(view: View) -> Iterator[ContainerHolding]:
     for owner in view.containers:
         yield _container(view, owner)
     yield from unplaced_holdings(view)
-    yield from _undecoded_holdings(view)
+    # Of a pod whose allocations are not known, nothing else may be shown. So that it is not taken
+    # for one without any, it has an entry with the reason.
+    present = {owner.key.pod_name for owner in view.containers if not owner.ended}
+    for name in view.facts.undecoded:
+        key = ContainerKey(*name, "")
+        if name not in present and (key, "") not in view.ledger.unplaced:
+            yield ContainerHolding(owner=key, index=None, uuid="", unmeasured=_undecoded(view, key))
 
 
 def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
@@ -50,114 +55,100 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
 
     While the containers of a pod cannot be distinguished, its use is under "" and has no limits.
     """
-    seen, key = owner.seen, owner.key
-    limit = view.limits.of_container(key, seen.uuid)
-    account = owner.account if key.container else view.ledger.unplaced.get((key, seen.uuid))
-    if seen.withheld or account is None:
+    device, key = owner.device, owner.key
+    limit = view.limits.of_container(key, device.uuid)
+    account = owner.account if key.container else view.ledger.unplaced.get((key, device.uuid))
+    if device.withheld or account is None:
         limit, account = NO_LIMIT, None
-    unlimited = NONE if limit.allocations else unplaced_reasons(view, key, seen.uuid)
+    unknown_limits = NONE if limit.allocations else unplaced_reasons(view, key, device.uuid)
     allocation = limit.sum if key.container else without_amounts(limit.sum)
-    there, shown = owner.there, owner.shown
+    # While its use stands under its pod, what its own account left idle is not known.
+    is_known = "core" in owner.known and owner.withheld is None
     held_against = owner.account if key.container else account
-    is_known = "core" in owner.known and owner.withheld is None  # else it is the whole pod's
-    if shown and not allocation.granted:
+    # A pod that has ended has no allocation any more, and its last processes may still be listed.
+    # What they were given is shown beside them.
+    if owner.has_gauges and not allocation.granted:
         allocation = AllocationFacts(last_granted(view, key))
-    memory = owner.memory if shown else NO_HELD_MEMORY
+    memory = owner.memory if owner.has_gauges else NO_HELD_MEMORY
+    ended = owner.ended and not allocation.granted
+    # The limit of memory that the driver or the kernel enforces is the true one.
+    if memory.cgroup is not None and memory.limit_bytes is not None:
+        granted = (*allocation.granted, Granted(memory.cgroup.evidence, "enforced"))
+        allocation = replace(allocation, memory_bytes=memory.limit_bytes, granted=granted)
+    waited = device.device_ledger.waited.get(key, {})
     return ContainerHolding(
         owner=key,
-        index=seen.index,
-        uuid=seen.uuid,
-        ended=not (there or allocation.granted),
+        index=device.index,
+        uuid=device.uuid,
+        ended=ended,
         ended_core=owner.ended_core,
         used=owner.used,
-        average=owner.average if shown else NO_AVERAGES,
+        average=owner.average if owner.has_gauges else NO_AVERAGES,
         memory=memory,
-        last_active_unix_ns=owner.account.active_unix_ns if shown else None,
-        since_unix_ns=owner.account.since_unix_ns if shown else None,
-        unmeasured=_unmeasured(owner, unlimited) if there else NONE,
-        allocation=_enforced(allocation, memory),
+        last_active_unix_ns=owner.account.active_unix_ns if owner.has_gauges else None,
+        since_unix_ns=owner.account.since_unix_ns if owner.has_gauges else None,
+        unmeasured=NONE if owner.ended else _unmeasured(owner, unknown_limits),
+        allocation=allocation,
         allocated=allocated_time(
             view,
             account,
             limit.sum.core,
             held_against.counters if held_against and is_known else None,
         ),
-        waiting=_waiting(owner),
-        misplaced=misplaced(view, key, seen) if owner.live and not seen.withheld else None,
+        waiting=Waiting(owner.account.counters.waiting, waited) if is_known else NO_WAITING,
+        misplaced=misplaced(view, key, device) if owner.live and not device.withheld else None,
     )
-
-
-def _enforced(allocation: AllocationFacts, memory: HeldMemory) -> AllocationFacts:
-    """The allocation, with the limit of memory that the driver or the kernel enforces."""
-    if memory.cgroup is None or memory.limit_bytes is None:
-        return allocation
-    granted = (*allocation.granted, Granted(memory.cgroup.evidence, "enforced"))
-    return replace(allocation, memory_bytes=memory.limit_bytes, granted=granted)
-
-
-def _waiting(owner: OwnerView[ContainerKey]) -> Waiting:
-    """How long a container may have waited, and who ran instead; nothing where use is unknown."""
-    if owner.withheld or "core" not in owner.known:
-        return NO_WAITING
-    by_owner = owner.seen.device_ledger.waited.get(owner.key, {})
-    return Waiting(owner.account.counters.waiting, by_owner)
 
 
 def group_holdings(view: View) -> Iterator[GroupHolding]:
     """Each group on each device. Its names are shown as long as its counters."""
     for owner in view.groups:
-        there, shown, used = owner.there, owner.shown, owner.used
-        unlimited = UNNAMED if owner.key.kind == "pod" else NONE
-        has_any = there or any(amount is not None for amount in used)
+        # The pod of a group of this kind is not known, and so its limits are not either.
+        unknown_limits = UNNAMED if owner.key.kind == "pod" else NONE
+        has_any = not owner.ended or owner.used != NOTHING_USED
         yield GroupHolding(
             owner=owner.key,
-            index=owner.seen.index,
-            uuid=owner.seen.uuid,
-            ended=not there,
+            index=owner.device.index,
+            uuid=owner.device.uuid,
+            ended=owner.ended,
             ended_core=owner.ended_core,
-            used=used,
-            average=owner.average if shown else NO_AVERAGES,
-            memory=owner.memory if shown else NO_HELD_MEMORY,
-            last_active_unix_ns=owner.account.active_unix_ns if shown else None,
-            since_unix_ns=owner.account.since_unix_ns if shown else None,
-            unmeasured=_unmeasured(owner, unlimited) if there else NONE,
+            used=owner.used,
+            average=owner.average if owner.has_gauges else NO_AVERAGES,
+            memory=owner.memory if owner.has_gauges else NO_HELD_MEMORY,
+            last_active_unix_ns=owner.account.active_unix_ns if owner.has_gauges else None,
+            since_unix_ns=owner.account.since_unix_ns if owner.has_gauges else None,
+            unmeasured=NONE if owner.ended else _unmeasured(owner, unknown_limits),
             info=view.facts.groups.get(owner.key) if has_any else None,
         )
 
 
 def _unmeasured(
-    owner: OwnerView[K], unlimited: Mapping[str, Unmeasured]
+    owner: OwnerView[K], unknown_limits: Mapping[str, Unmeasured]
 ) -> Mapping[str, Unmeasured]:
-    """The unmeasured quantities of an owner that is there, with reasons.
-
-    ``unlimited`` are limits that are not known.
-    """
-    seen, held = owner.seen, owner.account.held
+    """The unmeasured quantities of an owner that has not ended, with reasons."""
+    device: DeviceView = owner.device
+    held = owner.account.held
     if owner.withheld is not None:
-        return {**_nothing(seen, owner.withheld), **(NONE if seen.withheld else unlimited)}
-    is_known = held is not None and held.used_bytes is not None
-    memory = NONE if is_known else _memory_reason(seen, held, owner.unattributable)
-    return {**memory, **owner.unattributable, **unlimited}
+        # Only what the device has at all is withheld; the rest is missing for reasons of its own.
+        lacking = [q for q in OWNED if q in {"core", "memory", *device.device_ledger.measured}]
+        limits = NONE if device.withheld else unknown_limits
+        return {**dict.fromkeys(lacking, owner.withheld), **limits}
+    memory: Mapping[str, Unmeasured] = NONE
+    if (held is None or held.used_bytes is None) and "memory" not in device.unattributable:
+        reason = _memory_reason(owner)
+        memory = {"memory": reason} if reason else NONE
+    return {**memory, **owner.unattributable, **unknown_limits}
 
 
-def _nothing(seen: DeviceView, reason: Unmeasured) -> dict[str, Unmeasured]:
-    """The reason for each quantity that the device has."""
-    lacking = [q for q in OWNED if q in {"core", "memory", *seen.device_ledger.measured}]
-    return dict.fromkeys(lacking, reason)
-
-
-def _memory_reason(
-    seen: DeviceView, held: MemoryHeld | None, unattributable: Mapping[str, Unmeasured]
-) -> Mapping[str, Unmeasured]:
-    """Why an owner's memory is unmeasured, where the device itself gives no reason."""
-    if "memory" in seen.unattributable:
-        return NONE
-    if held is not None:
-        if held.is_rejected:
-            return {"memory": Unmeasured.REJECTED_SAMPLES}
-        is_unread = unattributable.get("core") is Unmeasured.READ_FAILED
-        return {"memory": Unmeasured.READ_FAILED if is_unread else Unmeasured.NOT_SUPPORTED}
-    return {"memory": Unmeasured.READ_FAILED} if seen.device_ledger.unlisted else NONE
+def _memory_reason(owner: OwnerView[K]) -> Unmeasured | None:
+    """Why an owner's memory is not known, where the device itself gives no reason."""
+    held = owner.account.held
+    if held is None:
+        return Unmeasured.READ_FAILED if owner.device.device_ledger.unlisted else None
+    if held.is_rejected:
+        return Unmeasured.REJECTED_SAMPLES
+    is_unread = owner.unattributable.get("core") is Unmeasured.READ_FAILED
+    return Unmeasured.READ_FAILED if is_unread else Unmeasured.NOT_SUPPORTED
 
 
 def without_amounts(allocation: AllocationFacts) -> AllocationFacts:
@@ -197,7 +188,7 @@ def allocated_time(
     )
 
 
-def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
+def misplaced(view: View, key: ContainerKey, device: DeviceView) -> bool | None:
     """Whether a container is on a device that its allocation leaves out; None without any.
 
     An allocation of a card includes the instances that it is divided into.
@@ -205,23 +196,14 @@ def misplaced(view: View, key: ContainerKey, seen: DeviceView) -> bool | None:
     allocated = view.limits.allocated_devices(key)
     if not allocated:
         return None
-    device = seen.device_ledger.device
-    return device.uuid not in allocated and (device.parent_uuid or device.uuid) not in allocated
+    itself = device.device_ledger.device
+    return itself.uuid not in allocated and (itself.parent_uuid or itself.uuid) not in allocated
 
 
 def _undecoded(view: View, key: ContainerKey) -> dict[str, Unmeasured]:
     """The limits of a pod whose allocations are not known; none of another."""
     reason = view.facts.undecoded.get(key.pod_name)
     return dict.fromkeys(("core_limit", "memory_limit"), reason) if reason else {}
-
-
-def _undecoded_holdings(view: View) -> Iterator[ContainerHolding]:
-    """Each pod whose allocations are not known, where nothing else of it is shown."""
-    there = {owner.key.pod_name for owner in view.containers if owner.there}
-    for name in view.facts.undecoded:
-        key = ContainerKey(*name, "")
-        if name not in there and (key, "") not in view.ledger.unplaced:
-            yield ContainerHolding(owner=key, index=None, uuid="", unmeasured=_undecoded(view, key))
 
 
 def unplaced_reasons(view: View, key: ContainerKey, uuid: str) -> Mapping[str, Unmeasured]:
@@ -237,12 +219,13 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
     """Each allocation whose container or device is unknown, where no use was seen."""
     unidentified = view.ledger.unidentified
     for (key, uuid), account in view.ledger.unplaced.items():
-        seen, limit = view.devices.get(uuid), view.limits.of_container(key, uuid)
-        if uuid and (seen is None or key in seen.device_ledger.owners or seen.withheld):
+        device, limit = view.devices.get(uuid), view.limits.of_container(key, uuid)
+        # Where use was seen, ``_container`` shows the allocation beside it.
+        if uuid and (device is None or key in device.device_ledger.owners or device.withheld):
             continue
         is_withheld = not uuid and unidentified is not None
         allocation = NO_ALLOCATION if is_withheld else without_amounts(limit.sum)
-        is_known = seen is not None and "core" in seen.attributable
+        is_known = device is not None and "core" in device.attributable
         counters = account.counters if is_known else None
         allocated = allocated_time(view, None if is_withheld else account, limit.sum.core, counters)
         reasons = {} if uuid or key.container else _undecoded(view, key)
@@ -252,7 +235,7 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
         if uuid or allocation.granted or allocated != NEVER_ALLOCATED or reasons:
             yield ContainerHolding(
                 owner=key,
-                index=seen.index if seen else None,
+                index=device.index if device else None,
                 uuid=uuid,
                 ended=not (allocation.granted or reasons),
                 allocation=allocation,
@@ -265,11 +248,11 @@ def _unplaced(view: View, limit: Limit) -> dict[str, Unmeasured]:
     """The limits that exist and cannot be shown; what was not promised is not one of them."""
     allocations, instances = limit.allocations, view.has_instances
     has = {
-        # a whole MIG instance is known to promise its share once it is known
+        # A whole MIG instance promises its share of the board, which is known once it is placed.
         "core_limit": any(
             a.core is not None or (instances and a.replicas is None) for a in allocations
         ),
         "memory_limit": any(a.memory_bytes is not None or a.core == 1 for a in allocations),
         "allocated_replicas": any(a.replicas is not None for a in allocations),
     }
-    return {name: Unmeasured.PLACEMENT for name, there in has.items() if there}
+    return {name: Unmeasured.PLACEMENT for name, is_promised in has.items() if is_promised}

@@ -11,10 +11,10 @@ from exporter.agent.ledger.accounts import ENERGY, NOTHING, Account, Counters, s
 from exporter.agent.ledger.device_ledger import OwnerKey
 from exporter.model import (
     ContainerKey,
+    Engines,
     GroupKey,
     GroupKindFacts,
     NamespaceFacts,
-    Pod,
     PodFacts,
     PodInfo,
     PodName,
@@ -32,13 +32,13 @@ class Tenant(NamedTuple):
 
     ``closed`` is the pod's own account, with the counters of closed accounts of containers;
     ``whole`` are the accounts of what it was allocated as a whole.
-    ``alive`` are the containers that are there, ``using`` those of them whose use is known.
+    ``live`` are the containers that are, ``using`` those of them whose use is their own.
     """
 
     name: PodName
     closed: Account
     containers: Containers
-    alive: Containers
+    live: Containers
     using: Containers
     limit: PodLimit
     whole: Sequence[Account]
@@ -54,31 +54,42 @@ def pod_facts(view: View) -> Iterator[PodFacts]:
         whole_pods[key.pod_name].append(account)
     for name, closed in view.ledger.pods.items():
         mine = containers.get(name, [])
-        alive = [container for container in mine if container.live]
-        using = [container for container in alive if not container.pending]
+        live = [container for container in mine if container.live]
+        # Use that may be a container's and stands under the pod is counted there, once.
+        using = [container for container in live if not container.under_pod]
         limit, whole = view.limits.of_pod(name), whole_pods.get(name, ())
-        yield _pod(view, Tenant(name, closed, mine, alive, using, limit, whole))
+        yield _pod(view, Tenant(name, closed, mine, live, using, limit, whole))
 
 
 def _pod(view: View, tenant: Tenant) -> PodFacts:
     """The facts of a pod: core over limited containers only, memory on the fullest device."""
-    live = bool(tenant.alive) or view.live(tenant.closed)
+    live = bool(tenant.live) or view.live(tenant.closed)
     stale = _is_stale(view, tenant)
     measured = not (stale or view.ledger.unidentified)
-    known = _known(view, tenant) if measured else NOTHING_KNOWN
-    shown = measured and live
-    using, limit = (tenant.using, tenant.limit) if shown else ((), NO_POD_LIMIT)
+    # A counter of a pod is a sum, which is known if all its parts are. Before it is on any device,
+    # it is known from 0 on if its first use can be.
+    containers, known = tenant.live or tenant.containers, NOTHING_KNOWN
+    if measured and containers:
+        known = frozenset.intersection(*[container.known for container in containers])
+    elif measured:
+        anywhere = [device.attributable for device in view.devices.values() if not device.stale]
+        known = NOTHING_KNOWN.union(*anywhere)
+    has_gauges = measured and live
+    using, limit = (tenant.using, tenant.limit) if has_gauges else ((), NO_POD_LIMIT)
     accounts = [tenant.closed, *[container.account for container in tenant.containers]]
     counters = sum_counters(*[account.counters for account in (*accounts, *tenant.whole)])
     active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
     limited = _held_against(using, limit.core_containers)
     core_known = "core" in known
-    pod = view.facts.pods.get(tenant.name) if live or stale else None
+    pod, info = view.facts.pods.get(tenant.name) if live or stale else None, None
+    if pod is not None:
+        labels = view.facts.shown.get(pod.uid, {})
+        info = PodInfo(pod.uid, pod.qos, pod.owner_kind, pod.owner_name, labels)
     return PodFacts(
         namespace=tenant.name[0],
         name=tenant.name[1],
         ended=not (live or stale),
-        info=_info(view, pod) if pod else None,
+        info=info,
         core=whole([container.average.core for container in using]),
         core_limit=limit.core,
         allocated_gpus=limit.gpus,
@@ -88,10 +99,10 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         memory_bytes=whole([container.memory_bytes for container in using]),
         memory_limit_bytes=limit.memory_bytes,
         memory_of_limit=max(_fullnesses(view, using, limit), default=None),
-        last_active_unix_ns=active_unix_ns if shown else None,
+        last_active_unix_ns=active_unix_ns if has_gauges else None,
         used=Used(
-            core_ns=counters.core if core_known else None,
-            energy_uj=counters.energy if ENERGY in known else None,
+            Engines(counters.core if core_known else None),
+            counters.energy if ENERGY in known else None,
         ),
         limited_core_ns=view.ledger.limited_core_ns.get(tenant.name) if core_known else None,
         allocated=allocated_time(
@@ -104,36 +115,19 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     )
 
 
-def _info(view: View, pod: Pod) -> PodInfo:
-    """The pod's identity, and the labels that it shows."""
-    shown = view.facts.shown.get(pod.uid, {})
-    return PodInfo(pod.uid, pod.qos, pod.owner_kind, pod.owner_name, shown)
-
-
-def _known(view: View, tenant: Tenant) -> frozenset[str]:
-    """The quantities known of a pod: on all its devices, or on any before it is placed."""
-    containers = tenant.alive or tenant.containers
-    if containers:
-        return frozenset.intersection(*[container.known for container in containers])
-    anywhere = [seen.attributable for seen in view.devices.values() if not seen.stale]
-    return frozenset().union(*anywhere)
-
-
 def _fullnesses(view: View, using: Containers, limit: PodLimit) -> Iterator[float]:
-    """The memory of a pod's containers over their limit, on each device.
-
-    Where one of them is on a device that it was not allocated, all that they hold over all limits
-    counts too: its limit goes with it, and it would seem to hold nothing.
-    """
+    """The memory of a pod's containers over their limit, on each device."""
     by_device: Mapping[str, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in using:
-        by_device[container.seen.uuid].append(container)
+        by_device[container.device.uuid].append(container)
     for device, names, most in limit.memory_by_device:
         here = by_device.get(device, [])
         held = whole([container.memory_bytes for container in _held_against(here, names)])
         if held is not None and most:
             yield held / most
-    if limit.memory_bytes and any(misplaced(view, each.key, each.seen) for each in using):
+    # Where one of them is on a device that it was not allocated, it would seem to hold nothing of
+    # its limit. So all that they hold over all limits counts too.
+    if limit.memory_bytes and any(misplaced(view, each.key, each.device) for each in using):
         names = {name for one in limit.memory_by_device for name in one.containers}
         held = whole([container.memory_bytes for container in _held_against(using, names)])
         if held is not None:
@@ -152,27 +146,21 @@ def _is_stale(view: View, tenant: Tenant) -> bool:
     if not view.has_stale:
         return False
     allocated = {allocation.device for _, allocation in tenant.limit.allocated}
-    return any(_is_on_stale(view, container, allocated) for container in tenant.containers) or any(
-        (seen := view.devices.get(uuid or "")) is not None and seen.stale for uuid in allocated
-    )
-
-
-def _is_on_stale(
-    view: View, container: OwnerView[ContainerKey], allocated: Collection[str | None]
-) -> bool:
-    """Whether a pod is, as far as is known, on a container's device that cannot be read.
-
-    A pod that now has ``allocated`` devices, of which this is none, has left it: a StatefulSet's
-    pod that was created again keeps its name. A pod that had its allocation while it was still seen
-    here has not.
-    """
-    seen, key = container.seen, container.key
-    if not seen.stale or not container.there:
-        return False
-    if not allocated or None in allocated or seen.uuid in allocated:
-        return True
-    tenure = view.ledger.tenures.get(key.pod_name)
-    return tenure is not None and tenure.since_mono_ns <= seen.device_ledger.read_mono_ns
+    is_unknown = not allocated or None in allocated
+    tenure = view.ledger.tenures.get(tenant.name)
+    for container in tenant.containers:
+        device = container.device
+        if not device.stale or container.ended:
+            continue
+        # A pod that now has other devices has left this one: a StatefulSet's pod that was created
+        # again keeps its name. A pod that had its allocation while it was still seen here has not.
+        came_before = (
+            tenure is not None and tenure.since_mono_ns <= device.device_ledger.read_mono_ns
+        )
+        if is_unknown or device.uuid in allocated or came_before:
+            return True
+    devices = [view.devices.get(uuid or "") for uuid in allocated]
+    return any(device is not None and bool(device.stale) for device in devices)
 
 
 def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
@@ -184,10 +172,10 @@ def namespace_facts(view: View) -> Iterator[NamespaceFacts]:
     whole_pods: Mapping[tuple[str, str], list[Counters]] = defaultdict(list)
     for (key, uuid), account in view.ledger.unplaced.items():
         whole_pods[key.namespace, uuid].append(account.counters)
-    for seen in view.devices.values():
-        if not seen.withheld:
-            for name, counters in seen.device_ledger.sums(ContainerKey).items():
-                known, place = _attributable_in(seen, ContainerKey, name), (name, seen.uuid)
+    for device in view.devices.values():
+        if not device.withheld:
+            for name, counters in device.device_ledger.sums(ContainerKey).items():
+                known, place = _attributable_in(device, ContainerKey, name), (name, device.uuid)
                 of_all = sum_counters(counters, *whole_pods.get(place, ()))
                 yield _namespace(view, place, accounts.get(place), of_all, known)
     if not view.ledger.unidentified:
@@ -211,20 +199,20 @@ def _namespace(
 
 def group_kind_facts(view: View) -> Iterator[GroupKindFacts]:
     """Each kind of group on each device whose owners are measured."""
-    for seen in view.devices.values():
-        if not seen.withheld:
-            for kind, counters in seen.device_ledger.sums(GroupKey).items():
-                known = _attributable_in(seen, GroupKey, kind)
-                yield GroupKindFacts(kind, seen.uuid, used(counters, known))
+    for device in view.devices.values():
+        if not device.withheld:
+            for kind, counters in device.device_ledger.sums(GroupKey).items():
+                known = _attributable_in(device, GroupKey, kind)
+                yield GroupKindFacts(kind, device.uuid, used(counters, known))
 
 
-def _attributable_in(seen: DeviceView, of: type[OwnerKey], name: str) -> frozenset[str]:
+def _attributable_in(device: DeviceView, of: type[OwnerKey], name: str) -> frozenset[str]:
     """The quantities known of all owners of a namespace, or of a kind, that are on the device."""
-    attributable, owners = seen.attributable, seen.device_ledger.owners
-    for owner in seen.device_ledger.uncertain:
+    attributable, owners = device.attributable, device.device_ledger.owners
+    for owner in device.device_ledger.uncertain:
         if not isinstance(owner, of) or owner[0] != name:
             continue
         account = owners.get(owner)
-        if account and seen.live(account):
-            attributable = attributable.difference(seen.unattributable_of(owner))
+        if account and device.live(account):
+            attributable = attributable.difference(device.unattributable_of(owner))
     return attributable

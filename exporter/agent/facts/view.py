@@ -17,6 +17,7 @@ from exporter.model import (
     Averages,
     ContainerKey,
     DeviceReading,
+    Engines,
     GroupFacts,
     GroupKey,
     HeldMemory,
@@ -78,28 +79,22 @@ class DeviceView:
         self.newcomers = device_ledger.newcomers
         self._facts = facts
         self._uncertain = device_ledger.uncertain or None
-        self._waiting: dict[str, set[str]] = {}  # containers without an id, by their pod's uid
+        self._without_id: dict[str, set[str]] = {}  # containers, by their pod's uid
         # Whether some use stands under no container of its pod.
         self._has_whole_pods = any(
             isinstance(key, ContainerKey) and not key.container for key in device_ledger.owners
         )
 
     def live(self, account: Account) -> bool:
-        """Whether the owner was there in this cycle; otherwise only its counters are shown.
-
-        Without a process list, an owner that was active lately is there: a window does not name
-        all.
-        """
-        if account.is_live(self._facts.now.mono_ns):
+        """Whether the owner is live in this cycle; otherwise only its counters are shown."""
+        # Without a process list, activity is the only sign of life, and a window does not name all
+        # that are there. So an owner that was active lately is live.
+        if account.last_live_ns(self._facts.now.mono_ns) == self._facts.now.mono_ns:
             return True
         return not self.device_ledger.lists_holders and account.live_mono_ns > self._since
 
-    def pending(self, key: OwnerKey) -> Unmeasured | None:
-        """Why a container's use may be under "": the pod's status lacks its id, now or for ever.
-
-        Where all containers have their ids, a restarted one has a new id: any without a process. In
-        a sandbox it is any of them too.
-        """
+    def under_pod(self, key: OwnerKey) -> Unmeasured | None:
+        """Why a container's use may stand under its pod as a whole; None if it cannot."""
         if not self._has_whole_pods or not isinstance(key, ContainerKey) or not key.container:
             return None
         whole_pod = self.device_ledger.owners.get(key.whole)
@@ -107,13 +102,17 @@ class DeviceView:
         if whole_pod is None or pod is None or not self.live(whole_pod):
             return None
         is_sandboxed = pod.uid in self._facts.sandboxed
-        waiting = self._waiting.get(pod.uid)
-        if waiting is None:  # looked up for each of its containers
-            waiting = {c.name for c in pod.containers if not c.container_ids}
-            self._waiting[pod.uid] = waiting
+        without_id = self._without_id.get(pod.uid)
+        if without_id is None:  # looked up for each of its containers
+            without_id = {c.name for c in pod.containers if not c.container_ids}
+            self._without_id[pod.uid] = without_id
+        # The pod's status does not name the id of a container yet: the use is that container's. In
+        # a sandbox all containers run in one process, which no status will ever name.
+        if without_id and not is_sandboxed:
+            return Unmeasured.CONTAINER_PENDING if key.container in without_id else None
+        # Where all have their ids, one of them was restarted and has a new one: any without a
+        # process. In a sandbox, too, the use is of any that has no process of its own.
         held = self.device_ledger.owners[key].held
-        if waiting and not is_sandboxed:
-            return Unmeasured.CONTAINER_PENDING if key.container in waiting else None
         if held and held.processes:
             return None
         return Unmeasured.CONTAINER_UNKNOWN if is_sandboxed else Unmeasured.CONTAINER_PENDING
@@ -123,6 +122,8 @@ class DeviceView:
         uncertainty = self._uncertain.reason(owner) if self._uncertain is not None else None
         if uncertainty is None:
             return self.unattributable
+        # Where a client's figures could not be read, nothing that is measured by client is known.
+        # Otherwise only the core is uncertain, with what follows from it.
         by_client = uncertainty is Unmeasured.READ_FAILED
         lost = [q for q in BY_CLIENT if q in self.device_ledger.measured] if by_client else BY_CORE
         return {**dict.fromkeys(lost, uncertainty), **self.unattributable}
@@ -138,10 +139,9 @@ class DeviceView:
     def average_of(
         self, owner: OwnerKey | None, account: Account, known: frozenset[str]
     ) -> Averages:
-        """The averages of an owner, or of the device itself (None); None of what is not known.
-
-        An owner's has nothing of windows in which no process could be given to its owner.
-        """
+        """The averages of an owner, or of the device itself (None); None of what is not known."""
+        # Windows in which no process could be given to its owner say nothing of an owner. With
+        # them, it would seem to have idled.
         observed_ns = self.observed_ns if owner is None else self._lately.owned_ns
         if not observed_ns or not known:
             return NO_AVERAGES
@@ -163,10 +163,12 @@ class DeviceView:
 def used(counters: Counters, known: frozenset[str]) -> Used:
     """The counters of these quantities; None of the others."""
     return Used(
-        counters.core if "core" in known else None,
-        counters.memory_active if "memory_active" in known else None,
-        counters.encoder if "encoder" in known else None,
-        counters.decoder if "decoder" in known else None,
+        Engines(
+            counters.core if "core" in known else None,
+            counters.memory_active if "memory_active" in known else None,
+            counters.encoder if "encoder" in known else None,
+            counters.decoder if "decoder" in known else None,
+        ),
         counters.energy if ENERGY in known else None,
         counters.copy if "copy" in known else None,
         counters.evicted if "evicted" in known else None,
@@ -174,38 +176,40 @@ def used(counters: Counters, known: frozenset[str]) -> Used:
 
 
 class OwnerView(NamedTuple, Generic[K]):
-    """One owner on one device, whether or not it is shown.
+    """One owner on one device, whether or not anything of it is shown.
 
-    ``live``: it was there in this cycle; otherwise only its counters are shown. ``pending``: its
-    use may be under its pod. ``withheld``: why its figures are withheld, None if they are shown.
-    ``known`` are its known quantities, ``unattributable`` the others with reasons.
+    ``live`` as in the glossary. ``under_pod``: its use may stand under its pod as a whole.
+    ``withheld``: why its figures are withheld, None if they are shown. ``known`` are its known
+    quantities, ``unattributable`` the others with reasons.
     """
 
-    seen: DeviceView
+    device: DeviceView
     key: K
     account: Account
     live: bool
-    pending: bool
+    under_pod: bool
     withheld: Unmeasured | None
     known: frozenset[str]
     unattributable: Mapping[str, Unmeasured]
     average: Averages
 
     @property
-    def shown(self) -> bool:
-        """Whether its gauges are shown."""
+    def has_gauges(self) -> bool:
+        """Whether its gauges are shown, beside its counters."""
         return self.live and self.withheld is None
 
     @property
-    def there(self) -> bool:
-        """Whether it is there, or was when its device could still be read."""
-        is_held = self.withheld is not None and self.key in (self.seen.device_ledger.held or ())
-        return self.live or is_held
+    def ended(self) -> bool:
+        """Whether it is not there any more; whether it was, while its device cannot be read."""
+        # Of a device that cannot be read the last list is all that there is: nobody on it has ended
+        # because of that.
+        is_held = self.withheld is not None and self.key in (self.device.device_ledger.held or ())
+        return not (self.live or is_held)
 
     @property
     def ended_core(self) -> float | None:
         """What it used of the core lately, if it has ended and its device can be read."""
-        return None if self.there or self.withheld else self.average.core
+        return self.average.core if self.ended and not self.withheld else None
 
     @property
     def memory_bytes(self) -> int | None:
@@ -263,32 +267,31 @@ class View:
     @cached_property
     def has_instances(self) -> bool:
         """Whether any device is a part of a board."""
-        return any(seen.device_ledger.device.parent_uuid for seen in self.devices.values())
+        return any(device.device_ledger.device.parent_uuid for device in self.devices.values())
 
     @cached_property
     def has_stale(self) -> bool:
         """Whether any device cannot be read."""
-        return any(seen.stale for seen in self.devices.values())
+        return any(device.stale for device in self.devices.values())
 
     def live(self, account: Account) -> bool:
-        """Whether the owner was there in this cycle, on any device."""
-        return account.is_live(self.facts.now.mono_ns)
+        """Whether the owner of a pod's account is live in this cycle, on any device."""
+        return account.last_live_ns(self.facts.now.mono_ns) == self.facts.now.mono_ns
 
     def _owners(self, kind: type[K]) -> list[OwnerView[K]]:
-        return [
-            _owner_view(seen, key, account)
-            for seen in self.devices.values()
-            for key, account in seen.device_ledger.owners.items()
-            if isinstance(key, kind)
-        ]
-
-
-def _owner_view(seen: DeviceView, key: K, account: Account) -> OwnerView[K]:
-    live, pending = seen.live(account), seen.pending(key)
-    withheld = seen.withheld or (pending if live else None)
-    known = seen.known_of(key)
-    is_new = key in seen.newcomers
-    average = NO_AVERAGES if is_new else seen.average_of(key, account, known)
-    unattributable = seen.unattributable_of(key)
-    is_pending = pending is not None
-    return OwnerView(seen, key, account, live, is_pending, withheld, known, unattributable, average)
+        found: list[OwnerView[K]] = []
+        for device in self.devices.values():
+            for key, account in device.device_ledger.owners.items():
+                if not isinstance(key, kind):
+                    continue
+                live, why_under_pod = device.live(account), device.under_pod(key)
+                # The counters of one that has ended are final: what stands under the pod now is of
+                # another container.
+                withheld = device.withheld or (why_under_pod if live else None)
+                known = device.known_of(key)
+                is_new = key in device.newcomers
+                average = NO_AVERAGES if is_new else device.average_of(key, account, known)
+                states = live, why_under_pod is not None, withheld
+                reasons = device.unattributable_of(key)
+                found.append(OwnerView(device, key, account, *states, known, reasons, average))
+        return found

@@ -1,10 +1,10 @@
-"""The account of one owner, pod or device: its counters, and since when its owner is there."""
+"""The account of one owner, pod or device: its counters, and since when its owner is live."""
 
 from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple, Self, TypeVar
 
-from exporter.model import MemoryHeld, Spent
+from exporter.model import MemoryHeld, Used
 
 ENERGY = "energy"
 
@@ -68,6 +68,7 @@ class Accrual(NamedTuple):
 
     def at(self, mono_ns: int) -> int:
         """The shares times their time until the given moment, in ns; from its beginning on."""
+        # A window is read after it ended: its end may lie before the newest change of the shares.
         if mono_ns < self.since_mono_ns and self.earlier is not None:
             return self.earlier.at(mono_ns)
         total_ns, elapsed_ns = self.before_ns, max(0, mono_ns - self.since_mono_ns)
@@ -96,8 +97,8 @@ class Account(NamedTuple):
     ``cores``: the allocated core time, with 0 for an allocation that promises none. ``gpus``: the
     parts of GPUs that are kept from others. ``compared_ns``: the part of ``cores`` until the end of
     the newest window. ``resident``: it is known to hold memory.
-    ``live_mono_ns``: when the owner was last there, if it has no allocation and is not resident.
-    ``used_mono_ns``: when it last used anything; ``counted_mono_ns``: when a counter last changed;
+    ``live_mono_ns``: when the owner was last live, if it has no allocation and is not resident.
+    ``used_mono_ns``: when it last used anything; ``changed_mono_ns``: when a counter last changed;
     ``ran_mono_ns``: when it last used the core, None if never.
     """
 
@@ -110,32 +111,30 @@ class Account(NamedTuple):
     gpus: Accrual = Accrual()
     compared_ns: int = 0
     used_mono_ns: int = 0
-    counted_mono_ns: int = 0
+    changed_mono_ns: int = 0
     ran_mono_ns: int | None = None
     active_unix_ns: int | None = None
     counters: Counters = NOTHING
 
     @classmethod
     def opened(cls, now: Moment) -> Self:
-        """A new account whose owner is there now."""
+        """A new account whose owner is live now."""
         return cls(now.unix_ns, now.mono_ns, used_mono_ns=now.mono_ns)
 
-    def add_window(self, spent: Spent, now: Moment) -> Self:
+    def add_window(self, used: Used, now: Moment) -> Self:
         """The account with the use of one more window."""
-        (core, memory_active, encoder, decoder), energy_uj = spent
-        cores, memory_actives, encoders, decoders, energy, *others = self.counters
-        counters = Counters(
-            cores + (core or 0),
-            memory_actives + (memory_active or 0),
-            encoders + (encoder or 0),
-            decoders + (decoder or 0),
-            energy + (energy_uj or 0),
-            *others,
+        busy, before = used.busy, self.counters
+        counters = before._replace(
+            core=before.core + (busy.core or 0),
+            memory_active=before.memory_active + (busy.memory_active or 0),
+            encoder=before.encoder + (busy.encoder or 0),
+            decoder=before.decoder + (busy.decoder or 0),
+            energy=before.energy + (used.energy_uj or 0),
         )
         account = self._replace(
-            counters=counters, used_mono_ns=now.mono_ns, counted_mono_ns=now.mono_ns
+            counters=counters, used_mono_ns=now.mono_ns, changed_mono_ns=now.mono_ns
         )
-        if not core:
+        if not busy.core:
             return account
         return account._replace(ran_mono_ns=now.mono_ns, active_unix_ns=now.unix_ns)
 
@@ -145,11 +144,11 @@ class Account(NamedTuple):
             return self
         counters = self.counters._replace(**{quantity: getattr(self.counters, quantity) + amount})
         return self._replace(
-            counters=counters, used_mono_ns=now.mono_ns, counted_mono_ns=now.mono_ns
+            counters=counters, used_mono_ns=now.mono_ns, changed_mono_ns=now.mono_ns
         )
 
-    def seen(self, mono_ns: int) -> Self:
-        """The account with its owner there at the given moment."""
+    def live_at(self, mono_ns: int) -> Self:
+        """The account with its owner live at the given moment."""
         return self._replace(live_mono_ns=max(self.live_mono_ns, mono_ns))
 
     def with_memory(self, held: MemoryHeld | None) -> Self:
@@ -161,19 +160,18 @@ class Account(NamedTuple):
 
     def with_residency(self, before_mono_ns: int, *, resident: bool) -> Self:
         """The account with its owner holding memory, or not any more since the cycle before."""
-        account = self.seen(before_mono_ns) if self.resident else self
+        account = self.live_at(before_mono_ns) if self.resident else self
         return account._replace(resident=resident)
 
     def due_ns(self, span: WindowSpan) -> int:
-        """The core time that was allocated in a window, in the part in which it was allocated.
-
-        It is what was allocated until the end of the window, less what was until the end of the
-        window before. So each ns that is allocated is of one window, however long the windows are,
-        and whenever the allocation begins, changes or ends in them.
-        """
+        """The core time that was allocated in a window, in the part in which it was allocated."""
+        # It is what was allocated until the end of the window, less what was until the end of the
+        # window before. So each ns that is allocated is of one window, however long the windows
+        # are, and whenever the allocation begins, changes or ends in them.
         before_ns = self.compared_ns
         if not self.cores.shares and before_ns == self.cores.before_ns:
             return 0  # as nearly all that have no allocation
+        # What was allocated in a gap between two windows was not observed, and is due in none.
         if not span.follows:
             before_ns = max(before_ns, self.cores.at(span.begin_mono_ns))
         return max(self.cores.at(span.end_mono_ns) - before_ns, 0)
@@ -187,6 +185,8 @@ class Account(NamedTuple):
 
     def with_share(self, allocated_ns: int, used_ns: int, span: WindowSpan, now: Moment) -> Self:
         """The account with the use of one more window set against what was allocated in it."""
+        # One of the two grows, never both: used + idle - borrowed = allocated holds for each
+        # window, and so for any sum of windows.
         counters, over_ns = self.counters, used_ns - allocated_ns
         if over_ns > 0:
             counters = counters._replace(borrowed=counters.borrowed + over_ns)
@@ -195,17 +195,17 @@ class Account(NamedTuple):
         return self._replace(
             counters=counters,
             compared_ns=self._compared_at(span),
-            counted_mono_ns=now.mono_ns,
+            changed_mono_ns=now.mono_ns,
         )
 
     def with_waiting(self, waited_ns: int, now: Moment) -> Self:
         """The account with what it may have waited in one more window."""
         counters = self.counters._replace(waiting=self.counters.waiting + waited_ns)
-        return self._replace(counters=counters, counted_mono_ns=now.mono_ns)
+        return self._replace(counters=counters, changed_mono_ns=now.mono_ns)
 
     def allocated(self, to: "Shares", before_mono_ns: int, mono_ns: int) -> Self:
         """The account with other allocations from now on. It had its own in the cycle before."""
-        account = self.seen(before_mono_ns) if self.has_allocation else self
+        account = self.live_at(before_mono_ns) if self.has_allocation else self
         return account._replace(
             cores=self.cores.then(to.cores, mono_ns), gpus=self.gpus.then(to.gpus, mono_ns)
         )
@@ -215,10 +215,9 @@ class Account(NamedTuple):
         return self.cores.at(mono_ns)
 
     def merged(self, other: "Account", mono_ns: int) -> Self:
-        """The account with the use of another one; its owner is there when the other's is."""
-        there_mono_ns = mono_ns if other.lasts else other.live_mono_ns
+        """The account with the use of another one; its owner is live when the other's is."""
         return self._replace(
-            live_mono_ns=max(self.live_mono_ns, there_mono_ns),
+            live_mono_ns=max(self.live_mono_ns, other.last_live_ns(mono_ns)),
             used_mono_ns=max(self.used_mono_ns, other.used_mono_ns),
             counters=sum_counters(self.counters, other.counters),
             active_unix_ns=max(self.active_unix_ns or 0, other.active_unix_ns or 0) or None,
@@ -229,22 +228,17 @@ class Account(NamedTuple):
         """Whether its owner has an allocation now."""
         return bool(self.cores.shares or self.gpus.shares)
 
-    @property
-    def lasts(self) -> bool:
-        """Whether its owner is there until further notice."""
-        return self.resident or self.has_allocation
-
-    def is_live(self, mono_ns: int) -> bool:
-        """Whether its owner is there in the cycle of the given moment."""
-        return self.lasts or self.live_mono_ns == mono_ns
+    def last_live_ns(self, mono_ns: int) -> int:
+        """When its owner was last live, up to the given moment."""
+        # A resident, and an owner with an allocation, are live until further notice.
+        is_live = self.resident or self.has_allocation
+        return mono_ns if is_live else self.live_mono_ns
 
     def last_sign_ns(self, mono_ns: int) -> int:
-        """When its owner was last there or used anything, up to the given moment.
-
-        Processes that start and end between two process lists are never there, but they do use the
-        device.
-        """
-        return mono_ns if self.lasts else max(self.live_mono_ns, self.used_mono_ns)
+        """When its owner was last live or used anything, up to the given moment."""
+        # Processes that start and end between two process lists are in neither, but they do use the
+        # device.
+        return max(self.last_live_ns(mono_ns), self.used_mono_ns)
 
 
 def sum_counters(counters: Counters, *others: Counters) -> Counters:
@@ -277,11 +271,12 @@ def set_allocations(
 ) -> None:
     """Sets all allocations from now on, the cycle after the given one; missing accounts are opened.
 
-    Accounts that are not in ``shares`` get none. The time allocated until then is cut to whole ns
-    in all accounts at once, so that a sum and its parts lose the same fractions.
+    Accounts that are not in ``shares`` get none.
     """
     for key in shares:
         opened(accounts, key, now)
+    # The time allocated until now is cut to whole ns in all accounts at once, also in those whose
+    # shares stay. So a sum and its parts lose the same fractions, and go on to add up.
     for key, account in accounts.items():
         if key in shares or account.has_allocation:
             shared = shares.get(key, NO_SHARES)

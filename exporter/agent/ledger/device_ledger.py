@@ -1,6 +1,6 @@
 """The accounts of one device, and averages: its counters now, less those of its newest windows."""
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -67,7 +67,9 @@ class Since(NamedTuple):
 
     def before(self, owner: OwnerKey | None, account: Account) -> Counters:
         """The counters at that moment of an owner's account, or of the device's (None)."""
-        if account.counted_mono_ns > self.mono_ns:
+        # Each window has only the accounts that it changed. So the oldest one that has this owner
+        # shows it as it was at that moment; an account that has not changed since is its own past.
+        if account.changed_mono_ns > self.mono_ns:
             for past in self.pasts:
                 then = past.accounts.get(owner)
                 if then is not None:
@@ -111,7 +113,7 @@ class DeviceLedger(DeviceStatus):
 
     def __init__(self, device: Device, now: Moment) -> None:
         super().__init__(device, now)
-        self.whole = Account.opened(now)
+        self.total = Account.opened(now)
         self.unattributed: Mapping[Unattributed, Account] = {}
         self.owners: dict[OwnerKey, Account] = {}
         self.closed: Mapping[type[OwnerKey], Mapping[str, Counters]]
@@ -127,7 +129,7 @@ class DeviceLedger(DeviceStatus):
         self._end_unix_ns = 0  # of the newest window, in its own time
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
-        self.is_whole = True  # whether ``held`` has all owners that hold any
+        self.is_complete = True  # whether ``held`` has all owners that hold any
         self._has_newcomers = False  # owners without memory yet
         self._used: set[Owner] = set()  # owners with any window in their open accounts
         self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
@@ -136,7 +138,8 @@ class DeviceLedger(DeviceStatus):
         """Records the device's state in this cycle; raises as ``DeviceStatus`` does."""
         super().observe(reading, now)
         if self.state is DeviceState.UP and self.unlisted and self.held is not None:
-            self.held = None  # not listed for long: the holders are unknown now
+            # The list is too old to say who holds memory now. Unknown is not the last figure.
+            self.held = None
             self._apply_memory()
 
     def account(self, key: OwnerKey, now: Moment) -> Account:
@@ -162,9 +165,11 @@ class DeviceLedger(DeviceStatus):
         ``compared``: those whose use is held against their allocation, even if it is elsewhere.
         ``is_owned``: whether its processes could be given to owners.
         """
+        # Each account that changes is kept as it was before: averages are the counters now, less
+        # those of the oldest window that they go back to.
         shares, owners = usage.shares, self.owners
-        before: dict[OwnerKey | None, Account] = {None: self.whole}
-        self.whole = self.whole.add_window(usage.total, now)
+        before: dict[OwnerKey | None, Account] = {None: self.total}
+        self.total = self.total.add_window(usage.total, now)
         for owner, spent in shares.items():
             if isinstance(owner, Unattributed):
                 without_owner = self.unattributed.get(owner) or Account.opened(now)
@@ -174,8 +179,10 @@ class DeviceLedger(DeviceStatus):
                 }
                 continue
             account = before[owner] = owners.get(owner) or self.account(owner, now)
-            if not self.lists_holders:  # then activity is the only sign of life
-                account = account.seen(now.mono_ns)
+            if not self.lists_holders:
+                # Where the driver does not list who holds memory, activity is the only sign of
+                # life.
+                account = account.live_at(now.mono_ns)
             owners[owner] = account.add_window(spent, now)
         self.idle_energy_uj += usage.idle_energy_uj or 0
         self.unobserved_ns += usage.unobserved_ns
@@ -186,26 +193,58 @@ class DeviceLedger(DeviceStatus):
         self._hold_against(usage, compared, before, now)
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):
-            self.unexplained = _with(self.unexplained, usage.unexplained)
-        self.pasts = (*self.pasts, _past(usage, now, before, usage.observed_ns * is_owned))
-        return () if self._used.issuperset(shares) else self._first_used(shares)
+            more = usage.unexplained
+            self.unexplained = {r: ns + more.get(r, 0) for r, ns in self.unexplained.items()}
+        # What the driver names of processes is compared with what they were given: the rest that
+        # was given to nobody is left out.
+        nobodys = usage.shares.get(Unattributed.NO_PID)
+        given_ns = (usage.total.busy.core or 0) - ((nobodys.busy.core or 0) if nobodys else 0)
+        owned_ns = usage.observed_ns if is_owned else 0
+        named_ns = usage.reported_core_ns
+        past = Past(now.mono_ns, usage.observed_ns, owned_ns, given_ns, named_ns, before)
+        self.pasts = (*self.pasts, past)
+        if self._used.issuperset(shares):  # as nearly always
+            return ()
+        first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
+        for key in first:
+            self.open_sums(ContainerKey, key.namespace)
+        self._used.update(shares)
+        return first
+
+    def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
+        """Enters what the driver counts of processes beside their busy time."""
+        for quantity, parts in counted.items():
+            for owner, amount in parts.items():
+                self.total = self.total.add_count(quantity, amount, now)
+                if isinstance(owner, Unattributed):
+                    without_owner = self.unattributed.get(owner) or Account.opened(now)
+                    counted_now = without_owner.add_count(quantity, amount, now)
+                    self.unattributed = {**self.unattributed, owner: counted_now}
+                    continue
+                self.owners[owner] = self.account(owner, now).add_count(quantity, amount, now)
+                # A process may be evicted before it has any window: its namespace's sum must begin
+                # with it.
+                if isinstance(owner, ContainerKey):
+                    self.open_sums(ContainerKey, owner.namespace)
 
     def _span_of(self, usage: DeviceUsage, now: Moment) -> WindowSpan:
-        """When a window was, by the monotonic clock.
-
-        A window says how long it is, and when it ended in its own time: how old its newest sample
-        is, nobody says. The first one has ended now. One that follows ends its length later, so
-        that it is not longer because it happened to be read late. None has ended later than now:
-        so, after some windows, those that are read at once end when they do. The clock of samples
-        may be a little slower than the monotonic one; one that falls behind by more is another.
-        """
+        """When a window was, by the monotonic clock."""
+        # A window says how long it is, and when it ended in its own time. How old its newest sample
+        # was when it was read, nobody says. So one that follows another ends its length later, and
+        # is not longer because it happened to be read late.
         length_ns, before_ns = usage.length_ns, self.span.end_mono_ns
         follows = usage.end_unix_ns - length_ns == self._end_unix_ns
         end_ns = before_ns + length_ns
+        # The clock of samples may be a little slower than the monotonic one. Without this the
+        # windows would fall behind it for ever.
         if end_ns < now.mono_ns - LATE_NS:
             end_ns += length_ns // SLOW
+        # One that falls behind by more is another clock. As the first window of all, it has ended
+        # now.
         if not follows or end_ns < now.mono_ns - 2 * LATE_NS:
             return WindowSpan(max(before_ns, now.mono_ns - length_ns), now.mono_ns, follows=False)
+        # None has ended later than now. So, after some windows, those that are read at once end
+        # when they do.
         return WindowSpan(before_ns, min(end_ns, now.mono_ns))
 
     def _hold_against(
@@ -222,19 +261,38 @@ class DeviceLedger(DeviceStatus):
         used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
         unknown = usage.unmeasured if usage.unmeasured is not None else self.owners
         due = self._due(usage, used, compared, unknown)
+        # Where no owner's part of the core is known, neither is what anybody left idle. What was
+        # allocated in this window is passed all the same (``_due``), and comes into no later one.
         if not self.divides_core:
             return
+        # Each window is set against its own part of the allocation, and never netted with another:
+        # an hour of idleness does not pay for an hour of borrowing.
         for owner, due_ns in due.items():
             account, used_ns = self.owners[owner], used.get(owner, 0)
             before.setdefault(owner, account)
             self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
-        active = [o for o in self._active(now) if o not in unknown and _used_as(o, used) == o]
-        waited: dict[OwnerKey, Mapping[Owner, int]] = {}
+        # Only an owner that holds a context and ran lately can wait: others have nothing to run.
+        # It is left out where its use is not known, or stands under its pod as a whole, because it
+        # may then be the one that ran.
+        since_ns = now.mono_ns - ACTIVE_NS
+        active = [
+            owner
+            for owner, account in self.owners.items()
+            if account.ran_mono_ns is not None
+            and account.ran_mono_ns >= since_ns
+            and (account.held is None or account.held.processes)
+            and owner not in unknown
+            and _used_as(owner, used) == owner
+        ]
+        waited = dict(self.waited)  # readers have the one before, with its parts
         for owner, by_owner in waiting(usage.observed_ns, used, active).items():
             before.setdefault(owner, self.owners[owner])
             self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
-            waited[owner] = _summed(self.waited.get(owner, {}), by_owner)
-        self.waited = {**self.waited, **waited}
+            so_far = dict(waited.get(owner, {}))
+            for other, ns in by_owner.items():
+                so_far[other] = so_far.get(other, 0) + ns
+            waited[owner] = so_far
+        self.waited = waited
 
     def _due(
         self,
@@ -255,7 +313,10 @@ class DeviceLedger(DeviceStatus):
             whose = _used_as(owner, used)
             is_known = is_divided and owner not in unknown and whose not in unknown
             if is_known:
+                # Use is known of the observed time only, so the share is taken of that, too.
                 due[whose] = due.get(whose, 0) + allocated_ns * usage.observed_ns // length_ns
+            # This window is over for the allocation, whether or not it could be compared. Only an
+            # account that ``with_share`` gets has that set there.
             if whose != owner or not is_known:
                 self.owners[owner] = account.compared(self.span)
         return due
@@ -265,64 +326,37 @@ class DeviceLedger(DeviceStatus):
         """Whether the core time of its newest window is known by owner, but for uncertain ones."""
         return "core" in self.measured and "core" not in self.unattributable
 
-    def _active(self, now: Moment) -> list[OwnerKey]:
-        """The owners that hold a context, and ran in this window or lately."""
-        since_ns = now.mono_ns - ACTIVE_NS
-        return [
-            owner
-            for owner, account in self.owners.items()
-            if account.ran_mono_ns is not None
-            and account.ran_mono_ns >= since_ns
-            and (account.held is None or account.held.processes)
-        ]
-
-    def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
-        first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
-        for key in first:
-            self.open_sums(ContainerKey, key.namespace)
-        self._used.update(shares)
-        return first
-
     def open_sums(self, of: type[OwnerKey], *names: str) -> None:
         """Opens sums for these namespaces of containers, or kinds of groups."""
         closed = self.closed[of]
+        # A sum begins at 0 before its first use. Prometheus sees no growth of a series that begins
+        # with what was used already.
         if not closed.keys() >= set(names):
             self.closed = {**self.closed, of: {**dict.fromkeys(names, NOTHING), **closed}}
-
-    def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
-        for quantity, parts in counted.items():
-            for owner, amount in parts.items():
-                self.whole = self.whole.add_count(quantity, amount, now)
-                if isinstance(owner, Unattributed):
-                    without_owner = self.unattributed.get(owner) or Account.opened(now)
-                    counted_now = without_owner.add_count(quantity, amount, now)
-                    self.unattributed = {**self.unattributed, owner: counted_now}
-                    continue
-                self.owners[owner] = self.account(owner, now).add_count(quantity, amount, now)
-                if isinstance(owner, ContainerKey):
-                    self.open_sums(ContainerKey, owner.namespace)
 
     @property
     def lists_holders(self) -> bool:
         """Whether all that hold memory are known."""
-        return self.held is not None and self.is_whole
+        return self.held is not None and self.is_complete
 
     def set_memory(
-        self, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
+        self, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_complete: bool = True
     ) -> None:
         """Sets the owners that hold memory now; see ``Ledger.set_memory``."""
-        if held is self.held and is_whole == self.is_whole and not self._has_newcomers:
+        # The list of processes is read every few seconds, and is the same value until then. An
+        # account that was opened meanwhile has no memory yet.
+        if held is self.held and is_complete == self.is_complete and not self._has_newcomers:
             return
         for key in held:
             if not isinstance(key, Unattributed):
                 self.account(key, now)
-        self.held, self.is_whole, self._has_newcomers = held, is_whole, False
+        self.held, self.is_complete, self._has_newcomers = held, is_complete, False
         self._apply_memory()
 
     def _held_by(self, key: OwnerKey) -> MemoryHeld | None:
         if self.held is None:
             return None
-        return self.held.get(key, NO_MEMORY if self.is_whole else None)
+        return self.held.get(key, NO_MEMORY if self.is_complete else None)
 
     def set_allocations(
         self,
@@ -360,8 +394,10 @@ class DeviceLedger(DeviceStatus):
     def settle(self, before_mono_ns: int, averaged_from_ns: int) -> None:
         """Ends the cycle after the given one, and drops the windows that no average needs any more.
 
-        An owner that holds memory is there. On a stale device, no owner is known to hold any.
+        An owner that holds memory is there.
         """
+        # On a device that cannot be read nobody is known to hold memory: the last list is no sign
+        # of life, and its owners must end some time.
         residents = (self.held or ()) if self.stale is None else ()
         if residents is not self._residents:
             self._residents = residents
@@ -371,6 +407,8 @@ class DeviceLedger(DeviceStatus):
                     self.owners[key] = account.with_residency(before_mono_ns, resident=resident)
         self.pasts = newest(self.pasts, averaged_from_ns)
         if self.uncertain:
+            # What an ended owner used in an uncertain window is in no counter, so its figures are
+            # never known again. Who has ended is only known where all holders are listed.
             ended = (
                 [k for k, a in self.owners.items() if not a.resident] if self.lists_holders else ()
             )
@@ -378,6 +416,7 @@ class DeviceLedger(DeviceStatus):
 
     def close(self, gone: Collection[OwnerKey]) -> None:
         """Closes these accounts; their counters stay in the sums of their namespaces and kinds."""
+        # The sums of namespaces and kinds never fall: they keep what an account had.
         for key in gone:
             self.keep(type(key), key[0], self.owners.pop(key).counters)
         if gone:
@@ -412,6 +451,7 @@ class DeviceLedger(DeviceStatus):
     @property
     def newcomers(self) -> frozenset[Owner]:
         """The owners that hold memory now and were not there in the newest window."""
+        # An average of an owner that has had no window yet would be 0, as if it idled.
         if not self.held or self.held is self.held_in_window:
             return NO_OWNERS
         used = self.pasts[-1].accounts if self.pasts else {}
@@ -435,30 +475,3 @@ def _used_as(owner: OwnerKey, used: Mapping[Owner, int]) -> OwnerKey:
         whole_pod = owner.whole
         return whole_pod if used.get(whole_pod) else owner
     return owner
-
-
-def _summed(before: Mapping[Owner, int], more: Mapping[Owner, int]) -> Mapping[Owner, int]:
-    after = dict(before)  # readers have the one before
-    for other, ns in more.items():
-        after[other] = after.get(other, 0) + ns
-    return after
-
-
-def _with(
-    before: Mapping[Unexplained, int], more: Mapping[Unexplained, int]
-) -> Mapping[Unexplained, int]:
-    return {reason: core_ns + more.get(reason, 0) for reason, core_ns in before.items()}
-
-
-def _past(
-    usage: DeviceUsage,
-    now: Moment,
-    accounts: Mapping[OwnerKey | None, Account],
-    owned_ns: int,
-) -> Past:
-    without_owner = usage.shares.get(Unattributed.NO_PID)
-    given_ns = (usage.total.busy.core or 0) - (
-        (without_owner.busy.core or 0) if without_owner else 0
-    )
-    named_ns = usage.reported_core_ns
-    return Past(now.mono_ns, usage.observed_ns, owned_ns, given_ns, named_ns, accounts)

@@ -16,7 +16,6 @@ from exporter.model import (
     Methods,
     Owner,
     Sampling,
-    Spent,
     Unattributed,
     Unmeasured,
 )
@@ -63,6 +62,8 @@ class UncertainOwners:
         before = self._uncertain
         if not (before or usage.unmeasured or usage.is_lower_bound):  # as nearly always
             return self
+        # Where processes could not be identified, this window says nothing about anybody. Whoever
+        # was uncertain before stays so for as long again.
         if usage.unmeasured is None:
             return UncertainOwners(
                 {o: d._replace(last_mono_ns=mono_ns) for o, d in before.items()}, mono_ns
@@ -135,7 +136,14 @@ class DeviceStatus:
         self.device, self.state = reading.device, reading.state
         if reading.unmeasured != self.unmeasured:
             reasons = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
-            self.unmeasured = {**self._reasons_that_stand(reading), **reasons}
+            # A reading that did not measure a quantity leaves its earlier reason. Without it, a
+            # quantity that was never measured would be shown as 0.
+            if reading.state is not DeviceState.UP:
+                reasons = {**self.unmeasured, **reasons}
+            elif reading.window is None:
+                earlier = {q: why for q, why in self.unmeasured.items() if q in OF_WINDOWS}
+                reasons = {**earlier, **reasons}
+            self.unmeasured = reasons
         if reading.unmeasured:
             self.measured -= BOARDS.intersection(reading.unmeasured)
         self.observed_mono_ns = now.mono_ns
@@ -146,51 +154,21 @@ class DeviceStatus:
         if reading.window is not None:
             self.sampling = reading.window.sampling
         memory = reading.memory
-        if memory is not None:  # a refused list counts as missing at once: it will not come soon
+        if memory is not None:
+            # A refused list counts as missing at once: it will not come soon.
             self.listed_mono_ns = None if memory.processes is None else now.mono_ns
             self.has_residents = memory.processes is None or bool(memory.processes)
-
-    def _reasons_that_stand(self, reading: DeviceReading) -> Mapping[str, Unmeasured]:
-        """The earlier reasons that still hold, because this reading did not measure their quantity.
-
-        Without them a quantity that was never measured would be shown as 0.
-        """
-        if reading.state is not DeviceState.UP:
-            return self.unmeasured
-        if reading.window is None:
-            return {q: reason for q, reason in self.unmeasured.items() if q in OF_WINDOWS}
-        return {}
 
     def measure(self, usage: DeviceUsage, now: Moment) -> None:
         """Records which quantities the newest window has, and how they were measured."""
         self.methods = usage.methods
         self.uncertain = self.uncertain.then(usage, now.mono_ns)
         self.rejected_ns = self.rejected_ns + usage.length_ns if usage.rejected else 0
-        self._look_for_names(usage)
-        (core, memory_active, encoder, decoder), energy_uj = usage.total
-        quantities = (
-            core is not None,
-            memory_active is not None,
-            encoder is not None,
-            decoder is not None,
-            *usage.counted,
-        )
-        if quantities != self._quantities:
-            self._quantities = quantities
-            board = self.measured & BOARDS
-            self.measured = board.union(compress(QUANTITIES, quantities), usage.counted)
-        if energy_uj is not None and ENERGY not in self.measured:
-            self.measured |= {ENERGY}
-        if usage.idle_energy_uj is not None and IDLE_ENERGY not in self.measured:
-            self.measured |= {IDLE_ENERGY}
-
-    def _look_for_names(self, usage: DeviceUsage) -> None:
-        """Records for how long the device has been busy without a named process.
-
-        The record is dropped when a process is named, or after ``UNNAMED_NS`` of idle time. Less
-        than one percent counts as idle: the driver reports whole percents and may then name nobody.
-        """
-        if any(map(_is_named, usage.shares.items())):
+        # On a device that is busy for long with nobody named, any owner may be at work. Less than
+        # one percent counts as idle: the driver reports whole percents, and may name nobody then.
+        # A driver that names nobody does not begin to because the device idled for a moment.
+        shares = usage.shares.items()
+        if any(owner is not Unattributed.NO_PID and any(spent.busy) for owner, spent in shares):
             self.unnamed_ns = self.idle_ns = 0
         elif 100 * (usage.total.busy.core or 0) >= max(usage.observed_ns, 1):
             self.unnamed_ns += usage.observed_ns
@@ -199,6 +177,15 @@ class DeviceStatus:
             self.idle_ns += usage.observed_ns
             if self.idle_ns >= UNNAMED_NS:
                 self.unnamed_ns = 0
+        quantities = (*[ns is not None for ns in usage.total.busy], *usage.counted)
+        if quantities != self._quantities:
+            self._quantities = quantities
+            board = self.measured & BOARDS
+            self.measured = board.union(compress(QUANTITIES, quantities), usage.counted)
+        if usage.total.energy_uj is not None and ENERGY not in self.measured:
+            self.measured |= {ENERGY}
+        if usage.idle_energy_uj is not None and IDLE_ENERGY not in self.measured:
+            self.measured |= {IDLE_ENERGY}
 
     @property
     def unlisted(self) -> bool:
@@ -209,6 +196,8 @@ class DeviceStatus:
     @property
     def stale(self) -> Unmeasured | None:
         """Why its series are withheld: it could not be read for seconds, or never could be."""
+        # A single failed reading says nothing yet: series that come and go break every rate. A
+        # device that was never read has no series yet that could break.
         unread_ns = self.observed_mono_ns - self.read_mono_ns
         is_long = self.failed_readings >= LEAST_FAILED and unread_ns >= UNREAD_NS
         is_stale = is_long if self.was_read else self.failed_readings > 0
@@ -233,7 +222,7 @@ class DeviceStatus:
     def unattributable(self) -> Mapping[str, Unmeasured]:
         """The quantities that cannot be attributed to the device's owners, with reasons.
 
-        The device itself may have them. Energy goes by core: without it, it cannot be divided.
+        The device itself may have them.
         """
         reasons: dict[str, Unmeasured] = {}
         if self.unnamed_ns >= UNNAMED_NS and self.has_residents:
@@ -241,12 +230,7 @@ class DeviceStatus:
         if self.rejected_ns >= REJECTED_NS:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
-        if self.is_lower_bound:  # energy is divided by core, and not all of the core is known
+        if self.is_lower_bound:
+            # Energy is divided by core time, and not all of it is known.
             reasons.setdefault(ENERGY, Unmeasured.READ_FAILED)
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
-
-
-def _is_named(share: tuple[Owner, Spent]) -> bool:
-    """Whether a share that the driver names was busy: an owner's, or one with another reason."""
-    owner, spent = share
-    return owner is not Unattributed.NO_PID and any(spent.busy)

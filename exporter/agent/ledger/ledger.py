@@ -121,42 +121,35 @@ class Ledger:
         is_owned = self.unidentified is None
         if not is_owned:
             usage = usage._replace(unmeasured=None)
-        device_ledger, compared = self.devices[usage.device.uuid], self._compared(usage)
-        for key in device_ledger.record(usage, now, compared, is_owned=is_owned):
-            opened(self.pods, key.pod_name, now)
-        self._hold_pods_against(usage, now)
-
-    def _compared(self, usage: DeviceUsage) -> Collection[Owner]:
-        """Those whose use in a window is held against their shares, which may be elsewhere.
-
-        Enters how much they used. A pod with a share on no known device may have it on this one.
-        """
-        compared, uuid = set[Owner](), usage.device.uuid
+        uuid = usage.device.uuid
+        # Use is held against a share even where the share is elsewhere: it is then borrowed. But a
+        # pod with a share on no known device may have it on this one, so its use is not compared.
+        compared = set[Owner]()
         as_whole = {key.pod_name for key, place in self.unplaced if place == uuid}
         for owner, spent in usage.shares.items():
-            if isinstance(owner, ContainerKey) and spent.busy.core and self._is_limited(owner):
-                name = owner.pod_name
+            if not isinstance(owner, ContainerKey) or not spent.busy.core:
+                continue
+            name = owner.pod_name
+            if owner.container:
+                is_limited = owner in self._limited or owner.whole in self._limited
+            else:
+                is_limited = name in self._limited_pods
+            if is_limited:
                 self.limited_core_ns[name] = self.limited_core_ns.get(name, 0) + spent.busy.core
                 if name not in self._somewhere and name not in as_whole:
                     compared.add(owner)
-        return compared
-
-    def _is_limited(self, key: ContainerKey) -> bool:
-        """Whether use under this key is compared with a share: its own, or its pod's."""
-        if not key.container:
-            return key.pod_name in self._limited_pods
-        return key in self._limited or key.whole in self._limited
+        for key in self.devices[uuid].record(usage, now, compared, is_owned=is_owned):
+            opened(self.pods, key.pod_name, now)
+        self._hold_pods_against(usage, now)
 
     def _hold_pods_against(self, usage: DeviceUsage, now: Moment) -> None:
-        """Enters what pods left idle or borrowed of the shares that they have as a whole.
-
-        Such a share is for the containers without one of their own.
-        """
+        """Enters what pods left idle or borrowed of the shares that they have as a whole."""
         device_ledger = self.devices[usage.device.uuid]
         known = device_ledger.divides_core and usage.unmeasured is not None
         unmeasured = usage.unmeasured or ()
         unknown = {one.pod_name for one in unmeasured if isinstance(one, ContainerKey)}
-        used: Counter[PodName] = Counter()  # ns of containers without a share of their own
+        # A share of the pod as a whole is for the containers without one of their own.
+        used: Counter[PodName] = Counter()
         for owner, spent in usage.shares.items():
             if isinstance(owner, ContainerKey):
                 is_alone = not any(device_ledger.owners[owner].cores.shares)
@@ -166,6 +159,8 @@ class Ledger:
                 continue
             span, name = device_ledger.span, key.pod_name
             due_ns = before.due_ns(span)
+            # What is not known is neither idle nor borrowed. The share of this window is passed all
+            # the same, so that no later window is held against it.
             if not known or name in unknown or not (due_ns or key in self._limited):
                 self.unplaced[key, uuid] = before.compared(span)
                 continue
@@ -173,30 +168,35 @@ class Ledger:
             self.unplaced[key, uuid] = before.with_share(observed_ns, used[name], span, now)
 
     def set_memory(
-        self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_whole: bool = True
+        self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_complete: bool = True
     ) -> None:
         """Sets the owners that hold memory on a device now.
 
-        All others hold 0, if these are all (``is_whole``); else what they hold is not known.
+        All others hold 0, if these are all (``is_complete``); else what they hold is not known.
         """
-        self.devices[uuid].set_memory(held, now, is_whole=is_whole)
+        self.devices[uuid].set_memory(held, now, is_complete=is_complete)
 
     def set_allocations(self, allocated: Sequence[Allocated], now: Moment) -> None:
         """Sets the allocations from now on; the same sequence again changes nothing.
-
-        An allocation began, changed or ended at some moment since the cycle before: no source says
-        it more exactly than a cycle. It counts from the cycle that sees it begin to the one that
-        sees it gone: both are late by as much on the average, so that their time is right. It was
-        there before its first process and until its last, so that what is missed at its beginning
-        and counted after its end are both idle, and cancel each other. Early at both ends, its last
-        use would be without a share.
 
         A container is shown at 0 from the moment its pod is bound, if the device is known.
         Otherwise its pod is, and its namespace on every device. An allocation to no container in
         particular is the pod's.
         """
+        # An allocation began, changed or ended at some moment since the cycle before: no source
+        # says it more exactly than a cycle. It counts from the cycle that sees it begin to the one
+        # that sees it gone. Both are late by as much on the average, so that their time is right.
+        # It was there before its first process and until its last: what is missed at its beginning
+        # and counted after its end are both idle, and cancel each other. Early at both ends, its
+        # last use would be without a share.
         before_mono_ns = self._settled_mono_ns
-        self._remove_absent(now)
+        # A device that was not observed in this cycle is not there: one that cannot be read is
+        # observed as such. Its accounts are closed before what they were allocated goes elsewhere.
+        for uuid, device_ledger in list(self.devices.items()):
+            if device_ledger.observed_mono_ns != now.mono_ns:
+                self._close(device_ledger, tuple(device_ledger.owners))
+                device_ledger.depart(now)
+                self._departed[uuid] = self.devices.pop(uuid)
         if (tuple(allocated), tuple(self.devices.values())) == self._last_set:
             return
         self._last_set = tuple(allocated), tuple(self.devices.values())
@@ -229,11 +229,9 @@ class Ledger:
             device_ledger.set_allocations(_shares(owners[uuid]), rest, before_mono_ns, now)
 
     def _set_limited(self, allocated: Collection[Allocated]) -> None:
-        """Sets whose core time is compared with a share.
-
-        After a share has ended, the last use is still to come: it was read before, or its process
-        goes on for a moment. Other allocations without a share end the comparison at once.
-        """
+        """Sets whose core time is compared with a share."""
+        # After a share has ended, the last use is still to come: it was read before, or its process
+        # goes on for a moment. Other allocations without a share end the comparison at once.
         shared = [each for each in allocated if each.allocation.core is not None]
         there = {key for key, _ in allocated}
         ended = {key for key in self._limited - there if key.pod_name in self.pods}
@@ -250,10 +248,8 @@ class Ledger:
         return {uuid: seen.device.parent_uuid or uuid for uuid, seen in self.devices.items()}
 
     def _allocated_gpus(self, allocated: Iterable[Allocated]) -> dict[str, float]:
-        """The part of each board that is allocated, above 1 where it is overcommitted.
-
-        The instances of a board are parts of it, and have none of their own.
-        """
+        """The part of each board that is allocated, above 1 where it is overcommitted."""
+        # What is allocated of an instance is allocated of its board: it has no part of its own.
         boards = self._boards()
         gpus = dict.fromkeys(boards.values(), 0.0)
         for _, allocation in allocated:
@@ -265,15 +261,12 @@ class Ledger:
     def _unallocated_gpus(
         self, allocated: Iterable[Allocated], gpus: Mapping[str, float]
     ) -> dict[str, float]:
-        """The part of each board that is known to be nobody's.
-
-        An allocation of unknown place is on one of some boards, one of known place on its own. So
-        of what they have left so much less is nobody's, all together; and nothing is, if it is not
-        known how much it takes.
-        """
+        """The part of each board that is known to be nobody's."""
         free = {board: max(0.0, 1 - taken) for board, taken in gpus.items()}
         boards = self._boards()
         for _, allocation in allocated:
+            # An allocation of unknown place is on one of some boards. So of what they have left so
+            # much less is nobody's, all together. Nothing is, if it is not known how much it takes.
             if allocation.device is None or allocation.gpus is None:
                 places = (allocation.device,) if allocation.device else allocation.among or ()
                 found = {boards[uuid] for uuid in places if uuid in boards}
@@ -286,6 +279,7 @@ class Ledger:
     def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[PodName, Tenure]:
         tenures: dict[PodName, Tenure] = {}
         for key, allocation in allocated:
+            # A StatefulSet's pod that was created again keeps its name, but is another pod.
             tenure = tenures.get(key.pod_name) or self.tenures.get(key.pod_name)
             if tenure is None or tenure.pod_uid != allocation.pod_uid:
                 tenure = Tenure(allocation.pod_uid, now.mono_ns)
@@ -298,44 +292,27 @@ class Ledger:
         for device_ledger in self.devices.values():
             device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns
-        self._forget_departed(oldest_ns)
-        self._open_kinds()
-        if self._first_sign_ns < oldest_ns:
-            self._close_gone(oldest_ns, now)
-
-    def _remove_absent(self, now: Moment) -> None:
-        """Closes the accounts of absent devices, before what they were allocated goes elsewhere.
-
-        A device that was not observed is not there: one that cannot be read is observed as such.
-        """
-        for uuid, device_ledger in list(self.devices.items()):
-            if device_ledger.observed_mono_ns != now.mono_ns:
-                self._close(device_ledger, tuple(device_ledger.owners))
-                device_ledger.depart(now)
-                self._departed[uuid] = self.devices.pop(uuid)
-
-    def _forget_departed(self, oldest_ns: int) -> None:
-        """Forgets the devices that were there last before the given moment."""
+        # A device that comes back soon goes on counting: a reset takes some seconds.
         old = {u for u, one in self._departed.items() if one.observed_mono_ns < oldest_ns}
         for uuid in old:
             del self._departed[uuid]
         for place in [place for place in self.namespaces if place[1] in old]:
             del self.namespaces[place]
-
-    def _open_kinds(self) -> None:
-        """Opens an account of each kind of group on every device, before its first use if possible.
-
-        A kind that was seen on one device can come to the others too.
-        """
+        # A kind of group that was seen on one device can come to the others too. Its sum begins at
+        # 0 there, before its first use if possible.
         ledgers = self.devices.values()
         kinds = frozenset(self.group_kinds).union(*(each.closed[GroupKey] for each in ledgers))
         for device_ledger in ledgers:
             device_ledger.open_sums(GroupKey, *sorted(kinds))
+        if self._first_sign_ns < oldest_ns:
+            self._close_gone(oldest_ns, now)
 
     def _close_gone(self, oldest_ns: int, now: Moment) -> None:
         """Closes the accounts that had their last sign of life before the given moment."""
         for device_ledger in self.devices.values():
             self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
+        # The sums of pods and of namespaces are public counters, which must not fall. They get what
+        # a closed account had.
         for key, uuid in _gone(self.unplaced, oldest_ns, now):
             account = self.unplaced.pop((key, uuid))
             if key.pod_name in self.pods:
@@ -344,11 +321,13 @@ class Ledger:
             card = self.devices.get(uuid) or self._departed.get(uuid)
             if card is not None:
                 card.keep(ContainerKey, key.namespace, account.counters)
+        # A pod's account stays as long as any of its containers': its counter is the sum of both.
         have_containers = {key.pod_name for key in self._owners() if isinstance(key, ContainerKey)}
         without = {name: a for name, a in self.pods.items() if name not in have_containers}
         for name in _gone(without, oldest_ns, now):
             del self.pods[name], without[name]
             self.limited_core_ns.pop(name, None)
+        # Until the oldest of these signs is too old, no account can be: most cycles look at none.
         owners = (device_ledger.owners.values() for device_ledger in self.devices.values())
         still_open = chain(self.unplaced.values(), without.values(), *owners)
         signs_ns = (account.last_sign_ns(now.mono_ns) for account in still_open)
@@ -368,6 +347,7 @@ class Ledger:
 
     def frozen(self) -> "Ledger":
         """A copy for readers, which no later cycle changes."""
+        # Accounts are immutable, so that the mappings alone are copied.
         frozen = copy(self)
         frozen.devices = {
             uuid: device_ledger.frozen() for uuid, device_ledger in self.devices.items()

@@ -190,12 +190,15 @@ class Verdicts:
             Unavailable: the API server was not asked, or gave no usable answer.
 
         """
+        # A dump of this process's memory has digests of tokens, which are of no use elsewhere.
         key = hmac.digest(self._key, token.encode(), hashlib.sha256)
         subject = self._clients.get(key)
         if subject is None:
             if self._strangers.get(key):
                 return None
             ask = partial(self._reviewer.identify, token)
+            # Who was let in before does not queue behind those who try any number of tokens. A new
+            # one takes turns as its address, because who it is is not known yet.
             party = self._known.get(key)
             lane = (self._first if party is None else self._renewals)[IDENTITY]
             subject = await self._once(key, lane, party or peer, ask)
@@ -240,12 +243,15 @@ class Verdicts:
             task = asyncio.create_task(self._review(lane, party, ask))
             self._asked[key] = task
             task.add_done_callback(lambda done: self._done(key, done))
+        # A client that goes away ends its own request, and not the review that others wait for.
         return await asyncio.shield(task)
 
     def _done(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         self._asked.pop(key, None)
+        # Every client that waited may be gone. An error that nobody reads is logged by asyncio,
+        # with a traceback: so it is read here.
         if not task.cancelled():
-            task.exception()  # every client that waited may be gone
+            task.exception()
 
     async def _review(self, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
         try:

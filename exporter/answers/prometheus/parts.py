@@ -108,6 +108,7 @@ Parts = dict[tuple[Payer, Part], float]
 
 def divide(step: CardStep, method: str) -> Parts:
     """The parts of one step, which add up to ``step.counted``."""
+    # A card is not sold twice: where more than all of it is allocated, all get less in proportion.
     allocated = sum(had.allocated for had in step.had.values())
     scale = step.kept / allocated if allocated else 0.0
     kept = {payer: had.allocated * scale for payer, had in step.had.items()}
@@ -115,9 +116,12 @@ def divide(step: CardStep, method: str) -> Parts:
 
 
 def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
+    """Each owner pays for what was kept for it, used or not."""
     parts: Parts = {}
     for payer, had in step.had.items():
         mine = kept[payer]
+        # What is kept divides into use, idle time, and time in which use was not known. Use beyond
+        # the share is not charged: somebody else's part, or nobody's, has it.
         known = 0.0 if had.used is None else mine * step.watched
         within = min(mine, max(0.0, (had.used or 0.0) - had.borrowed))
         idle = max(0.0, known - within)
@@ -135,16 +139,21 @@ def _by_allocation(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
 
 
 def _by_use(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
+    """Each owner pays for what it used, and for its own idle part as far as that is left."""
     parts: Parts = {}
     watched = step.watched
     observed = step.counted * watched
     uses = {payer: had.used for payer, had in step.had.items() if had.used is not None}
     used = _at_most({**uses, NOBODY: step.unattributed}, observed)
+    # Use comes first. What is left of the card is idle time: that of owners, and nobody's. Where
+    # somebody borrowed, less is left than the owners' idle time, and all of them pay for less.
     rest = observed - sum(used.values())
     idle = {
         payer: max(0.0, kept[payer] * watched - max(0.0, uses[payer] - step.had[payer].borrowed))
         for payer in uses
     }
+    # Of these it is not known whether they used or idled. What was kept for them is paid for all
+    # the same, as time that was not observed.
     unknown = {payer: kept[payer] * watched for payer in step.had if payer not in uses}
     waste = _at_most(
         {

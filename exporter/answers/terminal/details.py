@@ -134,7 +134,7 @@ def _allocated(device: DeviceAllocation) -> str:
 
 
 def _gpu_time(used: Used) -> str:
-    return "" if used.core_ns is None else gpu_time(used.core_ns / 1e9)
+    return "" if used.busy.core is None else gpu_time(used.busy.core / 1e9)
 
 
 def _energy(used: Used) -> str:

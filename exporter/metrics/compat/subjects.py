@@ -71,6 +71,8 @@ class Subjects:
         pods = snapshot.facts.pods
         self._uids = {(p.namespace, p.name): p.info.uid for p in pods if p.info}
         self._uid_labels = uids
+        # Containers take labels from their devices, and parts of a device from its containers: so
+        # the order is devices, containers, then all that is made of both.
         devices = _on_boards([self._device(fact) for _, fact in labelled_facts(snapshot, "device")])
         devices = [
             replace(d, extra={**d.extra, **rates.get(d.labels["uuid"], {})}) for d in devices
@@ -120,8 +122,9 @@ class Subjects:
         found: list[Subject] = []
         positions: dict[ContainerKey, int] = {}
         for fact in sorted(facts, key=lambda one: (one.owner, one.index or 0, one.uuid)):
-            is_there = fact.memory.processes is not None or fact.allocation.core is not None
-            if fact.uuid not in self._infos or not is_there:
+            # One that has ended has counters only, which other exporters do not have.
+            is_live = fact.memory.processes is not None or fact.allocation.core is not None
+            if fact.uuid not in self._infos or not is_live:
                 continue
             namespace, pod, container = fact.owner
             place = positions[fact.owner] = positions.get(fact.owner, -1) + 1
@@ -143,6 +146,7 @@ class Subjects:
         left = {part: device.number(whole) for part, whole in SPLIT.items()}
         rest = _with_holder(device, here)
         if len(here) > 1 or (here and uuid in self._grouped):
+            # A rest of which a part is not known would be too large: then there is none.
             yield from here
             rest = device
             for name, whole in left.items():

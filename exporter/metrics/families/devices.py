@@ -151,7 +151,7 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
         "busy_seconds_total",
         "Time with work on the core (NVML; AMD: gpu_busy_percent, for a partition "
         "gfx_busy_inst, sampled; DRM: fdinfo, the sum of all clients).",
-        lambda d: d.used.core_ns,
+        lambda d: d.used.busy.core,
     ),
     *engines("device"),
     *counted("device"),
@@ -167,12 +167,12 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
         "sets who is charged for it.",
         lambda d: d.idle_energy_uj,
     ),
-    _unattributed("core_seconds", "busy time", lambda u: u.core_ns),
+    _unattributed("core_seconds", "busy time", lambda u: u.busy.core),
     _unattributed(
-        "memory_active_seconds", "time with memory traffic", lambda u: u.memory_active_ns
+        "memory_active_seconds", "time with memory traffic", lambda u: u.busy.memory_active
     ),
-    _unattributed("encoder_seconds", "encoder time", lambda u: u.encoder_ns),
-    _unattributed("decoder_seconds", "decoder time", lambda u: u.decoder_ns),
+    _unattributed("encoder_seconds", "encoder time", lambda u: u.busy.encoder),
+    _unattributed("decoder_seconds", "decoder time", lambda u: u.busy.decoder),
     _unattributed("energy_joules", "energy", lambda u: u.energy_uj),
     _unattributed("copy_seconds", "copy engines' time", lambda u: u.copy_ns),
     _unattributed("evicted_seconds", "eviction time", lambda u: u.evicted_ns),

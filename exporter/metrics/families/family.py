@@ -116,10 +116,10 @@ def engines(level: str) -> tuple[FamilyOf[HasUsed], ...]:
         of(
             "memory_active_seconds_total",
             "Time with memory traffic.",
-            lambda f: f.used.memory_active_ns,
+            lambda f: f.used.busy.memory_active,
         ),
-        of("encoder_seconds_total", "Encoder busy time.", lambda f: f.used.encoder_ns),
-        of("decoder_seconds_total", "Decoder busy time.", lambda f: f.used.decoder_ns),
+        of("encoder_seconds_total", "Encoder busy time.", lambda f: f.used.busy.encoder),
+        of("decoder_seconds_total", "Decoder busy time.", lambda f: f.used.busy.decoder),
     )
 
 

@@ -122,7 +122,7 @@ def _counters(level: str, about: str) -> tuple[FamilyOf[HasUsed], ...]:
     """The counters of all that used a device; ``about`` is that of the core."""
     of = partial(FamilyOf[HasUsed], level)
     return (
-        of("core_seconds_total", about, lambda f: f.used.core_ns),
+        of("core_seconds_total", about, lambda f: f.used.busy.core),
         *engines(level),
         of("energy_joules_total", _ENERGY, lambda f: f.used.energy_uj),
         *counted(level),
@@ -266,7 +266,7 @@ POD: tuple[FamilyOf[PodFacts], ...] = (
         "When it last used a GPU's core.",
         lambda p: p.last_active_unix_ns,
     ),
-    _pod("core_seconds_total", _CORE, lambda p: p.used.core_ns),
+    _pod("core_seconds_total", _CORE, lambda p: p.used.busy.core),
     _pod("energy_joules_total", _ENERGY, lambda p: p.used.energy_uj),
     *_held_against(
         "pod",

@@ -50,7 +50,7 @@ def test_a_board_that_names_nobody_and_then_somebody_is_followed() -> None:
         account = book.owners.get(KEY)
         own = account.counters.core if account else 0
         nobody = book.unattributed.get(Unattributed.NO_PID)
-        assert own + (nobody.counters.core if nobody else 0) == book.whole.counters.core
+        assert own + (nobody.counters.core if nobody else 0) == book.total.counters.core
         given.append(own)
 
     assert given[SILENT_S - 1] == 0

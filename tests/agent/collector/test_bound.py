@@ -15,6 +15,7 @@ from exporter.model import (
     CgroupIdentity,
     ContainerHolding,
     ContainerKey,
+    Engines,
     Facts,
     HeldMemory,
     Unmeasured,
@@ -33,7 +34,7 @@ def container(name: str, reasons: int = 0) -> ContainerHolding:
         owner=ContainerKey("ns", "pod", name),
         index=0,
         uuid="GPU-0",
-        used=Used(1),
+        used=Used(Engines(1)),
         memory=HeldMemory(processes=2),
         unmeasured={f"q{n}": Unmeasured.MIG for n in range(reasons)},
     )
@@ -194,7 +195,7 @@ def test_what_was_left_out_comes_back_with_all_that_it_used() -> None:
     family = "mgpu_group_core_seconds_total"
     shown = [[own.owner.group[:5] for own in each.facts.groups] for each in limited]
     assert shown == [["uid-7"]] * 3
-    assert {own.owner.group[:5]: own.used.core_ns for own in after.facts.groups} == {
+    assert {own.owner.group[:5]: own.used.busy.core for own in after.facts.groups} == {
         "uid-7": SECOND,
         "uid-8": 4 * SECOND,
     }

@@ -36,7 +36,7 @@ def test_a_neighbour_has_its_use_and_its_allocation_beside_an_attack(name: str) 
         facts = bench.cycle().facts
 
     [neighbour] = [one for one in facts.containers if one.owner.namespace == POD.namespace]
-    assert neighbour.used.core_ns == 3 * SECOND // 2
+    assert neighbour.used.busy.core == 3 * SECOND // 2
     assert (neighbour.allocation.core, neighbour.unmeasured) == (0.5, {})
     theirs = [one for one in facts.containers if one.owner.namespace == NAMESPACE]
     assert len(theirs) <= MAX_OF_NODE

@@ -64,7 +64,7 @@ def test_jobs_of_a_second_and_a_half_are_named(rule: str, *, watched: bool) -> N
         clock.move(1)
         collector.cycle()
     (card,) = ledger.devices.values()
-    busy_ns = card.whole.counters.core
+    busy_ns = card.total.counters.core
     without_owner = sum(account.counters.core for account in card.unattributed.values())
     assert busy_ns > 30 * SECOND
     assert without_owner <= (1 - NAMED) * busy_ns

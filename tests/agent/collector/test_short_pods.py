@@ -56,7 +56,7 @@ class Watched(NamedTuple):
 def lost_s(held: ContainerHolding) -> float:
     """What was allocated to a container, less what it used or left idle of that."""
     time = held.allocated
-    within_ns = (held.used.core_ns or 0) - (time.borrowed_ns or 0)
+    within_ns = (held.used.busy.core or 0) - (time.borrowed_ns or 0)
     return ((time.core_ns or 0) - (time.idle_ns or 0) - within_ns) / SECOND
 
 
@@ -112,12 +112,12 @@ def test_short_pods_are_billed_by_use_what_they_were_allocated(watched: Watched)
     [device] = facts.devices
     [batch] = [one for one in facts.namespaces if one.uuid]
     time = batch.allocated
-    had = Had(_seconds(time.gpu_ns), _seconds(batch.used.core_ns), _seconds(time.borrowed_ns))
+    had = Had(_seconds(time.gpu_ns), _seconds(batch.used.busy.core), _seconds(time.borrowed_ns))
     step = CardStep(
         {Payer("batch"): had},
         _seconds(device.allocated.free_ns),
         _seconds(device.allocated.overcommitted_ns),
-        _seconds(sum(one.core_ns or 0 for one in device.unattributed.values())),
+        _seconds(sum(one.busy.core or 0 for one in device.unattributed.values())),
         _seconds(device.unobserved_ns),
     )
     billed = sum(s for (payer, _), s in divide(step, USE).items() if payer != NOBODY)
@@ -126,7 +126,7 @@ def test_short_pods_are_billed_by_use_what_they_were_allocated(watched: Watched)
     assert pods == PODS
     assert billed == pytest.approx(truth, rel=0.015)
     used = sum(truth_of(watched.node, START, watched.end_ns).core_ns.values()) / SECOND
-    assert _seconds(batch.used.core_ns) == pytest.approx(used, rel=0.03)
+    assert _seconds(batch.used.busy.core) == pytest.approx(used, rel=0.03)
 
 
 def _seconds(ns: int | None) -> float:

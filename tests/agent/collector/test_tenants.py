@@ -13,13 +13,13 @@ from exporter.model import (
     ProcessActivity,
     ProcessInfo,
     SeriesKey,
-    Spent,
+    Used,
 )
 from exporter.shown.processes import processes_of
 from tests.agent.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.rows import rows_of
 
-NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})
+NOTHING = DeviceUsage(DEVICE, SECOND, 0, Used(Engines()), {})
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def row(pid: int, timestamp_us: int, core: int) -> ProcessSample:
 
 def sample_spans(samples: Sampled) -> list[SampleSpan]:
     return [
-        (n * SAMPLE_NS * 10, float(percent), SAMPLE_NS, percent * 10)
+        SampleSpan(n * SAMPLE_NS * 10, float(percent), SAMPLE_NS, percent * 10)
         for n, (percent, _) in enumerate(samples)
     ]
 
@@ -139,7 +139,8 @@ def naming_of(
     samples: Sequence[RingSample], rows: Iterable[ProcessSample]
 ) -> Mapping[int, int] | None:
     parts = [
-        (s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10) for s in samples
+        SampleSpan(s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10)
+        for s in samples
     ]
     return attribute_samples(parts, [row(r.pid, r.timestamp_us, r.core) for r in rows])
 

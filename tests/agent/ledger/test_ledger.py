@@ -24,9 +24,9 @@ from exporter.model import (
     ProcessActivity,
     Sampling,
     Sensors,
-    Spent,
     Unattributed,
     Unmeasured,
+    Used,
     Window,
     XidCount,
 )
@@ -98,7 +98,7 @@ def test_ratio_is_an_average_over_the_observed_window() -> None:
 
 
 def used(core_ns: int) -> DeviceUsage:
-    return DeviceUsage(GPU, SECOND, 0, Spent(Engines(core=core_ns)), {})
+    return DeviceUsage(GPU, SECOND, 0, Used(Engines(core=core_ns)), {})
 
 
 def test_gauges_go_at_once_and_counters_stay_for_the_retention() -> None:
@@ -158,7 +158,7 @@ def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
         book.settle(at(0).mono_ns, after)
         assert book.since(after) == then
         observed.append(then.observed_ns)
-        busy.append(book.whole.counters.core - then.before(None, book.whole).core)
+        busy.append(book.total.counters.core - then.before(None, book.total).core)
 
     assert busy == [1.5 * SECOND, SECOND, 0]
     assert observed == [2 * SECOND, SECOND, 0]
@@ -280,7 +280,7 @@ def _sums(node: Node, uuid: str) -> dict[str, int]:
     book = node.ledger.devices[uuid]
     parts = [*book.owners.values(), *book.unattributed.values()]
     return {
-        q: getattr(book.whole.counters, q) - sum(getattr(p.counters, q) for p in parts)
+        q: getattr(book.total.counters, q) - sum(getattr(p.counters, q) for p in parts)
         for q in (*QUANTITIES, "energy")
     }
 

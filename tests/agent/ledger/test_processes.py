@@ -17,9 +17,9 @@ from exporter.model import (
     ProcessMemory,
     SharedWindow,
     Snapshot,
-    Spent,
     Tenants,
     Unattributed,
+    Used,
 )
 from exporter.shown.processes import processes_of, unattributed_core
 from tests.agent.ledger.node import SECOND, A, B
@@ -39,7 +39,7 @@ def shared(
         SECOND,
         1000,
         tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in credited.items()),
-        {owner: Spent(Engines(core=ns)) for owner, ns in shares.items()},
+        {owner: Used(Engines(core=ns)) for owner, ns in shares.items()},
         owners,
     )
 

@@ -148,9 +148,9 @@ def test_the_books_close(seconds: list[Second]) -> None:
     for accounts in (node.ledger.pods, node.ledger.namespaces):
         assert sum(account.gpus.at(end_ns) for account in accounts.values()) == kept_ns
     used = [*device.owners.values(), *device.unattributed.values()]
-    assert sum(account.counters.core for account in used) == device.whole.counters.core
+    assert sum(account.counters.core for account in used) == device.total.counters.core
     assert device.unobserved_ns == sum(second.unobserved for second in seconds)
-    assert device.whole.counters.core + device.unobserved_ns <= len(seconds) * SECOND
+    assert device.total.counters.core + device.unobserved_ns <= len(seconds) * SECOND
 
 
 def assert_closed(device: DeviceLedger, kept_ns: int, seconds: int) -> None:

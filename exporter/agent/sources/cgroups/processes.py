@@ -144,7 +144,10 @@ class CgroupProcesses:
             self._known.clear()
             self._lifetimes.close()
 
-    # --- the answer for one process ---
+    # --- the answer for one process --- ``_meet`` takes in a pid that is new, ``_look`` reads a
+    # known one again when its turn has come. Both end in ``_judge``, which sets the answer and the
+    # next turn. ``_identify`` finds it: in the paths of ``/proc``, or if these hide the container,
+    # in the tree.
 
     def _answer(self, pid: int, now_ns: int) -> Answer:
         known = self._known.get(pid)
@@ -175,7 +178,8 @@ class CgroupProcesses:
     def _look(self, pid: int, known: _Process, now_ns: int) -> Answer:
         """A known process that is looked at again."""
         seen = look_at(self._proc_root, pid)
-        if seen is None and known.held and known.start is None:  # alive, but hidden (hidepid)
+        # It is alive, because its pidfd says so, and ``/proc`` hides it (hidepid).
+        if seen is None and known.held and known.start is None:
             seen = ProcessState(None, exiting=False, paths=())
         if seen is None:
             self._note_end(pid, known, now_ns)
@@ -183,9 +187,12 @@ class CgroupProcesses:
         is_same = seen.start == known.start
         if is_same and known.ended_ns is None:
             return self._judge(pid, known, seen, now_ns)
-        if is_same and seen.exiting:  # a zombie: its identity is kept until its parent takes it
+        if is_same and seen.exiting:
+            # It is a zombie: its identity is kept until its parent takes it.
             known.ended_ns = now_ns
-        elif not known.held or seen.start is not None:  # held: alive, but unreadable now (EMFILE)
+        elif not known.held or seen.start is not None:
+            # Another process has the pid. One that is held and has no start is alive, but cannot be
+            # read now (EMFILE).
             self._forget(pid)
             return self._meet(pid, now_ns)
         return known.answer
@@ -248,7 +255,7 @@ class CgroupProcesses:
         if known.ended_ns is not None:
             return
         if known.start is None or not isinstance(known.answer, CgroupIdentity):
-            # nothing worth keeping, or the pid's next process cannot be recognised
+            # There is nothing worth keeping, or the pid's next process could not be recognised.
             self._forget(pid)
             return
         known.held, known.ended_ns = False, now_ns

@@ -33,23 +33,23 @@ class Part(NamedTuple):
 
     @property
     def observed_ns(self) -> int:
-        return sum([covered_ns for _, _, covered_ns, _ in self.spans])
+        return sum([span.covered_ns for span in self.spans])
 
 
 def parts_of(spans: Sequence[SampleSpan], begin_us: int) -> list[Part]:
     """The spans in windows of about a second, at least one span in each."""
-    length_us = spans[-1][0] - begin_us
+    length_us = spans[-1].timestamp_us - begin_us
     step_us = length_us / max(round(length_us / WINDOW_US), 1)
     parts: list[Part] = []
     first, start_us, before_us = 0, begin_us, begin_us
     for number, span in enumerate(spans):
         goal_us = begin_us + step_us * (round((start_us - begin_us) / step_us) + 1)
         # A span belongs where the most of its time is.
-        if number > first and before_us + span[0] > 2 * goal_us:
+        if number > first and before_us + span.timestamp_us > 2 * goal_us:
             parts.append(Part(spans[first:number], start_us, before_us))
             first, start_us = number, before_us
-        before_us = span[0]
-    parts.append(Part(spans[first:], start_us, spans[-1][0]))
+        before_us = span.timestamp_us
+    parts.append(Part(spans[first:], start_us, spans[-1].timestamp_us))
     return parts
 
 
@@ -102,12 +102,15 @@ def _cores(
     last_us: Mapping[int, int],
     since_us: Mapping[int, int],
 ) -> dict[int, list[int]]:
-    """The core time of each process in each part.
-
-    Each one's last sample is its own. Whoever ended first chooses first: it has the fewest windows.
-    """
+    """The core time of each process in each part."""
+    # Each one's last sample is its own. The rest is spread over what nobody has taken yet, up to
+    # that sample. Whoever ended first chooses first: it has the fewest windows.
     free = [part.busy.core or 0 for part in parts]
-    samples = {span[0]: (place, span[3]) for place, p in enumerate(parts) for span in p.spans}
+    samples = {
+        span.timestamp_us: (place, span.busy_ns)
+        for place, part in enumerate(parts)
+        for span in part.spans
+    }
     found: dict[int, list[int]] = {}
     ordered = sorted(whole, key=lambda one: last_us[one.pid])
     for pid, (core, *_) in ordered:
@@ -121,7 +124,9 @@ def _cores(
         came_us = since_us.get(pid, 0)
         there = [part.begin_us < last_us[pid] and part.end_us > came_us for part in parts]
         weights = [ns * is_there for ns, is_there in zip(free, there, strict=True)]
-        if sum(weights) < left_ns:  # averages may say more than the samples
+        if sum(weights) < left_ns:
+            # Averages may say more than the samples. Then nothing says when the process worked, and
+            # its time is spread evenly over the time in which it was there.
             found[pid], left_ns = [0] * len(parts), core or 0
             weights = [part.observed_ns * (part.end_us > came_us) for part in parts]
         for place, ns in enumerate(split(left_ns, weights)):

@@ -14,6 +14,7 @@ owner: work ended before the driver looked, or the driver hides a process.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from exporter.agent.sources.gpus.samples import BusySample, ProcessRow
 from exporter.model import QUANTITIES, Engines, Naming, ProcessActivity
@@ -46,19 +47,21 @@ class NamingEvidence:
                 continue
             parts = [process.busy[place] or 0 for process in own]
             named_ns = sum(parts)
-            if place or not per_sample:  # averages are cut to whole percents: up to one is missing
+            if place or not per_sample:
+                # Averages are cut to whole percents: of each process up to one is missing.
                 named_ns += (len(parts) - parts.count(0)) * observed_ns // 100
-            self._count(place, busy_ns, max(busy_ns - named_ns, 0), observed_ns - busy_ns)
+            unnamed_ns = max(busy_ns - named_ns, 0)
+            # A driver may change with its version. Older evidence counts for half, then a quarter.
+            if self._busy_ns[place] > REMEMBERED_NS:
+                for sums in (self._busy_ns, self._unnamed_ns, self._idle_ns):
+                    sums[place] //= 2
+            self._busy_ns[place] += busy_ns
+            self._unnamed_ns[place] += unnamed_ns
+            # A sample that is busy to its end has a name on every board. Only an engine that idles
+            # in part of the window shows whether the others have one.
+            if unnamed_ns <= busy_ns * FEW:
+                self._idle_ns[place] += observed_ns - busy_ns
         self.naming = tuple(map(self._verdict, range(len(QUANTITIES))))
-
-    def _count(self, place: int, busy_ns: int, unnamed_ns: int, idle_ns: int) -> None:
-        if self._busy_ns[place] > REMEMBERED_NS:
-            for sums in (self._busy_ns, self._unnamed_ns, self._idle_ns):
-                sums[place] //= 2
-        self._busy_ns[place] += busy_ns
-        self._unnamed_ns[place] += unnamed_ns
-        if unnamed_ns <= busy_ns * FEW:
-            self._idle_ns[place] += idle_ns
 
     def _verdict(self, place: int) -> Naming:
         busy_ns = self._busy_ns[place]
@@ -74,10 +77,16 @@ class NamingEvidence:
 
 MAX_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
 SAME_US = 1000  # a row and its sample have the same time, up to rounding
-ROW_TIME, PERCENT = itemgetter(1), itemgetter(1)  # of a row, of a span
+ROW_TIME = itemgetter(1)
 
-SampleSpan = tuple[int, float, int, int]
-"""One sample of a device and the time that it covers: µs and percent, ns covered, ns busy."""
+
+class SampleSpan(NamedTuple):
+    """One sample of a device, and the time since the sample before: covered by it, and busy."""
+
+    timestamp_us: int
+    percent: float
+    covered_ns: int
+    busy_ns: int
 
 
 def sample_spans(
@@ -90,26 +99,25 @@ def sample_spans(
     for timestamp_us, percent in samples:
         gap_us = timestamp_us - before
         covered_ns = gap_us * 1000 if gap_us <= longest_us else longest_ns
-        spans.append((timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
+        busy_ns = int(covered_ns * percent / 100)
+        spans.append(SampleSpan(timestamp_us, percent, covered_ns, busy_ns))
         before = timestamp_us
     return spans
 
 
 def newest_spans(spans: Sequence[SampleSpan], most_ns: int) -> tuple[Sequence[SampleSpan], int]:
-    """The spans, which cover at most so much time, and how many of them cover nothing any more.
-
-    The time of the oldest goes: it is from before the window, if anything is.
-    """
-    excess_ns = sum(covered_ns for _, _, covered_ns, _ in spans) - max(most_ns, 0)
+    """The spans, which cover at most so much time, and how many of them cover nothing any more."""
+    excess_ns = sum([span.covered_ns for span in spans]) - max(most_ns, 0)
     if excess_ns <= 0:
         return spans, 0
+    # The time of the oldest goes: it is from before the window, if anything is.
     cut, emptied = [], 0
-    for timestamp_us, percent, covered_ns, _ in spans:
-        gone_ns = min(covered_ns, excess_ns)
+    for span in spans:
+        gone_ns = min(span.covered_ns, excess_ns)
         excess_ns -= gone_ns
-        left_ns = covered_ns - gone_ns
+        left_ns = span.covered_ns - gone_ns
         emptied += gone_ns > 0 and not left_ns
-        cut.append((timestamp_us, percent, left_ns, int(left_ns * percent / 100)))
+        cut.append(span._replace(covered_ns=left_ns, busy_ns=int(left_ns * span.percent / 100)))
     return cut, emptied
 
 
@@ -119,19 +127,20 @@ def attribute_samples(
     """The busy ns of the samples of each process, by pid; None if rows and samples do not fit.
 
     If several answers fit, one is taken: they differ in the owners of about equally busy samples.
-    Processes choose in the order of their last sample, because the earliest has the fewest
-    candidates.
     """
     lasts = {row[1] for row in rows if not _is_of_codec(row)}
     free: dict[int, SampleSpan] = {}
     others = []
     for span in spans:
-        free.setdefault(span[0], span)  # a second one of the same time counts for nothing
-        if span[1] > 0 and span[0] not in lasts:
+        free.setdefault(span.timestamp_us, span)  # a second one of the same time counts for nothing
+        # The last sample of a process is its own. All others may be anybody's.
+        if span.percent > 0 and span.timestamp_us not in lasts:
             others.append(span)
     if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return attribute_samples(spans, aligned) if aligned else None
+    # Processes choose in the order of their last sample, because the earliest has the fewest
+    # candidates.
     by_pid: dict[int, int] = {}
     for row in sorted(rows, key=ROW_TIME):
         taken = 0 if _is_of_codec(row) else _take(row, len(spans), free, others)
@@ -150,21 +159,23 @@ def _take(
     ``count`` is the number of samples in the window, of which the row has the average.
     """
     _, timestamp_us, core = row[:3]
+    # The driver has cut the average to whole percents. So the sum of the percents is between
+    # ``count * core`` and that plus ``count``; the middle is taken, and half of it is the slack.
     slack = count / 2
-    left = count * (core + 0.5)  # cut to whole percents: this is the middle
+    left = count * (core + 0.5)
     busy_ns = 0
     last = free.get(timestamp_us)
-    if last and 0 < last[1] <= left + slack:
-        _, percent, _, busy_ns = last
-        left -= percent
+    if last and 0 < last.percent <= left + slack:
+        left -= last.percent
+        busy_ns = last.busy_ns
         del free[timestamp_us]
     if left > 0 and others:
         for sample in _adding_up(left, left + slack, others, timestamp_us):
-            time, percent, _, own_busy_ns = sample
-            left -= percent
-            busy_ns += own_busy_ns
-            free.pop(time, None)
+            left -= sample.percent
+            busy_ns += sample.busy_ns
+            free.pop(sample.timestamp_us, None)
             others.remove(sample)
+    # More than one full sample is missing: rows and samples are not of the same window.
     return None if left > 100 + slack else busy_ns
 
 
@@ -206,22 +217,23 @@ def since_they_came(
 ) -> tuple[ProcessActivity, ...]:
     """The processes, without what a new one cannot have used.
 
-    ``since_us`` is when a process was not there yet, in the ring's clock. What its row says beyond
-    the busy time since then was used by others, who have ended: it is nobody's.
+    ``since_us`` is when a process was not there yet, in the ring's clock.
     """
     if not since_us:
         return processes
     found = []
-    for pid, engines in processes:
-        core_ns, begin_us = engines.core or 0, since_us.get(pid)
+    for process in processes:
+        core_ns, begin_us = process.busy.core or 0, since_us.get(process.pid)
         most_ns = core_ns
         if begin_us is not None:
-            most_ns = sum(busy_ns for time, _, _, busy_ns in spans if time > begin_us)
-        if core_ns > most_ns:  # what else the row says is of the same mixture
-            parts = [None if ns is None else ns * most_ns // core_ns for ns in engines]
-            found.append(ProcessActivity(pid, Engines(*parts)))
+            most_ns = sum([span.busy_ns for span in spans if span.timestamp_us > begin_us])
+        # What the row says beyond the busy time since then was used by others, who have ended. It
+        # is nobody's. What it says of other engines is of the same mixture, and is cut as much.
+        if core_ns > most_ns:
+            parts = [None if ns is None else ns * most_ns // core_ns for ns in process.busy]
+            found.append(ProcessActivity(process.pid, Engines(*parts)))
         else:
-            found.append(ProcessActivity(pid, engines))
+            found.append(process)
     return tuple(found)
 
 
@@ -240,13 +252,14 @@ def _adding_up(
     wanted: float, most: float, samples: Sequence[SampleSpan], before_us: int
 ) -> tuple[SampleSpan, ...]:
     """Earlier samples whose percents add up nearest to ``wanted``, and at most to ``most``."""
-    fitting = [s for s in samples if s[0] < before_us and s[1] <= most]
+    fitting = [s for s in samples if s.timestamp_us < before_us and s.percent <= most]
     if not fitting:
         return ()
     sums: dict[float, tuple[SampleSpan, ...]] = {0.0: ()}
-    for sample in sorted(fitting, key=PERCENT, reverse=True):
+    # All sums would be too many. The largest are kept: with busy samples first, those are nearest.
+    for sample in sorted(fitting, key=lambda span: span.percent, reverse=True):
         for before, chosen in sorted(sums.items(), reverse=True)[:MAX_SUMS]:
-            total = before + sample[1]
+            total = before + sample.percent
             if total <= most:
                 sums.setdefault(total, (*chosen, sample))
     return sums[min(sums, key=lambda total: abs(total - wanted))]

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import itemgetter
-from types import MappingProxyType
 
 from exporter.agent.sources.gpus.cuts import Part, activities_of, energies_of, parts_of
 from exporter.agent.sources.gpus.energy import EnergySource, EnergyUse
@@ -34,7 +33,16 @@ from exporter.agent.sources.gpus.samples import (
     plausible_samples,
     stamps_of,
 )
-from exporter.model import QUANTITIES, Clock, Engines, Methods, RawSamples, Sampling, Window
+from exporter.model import (
+    QUANTITIES,
+    Clock,
+    Engines,
+    Methods,
+    ProcessActivity,
+    RawSamples,
+    Sampling,
+    Window,
+)
 
 REREADS = 3  # reads of the rows at most, if samples arrive meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that were missed
@@ -49,10 +57,9 @@ PARTS_OF_RING = 3  # a read is due after this part of what the ring holds, so th
 HALF_A_CYCLE_US = 500_000  # cycles come at whole seconds, or nearly so
 RELEARN_US, RELEARN_MOST_US = 30_000_000, 3_600_000_000
 STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
-COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a span
 CODECS = ("encoder", "decoder")
 LATEST = 0.75  # of what a ring holds: the oldest sample that is read of an idle encoder
-NOTHING: Mapping[str, int] = MappingProxyType({})
+NONE = EnergyUse()
 
 Samples = Sequence[BusySample] | None
 Rows = Sequence[ProcessRow] | None
@@ -161,6 +168,8 @@ class WindowCursor:
         ring, samples, rows, memory = self._read_together(start, latest)
         if ring is None:
             return self._measured_by_rows(mono_us)
+        # A stamp that does not fit says that the ring's clock has changed. Nothing is cut by it,
+        # until the ring as a whole has shown by how much.
         if not samples or not self._clock.confirm(_newest(samples), mono_us, self._period_us):
             return ()
         self._learn_period(start, samples)
@@ -195,6 +204,8 @@ class WindowCursor:
         change = self._clock.compare(stamps, self._cursor_us, now + FUTURE_US)
         if self._clock.is_uncertain:
             return self._while_uncertain(change, mono_us)
+        # A ring is silent for a moment before each new sample. Only after some periods without any
+        # has an idle driver stopped sampling.
         is_early = now - self._cursor_us < DARK_PERIODS * self._period_us
         if is_early if keeps_samples else change.is_first:
             return ()
@@ -239,7 +250,9 @@ class WindowCursor:
     def _unobserved(self, mono_us: int) -> tuple[Window, ...]:
         """An unobserved window until now."""
         now = mono_us + self._clock.ahead_us
-        return self._window([(now, 0.0, 0, 0)], (), mono_us) if now > self._cursor_us else ()
+        if now <= self._cursor_us:
+            return ()
+        return self._window([SampleSpan(now, 0.0, 0, 0)], (), mono_us)
 
     def _rate(self) -> float | None:
         """The newest rate in percent, in bounds."""
@@ -294,7 +307,7 @@ class WindowCursor:
 
         If no time has passed for them, the next ones have what is not of a process.
         """
-        begin, end = self._end_us or 0, spans[-1][0]
+        begin, end = self._end_us or 0, spans[-1].timestamp_us
         # The monotonic clock is read again: samples of a call that hung are from after it was made.
         length_us = min(end - self._cursor_us, self._mono_us + self._ahead_us - begin)
         spans, excess = newest_spans(spans, length_us * 1000)
@@ -317,66 +330,81 @@ class WindowCursor:
         *,
         method: str,
     ) -> tuple[Window, ...]:
-        start, end = self._cursor_us, spans[-1][0]
-        observed_ns = sum(map(COVERED_NS, spans))
+        """The windows of these spans, with what each engine and process did in each."""
+        start, end = self._cursor_us, spans[-1].timestamp_us
+        observed_ns = sum([span.covered_ns for span in spans])
         valid, rejected = newest_rows(rows or (), start, end + FUTURE_US)
         # Who worked when is not known where rows are rejected; and where time was dropped, and some
         # has no samples, it is not known which. Such a read is one window.
         begin = end - length_us
-        is_whole = (
+        is_one = (
             method != "samples" or rejected or (begin > start and observed_ns < length_us * 1000)
         )
-        timed = [span for span in spans if span[0] > begin]
-        parts = [Part(spans, begin, end)] if is_whole else parts_of(timed, begin)
+        timed = [span for span in spans if span.timestamp_us > begin]
+        parts = [Part(spans, begin, end)] if is_one else parts_of(timed, begin)
         parts = self._with_busy(parts, memory, valid)
         busy = Engines(*map(_sum, zip(*[part.busy for part in parts], strict=True)))
         has_samples = method == "samples" and rows is not None and observed_ns
         attribution = attribute_samples(spans, valid) if has_samples else None
-        energy, energy_method = EnergyUse(), "none"
-        if self._energy:
-            energy = self._energy.take(busy.core if observed_ns else None)
-            energy_method = self._energy.method
-        processes = process_activities(valid, busy, observed_ns, attribution)
+        energy = self._energy.take(busy.core if observed_ns else None) if self._energy else NONE
+        # The driver names a process by its place in a table, and adds to a new one what its
+        # predecessor at that place has used (``presence``). A process has nothing from before it
+        # came.
         since_us = {
             pid: absent_us + self._clock.ahead_us
             for pid, absent_us in self.absent_until_us.items()
             if absent_us + self._clock.ahead_us > start
         }
-        all_of, processes = processes, since_they_came(processes, spans, since_us)
+        named = process_activities(valid, busy, observed_ns, attribution)
+        processes = since_they_came(named, spans, since_us)
         # A row with what others used is no evidence of how the driver names processes.
-        if rows is not None and observed_ns and not rejected and processes == all_of:
+        if rows is not None and observed_ns and not rejected and processes == named:
             self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
-        methods = _methods(method, "none" if rows is None else "process_utilization", energy_method)
+        last_us = {row[0]: row[1] for row in valid}
+        windows = self._windows_of(
+            parts, activities_of(parts, processes, last_us, since_us), energies_of(parts, energy)
+        )
+        methods = _methods(
+            method,
+            "none" if rows is None else "process_utilization",
+            self._energy.method if self._energy else "none",
+        )
         sampling = Sampling(
             self._known_period_us if method == "samples" else None,
             () if rows is None else self._naming.naming,
         )
-        last_us = {pid: timestamp_us for pid, timestamp_us, *_ in valid}
-        activities = activities_of(parts, processes, last_us, since_us)
-        columns = parts, activities, energies_of(parts, energy)
-        windows, start_ns = [], (self._end_us or 0) * 1000
-        for part, own, (used_uj, idle_uj, late_uj) in zip(*columns, strict=True):
-            is_newest = part is parts[-1]
-            windows.append(
-                Window(
-                    start_unix_ns=start_ns,
-                    end_unix_ns=start_ns + part.length_ns,
-                    observed_ns=part.observed_ns,
-                    unobserved_ns=part.length_ns - part.observed_ns,
-                    busy=part.busy,
-                    processes=own,
-                    rejected=rejected if is_newest else NOTHING,
-                    excess_samples=self._excess if is_newest else 0,
-                    energy_uj=used_uj,
-                    idle_energy_uj=idle_uj,
-                    late_energy_uj=late_uj,
-                    methods=methods,
-                    per_sample=attribution is not None,
-                    sampling=sampling,
-                )
-            )
-            start_ns += part.length_ns
+        is_exact = attribution is not None
+        windows = [
+            each._replace(methods=methods, per_sample=is_exact, sampling=sampling)
+            for each in windows
+        ]
+        # What is counted of the read as a whole is the newest window's, so that it counts once.
+        windows[-1] = windows[-1]._replace(rejected=rejected, excess_samples=self._excess)
         return tuple(windows)
+
+    def _windows_of(
+        self,
+        parts: Sequence[Part],
+        activities: Sequence[tuple[ProcessActivity, ...]],
+        energies: Sequence[EnergyUse],
+    ) -> list[Window]:
+        """The parts as windows, one after the other from the end of the last window on."""
+        windows, start_ns = [], (self._end_us or 0) * 1000
+        for part, processes, energy in zip(parts, activities, energies, strict=True):
+            window = Window(
+                start_unix_ns=start_ns,
+                end_unix_ns=start_ns + part.length_ns,
+                observed_ns=part.observed_ns,
+                unobserved_ns=part.length_ns - part.observed_ns,
+                busy=part.busy,
+                processes=processes,
+                energy_uj=energy.used_uj,
+                idle_energy_uj=energy.idle_uj,
+                late_energy_uj=energy.late_uj,
+            )
+            windows.append(window)
+            start_ns = window.end_unix_ns
+        return windows
 
     def _with_busy(
         self, parts: Sequence[Part], memory: Samples, rows: Sequence[ProcessRow]
@@ -386,12 +414,12 @@ class WindowCursor:
         found = {"memory_active": self._busy("memory_active", parts, memory)}
         for engine in CODECS:
             found[engine] = self._codec(engine, parts, is_named=codes)
-        return [
-            part._replace(
-                busy=Engines(sum(map(BUSY_NS, part.spans)), *[own[n] for own in found.values()])
-            )
-            for n, part in enumerate(parts)
-        ]
+        measured = []
+        for place, part in enumerate(parts):
+            core_ns = sum([span.busy_ns for span in part.spans])
+            others = [busy_ns[place] for busy_ns in found.values()]
+            measured.append(part._replace(busy=Engines(core_ns, *others)))
+        return measured
 
     def _codec(self, engine: str, parts: Sequence[Part], *, is_named: bool) -> list[int | None]:
         """The busy time of an encoder or decoder in each part.
@@ -445,6 +473,8 @@ class WindowCursor:
 
     def _learn_depth(self, mono_us: int) -> None:
         """Learns how long all rings keep their samples, now and then: one may fill only later."""
+        # This reads all rings as a whole, which is the dearest call of all. So it is done ever more
+        # seldom, once a driver has shown what it keeps.
         if not self._is_asked_seldom or mono_us < self._learn_at_us:
             return
         if self._learn_at_us:
