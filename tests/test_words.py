@@ -19,7 +19,7 @@ from exporter.shown import words
 def test_names_are_joined_as_in_a_sentence(
     names: list[str], most: int | None, expected: str
 ) -> None:
-    assert words.listed(names, most) == expected
+    assert words.joined(names, most) == expected
 
 
 def test_beyond_the_first_names_there_is_a_number() -> None:

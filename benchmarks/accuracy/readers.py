@@ -159,7 +159,7 @@ class Gauge:
         rows = self._node.process_samples(0, since_us)
         labels = self._node.labels()
         idle = self._node.scenario.devices[0].idle_watts
-        watts = (self._node.sensors(0).number("power_watts") or idle) - idle
+        watts = (self._node.sensors(0).value("power_watts") or idle) - idle
         whole = sum(row.core for row in rows)
         for row in rows:
             name = labels[row.pid]

@@ -73,12 +73,6 @@ Series = tuple[str, Number, Any]
 """The text of a series' labels, its number, and the fact that it was read from."""
 
 
-def _labelled(snapshot: Snapshot, level: str) -> list[tuple[str, Any]]:
-    """The facts of a level with the texts of their labels."""
-    pattern = f"{{{_pattern(LEVELS[level])}}}" if LEVELS[level] else ""
-    return [(_filled(pattern, labels), fact) for labels, fact in labelled_facts(snapshot, level)]
-
-
 def _series_of(family: Family, facts: Iterable[tuple[str, Any]]) -> Iterator[Series]:
     """The series of a family; ``facts`` are those of its level with the texts of their labels."""
     pattern, further, each = _pattern(family.labels), family.further, family.each
@@ -118,24 +112,20 @@ class StartTimes:
         known, starts = self._known.get(family.full_name, {}), dict[str, str]()
         found: list[tuple[str, Number, str]] = []
         for text, number, fact in series:
-            start = known.get(text) or _date(max(self._earliest_ns, _since(family, fact)))
+            start = known.get(text)
+            if start is None:
+                # The account of an owner says since when it counts. A series with labels of its own
+                # may have begun later than its owner's account.
+                is_owners = isinstance(fact, Holding) and not family.labels
+                since_ns = (fact.since_unix_ns or 0) if is_owners else 0
+                # Prometheus keeps no more than milliseconds. Rounded down, no start is later than
+                # the first sample.
+                start_ms = max(self._earliest_ns, since_ns) // (NS // 1000)
+                start = f"{start_ms // 1000}.{start_ms % 1000:03}"
             starts[text] = start
             found.append((text, number, start))
         self._known[family.full_name] = starts
         return found
-
-
-def _since(family: Family, fact: object) -> int:
-    """Since when the series of an owner is observed; 0 if its fact does not say so."""
-    if family.labels or not isinstance(fact, Holding):
-        return 0
-    return fact.since_unix_ns or 0
-
-
-def _date(unix_ns: int) -> str:
-    """Unix seconds with milliseconds, rounded down: Prometheus keeps no more."""
-    milliseconds = unix_ns // (NS // 1000)
-    return f"{milliseconds // 1000}.{milliseconds % 1000:03}"
 
 
 class Renderer:
@@ -163,7 +153,14 @@ class Renderer:
 
         OpenMetrics' closing ``# EOF`` is not written: the caller may have more to add.
         """
-        facts = {level: _labelled(snapshot, level) for level in levels}
+        # A fact's labels are written once, and stand in the lines of all families of its level.
+        facts: dict[str, list[tuple[str, Any]]] = {}
+        for level in levels:
+            names = LEVELS[level]
+            pattern = f"{{{_pattern(names)}}}" if names else ""
+            facts[level] = [
+                (_filled(pattern, labels), fact) for labels, fact in labelled_facts(snapshot, level)
+            ]
         dated = self.created and form is Format.OPENMETRICS
         if dated:
             self._starts.begin(snapshot)
@@ -171,8 +168,15 @@ class Renderer:
         for family, about in zip(self.families, self._heads[form], strict=True):
             of_level = facts.get(family.level, ())
             if dated and family.type == "counter":
-                series = _series_of(family, of_level)
-                lines = _dated_lines(family, self._starts.of(family, series))
+                # Prometheus looks for a counter's start in the lines after it, and finds the next
+                # line soonest.
+                name, divisor = family.full_name, family.divisor
+                created = f"{name.removesuffix('_total')}_created"
+                series = self._starts.of(family, _series_of(family, of_level))
+                lines = [
+                    f"{name}{text} {written(number, divisor)}\n{created}{text} {start}\n"
+                    for text, number, start in series
+                ]
             else:
                 lines = _lines(family, of_level)
             if lines:
@@ -196,17 +200,4 @@ def _lines(family: Family, facts: Iterable[tuple[str, Any]]) -> list[str]:
         f"{name}{text} {_WORDS.get(as_text := repr(number), as_text)}\n"
         for text, fact in facts
         if (number := read(fact)) is not None
-    ]
-
-
-def _dated_lines(family: Family, series: Iterable[tuple[str, Number, str]]) -> list[str]:
-    """A line for each series of a counter, and after it the line of its start.
-
-    Prometheus looks for a counter's start in the lines after it, and finds the next line soonest.
-    """
-    name, divisor = family.full_name, family.divisor
-    created = f"{name.removesuffix('_total')}_created"
-    return [
-        f"{name}{text} {written(number, divisor)}\n{created}{text} {start}\n"
-        for text, number, start in series
     ]

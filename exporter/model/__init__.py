@@ -115,6 +115,6 @@ from exporter.model.usage import (
     PodName,
     SharedWindow,
     Used,
+    sum_of_all,
     sum_of_known,
-    whole,
 )

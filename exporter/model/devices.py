@@ -275,7 +275,7 @@ class Sensors:
         """The values that are known: not None, and not an empty mapping."""
         return cls().but(**values)
 
-    def number(self, family: str) -> float | None:
+    def value(self, family: str) -> float | None:
         """The value of a family without a label; None: unknown."""
         return self.numbers.get(family)
 

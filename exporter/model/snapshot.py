@@ -70,7 +70,7 @@ class History:
     """The last hour, a point each ``step_ns``, the newest last and taken at ``end_unix_ns``.
 
     ``series``: the place in each point. ``ended``: those that are not there any more, with the
-    number of their last point. ``number`` counts the points taken and missed.
+    number of their last point. ``taken`` counts the points taken and missed.
     """
 
     end_unix_ns: int = 0
@@ -79,7 +79,7 @@ class History:
     series: Mapping[SeriesKey, int] = field(default_factory=dict)
     points: tuple[HistoryPoint, ...] = ()
     ended: Mapping[SeriesKey, tuple[int, int]] = field(default_factory=dict)
-    number: int = 0
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class SharedWindow(NamedTuple):
     owners: Mapping[int, Owner]
 
 
-def whole(parts: Sequence[T | None]) -> T | None:
+def sum_of_all(parts: Sequence[T | None]) -> T | None:
     """The sum if every part is known; None if one is not, or there is none."""
     present = [part for part in parts if part is not None]
     return sum(present) if present and len(present) == len(parts) else None

@@ -102,12 +102,12 @@ def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
         last_ns = count.last_unix_ns
         if xid in _HARDWARE_XIDS and last_ns is not None and unix_ns - last_ns < XID_S * 10**9:
             yield Mark(MarkKind.XID, f"XID {xid}: reset it, or restart the node")
-    if device.sensors.number("recovery_action"):
+    if device.sensors.value("recovery_action"):
         yield Mark(MarkKind.RECOVERY, "the driver says that it needs a reset or a restart")
     for state, is_so in device.sensors.by_label("row_remapping").items():
         if is_so and state in _BAD_ROWS:
             yield Mark(MarkKind.BAD_MEMORY, _BAD_ROWS[state])
-    if device.sensors.number("retired_pages_pending"):
+    if device.sensors.value("retired_pages_pending"):
         yield Mark(MarkKind.BAD_MEMORY, "a bad page of its memory is retired at the next reset")
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from exporter.model import (
     NO_AVERAGES,
     QUANTITIES,
-    Averages,
     ContainerKey,
     GroupKey,
     Owner,
@@ -25,7 +24,7 @@ from exporter.model import (
 )
 from exporter.shown.tree import Tree, tree_of
 
-_SERVER = "mps_server"  # works for all its clients: what it is credited with is not its own
+_SERVER = "mps_server"
 
 
 def tree_of_snapshot(snapshot: Snapshot) -> Tree:
@@ -47,14 +46,14 @@ def processes_of(snapshot: Snapshot) -> Iterator[Process]:
             is not Unattributed.EXITED
         }
         uuid = tenants.device_uuid
-        known = {
-            owner: _known(
-                averages.get((owner, uuid), NO_AVERAGES)
-                if isinstance(owner, ContainerKey | GroupKey)
-                else of_devices.get(uuid, NO_AVERAGES)
-            )
-            for owner in set(here.values())
-        }
+        # A process has only those ratios that its owner has. Of nobody's it has the device's.
+        known: dict[Owner, list[str]] = {}
+        for owner in set(here.values()):
+            if isinstance(owner, ContainerKey | GroupKey):
+                own = averages.get((owner, uuid))
+            else:
+                own = of_devices.get(uuid)
+            known[owner] = [q for q in QUANTITIES if getattr(own or NO_AVERAGES, q) is not None]
         parts = _parts(tenants.windows, here)
         observed = sum(window.observed_ns for window in tenants.windows)
         for process in _present(tenants):
@@ -81,6 +80,7 @@ def _ratios(
     parts: Mapping[tuple[int, str], float | None],
     observed_ns: int,
 ) -> dict[str, float]:
+    # What a server is credited with is the work of its clients.
     if _SERVER in process.kinds or not observed_ns:
         return {}
     spent = {quantity: parts.get((process.pid, quantity), 0.0) for quantity in known}
@@ -106,18 +106,10 @@ def _present(tenants: Tenants) -> Iterable[ProcessMemory]:
     return (ProcessMemory(pid, None, frozenset()) for pid in pids)
 
 
-def _known(average: Averages) -> list[str]:
-    """The quantities whose average is known."""
-    return [quantity for quantity in QUANTITIES if getattr(average, quantity) is not None]
-
-
 def _parts(
     windows: Iterable[SharedWindow], here: Mapping[int, Owner]
 ) -> dict[tuple[int, str], float | None]:
-    """Busy ns by process and quantity; None where an owner's part cannot be divided.
-
-    In a window that names none of an owner's processes, its part is divided as the rest is.
-    """
+    """Busy ns by process and quantity; None where an owner's part cannot be divided."""
     parts: dict[tuple[int, str], float] = defaultdict(float)
     unplaced: dict[tuple[Owner, str], float] = defaultdict(float)
     for window in windows:
@@ -131,6 +123,8 @@ def _parts(
                     continue
                 credited = [(p.pid, getattr(p.busy, quantity) or 0) for p in named.get(owner, ())]
                 total = sum(ns for _, ns in credited)
+                # In a window that names none of an owner's processes, its part is divided as it is
+                # in all others together.
                 if not total:
                     unplaced[owner, quantity] += share
                 for pid, ns in credited if total else ():
@@ -149,6 +143,8 @@ def _settled(
         pids[whose].append(pid)
     for (owner, quantity), more in unplaced.items():
         members = pids[owner]
+        # The only process of an owner has all of it, also if it is never named. Of several that are
+        # never named it is not known which one worked.
         total = sum(parts.get((pid, quantity), 0.0) for pid in members)
         for pid in members:
             own = parts.get((pid, quantity), 0.0)

@@ -42,8 +42,8 @@ from exporter.model import (
     Process,
     Unattributed,
     of_limit,
+    sum_of_all,
     sum_of_known,
-    whole,
 )
 
 Processes = Mapping[tuple[Owner, str], Sequence[Process]]
@@ -85,9 +85,13 @@ class ContainerEntry:
         """Its use, limits and ratios."""
         held, allocation = self.holding, self.holding.allocation
         return Figures(
-            *(held.average.core, allocation.core, held.core_of_limit),
-            *(held.memory.used_bytes, allocation.memory_bytes, held.memory_of_limit),
-            allocation.may_borrow,
+            core=held.average.core,
+            core_limit=allocation.core,
+            core_of_limit=held.core_of_limit,
+            memory_bytes=held.memory.used_bytes,
+            memory_limit_bytes=allocation.memory_bytes,
+            memory_of_limit=held.memory_of_limit,
+            may_borrow=allocation.may_borrow,
         )
 
 
@@ -95,7 +99,7 @@ class ContainerEntry:
 class PodEntry:
     """A pod on a device. ``facts`` are those over all devices, None if they are not known.
 
-    ``is_whole``: it is on no other device, so that its figures are the pod's. ``unplaced``: its
+    ``is_only_here``: it is on no other device, so that its figures are the pod's. ``unplaced``: its
     allocations that belong to none of the containers here. ``may_borrow``: whether the policy of
     any of its allocations, on all devices, lets it use more of the core than its share.
     """
@@ -105,7 +109,7 @@ class PodEntry:
     facts: PodFacts | None = None
     containers: tuple[ContainerEntry, ...] = ()
     unplaced: tuple[ContainerHolding, ...] = ()
-    is_whole: bool = True
+    is_only_here: bool = True
     may_borrow: bool = False
 
     @property
@@ -122,13 +126,34 @@ class PodEntry:
     def figures(self) -> Figures:
         """Its use, limits and ratios on this device: the pod's own where it is on no other."""
         pod = self.facts
-        if pod is not None and self.is_whole:
+        if pod is not None and self.is_only_here:
             return Figures(
-                *(pod.core, pod.core_limit, pod.core_of_limit),
-                *(pod.memory_bytes, pod.memory_limit_bytes, pod.memory_of_limit),
-                self.may_borrow,
+                core=pod.core,
+                core_limit=pod.core_limit,
+                core_of_limit=pod.core_of_limit,
+                memory_bytes=pod.memory_bytes,
+                memory_limit_bytes=pod.memory_limit_bytes,
+                memory_of_limit=pod.memory_of_limit,
+                may_borrow=self.may_borrow,
             )
-        return _summed([one.figures for one in self.containers if not one.holding.ended])
+        parts = [one.figures for one in self.containers if not one.holding.ended]
+        # A ratio compares those that have a limit with their limits. Use without one is in the sums
+        # only: with it, a pod would seem to be over a limit that it does not have.
+        limited = [part for part in parts if part.core_limit is not None]
+        bounded = [part for part in parts if part.memory_limit_bytes is not None]
+        core_limit = sum_of_known(part.core_limit for part in limited)
+        memory_limit = sum_of_known(part.memory_limit_bytes for part in bounded)
+        return Figures(
+            core=sum_of_all([part.core for part in parts]),
+            core_limit=core_limit,
+            core_of_limit=of_limit(sum_of_all([part.core for part in limited]), core_limit),
+            memory_bytes=sum_of_all([part.memory_bytes for part in parts]),
+            memory_limit_bytes=memory_limit,
+            memory_of_limit=of_limit(
+                sum_of_all([part.memory_bytes for part in bounded]), memory_limit
+            ),
+            may_borrow=any(part.may_borrow for part in parts),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,26 +302,30 @@ class _Branches:
 
     def pods(self, uuid: str) -> tuple[PodEntry, ...]:
         """The pods on a device, by namespace and name."""
-        found = self._found[uuid].pods
-        return tuple(self._pod(uuid, name, found[name]) for name in sorted(found))
-
-    def _pod(self, uuid: str, name: PodName, holdings: list[ContainerHolding]) -> PodEntry:
-        facts, devices = self._facts.get(name), self._devices[name]
-        containers = [held for held in holdings if not _is_of_pod(held)]
-        unplaced = [held for held in holdings if _is_of_pod(held)]
-        if uuid and uuid in devices:
-            unplaced += self._unplaced.get(name, ())
-        return PodEntry(
-            *name,
-            facts,
-            tuple(self._container(held) for held in sorted(containers, key=_container_name)),
-            tuple(unplaced),
-            devices <= {uuid},
-            name in self._borrowers,
-        )
-
-    def _container(self, held: ContainerHolding) -> ContainerEntry:
-        return ContainerEntry(held, tuple(self._processes.get((held.owner, held.uuid), ())))
+        found: list[PodEntry] = []
+        for name, holdings in sorted(self._found[uuid].pods.items()):
+            devices = self._devices[name]
+            containers = [held for held in holdings if not _is_of_pod(held)]
+            unplaced = [held for held in holdings if _is_of_pod(held)]
+            # An allocation whose device is not known stands beside each part of the pod that is in
+            # use: it may be of any of them.
+            if uuid and uuid in devices:
+                unplaced += self._unplaced.get(name, ())
+            entries = [
+                ContainerEntry(held, tuple(self._processes.get((held.owner, held.uuid), ())))
+                for held in sorted(containers, key=lambda held: held.owner.container)
+            ]
+            found.append(
+                PodEntry(
+                    *name,
+                    facts=self._facts.get(name),
+                    containers=tuple(entries),
+                    unplaced=tuple(unplaced),
+                    is_only_here=devices <= {uuid},
+                    may_borrow=name in self._borrowers,
+                )
+            )
+        return tuple(found)
 
     def groups(self, uuid: str) -> tuple[GroupEntry, ...]:
         """The groups on a device, by kind and name."""
@@ -304,10 +333,6 @@ class _Branches:
             GroupEntry(held, tuple(self._processes.get((held.owner, uuid), ())))
             for held in sorted(self._found[uuid].groups, key=lambda held: held.owner)
         )
-
-
-def _container_name(held: ContainerHolding) -> str:
-    return held.owner.container
 
 
 def _is_of_pod(held: ContainerHolding) -> bool:
@@ -338,23 +363,6 @@ def unattributed_entries(
     return tuple(each for each in found if each.processes or each.core or each.memory_bytes)
 
 
-def _summed(parts: Sequence[Figures]) -> Figures:
-    """The sums; the ratios compare the parts that have a limit with the sum of the limits."""
-    limited = [part for part in parts if part.core_limit is not None]
-    bounded = [part for part in parts if part.memory_limit_bytes is not None]
-    core_limit = sum_of_known(part.core_limit for part in limited)
-    memory_limit = sum_of_known(part.memory_limit_bytes for part in bounded)
-    return Figures(
-        whole([part.core for part in parts]),
-        core_limit,
-        of_limit(whole([part.core for part in limited]), core_limit),
-        whole([part.memory_bytes for part in parts]),
-        memory_limit,
-        of_limit(whole([part.memory_bytes for part in bounded]), memory_limit),
-        any(part.may_borrow for part in parts),
-    )
-
-
 def visible_to(tree: Tree, namespaces: Collection[str]) -> Tree:
     """The tree for somebody who may see these namespaces: all others are one sum a device.
 
@@ -367,6 +375,21 @@ def visible_to(tree: Tree, namespaces: Collection[str]) -> Tree:
 
 
 def _visible_device(device: DeviceEntry, namespaces: Collection[str]) -> DeviceEntry:
+    def without_names(held: ContainerHolding) -> ContainerHolding:
+        return replace(held, waiting=held.waiting.visible_to(namespaces))
+
+    # An owner that a visible pod waited for is named only if it is visible, too.
+    pods = [
+        replace(
+            pod,
+            containers=tuple(
+                replace(one, holding=without_names(one.holding)) for one in pod.containers
+            ),
+            unplaced=tuple(map(without_names, pod.unplaced)),
+        )
+        for pod in device.pods
+        if pod.namespace in namespaces
+    ]
     hidden = [pod for pod in device.pods if pod.namespace not in namespaces]
     parts = [held for pod in hidden for held in pod.holdings]
     everybody: list[ContainerHolding | GroupHolding] = [*parts]
@@ -374,30 +397,19 @@ def _visible_device(device: DeviceEntry, namespaces: Collection[str]) -> DeviceE
     using = [
         held for held in everybody if not held.ended and (held.unmeasured or not _is_unused(held))
     ]
-    core = whole([held.average.core for held in using]) if using else 0
+    # A sum with an unknown part is not known. What has ended is in it, so that the core of all
+    # parts adds up to the device's.
+    core = sum_of_all([held.average.core for held in using]) if using else 0
     ended = ended_core(everybody).get(device.uuid, 0.0)
     others = Others(
         None if core is None else core + ended,
-        whole([held.memory.used_bytes for held in using]) if using else 0,
+        sum_of_all([held.memory.used_bytes for held in using]) if using else 0,
     )
     return replace(
         device,
-        pods=tuple(_visible_pod(p, namespaces) for p in device.pods if p.namespace in namespaces),
+        pods=tuple(pods),
         groups=(),
         unattributed=tuple(replace(each, processes=()) for each in device.unattributed),
         others=others if device.facts is not None and device.facts.is_up else None,
         ended_core=None if device.ended_core is None else device.ended_core - ended,
-    )
-
-
-def _visible_pod(pod: PodEntry, namespaces: Collection[str]) -> PodEntry:
-    """The pod. Owners that it waited for have no names, unless they are shown too."""
-
-    def seen(held: ContainerHolding) -> ContainerHolding:
-        return replace(held, waiting=held.waiting.visible_to(namespaces))
-
-    return replace(
-        pod,
-        containers=tuple(replace(one, holding=seen(one.holding)) for one in pod.containers),
-        unplaced=tuple(map(seen, pod.unplaced)),
     )

@@ -125,7 +125,7 @@ def page_plural(count: int, noun: str, nouns: str = "") -> str:
     return plural(count, noun, nouns, space=NBSP)
 
 
-def listed(names: Sequence[str], most: int | None = None) -> str:
+def joined(names: Sequence[str], most: int | None = None) -> str:
     """Names in a sentence: ``a, b and c``; beyond ``most`` of them ``a, b and 2 others``."""
     shown = list(names[:most])
     if len(names) > len(shown):

@@ -120,8 +120,8 @@ def _of_amd(nvidia: Sensors) -> Sensors:
     capped_ns = nvidia.by_label("throttle_seconds_total")["sw_power_cap"]
     others = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
     return Sensors.of(
-        power_watts=nvidia.number("power_watts"),
-        power_limit_watts=nvidia.number("power_limit_watts"),
+        power_watts=nvidia.value("power_watts"),
+        power_limit_watts=nvidia.value("power_limit_watts"),
         temperature_celsius={"hotspot": celsius["gpu"], "memory": celsius["memory"]},
         clock_hertz=nvidia.by_label("clock_hertz"),
         throttle_seconds_total={"ppt": capped_ns, **dict.fromkeys(others, 0)},
@@ -132,8 +132,8 @@ def _of_amd(nvidia: Sensors) -> Sensors:
 def _of_intel(nvidia: Sensors) -> Sensors:
     """The same board's, as hwmon of the driver xe has them."""
     return Sensors.of(
-        power_watts=nvidia.number("power_watts"),
-        power_limit_watts=nvidia.number("power_limit_watts"),
+        power_watts=nvidia.value("power_watts"),
+        power_limit_watts=nvidia.value("power_limit_watts"),
         temperature_celsius=nvidia.by_label("temperature_celsius"),
         clock_hertz={"graphics": nvidia.by_label("clock_hertz")["sm"]},
     )

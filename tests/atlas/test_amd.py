@@ -62,7 +62,7 @@ def test_an_mi350x_is_one_device_whose_activity_is_unknown_and_not_zero(tmp_path
     assert (reading.device.model, reading.device.memory_bytes) == ("AMD 0x75b0", 308_902_100_992)
     assert reading.memory
     assert reading.memory.used_bytes == 299_544_576
-    assert reading.sensors.number("power_watts") == 254
+    assert reading.sensors.value("power_watts") == 254
     assert reading.sensors.by_label("clock_hertz") == {"sm": 85_000_000}
     assert reading.window is None or reading.window.busy.core is None
     assert "core" in reading.unmeasured

@@ -100,7 +100,7 @@ def test_sensors_show_how_busy_the_device_is(duty: int, watts: float, hertz: int
     asked = node(clock, processes=[process(duty=duty)])
     clock.move(15)
     sensors = asked.sensors(0)
-    assert sensors.number("power_watts") == watts
+    assert sensors.value("power_watts") == watts
     assert sensors.by_label("clock_hertz")["sm"] == hertz
     assert sensors.by_label("temperature_celsius")["gpu"] == (77 if duty else 32)
 
@@ -117,7 +117,7 @@ def test_a_board_that_is_always_busy_is_held_to_its_power_limit(
     clock.move(10)
     sensors = asked.sensors(0)
     assert sensors.by_label("throttle_seconds_total")["sw_power_cap"] == capped
-    assert sensors.number("sm_active_ratio") == pytest.approx(active, abs=0.02)
+    assert sensors.value("sm_active_ratio") == pytest.approx(active, abs=0.02)
 
 
 def test_traffic_grows_with_the_work_and_never_falls() -> None:
@@ -142,7 +142,7 @@ def test_traffic_grows_with_the_work_and_never_falls() -> None:
 
 def test_a_board_tells_only_of_what_its_kind_has() -> None:
     sensors = node(model="NVIDIA A10").sensors(0)
-    assert sensors.number("sm_active_ratio") is None
+    assert sensors.value("sm_active_ratio") is None
     assert sensors.by_label("nvlink_bytes_total") == {}
 
 

@@ -225,7 +225,7 @@ class Allocations:
         self._logged.add((pod.uid, scheme, reason))
         self.problems[reason] += 1
         if reason is Reason.NODE_UNKNOWN:
-            # This is the same for all pods, and one right mends it: it is logged once.
+            # This is the same for all pods, and one right fixes it: it is logged once.
             if not self._logged_node_unknown:
                 self._logged_node_unknown = True
                 logger.warning(

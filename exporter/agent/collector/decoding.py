@@ -28,9 +28,9 @@ END_S = 0.9
 
 
 class Asked(NamedTuple):
-    """What allocations follow from. ``number`` rises with each that differs."""
+    """What allocations follow from. ``version`` rises with each that differs."""
 
-    number: int
+    version: int
     table: PodTable
     node: NodeFacts
     rules: Rules
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 class Decodings(NamedTuple):
     """What is decoded so far, by the pods' uid. ``version`` rises with each that differs.
 
-    ``answered``: the number of what was asked last and is decoded as a whole.
+    ``answered``: the version of what was asked last and is decoded as a whole.
     """
 
     version: int = 0
@@ -124,17 +124,17 @@ class Decoding:
     def ask(self, table: PodTable, node: NodeFacts, rules: Rules) -> Decodings:
         """What is decoded of this, as a whole unless that takes long."""
         with self._news:
-            self._asked = asked = Asked(self._asked.number + 1, table, node, rules)
+            self._asked = asked = Asked(self._asked.version + 1, table, node, rules)
             if self._is_beside:
                 self._news.notify_all()
                 timeout_s = LATER_S if self.newest.found else FIRST_S
-                self._news.wait_for(lambda: self.newest.answered >= asked.number, timeout_s)
+                self._news.wait_for(lambda: self.newest.answered >= asked.version, timeout_s)
                 return self.newest
         self._decoder.take(asked)
         while self._decoder.step():
             pass
-        self._taken, self._is_behind = asked.number, False
-        self._publish(asked.number)
+        self._taken, self._is_behind = asked.version, False
+        self._publish(asked.version)
         return self.newest
 
     @contextlib.contextmanager
@@ -167,7 +167,7 @@ class Decoding:
                 logger.exception("decoding pods failed; it goes on with the next change of one")
                 self._is_behind = False
             with self._news:
-                self._publish(self.newest.answered if self._is_behind else asked.number)
+                self._publish(self.newest.answered if self._is_behind else asked.version)
                 self._news.notify_all()
                 if self._is_behind:
                     took_s = (self._clock.monotonic_ns() - started_ns) / 1e9
@@ -181,12 +181,12 @@ class Decoding:
 
     def _is_called(self) -> bool:
         """Whether there is something new to take, or the end has come."""
-        return self._stopped or self._asked.number > self._taken
+        return self._stopped or self._asked.version > self._taken
 
     def _turn(self, asked: Asked, started_ns: int) -> bool:
         """Works for a while. Whether there is more to do."""
-        if asked.number > self._taken:
-            self._taken = asked.number
+        if asked.version > self._taken:
+            self._taken = asked.version
             self._decoder.take(asked)
         while more := self._decoder.step():
             if self._clock.monotonic_ns() - started_ns > TURN_NS:

@@ -306,7 +306,7 @@ class _Board:
         profiles stood at 0 after an XID (DCGM#303).
         """
         sensors = reading.sensors
-        limit, power = sensors.number("power_limit_watts"), sensors.number("power_watts")
+        limit, power = sensors.value("power_limit_watts"), sensors.value("power_watts")
         if limit is not None and limit <= MAX_WATTS:
             self._limit, self._watts = max(self._limit, limit), max(self._watts, limit)
         wrong: dict[tuple[str, str], float] = {}
@@ -322,7 +322,7 @@ class _Board:
         elif self._limit:
             self._watts = max(self._watts, power or 0.0)
         # No SM works, and the core has been busy for seconds: then the profile stands still.
-        is_idle = sensors.number("sm_active_ratio") == 0
+        is_idle = sensors.value("sm_active_ratio") == 0
         for window in reading.windows if is_idle else ():
             is_busy = 2 * (window.busy.core or 0) >= window.observed_ns > 0
             self._still_ns = self._still_ns + window.observed_ns if is_busy else 0

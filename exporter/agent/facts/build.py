@@ -40,11 +40,9 @@ def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
 
 
 def at_most(ledger: Ledger, cycle: CycleFacts, left_out: Collection[str] = ()) -> int:
-    """An upper bound of the series of any family in ``facts_of`` but those that are ``left_out``.
-
-    It is close to the truth, because all facts are built in each cycle in which it is above the
-    limit.
-    """
+    """An upper bound of the series of any family in ``facts_of``, without those ``left_out``."""
+    # It is close to the truth, because all facts are built in each cycle in which it is above the
+    # limit.
     devices, elsewhere = ledger.devices.values(), len(ledger.unplaced) + len(cycle.undecoded)
     owners, reasons, sums = elsewhere, MAX_REASONS * elsewhere, [0, 0]
     for device_ledger in devices:
@@ -68,13 +66,13 @@ def at_most(ledger: Ledger, cycle: CycleFacts, left_out: Collection[str] = ()) -
 
 
 def _reasons(device_ledger: DeviceLedger, ledger: Ledger, cycle: CycleFacts) -> int:
-    """An upper bound of the reasons why something of a device's owners is unmeasured.
-
-    Of nearly all owners nothing is. So each is looked at.
-    """
+    """An upper bound of the reasons why something of a device's owners is unmeasured."""
+    # Of nearly all owners nothing is unmeasured. A bound for all would be far above the truth, so
+    # each is looked at.
     owners = device_ledger.owners
     if device_ledger.stale or ledger.unidentified or device_ledger.uncertain:
         return MAX_REASONS * len(owners)
+    # Limits of unknown place are missing with a reason, on each device that the pod is on.
     unplaced = {key.pod_name for key, _ in ledger.unplaced}.union(cycle.undecoded)
     # A container is withheld while its use may stand under its pod as a whole.
     whole = {key.pod_name for key in owners if isinstance(key, ContainerKey) and not key.container}

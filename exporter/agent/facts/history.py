@@ -53,43 +53,49 @@ def _with_point(
     end_unix_ns: int,
     end_mono_ns: int,
 ) -> History:
-    number = before.number + steps
+    taken = before.taken + steps
     listed = list(present)
-    series, ended = _places(before, [key for key, _, _ in listed], number)
+    series, ended = _places(before, [key for key, _, _ in listed], taken)
     size = 1 + max((*series.values(), *(place for place, _ in ended.values())), default=-1)
     cores, held = array("H", (_NO_CORE,)) * size, array("I", (_NO_MEMORY,)) * size
     for key, core, memory in listed:
         place = series.get(key)
-        if place is not None:
-            cores[place], held[place] = _packed(core, memory)
+        if place is None:
+            continue
+        # Unknown is not-a-number, the only one that differs from itself. A value beyond what fits
+        # is the largest that is not the sign for "unknown".
+        if core == core:  # noqa: PLR0124
+            cores[place] = min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1)
+        if memory == memory:  # noqa: PLR0124
+            held[place] = min(max(round(memory / _KIB), 0), _NO_MEMORY - 1)
     point = HistoryPoint(cores.tobytes(), held.tobytes())
     missed = (HistoryPoint(b"", b""),) * min(steps - 1, POINTS)
     points = (*before.points, *missed, point)[-POINTS:]
-    return History(end_unix_ns, end_mono_ns, before.step_ns, series, points, ended, number)
+    return History(end_unix_ns, end_mono_ns, before.step_ns, series, points, ended, taken)
 
 
 def _places(
-    before: History, keys: Sequence[SeriesKey], number: int
+    before: History, keys: Sequence[SeriesKey], taken: int
 ) -> tuple[Mapping[SeriesKey, int], Mapping[SeriesKey, tuple[int, int]]]:
-    """The places of the present series, and those of ended ones with their last point's number.
-
-    A place is given to another series once no block has the ended one any more.
-    """
+    """The places of the present series, and those of ended ones with their last point's number."""
+    # Most points have the series of the point before.
     if len(keys) == len(before.series) and all(each in before.series for each in keys):
         return before.series, before.ended
-    ended = {own: last for own, last in before.ended.items() if number - last[1] < POINTS}
-    ended |= {own: (place, before.number) for own, place in before.series.items()}
+    # A place is given to another series once no block has the ended one any more.
+    ended = {own: last for own, last in before.ended.items() if taken - last[1] < POINTS}
+    ended |= {own: (place, before.taken) for own, place in before.series.items()}
     series: dict[SeriesKey, int] = {}
     fresh = []
     for own in keys:
         if own in ended:
             series[own] = ended.pop(own)[0]
         elif own not in series:
-            series[own] = -1  # keeps the order
+            series[own] = -1  # its place comes below; what is listed first is also shown first
             fresh.append(own)
-    taken = {*series.values(), *(place for place, _ in ended.values())}
-    free = (place for place in range(MAX_SERIES) if place not in taken)
+    occupied = {*series.values(), *(place for place, _ in ended.values())}
+    free = (place for place in range(MAX_SERIES) if place not in occupied)
     for own in fresh:
+        # At the bound a newcomer has no history, and those that have one keep it.
         place = next(free, None)
         if place is None:
             del series[own]
@@ -98,19 +104,10 @@ def _places(
     return series, ended
 
 
-def _packed(core: float, memory: float) -> tuple[int, int]:
-    known_core = core == core  # noqa: PLR0124 - NaN
-    known_memory = memory == memory  # noqa: PLR0124 - NaN
-    return (
-        min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1) if known_core else _NO_CORE,
-        min(max(round(memory / _KIB), 0), _NO_MEMORY - 1) if known_memory else _NO_MEMORY,
-    )
-
-
 class Past(Mapping[SeriesKey, Mapping[str, Known]]):
     """The newest points of each present series, oldest first; None where unknown.
 
-    A series is unpacked when it is asked for. One that began later is shorter.
+    A series is unpacked when it is asked for.
     """
 
     def __init__(self, history: History, count: int = POINTS) -> None:
@@ -132,7 +129,9 @@ class Past(Mapping[SeriesKey, Mapping[str, Known]]):
             place = self._places[key]
             cores = [None if v == _NO_CORE else v / _CORE_UNIT for v in self._cores[place]]
             held = [None if v == _NO_MEMORY else float(v * _KIB) for v in self._held[place]]
-            began = next((n for n, at in enumerate(zip(cores, held, strict=True)) if _known(at)), 0)
+            # A series that began later is shorter. Gaps within it stay.
+            both = enumerate(zip(cores, held, strict=True))
+            began = next((n for n, at in both if at != (None, None)), 0)
             made = {"core_utilization_ratio": cores[began:], "memory_used_bytes": held[began:]}
             self._unpacked[key] = made
         return made
@@ -148,10 +147,6 @@ class Past(Mapping[SeriesKey, Mapping[str, Known]]):
     def __contains__(self, key: object) -> bool:
         """Whether there is such a series; unpacks nothing."""
         return key in self._places
-
-
-def _known(point: tuple[float | None, float | None]) -> bool:
-    return point != (None, None)
 
 
 def _columns(kind: str, blocks: Sequence[bytes], unknown: int) -> list[tuple[int, ...]]:

@@ -49,6 +49,35 @@ class PodLimit(NamedTuple):
     memory_by_device: Sequence[MemoryLimit] = ()
     gpus: float | None = None
 
+    @classmethod
+    def of(cls, allocated: Sequence[Allocated], known: Collection[str]) -> "PodLimit":
+        """The limit of the pod with these allocations; ``known`` are the ledger's devices."""
+        by_device, devices = defaultdict(list), defaultdict[str, set[str | None]](set)
+        for one in allocated:
+            devices[one.key.container].add(one.allocation.device)
+            if one.allocation.device and one.allocation.memory_bytes is not None:
+                by_device[one.allocation.device].append(one)
+        memory_by_device = [
+            MemoryLimit(
+                device,
+                frozenset(key.container for key, _ in here),
+                sum_of_known([a.memory_bytes for _, a in here]),
+            )
+            for device, here in by_device.items()
+        ]
+        # What is promised is known, also where some of it has no amount: so these are sums of what
+        # is known. Of what is used a part would mislead.
+        return cls(
+            allocated=allocated,
+            devices=devices,
+            core=sum_of_known([a.core for _, a in allocated]),
+            core_containers=frozenset(key.container for key, a in allocated if a.core is not None),
+            compared=all(a.device in known for _, a in allocated if a.core is not None),
+            memory_bytes=sum_of_known([a.memory_bytes for _, a in allocated]),
+            memory_by_device=memory_by_device,
+            gpus=sum_of_known([a.gpus for _, a in allocated]),
+        )
+
 
 NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
 
@@ -69,7 +98,7 @@ class Limits:
             by_pod[key.pod_name].append(one)
         self._by_container = {place: _limit(many) for place, many in by_container.items()}
         self._by_device = {uuid: _limit(many) for uuid, many in by_device.items()}
-        self._by_pod = {name: _pod_limit(many, devices) for name, many in by_pod.items()}
+        self._by_pod = {name: PodLimit.of(many, devices) for name, many in by_pod.items()}
         self.has_unplaced = any(not uuid for _, uuid in by_container)
 
     def of_container(self, key: ContainerKey, uuid: str) -> Limit:
@@ -85,11 +114,9 @@ class Limits:
         return self._by_pod.get(name, NO_POD_LIMIT)
 
     def allocated_devices(self, key: ContainerKey) -> Collection[str | None]:
-        """The devices of the allocations that a container's use is compared with; None: unknown.
-
-        Its own allocations; without any, those of the pod as a whole. For the use of the pod as a
-        whole: all of the pod's.
-        """
+        """The devices of the allocations that a container's use is compared with; None: unknown."""
+        # Use of the pod as a whole may be of any of its containers. One without an allocation of
+        # its own has a part of the pod's.
         of_pod = self.of_pod(key.pod_name).devices
         if not key.container:
             return frozenset().union(*of_pod.values())
@@ -98,7 +125,8 @@ class Limits:
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
     granted = (Granted(a.scheme, a.policy, a.priority) for a in allocations)
-    is_placed = any(a.device for a in allocations)  # replicas are those of a device
+    # Replicas are those of a device: without one they say nothing.
+    is_placed = any(a.device for a in allocations)
     summed = AllocationFacts(
         tuple(dict.fromkeys(granted)),
         sum_of_known([a.core for a in allocations]),
@@ -107,28 +135,3 @@ def _limit(allocations: Sequence[Allocation]) -> Limit:
         sum_of_known([a.gpus for a in allocations]),
     )
     return Limit(allocations, summed)
-
-
-def _pod_limit(allocated: Sequence[Allocated], known: Collection[str]) -> PodLimit:
-    by_device, devices = defaultdict(list), defaultdict[str, set[str | None]](set)
-    for one in allocated:
-        devices[one.key.container].add(one.allocation.device)
-        if one.allocation.device and one.allocation.memory_bytes is not None:
-            by_device[one.allocation.device].append(one)
-    return PodLimit(
-        allocated,
-        devices,
-        sum_of_known([a.core for _, a in allocated]),
-        frozenset(key.container for key, a in allocated if a.core is not None),
-        all(a.device in known for _, a in allocated if a.core is not None),
-        sum_of_known([a.memory_bytes for _, a in allocated]),
-        [
-            MemoryLimit(
-                device,
-                frozenset(key.container for key, _ in here),
-                sum_of_known([a.memory_bytes for _, a in here]),
-            )
-            for device, here in by_device.items()
-        ],
-        sum_of_known([a.gpus for _, a in allocated]),
-    )

@@ -20,7 +20,7 @@ from exporter.model import (
     PodName,
     Used,
     of_limit,
-    whole,
+    sum_of_all,
 )
 
 Containers = Sequence[OwnerView[ContainerKey]]
@@ -90,13 +90,13 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         name=tenant.name[1],
         ended=not (live or stale),
         info=info,
-        core=whole([container.average.core for container in using]),
+        core=sum_of_all([container.average.core for container in using]),
         core_limit=limit.core,
         allocated_gpus=limit.gpus,
         core_of_limit=of_limit(
-            whole([container.average.core for container in limited]), limit.core
+            sum_of_all([container.average.core for container in limited]), limit.core
         ),
-        memory_bytes=whole([container.memory_bytes for container in using]),
+        memory_bytes=sum_of_all([container.memory_bytes for container in using]),
         memory_limit_bytes=limit.memory_bytes,
         memory_of_limit=max(_fullnesses(view, using, limit), default=None),
         last_active_unix_ns=active_unix_ns if has_gauges else None,
@@ -122,14 +122,14 @@ def _fullnesses(view: View, using: Containers, limit: PodLimit) -> Iterator[floa
         by_device[container.device.uuid].append(container)
     for device, names, most in limit.memory_by_device:
         here = by_device.get(device, [])
-        held = whole([container.memory_bytes for container in _held_against(here, names)])
+        held = sum_of_all([container.memory_bytes for container in _held_against(here, names)])
         if held is not None and most:
             yield held / most
     # Where one of them is on a device that it was not allocated, it would seem to hold nothing of
     # its limit. So all that they hold over all limits counts too.
     if limit.memory_bytes and any(misplaced(view, each.key, each.device) for each in using):
         names = {name for one in limit.memory_by_device for name in one.containers}
-        held = whole([container.memory_bytes for container in _held_against(using, names)])
+        held = sum_of_all([container.memory_bytes for container in _held_against(using, names)])
         if held is not None:
             yield held / limit.memory_bytes
 

@@ -394,7 +394,7 @@ class DeviceLedger(DeviceStatus):
     def settle(self, before_mono_ns: int, averaged_from_ns: int) -> None:
         """Ends the cycle after the given one, and drops the windows that no average needs any more.
 
-        An owner that holds memory is there.
+        An owner that holds memory is live.
         """
         # On a device that cannot be read nobody is known to hold memory: the last list is no sign
         # of life, and its owners must end some time.

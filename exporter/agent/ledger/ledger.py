@@ -233,8 +233,8 @@ class Ledger:
         # After a share has ended, the last use is still to come: it was read before, or its process
         # goes on for a moment. Other allocations without a share end the comparison at once.
         shared = [each for each in allocated if each.allocation.core is not None]
-        there = {key for key, _ in allocated}
-        ended = {key for key in self._limited - there if key.pod_name in self.pods}
+        present = {key for key, _ in allocated}
+        ended = {key for key in self._limited - present if key.pod_name in self.pods}
         self._limited = frozenset(ended.union(key for key, _ in shared))
         self._limited_pods = frozenset(key.pod_name for key in self._limited)
         self._somewhere = frozenset(

@@ -14,7 +14,7 @@ from exporter.model import Unmeasured
 from exporter.model.alerts import NEAR_LIMIT
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
-from exporter.shown.words import ago, gib, length, listed
+from exporter.shown.words import ago, gib, joined, length
 
 NOTEWORTHY = 0.01  # of the time
 HELD_DOWN = 0.1  # of the time, as a mark on the page
@@ -182,7 +182,7 @@ def _lost(case: Case) -> Iterator[Sentence]:
     cards = sorted({part.card.name for part in case.parts if _is_lost(part)})
     if cards:
         has, it = ("has", "it") if len(cards) == 1 else ("have", "them")
-        said = f"{listed(cards)} {has} fallen off the bus, or need{'s' * (it == 'it')} a reset"
+        said = f"{joined(cards)} {has} fallen off the bus, or need{'s' * (it == 'it')} a reset"
         more = f"nothing of {it} is known. The kernel's log has its Xid"
         yield Sentence(Topic.LOST, f"{said}: {more}.", urgent=True)
 
@@ -200,9 +200,9 @@ def _misplaced(case: Case) -> Iterator[Sentence]:
     if not elsewhere:
         return
     there, here = (sorted({part.card.name for part in parts}) for parts in (elsewhere, own))
-    but = f"but was allocated {_listed(here)}" if here else "which it was not allocated"
-    used = _listed([_had(part) for part in (*elsewhere, *own)])
-    said = f"It runs on {_listed(there)}, {but}: in {case.span} it used {used}."
+    but = f"but was allocated {_joined(here)}" if here else "which it was not allocated"
+    used = _joined([_had(part) for part in (*elsewhere, *own)])
+    said = f"It runs on {_joined(there)}, {but}: in {case.span} it used {used}."
     yield Sentence(Topic.PLACEMENT, said, urgent=True)
 
 
@@ -306,7 +306,7 @@ def _clocks(case: Case) -> Iterator[Sentence]:
 
 
 def _cards_held(held: Mapping[str, float]) -> str:
-    return _listed([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
+    return _joined([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
 
 
 def _memory(case: Case) -> Iterator[Sentence]:
@@ -363,13 +363,13 @@ def _cards(case: Case) -> Iterator[Sentence]:
     others = [card.others for card in cards.values()]
     known = sorted({name for names in others for name in names or ()})
     if known:
-        company = f" with {_listed(known)}"
+        company = f" with {_joined(known)}"
     elif any(names is None for names in others):
         company = ""
     else:
         company = ", with no other that can be seen"
     is_on = "It is on" if case.ended_unix_s is None else "It was on"
-    yield Sentence(Topic.CARDS, f"{is_on} {_listed(places)}{company}.")
+    yield Sentence(Topic.CARDS, f"{is_on} {_joined(places)}{company}.")
 
 
 def _described(card: Card) -> str:
@@ -396,7 +396,7 @@ def _unknown(case: Case) -> Iterator[Sentence]:
     if not by_reason:
         return
     order = sorted(by_reason.items(), key=lambda each: ("core" not in each[1], each[0]))
-    said = " ".join(f"Not known: {_listed(sorted(what))}. {_why(why)}" for why, what in order[:2])
+    said = " ".join(f"Not known: {_joined(sorted(what))}. {_why(why)}" for why, what in order[:2])
     more = len(order) - 2
     rest = f" {more} more reasons are in …_unmeasured." if more > 0 else ""
     yield Sentence(Topic.UNKNOWN, said.strip() + rest, urgent=blind)
@@ -416,5 +416,5 @@ def _moment(unix_s: float, case: Case) -> str:
     return f"{ago(case.unix_s - unix_s)}, at {utc(unix_s, '%Y-%m-%d %H:%M UTC')}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return listed(names, _MAX_NAMES)
+def _joined(names: Sequence[str]) -> str:
+    return joined(names, _MAX_NAMES)

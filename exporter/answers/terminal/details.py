@@ -39,7 +39,7 @@ def of_device(device: DeviceFacts) -> Details:
 
 
 def _power(sensors: Sensors) -> str:
-    watts, limit = sensors.number("power_watts"), sensors.number("power_limit_watts")
+    watts, limit = sensors.value("power_watts"), sensors.value("power_limit_watts")
     if watts is None:
         return ""
     return f"{watts:.0f} W" + (f" of {limit:.0f} W" if limit else "")

@@ -92,7 +92,7 @@ def _device(entry: DeviceEntry, node: NodeContext) -> Line:
         memory=memory,
         engines=_engines(device.average),
         past=node.past.get(SeriesKey(None, device.uuid), ()),
-        watts=device.sensors.number("power_watts"),
+        watts=device.sensors.value("power_watts"),
         celsius=details.warmth(device.sensors),
         details=(*details.of_device(device), *details.unmeasured(device.unmeasured)),
         children=children,

@@ -55,20 +55,20 @@ def _total(device: Subject) -> float | None:
 
     Of a board with MIG instances only the instances' memory is read, and adds up.
     """
-    total, used = (device.number(f"memory_{n}_bytes") for n in ("total", "used"))
+    total, used = (device.value(f"memory_{n}_bytes") for n in ("total", "used"))
     return None if used is None else total
 
 
 def _nvlink(device: Subject) -> float | None:
     """The rate of `nvlink_bytes_total` in both directions."""
-    sent, received = (device.number(f"nvlink_bytes_{d}") for d in ("transmit", "receive"))
+    sent, received = (device.value(f"nvlink_bytes_{d}") for d in ("transmit", "receive"))
     return None if sent is None or received is None else sent + received
 
 
 def _free(device: Subject) -> float | None:
     """`memory_total_bytes` - `memory_used_bytes` - `memory_reserved_bytes`."""
     total, used, reserved = (
-        device.number(f"memory_{n}_bytes") for n in ("total", "used", "reserved")
+        device.value(f"memory_{n}_bytes") for n in ("total", "used", "reserved")
     )
     return None if total is None or used is None else total - used - (reserved or 0)
 

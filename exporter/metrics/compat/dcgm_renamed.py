@@ -45,7 +45,7 @@ RENAMED = {
 
 def _energy(device: Subject) -> float | None:
     """`energy_joules_total`, whole joules."""
-    joules = device.number("energy_joules_total")
+    joules = device.value("energy_joules_total")
     return None if joules is None else joules // 1
 
 

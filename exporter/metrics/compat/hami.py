@@ -47,13 +47,13 @@ _CORE = of("core_utilization_ratio", times=PERCENT)
 
 def _used_of_board(device: Subject) -> float | None:
     """`memory_used_bytes` + `memory_reserved_bytes`, as version 1 of NVML's call has it."""
-    used = device.number("memory_used_bytes")
-    return None if used is None else used + (device.number("memory_reserved_bytes") or 0)
+    used = device.value("memory_used_bytes")
+    return None if used is None else used + (device.value("memory_reserved_bytes") or 0)
 
 
 def _since_last_kernel(container: Subject) -> float | None:
     """Seconds since `last_active_timestamp_seconds`."""
-    last = container.number("last_active_timestamp_seconds")
+    last = container.value("last_active_timestamp_seconds")
     return None if last is None else max(0.0, container.unix_ns / 1e9 - last)
 
 

@@ -1,6 +1,6 @@
 """Renders the families of other exporters from a Snapshot."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from exporter.metrics.compat import dcgm, dcgm_renamed, hami, tencent
 from exporter.metrics.compat.subjects import Alias, Subject, Subjects, of
@@ -69,26 +69,22 @@ class CompatPage:
         subjects = Subjects(snapshot, self._node, self._uids, self._rates.of(snapshot))
         page: list[str] = []
         for name, aliases in self._families.items():
-            samples = [line for alias in aliases for line in _samples(alias, subjects)]
-            if samples:
-                kind = _type(aliases[0], form)
-                page += [head(name, kind, aliases[0].help, form), *samples]
+            lines: list[str] = []
+            for alias in aliases:
+                for subject in subjects.of[alias.subject]:
+                    figure = alias.figure(subject)
+                    if figure is not None:
+                        # The other programs write whole numbers without a point.
+                        exact = float(figure).is_integer() and abs(figure) < LARGEST_EXACT
+                        number = str(int(figure)) if exact else repr(float(figure))
+                        lines.append(f"{name}{{{_labels(alias, subject)}}} {number}\n")
+            if lines:
+                # OpenMetrics allows no counter whose name does not end in _total.
+                kind, is_renamed = aliases[0].type, not name.endswith("_total")
+                if kind == "counter" and is_renamed and form is Format.OPENMETRICS:
+                    kind = "unknown"
+                page += [head(name, kind, aliases[0].help, form), *lines]
         return "".join(page).encode()
-
-
-def _samples(alias: Alias, subjects: Subjects) -> Iterable[str]:
-    for subject in subjects.of[alias.subject]:
-        figure = alias.figure(subject)
-        if figure is not None:
-            exact = float(figure).is_integer() and abs(figure) < LARGEST_EXACT
-            number = str(int(figure)) if exact else repr(float(figure))
-            yield f"{alias.name}{{{_labels(alias, subject)}}} {number}\n"
-
-
-def _type(alias: Alias, form: Format) -> str:
-    """The family's type. OpenMetrics allows no counter whose name does not end in _total."""
-    renamed = form is Format.OPENMETRICS and not alias.name.endswith("_total")
-    return "unknown" if alias.type == "counter" and renamed else alias.type
 
 
 def _labels(alias: Alias, subject: Subject) -> str:
@@ -111,8 +107,14 @@ class Rates:
         self._newest: tuple[int, Totals] | None = None
 
     def of(self, snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
-        """The rates by UUID and counter. A counter that fell has none."""
-        now = (snapshot.mono_ns, _totals(snapshot))
+        """The rates by UUID and counter."""
+        totals: dict[tuple[str, str], float] = {}
+        for device in snapshot.facts.devices:
+            for counter in COUNTERS:
+                name = counter.removesuffix("total")
+                moved = device.sensors.by_label(counter)
+                totals |= {(device.uuid, name + way): count for way, count in moved.items()}
+        now = snapshot.mono_ns, totals
         if self._newest is None or now[0] - self._newest[0] >= LEAST_NS:
             self._earlier, self._newest = self._newest, now
         if self._earlier is None or now[0] <= self._earlier[0]:
@@ -120,17 +122,8 @@ class Rates:
         then_ns, before = self._earlier
         rates: dict[str, dict[str, float]] = {}
         for (uuid, name), total in now[1].items():
-            moved = total - before.get((uuid, name), total + 1)
-            if moved >= 0:
-                rates.setdefault(uuid, {})[name] = moved * 1e9 / (now[0] - then_ns)
+            # A counter that fell began again, and one that is new was not seen to grow.
+            grown = total - before.get((uuid, name), total + 1)
+            if grown >= 0:
+                rates.setdefault(uuid, {})[name] = grown * 1e9 / (now[0] - then_ns)
         return rates
-
-
-def _totals(snapshot: Snapshot) -> Totals:
-    totals: dict[tuple[str, str], float] = {}
-    for device in snapshot.facts.devices:
-        for counter in COUNTERS:
-            name = counter.removesuffix("total")
-            moved = device.sensors.by_label(counter)
-            totals |= {(device.uuid, name + way): count for way, count in moved.items()}
-    return totals

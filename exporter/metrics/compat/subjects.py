@@ -40,7 +40,7 @@ class Subject:
     unix_ns: int
     extra: Mapping[str, Number] = field(default_factory=dict)
 
-    def number(self, name: str, *key: str) -> float | None:
+    def value(self, name: str, *key: str) -> float | None:
         """A value in base units; None if it is not known."""
         if name in self.extra:
             return self.extra[name]
@@ -84,7 +84,7 @@ class Subjects:
         containers = self._containers(snapshot.facts.containers)
         self._node_figures = {
             "node_gpus": sum(not device.labels["parent_uuid"] for device in devices),
-            "node_memory_bytes": sum(d.number("memory_total_bytes") or 0 for d in devices),
+            "node_memory_bytes": sum(d.value("memory_total_bytes") or 0 for d in devices),
         }
         self.of: dict[str, list[Subject]] = {
             "device": [_with_holder(device, containers) for device in devices],
@@ -143,14 +143,14 @@ class Subjects:
         """
         uuid = device.labels["uuid"]
         here = [c for c in containers if c.labels["uuid"] == uuid]
-        left = {part: device.number(whole) for part, whole in SPLIT.items()}
+        left = {part: device.value(whole) for part, whole in SPLIT.items()}
         rest = _with_holder(device, here)
         if len(here) > 1 or (here and uuid in self._grouped):
             # A rest of which a part is not known would be too large: then there is none.
             yield from here
             rest = device
             for name, whole in left.items():
-                parts = _all(container.number(name) for container in here)
+                parts = _all(container.value(name) for container in here)
                 left[name] = None if whole is None or parts is None else max(0, whole - sum(parts))
         extra = {name: figure for name, figure in left.items() if figure is not None}
         yield replace(rest, fact=None, extra=extra)
@@ -165,7 +165,7 @@ class Subjects:
         tasks = []
         for (namespace, pod, name), parts in groups.items():
             labels = {"node": self._node, "namespace": namespace, "pod": pod, "container": name}
-            known = {figure: _all(part.number(figure) for part in parts) for figure in _SUMMED}
+            known = {figure: _all(part.value(figure) for part in parts) for figure in _SUMMED}
             sums = {figure: sum(values) for figure, values in known.items() if values is not None}
             tasks.append(Subject("container", labels, None, self._unix_ns, sums))
         return tasks
@@ -269,7 +269,7 @@ class of:  # noqa: N801 - reads as a word in the tables
 
     def __call__(self, subject: Subject) -> float | None:
         """The value; None if it is not known."""
-        value = subject.number(self.name, *filter(None, [self.key]))
+        value = subject.value(self.name, *filter(None, [self.key]))
         return None if value is None else value * self.times / self.per
 
 
@@ -283,7 +283,7 @@ class quotient:  # noqa: N801 - reads as a word in the tables
 
     def __call__(self, subject: Subject) -> float | None:
         """The quotient; None if one of the two is not known or the whole is 0."""
-        above, below = subject.number(self.part), subject.number(self.whole)
+        above, below = subject.value(self.part), subject.value(self.whole)
         return None if above is None or not below else above / below * self.times
 
 

@@ -29,7 +29,7 @@ def _sensor(group: str, name: str, about: str, label: str = "") -> FamilyOf[Devi
             each=lambda d: keyed(d.sensors.by_label(name)),
             group=group,
         )
-    return _device(name, about, lambda d: d.sensors.number(name), group=group)
+    return _device(name, about, lambda d: d.sensors.value(name), group=group)
 
 
 def _info(device: Device) -> tuple[str, ...]:

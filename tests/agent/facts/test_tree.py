@@ -86,7 +86,7 @@ def test_a_pod_on_one_device_has_the_figures_of_the_pods_own_metrics(node: Snaps
     for pod in pods:
         assert pod.facts is not None
         own = (pod.facts.core, pod.facts.core_limit, pod.facts.core_of_limit)
-        assert not pod.is_whole or pod.figures[:3] == own
+        assert not pod.is_only_here or pod.figures[:3] == own
         assert not pod.facts.ended or pod.ended
 
 

@@ -68,10 +68,10 @@ def test_a_partition_is_measured_and_its_board_keeps_the_energy() -> None:
     assert known(part.window).counted == {"copy": {2001: 10**9 // 2}, "evicted": {}}
     assert (known(part.memory).total_bytes, known(part.memory).used_bytes) == (24 * GIB, 3 * GIB)
     assert part.unmeasured["energy"] is Unmeasured.PARTITIONED
-    assert part.sensors.number("power_watts") is None
+    assert part.sensors.value("power_watts") is None
     used = sum(window.energy_uj or 0 for window in looked.windows(0))
     assert used == pytest.approx(40 * (100 + 400 / 8) * 1e6, rel=0.01)
-    assert board.sensors.number("power_watts") == 150
+    assert board.sensors.value("power_watts") == 150
     assert set(board.sensors.by_label("temperature_celsius")) == {"hotspot", "memory"}
     assert (known(board.window).busy.core, board.memory) == (None, None)
     assert board.unmeasured["core"] is Unmeasured.PARTITIONED

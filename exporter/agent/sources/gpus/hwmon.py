@@ -120,8 +120,8 @@ def unmeasured(
     """The quantities that a board does not report, without disabled groups of families."""
     absent = {
         "energy": ("", energy_method == "none"),
-        "power": ("power", sensors.number("power_watts") is None),
-        "power_limit": ("power", sensors.number("power_limit_watts") is None),
+        "power": ("power", sensors.value("power_watts") is None),
+        "power_limit": ("power", sensors.value("power_limit_watts") is None),
         "temperature": ("temperature", not sensors.by_label("temperature_celsius")),
         "clock": ("clocks", not sensors.by_label("clock_hertz")),
         "throttle": ("throttle", not sensors.by_label("throttle_seconds_total")),

@@ -393,7 +393,7 @@ def _sensed(facts: DeviceFacts) -> list[str]:
     warmest = heat.get("gpu", heat.get("hotspot"))
     if warmest is not None:
         made.append(f"{warmest:.0f}{NBSP}°C")
-    watts, limit = sensors.number("power_watts"), sensors.number("power_limit_watts")
+    watts, limit = sensors.value("power_watts"), sensors.value("power_limit_watts")
     if watts is not None:
         of = f"{NBSP}/{NBSP}{limit:.0f}" if limit else ""
         made.append(f"{watts:.0f}{of}{NBSP}W")
@@ -410,8 +410,8 @@ def _details(facts: DeviceFacts) -> list[tuple[str, str]]:
         "Memory traffic": average.memory_active,
         "Encoder": average.encoder,
         "Decoder": average.decoder,
-        "SMs active": sensors.number("sm_active_ratio"),
-        "Tensor cores": sensors.number("tensor_active_ratio"),
+        "SMs active": sensors.value("sm_active_ratio"),
+        "Tensor cores": sensors.value("tensor_active_ratio"),
     }
     pairs = {
         "UUID": facts.uuid,

@@ -25,7 +25,7 @@ from exporter.model import (
     Reasons,
     SeriesKey,
     Unattributed,
-    whole,
+    sum_of_all,
 )
 from exporter.shown.marks import Mark, holding_marks, pod_marks, waiting_marks
 from exporter.shown.reasons import UNATTRIBUTED
@@ -294,8 +294,8 @@ def _unattributed(tree: Tree) -> Iterator[TreeEntry]:
 def _summed(parts: Sequence[Part]) -> Figures:
     """Core and memory summed over all devices; a figure is None if one device lacks it."""
     return Figures(
-        whole([part.figures.core for part in parts]),
-        memory_bytes=whole([part.figures.memory_bytes for part in parts]),
+        sum_of_all([part.figures.core for part in parts]),
+        memory_bytes=sum_of_all([part.figures.memory_bytes for part in parts]),
     )
 
 

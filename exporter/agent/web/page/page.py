@@ -30,7 +30,7 @@ from exporter.model import SourceStatus, sum_of_known
 from exporter.shown.kinds import count_nouns
 from exporter.shown.marks import Earlier, Mark, device_marks
 from exporter.shown.reasons import what_to_do
-from exporter.shown.words import NBSP, listed, memory, page_plural
+from exporter.shown.words import NBSP, joined, memory, page_plural
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -217,7 +217,7 @@ def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
     if not counts:
         return OwnerNames("Owner", "Owner", "Processes", ())
     head = next(iter(counts)).capitalize() if len(counts) == 1 else "Owner"
-    nouns = listed([f"{noun}s" for noun in counts])
+    nouns = joined([f"{noun}s" for noun in counts])
     sums = tuple((f"{noun.capitalize()}s", count) for noun, count in counts.items())
     return OwnerNames(head, head, f"{nouns.capitalize()}, with processes", sums)
 
@@ -227,7 +227,7 @@ def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames)
     boards = [facts for facts in up if facts.average.core is not None]
     whole = {facts.device.parent_uuid or facts.uuid for facts in boards}
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
-    watts = [w for facts in up if (w := facts.sensors.number("power_watts")) is not None]
+    watts = [w for facts in up if (w := facts.sensors.value("power_watts")) is not None]
     held = sum_of_known(facts.memory.used_bytes for facts in boards)
     total = sum_of_known(facts.memory.total_bytes for facts in boards)
     core = sum(facts.average.core or 0.0 for facts in boards)

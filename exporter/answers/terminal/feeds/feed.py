@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from exporter.answers.terminal.lines import NodeContext, lines_of
 from exporter.answers.terminal.view import Line, Overview, Past, Totals
-from exporter.model import SeriesKey, Snapshot, sum_of_known, whole
+from exporter.model import SeriesKey, Snapshot, sum_of_all, sum_of_known
 from exporter.shown.kinds import is_without_pods
 from exporter.shown.marks import Earlier
 from exporter.shown.printable import clean
@@ -160,8 +160,8 @@ def _seen(node: NodeSight, namespace: str) -> NodeSight:
 def _both(some: Others | None, more: Others | None) -> Others | None:
     if some is None or more is None:
         return some or more
-    memory = whole([some.memory_bytes, more.memory_bytes])
-    return Others(whole([some.core, more.core]), None if memory is None else round(memory))
+    memory = sum_of_all([some.memory_bytes, more.memory_bytes])
+    return Others(sum_of_all([some.core, more.core]), None if memory is None else round(memory))
 
 
 LONG_AGO_NS = 15 * 10**9  # longer than from one read of a board's sensors to the next
@@ -234,7 +234,7 @@ def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
         sum_of_known(facts.average.core for facts in measured),
         sum_of_known(facts.memory.used_bytes for facts in measured),
         sum_of_known(facts.memory.total_bytes for facts in measured),
-        sum_of_known(facts.sensors.number("power_watts") for facts in known),
+        sum_of_known(facts.sensors.value("power_watts") for facts in known),
         sum(core for core in nobody if core is not None),
     )
 
@@ -246,8 +246,8 @@ def _of_pods(devices: Sequence[DeviceEntry]) -> Totals:
     return Totals(
         gpus=len({d.facts.device.parent_uuid or d.uuid if d.facts else d.uuid for d in used}),
         lost=sum(device.facts is not None and not device.facts.is_up for device in used),
-        core=whole([each.core for each in figures]),
-        memory=whole([each.memory_bytes for each in figures]),
+        core=sum_of_all([each.core for each in figures]),
+        memory=sum_of_all([each.memory_bytes for each in figures]),
         unattributed=None,
     )
 

@@ -18,7 +18,7 @@ from exporter.answers.terminal.feeds.series import Series, facts_from
 from exporter.answers.terminal.view import Past
 from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
-from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed, whole
+from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed, sum_of_all
 from exporter.shown.tree import DeviceEntry, Others, UnattributedCore, tree_of
 
 _OWN = dict.fromkeys(
@@ -215,5 +215,5 @@ def _with_the_rest(device: DeviceEntry) -> DeviceEntry:
 
 def _left(of: float | None, parts: Sequence[float | None]) -> float | None:
     """What is left without the parts; None if one of them is not known."""
-    shown = whole(parts) if parts else 0.0
+    shown = sum_of_all(parts) if parts else 0.0
     return None if of is None or shown is None else max(of - shown, 0.0)

@@ -88,7 +88,7 @@ class _Values:
     def add(self, family: str, own: tuple[str, ...], value: float) -> None:
         self._found[family][own] = value
 
-    def number(self, family: str) -> float | None:
+    def value(self, family: str) -> float | None:
         return self.labelled(family).get(())
 
     def labelled(self, family: str) -> Mapping[tuple[str, ...], float]:
@@ -119,7 +119,7 @@ class _Values:
             path: number
             for family in self._found
             if (path := _PATHS.get((self._level, family))) is not None
-            and (number := self.number(family)) is not None
+            and (number := self.value(family)) is not None
         }
         return _made(of, {**numbers, **more})
 
@@ -174,7 +174,7 @@ def _device(labels: tuple[str, ...], values: _Values) -> DeviceFacts:
     }
     last = values.by_label("xid_last_timestamp_seconds")
     sensors = {
-        f.name: values.by_label(f.name) if f.labels else values.number(f.name) for f in _BOARD
+        f.name: values.by_label(f.name) if f.labels else values.value(f.name) for f in _BOARD
     }
     more: dict[Path, object] = {
         ("device",): _named(values, *labels),
@@ -206,7 +206,7 @@ def index_of(label: str) -> int | None:
 
 def _state(values: _Values) -> DeviceState:
     """Unknown counts as up: with the rights for one namespace there may be no series of devices."""
-    if values.number("up") in {None, 1.0}:
+    if values.value("up") in {None, 1.0}:
         return DeviceState.UP
     reasons = [why for quantity, why in values.labelled("unmeasured") if quantity == "device"]
     return next((state for state in DeviceState if state in reasons), DeviceState.FAILED)
@@ -224,7 +224,7 @@ def _held(values: _Values, owner: Owner, gpu: str, uuid: str) -> dict[Path, obje
 
 
 def _container(labels: tuple[str, ...], values: _Values) -> ContainerHolding:
-    misplaced = values.number("placement_mismatch")
+    misplaced = values.value("placement_mismatch")
     by_owner: dict[Owner, int] = {}
     for (namespace, pod), waited_ns in values.labelled("core_waiting_on_seconds_total").items():
         kind, _, group = pod.partition("/")
@@ -250,7 +250,7 @@ def _cgroup(values: _Values, enforced: Collection[str]) -> dict[Path, object]:
     (evidence, role), amount = max(charged.items(), key=lambda one: one[0][1] == "figure")
     limit = "memory_limit_bytes" if evidence in enforced else ""
     names = ("memory_guaranteed_bytes", limit, "memory_protected_bytes")
-    known = (values.number(name) for name in names)
+    known = (values.value(name) for name in names)
     kept, most, last = (None if one is None else round(one) for one in known)
     cgroup = CgroupMemory(round(amount), kept, most, evidence, protected_bytes=last)
     return {("memory", "cgroup"): cgroup, ("memory", "is_charge"): role == "figure"}

@@ -183,7 +183,7 @@ def test_the_second_die_of_a_module_has_no_energy_and_the_first_has_it_for_both(
     assert counted.device.sharing == empty.device.sharing == "module"
     assert known(counted.window).energy_uj == 500 * JOULE
     assert known(empty.window).energy_uj is None
-    assert empty.sensors.number("power_watts") is None
+    assert empty.sensors.value("power_watts") is None
     assert counted.unmeasured["energy"] is Unmeasured.MODULE  # of those who use it
     assert {empty.unmeasured[q] for q in ("energy", "power", "power_limit")} == {Unmeasured.MODULE}
 
@@ -282,7 +282,7 @@ def test_sensors_are_those_of_hwmon_and_ras(node: Node) -> None:
 
     sensors = node.device(board.uuid).sensors
 
-    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (100, 300)
+    assert (sensors.value("power_watts"), sensors.value("power_limit_watts")) == (100, 300)
     assert sensors.by_label("temperature_celsius") == {"gpu": 41, "hotspot": 52, "memory": 47}
     assert sensors.by_label("clock_hertz") == {"sm": 800_000_000, "memory": 1_600_000_000}
     assert sensors.by_label("ecc_errors_total") == {"corrected": 5, "uncorrected": 2}
@@ -338,7 +338,7 @@ def test_a_file_that_may_not_be_read_costs_only_what_is_in_it(
     refused = {q for q, why in reading.unmeasured.items() if why is Unmeasured.NO_PERMISSION}
     assert (reading.state, reading.detail) == (DeviceState.UP, f"{name} may not be read")
     assert refused == {quantity}
-    assert reading.sensors.number("power_watts")
+    assert reading.sensors.value("power_watts")
 
 
 def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> None:

@@ -23,7 +23,7 @@ def test_a_board_that_sleeps_is_idle_and_is_not_woken(node: Node) -> None:
     reading = node.device(board.uuid)
 
     assert known(reading.window).busy.core == 0
-    assert reading.sensors.number("power_watts") is None
+    assert reading.sensors.value("power_watts") is None
     assert reading.unmeasured["power"] is reading.unmeasured["clock"] is Unmeasured.ASLEEP
 
 
@@ -33,7 +33,7 @@ def test_an_idle_board_is_left_alone_long_enough_to_fall_asleep(node: Node) -> N
     node.read()
     board.hwmon(power1_average=40_000_000)
 
-    powers = [node.device(board.uuid).sensors.number("power_watts") for _ in range(20)]
+    powers = [node.device(board.uuid).sensors.value("power_watts") for _ in range(20)]
 
     assert powers == [100] * 9 + [40] * 11  # not asked for before twice the delay
 
@@ -86,7 +86,7 @@ def test_a_board_may_be_kept_awake_if_that_is_wanted(node: Node) -> None:
     board.may_sleep("suspended")
     node.source.follow(replace(DEMAND, wake=True))
 
-    assert node.device(board.uuid).sensors.number("power_watts") == 100
+    assert node.device(board.uuid).sensors.value("power_watts") == 100
 
 
 def windows(node: Node, uuid: str, cycles: int) -> list[Window]:

@@ -63,7 +63,7 @@ def test_energy_is_that_of_the_devices_hwmon_by_its_counter_or_else_its_power(
     reading = step(machine, source)
 
     assert (window(reading).energy_uj, window(reading).methods.energy) == (energy_uj, method)
-    assert reading.sensors.number("power_watts") == watts
+    assert reading.sensors.value("power_watts") == watts
     assert ("energy" in reading.unmeasured) is (energy_uj is None)
 
 
@@ -94,7 +94,7 @@ def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machin
 
     assert [energy(reading)[0] for reading in away] == [None] * 3
     assert (window(back).energy_uj, window(back).late_energy_uj) == (160_000_000, 120_000_000)
-    assert back.sensors.number("power_watts") == 40
+    assert back.sensors.value("power_watts") == 40
     assert energy(step(machine, source))[0] == 40_000_000
 
 

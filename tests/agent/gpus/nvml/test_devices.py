@@ -225,7 +225,7 @@ def test_mig_leaves_the_engines_unmeasured_and_the_energy_to_the_board(parted: N
     assert board.window.energy_uj
     assert board.window.busy.core is None
     assert board.memory is None
-    assert board.sensors.number("power_watts")
+    assert board.sensors.value("power_watts")
     assert board.window.methods == Methods(energy="counter")
     assert board.unmeasured["core"] == board.unmeasured["memory"] == "mig"
     assert instance.unmeasured == dict.fromkeys(

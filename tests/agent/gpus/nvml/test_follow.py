@@ -66,10 +66,10 @@ def test_every_group_that_can_be_switched_off_is_asked_for_by_number_or_by_name(
 def test_what_is_switched_off_is_not_shown_any_more(one: Node) -> None:
     one.start()
     one.read()
-    assert one.device("GPU-0", after=10).sensors.number("power_watts") is not None
+    assert one.device("GPU-0", after=10).sensors.value("power_watts") is not None
     follow(one, disabled=frozenset({"power", "throttle", "profiling"}))
     sensors = one.device("GPU-0", after=1).sensors
-    assert (sensors.number("power_watts"), sensors.number("sm_active_ratio")) == (None, None)
+    assert (sensors.value("power_watts"), sensors.value("sm_active_ratio")) == (None, None)
     assert not sensors.by_label("throttle_seconds_total")
     assert sensors.by_label("clock_hertz")
 
@@ -156,4 +156,4 @@ def test_devices_that_are_found_later_are_read_by_it_too(one: Node) -> None:
     follow(one, disabled=frozenset({"power"}))
     one.scenario.gpus = [Gpu(0), Gpu(1)]
     one.read(after=31)
-    assert one.device("GPU-1", after=1).sensors.number("power_watts") is None
+    assert one.device("GPU-1", after=1).sensors.value("power_watts") is None

@@ -147,11 +147,11 @@ def test_instance_tells_what_its_sms_did(parted: Node) -> None:
     parted.start()
     parted.read()
     sensors = parted.device("MIG-0-0", after=2).sensors
-    assert sensors.number("sm_active_ratio") == pytest.approx(0.5)
-    assert sensors.number("sm_occupancy_ratio") == pytest.approx(0.25)
-    assert sensors.number("tensor_active_ratio") == pytest.approx(0.125)
+    assert sensors.value("sm_active_ratio") == pytest.approx(0.5)
+    assert sensors.value("sm_occupancy_ratio") == pytest.approx(0.25)
+    assert sensors.value("tensor_active_ratio") == pytest.approx(0.125)
     parted.fail(Fault("error", "nvmlGpmMetricsGet", code=999))
-    assert parted.device("MIG-0-0", after=1).sensors.number("sm_active_ratio") is None
+    assert parted.device("MIG-0-0", after=1).sensors.value("sm_active_ratio") is None
 
 
 def test_samples_closer_than_the_driver_allows_are_not_taken(parted: Node) -> None:
@@ -185,7 +185,7 @@ def test_instance_is_measured_though_profiling_is_not_shown(parted: Node) -> Non
     parted.start(disabled=("profiling",))
     parted.read()
     reading = parted.device("MIG-0-0", after=2)
-    assert reading.sensors.number("sm_active_ratio") is None
+    assert reading.sensors.value("sm_active_ratio") is None
     assert known(reading.window).busy.core
 
 
@@ -207,7 +207,7 @@ def test_an_instance_whose_profile_lacks_its_activity_is_unmeasured(parted: Node
     parted.start()
     parted.read()
     reading = read(parted, "MIG-0-0", 4)[-1]
-    assert reading.sensors.number("sm_occupancy_ratio")
+    assert reading.sensors.value("sm_occupancy_ratio")
     assert reading.window is None
     assert reading.unmeasured["core"] == "mig"
     parted.change_gpu(0, gpm_activity=True)

@@ -165,8 +165,8 @@ def test_what_a_board_reports_of_itself(busy: Node) -> None:
     busy.scenario.fields = [Field(1, number, value) for number, value in values.items()]
     busy.start()
     sensors = busy.device("GPU-1").sensors
-    assert {family: sensors.number(family) for family in RARE} == RARE
-    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (70.0, 400.0)
+    assert {family: sensors.value(family) for family in RARE} == RARE
+    assert (sensors.value("power_watts"), sensors.value("power_limit_watts")) == (70.0, 400.0)
     assert sensors.by_label("temperature_celsius") == {"gpu": 50.0, "memory": 60.0}
     clocks = {"sm": 1_755_000_000, "memory": 2_619_000_000}
     assert sensors.by_label("clock_hertz") == clocks
@@ -180,7 +180,7 @@ def test_what_a_board_reports_of_itself(busy: Node) -> None:
 def test_a_vgpu_is_licensed_or_not(busy: Node, *, licensed: bool | None, value: int) -> None:
     busy.change_gpu(1, license=licensed)
     busy.start()
-    assert busy.device("GPU-1").sensors.number("vgpu_licensed") == value
+    assert busy.device("GPU-1").sensors.value("vgpu_licensed") == value
 
 
 def test_what_a_board_refuses_is_absent_and_not_0(busy: Node) -> None:
@@ -189,10 +189,10 @@ def test_what_a_board_refuses_is_absent_and_not_0(busy: Node) -> None:
     busy.scenario.faults = [Fault("error", call, code=3) for call in REFUSED]
     busy.start()
     reading = busy.device("GPU-1")
-    assert {family: reading.sensors.number(family) for family in RARE} == dict.fromkeys(RARE)
+    assert {family: reading.sensors.value(family) for family in RARE} == dict.fromkeys(RARE)
     for family in ("retired_pages", "nvlink_errors_total"):
         assert not reading.sensors.by_label(family)
-    assert reading.sensors.number("power_watts") == 70.0
+    assert reading.sensors.value("power_watts") == 70.0
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:

@@ -215,7 +215,7 @@ def test_samples_that_fail_for_long_cost_neither_memory_nor_sensors(
     reading = [one.device("GPU-0", after=1) for _ in range(20)][-1]
     assert reading.state is DeviceState.UP
     assert known(reading.memory).used_bytes == 2 * GIB
-    assert reading.sensors.number("power_watts")
+    assert reading.sensors.value("power_watts")
     window = known(reading.window)
     assert (window.methods.busy, window.busy.core) == (method, window.observed_ns)
     assert reading.unmeasured.get("core") == ("read_failed" if method == "samples" else None)
@@ -381,8 +381,8 @@ def test_failing_sensor_costs_only_itself(one: Node) -> None:
     )
     one.start()
     reading = one.device("GPU-0")
-    assert reading.sensors.number("power_watts") is None
-    assert reading.sensors.number("power_limit_watts") is None
+    assert reading.sensors.value("power_watts") is None
+    assert reading.sensors.value("power_limit_watts") is None
     assert reading.sensors.by_label("temperature_celsius")["gpu"] == 50
     assert reading.unmeasured == {"power_limit": "not_supported"}
 
