@@ -11,19 +11,16 @@ import logging
 import os
 import re
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from exporter.apiserver.answers import ApiError, Stream, attempt, message_of
 from exporter.apiserver.kubeconfig import (
-    ACTING,
     Json,
     KubeconfigError,
     acting_as,
@@ -69,7 +66,7 @@ class KubeClient:
         self._further = further
         configuration.connection_pool_maxsize = 2  # a watch, and the node meanwhile
         configuration.socket_options = KEEPALIVE
-        self._configuration = configuration
+        self.configuration = configuration
         self._pool = rest.RESTClientObject(configuration).pool_manager
         self._lock = threading.Lock()
         self._responses: list[BaseHTTPResponse] = []  # whose bodies may still be read
@@ -111,10 +108,10 @@ class KubeClient:
 
         connect_s = min(CONNECT_TIMEOUT_S, read_timeout_s)
         response = attempt(
-            f"connecting to {_without_password(self._configuration.host)}",
+            f"connecting to {_without_password(self.configuration.host)}",
             lambda: self._pool.request(
                 method,
-                f"{self._configuration.host}{path}",
+                f"{self.configuration.host}{path}",
                 body=body,
                 headers=urllib3.HTTPHeaderDict(
                     [*self.headers(), *([("Content-Type", "application/json")] if body else [])]
@@ -157,7 +154,7 @@ class KubeClient:
         credential plugin again once its token has run out.
         """
         headers = [("Accept", "application/json"), ("User-Agent", "mgpu-exporter")]
-        bearer = self._configuration.auth_settings().get("BearerToken")
+        bearer = self.configuration.auth_settings().get("BearerToken")
         if bearer is not None:
             # A token file may end in a line break. http.client would refuse a header with one,
             # with the token in the message.
@@ -254,56 +251,6 @@ def _take_from(file: Path, configuration: "Configuration") -> None:
     read(configuration)
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
-    """What a client of another library needs to reach the API server. ``proxy`` "": none.
-
-    ``headers`` are asked for at each request, since a token runs out. They may run a credential
-    plugin, and any thread may ask.
-    """
-
-    host: str
-    tls: ssl.SSLContext | None
-    headers: Callable[[], Headers] = field(repr=False)
-    server_name: str
-    proxy: str
-
-    @property
-    def token(self) -> str:
-        """What may be shown to others than the API server; "": nothing.
-
-        Who acts as another has the token of himself, by which he would be taken for himself.
-        """
-        headers = dict(self.headers())
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return token if scheme.lower() == "bearer" and ACTING not in headers else ""
-
-
-def door_of(load: Load) -> Door:
-    """The way to the API server of these credentials; raises as ``connect``."""
-
-    def opened() -> Door:
-        from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
-
-        configuration = Configuration()
-        client = KubeClient(configuration, load(configuration))
-        alone = threading.Lock()  # else a plugin would run for each of several threads
-
-        def headers() -> Headers:
-            with alone:
-                return client.headers()
-
-        return Door(
-            configuration.host,
-            _tls(configuration) if configuration.host.startswith("https:") else None,
-            headers,
-            configuration.tls_server_name or "",
-            client.proxy,
-        )
-
-    return attempt("loading credentials", opened)
-
-
 def _proxy_of(configuration: "Configuration") -> str:
     """The proxy on the way to the server; "": none, or none for this server (NO_PROXY).
 
@@ -328,16 +275,6 @@ def _proxy_of(configuration: "Configuration") -> str:
 
 def _without_password(url: str) -> str:
     return re.sub("//[^/@]*@", "//", url)
-
-
-def _tls(configuration: "Configuration") -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file or None)
-    return context
 
 
 def read_kubeconfig(path: str) -> None:

@@ -44,27 +44,6 @@ def words(error: Exception, path: str) -> str:
     return " ".join(text.split())
 
 
-def namespace_of(path: str, context: str = "") -> str:
-    """The namespace of a kubeconfig's context.
-
-    Raises:
-        KubeconfigError: it cannot be used, or has no such context.
-
-    """
-    try:
-        files = list(documents(path))
-    except Exception as error:  # noqa: BLE001 - what is no kubeconfig may be any other document
-        raise KubeconfigError(path, words(error, path)) from None
-    if not files:
-        raise KubeconfigError(path, words(ValueError("it is empty"), path))
-    name = context or _current(files)
-    known = [str(entry.get("name")) for _, one in files for entry in _entries(one, "context")]
-    if name not in known:
-        missing = f"no context {name}" if name else "no current context (--context)"
-        raise KubeconfigError(path, f"{missing}; known: {', '.join(known)}")
-    return str(_entry(files, "context", name)[0].get("namespace") or "default")
-
-
 def documents(path: str) -> Iterator[tuple[Path, Json]]:
     """The files of a kubeconfig that are not empty, within bounds: the library has none."""
     for part in filter(None, path.split(os.pathsep)):
@@ -77,30 +56,30 @@ def documents(path: str) -> Iterator[tuple[Path, Json]]:
                 yield file, document if isinstance(document, Mapping) else {}
 
 
-def _current(files: Sequence[tuple[Path, Json]]) -> str:
+def current(files: Sequence[tuple[Path, Json]]) -> str:
     """The current context: that of the first file that names one."""
     return next((str(one["current-context"]) for _, one in files if one.get("current-context")), "")
 
 
-def _entry(files: Sequence[tuple[Path, Json]], kind: str, name: str) -> tuple[Json, Path]:
+def entry(files: Sequence[tuple[Path, Json]], kind: str, name: str) -> tuple[Json, Path]:
     """A context or user, of the first file that has one of this name, and the file's folder."""
     for file, document in files:
-        for entry in _entries(document, kind):
-            if entry.get("name") == name:
-                found = entry.get(kind)
+        for one in entries(document, kind):
+            if one.get("name") == name:
+                found = one.get(kind)
                 return (found if isinstance(found, Mapping) else {}), file.parent
     return {}, Path()
 
 
-def _entries(document: Json, kind: str) -> Iterator[Json]:
-    entries = document.get(f"{kind}s")
-    yield from (one for one in entries or () if isinstance(one, Mapping))
+def entries(document: Json, kind: str) -> Iterator[Json]:
+    """The contexts or users of a file."""
+    yield from (one for one in document.get(f"{kind}s") or () if isinstance(one, Mapping))
 
 
 def user_of(files: Sequence[tuple[Path, Json]], context: str) -> tuple[Json, Path]:
     """The user of a context, or of the current one, and the folder of the file that has it."""
-    chosen, _ = _entry(files, "context", context or _current(files))
-    return _entry(files, "user", str(chosen.get("user") or ""))
+    chosen, _ = entry(files, "context", context or current(files))
+    return entry(files, "user", str(chosen.get("user") or ""))
 
 
 def acting_as(user: Json) -> Iterator[tuple[str, str]]:

@@ -17,14 +17,15 @@ from exporter.answers.commands import advise, bill, top, why
 from exporter.answers.httpclient import Credentials
 from exporter.answers.kubectl import KUBECONFIG, USUAL
 from exporter.answers.kubectl.cluster import Cluster, Exporter
+from exporter.answers.kubectl.door import door_of, namespace_of
 from exporter.answers.kubectl.fleet import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.prometheus.why import Case
 from exporter.answers.terminal.access import PROMETHEUS, URL, far_headers, far_namespace, secret_of
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.apiserver.answers import ApiError
-from exporter.apiserver.client import door_of, from_kubeconfig
-from exporter.apiserver.kubeconfig import KubeconfigError, namespace_of
+from exporter.apiserver.client import from_kubeconfig
+from exporter.apiserver.kubeconfig import KubeconfigError
 from exporter.console.output import warn
 from exporter.httpclient import NoAnswerError
 

@@ -5,6 +5,10 @@ begins with the number of a channel, 0 for data and 1 for errors, and the first 
 port. The API server's proxy of pods would drop the ``Authorization`` that an exporter asks for;
 this way keeps it. Local ports listen on 127.0.0.1, where every user of this machine reaches them,
 so nothing is sent for them but what the client of the port sends itself.
+
+The kubernetes package forwards ports too. Its WebSockets (37.0) send no header but
+``Authorization``, so who acts as another would come as himself, and they keep without bound what
+the other side does not read.
 """
 
 import asyncio
@@ -16,8 +20,8 @@ from urllib.parse import quote
 
 import aiohttp
 
+from exporter.answers.kubectl.door import Door
 from exporter.apiserver.answers import message_of
-from exporter.apiserver.client import Door
 
 T = TypeVar("T")
 

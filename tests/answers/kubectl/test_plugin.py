@@ -15,12 +15,13 @@ import pytest
 
 from exporter.answers.httpclient import HttpClient
 from exporter.answers.kubectl.cluster import Exporter as Agent
+from exporter.answers.kubectl.door import door_of
 from exporter.answers.kubectl.fleet import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.kubectl.plugin import main
 from exporter.answers.terminal.feeds import FeedResult, NamespaceFeed, NodeSight
 from exporter.answers.terminal.feeds.http import RemoteFeed
-from exporter.apiserver.client import door_of, from_kubeconfig
+from exporter.apiserver.client import from_kubeconfig
 from exporter.httpclient import NoAnswerError
 from exporter.shown.tree import DeviceEntry, Tree
 from tests.answers.kubectl.cluster import Cluster, pod

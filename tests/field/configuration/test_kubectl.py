@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.answers.kubectl.door import door_of
 from exporter.answers.kubectl.forward import Forwarder
 from exporter.answers.kubectl.plugin import main
-from exporter.apiserver.client import door_of, from_kubeconfig
+from exporter.apiserver.client import from_kubeconfig
 from tests.answers.kubectl.cluster import pod
 from tests.field.configuration.api import NAMESPACE, NEAR, POD, Asked, Kubeconfig
 from tests.field.report import report
