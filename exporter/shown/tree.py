@@ -125,17 +125,8 @@ class PodEntry:
     @property
     def figures(self) -> Figures:
         """Its use, limits and ratios on this device: the pod's own where it is on no other."""
-        pod = self.facts
-        if pod is not None and self.is_only_here:
-            return Figures(
-                core=pod.core,
-                core_limit=pod.core_limit,
-                core_of_limit=pod.core_of_limit,
-                memory_bytes=pod.memory_bytes,
-                memory_limit_bytes=pod.memory_limit_bytes,
-                memory_of_limit=pod.memory_of_limit,
-                may_borrow=self.may_borrow,
-            )
+        if self.is_only_here and self.over_all is not None:
+            return self.over_all
         parts = [one.figures for one in self.containers if not one.holding.ended]
         # A ratio compares those that have a limit with their limits. Use without one is in the sums
         # only: with it, a pod would seem to be over a limit that it does not have.
@@ -153,6 +144,22 @@ class PodEntry:
                 sum_of_all([part.memory_bytes for part in bounded]), memory_limit
             ),
             may_borrow=any(part.may_borrow for part in parts),
+        )
+
+    @property
+    def over_all(self) -> Figures | None:
+        """Its use, limits and ratios over all devices; None if they are not known."""
+        pod = self.facts
+        if pod is None:
+            return None
+        return Figures(
+            core=pod.core,
+            core_limit=pod.core_limit,
+            core_of_limit=pod.core_of_limit,
+            memory_bytes=pod.memory_bytes,
+            memory_limit_bytes=pod.memory_limit_bytes,
+            memory_of_limit=pod.memory_of_limit,
+            may_borrow=self.may_borrow,
         )
 
 

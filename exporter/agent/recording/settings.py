@@ -4,15 +4,17 @@ They are numbers, switches, choices, sharing systems, and the keys of labels of 
 Each stands as its text, as in a flag, and is read by its setting's own kind.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.recording.names import PUBLIC_LABEL
 from exporter.agent.settings import TABLE, Settings, load
-from exporter.agent.settings.schemes import SCHEMES, text_of
+from exporter.agent.settings.schemes import KEYS, SCHEMES
 from exporter.inputs.values import KEY, Setting, StructureError
+from exporter.model import SchemeDescription
 
 Texts = Mapping[str, str]
 
@@ -77,7 +79,7 @@ def _is_recordable(setting: Setting) -> bool:
 def _text(field: str, value: Any) -> str:  # noqa: ANN401 - of the setting's kind
     """A value as it stands in a flag; "" if it is not set."""
     if TABLE[field].kind is SCHEMES:
-        return text_of(value)
+        return _text_of(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and field.endswith("_ns"):
@@ -85,3 +87,17 @@ def _text(field: str, value: Any) -> str:  # noqa: ANN401 - of the setting's kin
     if isinstance(value, tuple):
         return ",".join("=".join(own) if isinstance(own, tuple) else own for own in value)
     return str(value)
+
+
+def _text_of(schemes: Iterable[SchemeDescription]) -> str:
+    """The schemes as a text that is read as the same; "" for none."""
+    usual = SchemeDescription(name="")
+    said = [
+        {
+            key.name: ",".join(value) if isinstance(value, tuple) else str(value)
+            for key in KEYS.values()
+            if (value := getattr(scheme, key.field)) != getattr(usual, key.field)
+        }
+        for scheme in schemes
+    ]
+    return json.dumps(said) if said else ""

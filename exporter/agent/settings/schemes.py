@@ -1,7 +1,6 @@
 """Sharing systems that a user describes: the table of their keys, and the reader of their YAML."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -189,20 +188,6 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
     if wrong:
         raise StructureError(wrong)
     return tuple(scheme for _, _, scheme in schemes)
-
-
-def text_of(schemes: Iterable[SchemeDescription]) -> str:
-    """The schemes as a text that is read as the same; "" for none."""
-    usual = SchemeDescription(name="")
-    said = [
-        {
-            key.name: ",".join(value) if isinstance(value, tuple) else str(value)
-            for key in KEYS.values()
-            if (value := getattr(scheme, key.field)) != getattr(usual, key.field)
-        }
-        for scheme in schemes
-    ]
-    return json.dumps(said) if said else ""
 
 
 _RESOURCES = tuple(name for name, key in KEYS.items() if key.kind is RESOURCE)

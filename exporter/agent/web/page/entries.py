@@ -174,16 +174,8 @@ def _pod(name: PodName, here: Sequence[_OnDevice]) -> TreeEntry:
     owner = "/".join(filter(None, (info.owner_kind, info.owner_name))) if info else ""
     ended = all(each.ended for _, each in here)
     parts = tuple(part for part in _containers(here) if ended or not part.ended)
-    figures = _summed(parts)
-    marks: tuple[Mark, ...] = ()
-    if facts is not None:
-        may_borrow = here[0][1].may_borrow
-        marks = pod_marks(facts, may_borrow=may_borrow)
-        figures = Figures(
-            *(facts.core, facts.core_limit, facts.core_of_limit),
-            *(facts.memory_bytes, facts.memory_limit_bytes, facts.memory_of_limit),
-            may_borrow,
-        )
+    figures = here[0][1].over_all or _summed(parts)
+    marks = pod_marks(facts, may_borrow=here[0][1].may_borrow) if facts is not None else ()
     key = key_of("pod", space, pod)
     return TreeEntry(key, "pod", space, pod, owner, figures, parts, marks, ended)
 
@@ -238,7 +230,7 @@ def _group(here: Sequence[_GroupOnDevice], *, off_kubernetes: bool) -> TreeEntry
             kind,
             _number(device, each.holding.index),
             each.holding.uuid,
-            Figures(each.holding.average.core, memory_bytes=each.holding.memory.used_bytes),
+            each.figures,
             each.processes,
             each.holding,
         )
