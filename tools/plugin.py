@@ -17,6 +17,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 NAME = "kubectl-mgpu"
 RELEASES = "https://github.com/mgpu-exporter/mgpu-exporter/releases/download"
+# Modules of these are imported by their names, so PyInstaller does not see that they are needed. It
+# finds the vocabulary by the answers' imports. The agent is not among them.
+BY_NAME = ("exporter.answers", "textual")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -31,10 +34,11 @@ def build(dist: Path) -> Path:
             *(sys.executable, "-m", "PyInstaller", "--log-level=ERROR", "--onefile"),
             f"--name={NAME}",
             *(f"--distpath={work}", f"--workpath={work / 'work'}", f"--specpath={work}"),
-            *("--collect-submodules=exporter", "--collect-data=exporter"),
-            *("--collect-submodules=textual", ROOT / "exporter/answers/kubectl/__main__.py"),
+            *(f"--collect-submodules={package}" for package in BY_NAME),
+            ROOT / "exporter/answers/kubectl/__main__.py",
         )
-        _run(work / NAME, "--version")
+        for command in ("top", "why", "advise", "bill"):  # what each imports by name is there
+            _run(work / NAME, command, "--help")
         with tarfile.open(archive, "w:gz") as file:
             file.add(work / NAME, NAME)
             file.add(ROOT / "LICENSE", "LICENSE")
@@ -70,7 +74,7 @@ def manifest(version: str, dist: Path) -> dict[str, Any]:
 
 
 def _run(*command: str | Path) -> None:
-    subprocess.run(list(map(str, command)), check=True)
+    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> int:
