@@ -11,9 +11,8 @@ COMPATIBILITY_PREFACE = """\
 <!-- Written by docs/generate.py from exporter/metrics/compat/: do not edit. -->
 
 **`--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
-exporters**, so that dashboards, rules and autoscalers keep working. Unknown values are absent,
-where the other exporter may report 0. HELP on `/metrics` has each name's meaning.
-[dcgm.md](dcgm.md) replaces dcgm-exporter as a whole.
+exporters**, so that dashboards, rules and autoscalers keep working. HELP on `/metrics` has each
+name's meaning. [dcgm.md](dcgm.md) replaces dcgm-exporter as a whole.
 
 Each name is listed with what it is made of. A *holder* is each container on a shared device, and
 the rest of it; their sum is the device. A *container* has a series for each of its devices, a

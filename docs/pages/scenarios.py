@@ -30,8 +30,7 @@ pods:
           - {{device: 0, duty: 0.3, memory: 6GiB}}
 ```
 
-[All keys](../exporter/simulation/README.md) are listed with meaning, default and bounds. The
-shipped scenarios (`exporter/simulation/shipped`) are examples to copy.
+[All keys](../exporter/simulation/README.md) are listed with meaning, default and bounds.
 
 Times are written as `500ms`, `7.5s`, `2m`, `1h`, or in seconds; sizes as `512MiB`, `16GiB`, or in
 bytes. What changes with age is a list of `[time, value]`, joined by straight lines.
@@ -40,8 +39,8 @@ Pods stand as they are in a cluster: copy `limits`, `annotations` and `labels` f
 `kubectl get pod`, and the node's labels, annotations and allocatable resources from
 `kubectl get node`. What the kubelet granted a container by a device plugin (PodResources) is its
 `granted`: device ids by resource, such as `{{nvidia.com/gpu: [GPU-…]}}`. Systems that name a card
-by its UUID need the `uuid` of that device. `eight-schemes` has pods of eight sharing systems to
-copy from. ResourceClaims (DRA) are not simulated.
+by its UUID need the `uuid` of that device. `eight-schemes` (in `exporter/simulation/shipped`)
+has pods to copy from. ResourceClaims (DRA) are not simulated.
 """
 
 KEYS_PREFACE = """\

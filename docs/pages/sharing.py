@@ -11,6 +11,7 @@ from textwrap import dedent
 from exporter.agent.allocations.registry import SCHEMES
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis
+from pages.choosing import EXAMPLES, WAYS, Way
 from pages.tables import table
 from pages.upstream import readings
 
@@ -35,6 +36,13 @@ on which GPU.** [Others that you describe](configuration.md#a-sharing-system-of-
 
 A name that ends in `-`, `_` or `/` is a prefix. The minor number is the N of
 `/dev/nvidiaN`, for Intel of `/dev/dri/cardN`.
+
+"""
+
+CHOOSING_PREFACE = """
+## Choosing a share
+
+The examples are on a card of 32 GiB, with N = 4.
 
 """
 
@@ -88,7 +96,7 @@ def sharing() -> str:
     heads = ("scheme: devices by", "resources", "annotations and labels of the pod")
     overview = SHARING_PREFACE + table(heads, map(_row, SCHEMES))
     read = READINGS_PREFACE + readings()
-    return overview + LIMITS_TEXT + read + "".join(map(_section, SCHEMES))
+    return overview + _choosing() + LIMITS_TEXT + read + "".join(map(_section, SCHEMES))
 
 
 def _row(scheme: Scheme) -> tuple[str, ...]:
@@ -97,6 +105,17 @@ def _row(scheme: Scheme) -> tuple[str, ...]:
         _names(scheme.resources) or ("none" if scheme.annotations else "claims"),
         _names((*scheme.annotations, *scheme.labels)) or "none",
     )
+
+
+def _choosing() -> str:
+    heads = ("system", "a pod asks for", "steps and limits", "enforced", "policies", "example")
+    return CHOOSING_PREFACE + table(heads, map(_way, WAYS))
+
+
+def _way(way: Way) -> tuple[str, ...]:
+    link = f"[{way.share}](../{EXAMPLES}/{way.example}.yaml)"
+    name = f"[{way.name}](#{way.scheme})"
+    return name, way.asked, way.step, way.enforced, way.policies, link
 
 
 def _names(names: Sequence[str]) -> str:

@@ -1,11 +1,10 @@
 """HAMi, and its predecessor, 4paradigm's vGPU scheduler.
 
-Cores are per cent of one card, memory MiB; names as HAMi ships them, or yours
-(``--allocations.hami``). Other vendors' lists are read too, with cores for Hygon only. A pod that
-asks for ``nvidia.com/gpu`` alone belongs to HAMi if HAMi's plugin has registered the node's cards
-or the kubelet has granted HAMi's ids. If these name other cards than the annotation, the limit is
-where the annotation places it. ``nvidia.com/vgpu-mode`` is the policy, ``unenforced`` with
-``CUDA_DISABLE_CONTROL``.
+Names are as HAMi ships them, or yours (``--allocations.hami``). Other vendors' lists are read too,
+with cores for Hygon only. A pod that asks for ``nvidia.com/gpu`` alone belongs to HAMi if HAMi's
+plugin has registered the node's cards or the kubelet has granted HAMi's ids. If these name other
+cards than the annotation, the limit is where the annotation places it. ``nvidia.com/vgpu-mode`` is
+the policy, ``unenforced`` with ``CUDA_DISABLE_CONTROL``.
 
 Unconfirmed: which old versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
 vendors' ids are their drivers' UUIDs; the mode of a pod that does not state one.

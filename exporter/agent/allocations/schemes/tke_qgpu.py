@@ -1,8 +1,8 @@
 """Tencent Cloud TKE qGPU.
 
-``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB; 100, 200, ... are whole cards. Other
-values above 100 are divided evenly. ``qgpu-core-greedy`` is an offline pod's core. The policy is
-that in the node's ``/proc/qgpu``, else its label.
+A core of 100, 200, ... is whole cards. Other values above 100 are divided evenly.
+``qgpu-core-greedy`` is an offline pod's core. The policy is that in the node's ``/proc/qgpu``, else
+its label.
 
 Unconfirmed: the placement annotation on a live cluster; whether numbers are NVML indices (assumed)
 or minors; how a policy is written in ``/proc/qgpu`` (assumed: as in the label); that a divided

@@ -1,7 +1,6 @@
 """Volcano Engine VKE mGPU.
 
-``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB; 100, 200, ... are whole cards, without
-``mgpu-memory``. Init containers are not scheduled.
+A core of 100, 200, ... is whole cards, without ``mgpu-memory``. Init containers are not scheduled.
 
 Unconfirmed: whether a card's number is its NVML index (assumed) or its minor; the placement in the
 schedule mode ``id``; a placement's key that ends in the container's position.
