@@ -1,5 +1,5 @@
 # make run     set up what is missing and serve this node (or a simulated one where there is no GPU)
-# make demo    three simulated nodes, a Prometheus with the rules, Grafana if Docker is there; Ctrl-C ends it
+# make demo    simulated nodes with a day of history, a Prometheus, Grafana if Docker is there; Ctrl-C ends it
 # make test    set up what is missing and run the tests but the slow ones: some minutes on two cores
 # make test-slow  run the tests marked slow, which start programs or simulate many minutes
 # make test-random  try the properties with new random cases; a failure says how to repeat it

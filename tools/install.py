@@ -29,6 +29,7 @@ PROGRAMS = {  # name → version, Go package, build tags
     "registry": ("3.0.0", "github.com/distribution/distribution/v3/cmd/registry", ""),
     # Prometheus 3.16; without service discovery it is built in minutes. Distributions have 2.x.
     "prometheus3": ("0.316.0", "github.com/prometheus/prometheus/cmd/prometheus", "remove_all_sd"),
+    "promtool": ("0.316.0", "github.com/prometheus/prometheus/cmd/promtool", "remove_all_sd"),
 }
 
 # Building Helm takes minutes; this package has the same version of it, built for x86-64.
