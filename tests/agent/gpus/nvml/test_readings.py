@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from exporter.agent.sources.gpus.nvml.board import PLAIN
 from exporter.agent.sources.gpus.source import SECOND, Demand
 from exporter.model import DeviceState, ProcessMemory
 from tests.agent.gpus.known import known
@@ -153,9 +154,7 @@ RARE = {
     "vgpu_licensed": 0,
 }
 REFUSED = [
-    *("nvmlDeviceGetFanSpeed", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetBAR1MemoryInfo"),
-    *("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth"),
-    *("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"),
+    *{plain.function for plain in PLAIN if plain.family in RARE},
     "nvmlDeviceGetGridLicensableFeatures_v4",
 ]
 
