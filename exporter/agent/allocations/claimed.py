@@ -1,16 +1,7 @@
 """The device of a claim's result, by what its driver publishes of it in its ResourceSlices.
 
-* An instance that its driver creates when it is claimed has no UUID in the slice. It is the
-  instance of its parent that begins at the memory slice in the device's name
-  (``gpu-<minor>-mig-<profile>-<id>-<start>``).
-* A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
-  has no device.
-* A claim names its device, so one whose device is not known is placed on none, wherever its
-  processes are seen: a new instance's are listed on its whole card until it is found. A partition
-  of AMD's is the one of its card's with the render node in its name, else the one on which they are
-  seen; while none is known, it is on the card if its memory is stated. Where no slice of AMD's
-  driver can be read, a device's name says nothing: if no card of AMD's is divided, it is the card
-  on which they are seen.
+A claim names its device. So one whose device is not known is placed on none, wherever its processes
+are seen: a new instance's are listed on its whole card until it is found.
 """
 
 import re
@@ -98,6 +89,7 @@ def device_of(reader: PodReader, result: ClaimedDevice) -> Device | None:
     """Return the device of a result; None if its driver's attributes do not identify one."""
     offered = offered_of(reader, result)
     attributes = texts(result.driver, offered)
+    # A card that a virtual machine has is not seen by the host's driver, so it is none here.
     if attributes.get(_TYPE, "").startswith(_PASSED_ON):
         return None
     if uuid := attributes.get(UUID):
@@ -105,9 +97,15 @@ def device_of(reader: PodReader, result: ClaimedDevice) -> Device | None:
     vendor = VENDORS.get(result.driver)
     if vendor is None:
         return matched(reader.node, result.driver, offered)
+    # An instance that its driver creates when it is claimed has no UUID in the slice. Its name says
+    # where it begins on its parent: ``gpu-<minor>-mig-<profile>-<id>-<start>``.
     if PARENT in attributes:
-        return _instance(reader.node, attributes[PARENT], result.device)
-    if vendor == "nvidia":  # an instance has its card's PCI address
+        named = _INSTANCE_NAME.fullmatch(result.device)
+        own = [i for i in instances(reader.node) if i.parent_uuid == attributes[PARENT]]
+        found = [i for i in own if named and i.placement_start == int(named[1])]
+        return found[0] if len(found) == 1 else None
+    # An instance of NVIDIA's has its card's PCI address, so that address identifies neither.
+    if vendor == "nvidia":
         named = _NVIDIA_NAME.fullmatch(result.device)
         return card_by_number(reader.node, IndexBasis.MINOR, int(named[1])) if named else None
     of = _partition if is_partition(offered) else _card
@@ -119,6 +117,7 @@ def _partition(
 ) -> Device | None:
     """Return AMD's partition with the render node in a device's name; else its undivided card."""
     parts, named = _partitions(reader, result), _AMD_NAME.fullmatch(result.device)
+    # While no partition is known, one with a size of its own is on its card.
     if parts:
         minor = int(named[1]) if named else -1
         return next((part for part in parts if part.minor == minor), None)
@@ -138,6 +137,8 @@ def _card(reader: PodReader, result: ClaimedDevice, attributes: Mapping[str, str
 def among(reader: PodReader, result: ClaimedDevice) -> tuple[Device, ...]:
     """Return the devices of which a claimed one is one, for as long as it is not known itself."""
     driver, node = result.driver, reader.node
+    # Where no slice of AMD's driver can be read, a device's name says nothing. If no card of AMD's
+    # is divided, it is the card on which its processes are seen.
     if driver != _AMD or any(driver == known for known, _, _ in node.offered):
         return _partitions(reader, result)
     found = cards(node, VENDORS[_AMD])
@@ -153,13 +154,3 @@ def _partitions(reader: PodReader, result: ClaimedDevice) -> tuple[Device, ...]:
     card = _card(reader, result, texts(result.driver, offered))
     parts = instances(reader.node, VENDORS[_AMD])
     return tuple(part for part in parts if card and part.parent_uuid == card.uuid)
-
-
-def _instance(node: NodeFacts, parent: str, name: str) -> Device | None:
-    """Return the instance of a parent at the placement in a device's name; None unless one is."""
-    named = _INSTANCE_NAME.fullmatch(name)
-    if named is None:
-        return None
-    own = [i for i in instances(node) if i.parent_uuid == parent]
-    found = [i for i in own if i.placement_start == int(named[1])]
-    return found[0] if len(found) == 1 else None

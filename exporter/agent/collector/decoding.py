@@ -159,10 +159,23 @@ class Decoding:
     # --- in its own thread ---
 
     def _run(self) -> None:
-        while asked := self._next():
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._is_behind or self._is_called())
+                asked = self._asked
+                if self._stopped:
+                    return
             started_ns = self._clock.monotonic_ns()
             try:
-                self._is_behind = self._turn(asked, started_ns)
+                if asked.version > self._taken:
+                    self._taken = asked.version
+                    self._decoder.take(asked)
+                # A turn of work is short. What has come meanwhile, a new pod or the end, is seen
+                # after it.
+                while more := self._decoder.step():
+                    if self._clock.monotonic_ns() - started_ns > TURN_NS:
+                        break
+                self._is_behind = more
             except Exception:
                 logger.exception("decoding pods failed; it goes on with the next change of one")
                 self._is_behind = False
@@ -170,25 +183,11 @@ class Decoding:
                 self._publish(self.newest.answered if self._is_behind else asked.version)
                 self._news.notify_all()
                 if self._is_behind:
+                    # Python runs one thread at a time. The cycle and the pages get as much time as
+                    # this one had.
                     took_s = (self._clock.monotonic_ns() - started_ns) / 1e9
                     self._news.wait_for(self._is_called, took_s)
-
-    def _next(self) -> Asked | None:
-        """What to decode, once there is something; None at the end."""
-        with self._news:
-            self._news.wait_for(lambda: self._is_behind or self._is_called())
-            return None if self._stopped else self._asked
 
     def _is_called(self) -> bool:
         """Whether there is something new to take, or the end has come."""
         return self._stopped or self._asked.version > self._taken
-
-    def _turn(self, asked: Asked, started_ns: int) -> bool:
-        """Works for a while. Whether there is more to do."""
-        if asked.version > self._taken:
-            self._taken = asked.version
-            self._decoder.take(asked)
-        while more := self._decoder.step():
-            if self._clock.monotonic_ns() - started_ns > TURN_NS:
-                break
-        return more

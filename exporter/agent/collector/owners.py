@@ -143,10 +143,6 @@ def owners_of(
     return ProcessOwners(owners, members, charged, frozenset(unnamed))
 
 
-def _activities(windows: Iterable[SharedWindow]) -> int:
-    return sum([len(window.processes) for window in windows])
-
-
 class Residency:
     """The tenants of each device. It only keeps values that the cycle makes in any case."""
 
@@ -165,7 +161,10 @@ class Residency:
         if windows is None:
             windows = self._windows[usage.device.uuid] = deque()
         windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
-        while len(windows) > LEAST_WINDOWS and _activities(windows) > MAX_ACTIVITIES:
+        # A device with many processes keeps fewer windows, so that memory has a bound.
+        while len(windows) > LEAST_WINDOWS:
+            if sum([len(window.processes) for window in windows]) <= MAX_ACTIVITIES:
+                break
             windows.popleft()
 
     def tenants(self, devices: Iterable[DeviceReading], since_ns: int) -> tuple[Tenants, ...]:
@@ -199,15 +198,16 @@ class SandboxWatch:
         self._since_ns = {uid: self._since_ns.get(uid, mono_ns) for uid in found.unnamed}
         of = self.now.allocated
         if version != self._version:
-            of, self._version = _only_containers(allocated), version
+            # All that runs in a sandbox is the container's that has the pod's only allocation: the
+            # others have no device.
+            self._version = version
+            containers: dict[str, set[str]] = defaultdict(set)
+            for key, allocation in allocated:
+                containers[allocation.pod_uid].add(key.container)
+            only = ((uid, names) for uid, names in containers.items() if len(names) == 1)
+            of = {uid: next(iter(names)) for uid, names in only if all(names)}
+        # An id comes into the status a second after its container's start. One that does not come
+        # in a minute never will.
         long = (uid for uid, since in self._since_ns.items() if mono_ns - since >= SANDBOX_NS)
         self.now = Sandboxes(of, frozenset(long))
         return self.now
-
-
-def _only_containers(allocated: Iterable[Allocated]) -> Mapping[str, str]:
-    """The only container with an allocation of each pod that has one such."""
-    containers: dict[str, set[str]] = defaultdict(set)
-    for key, allocation in allocated:
-        containers[allocation.pod_uid].add(key.container)
-    return {uid: next(iter(c)) for uid, c in containers.items() if len(c) == 1 and all(c)}

@@ -123,12 +123,15 @@ class ClientConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Processes a part of a request, and closes the connection if it has too many."""
+        # aiohttp has no bound of what a client may send before a request is complete. It counts the
+        # requests that are: what came since the last of them is an incomplete one.
         requests = self._request_count
         super().data_received(data)
         self._head_bytes = 0 if self._request_count > requests else self._head_bytes + len(data)
         if self._head_bytes <= _MAX_HEAD or self.transport is None:
             return
-        if self.at_work:  # an answer is being sent
+        if self.at_work:
+            # An answer is being sent on this connection: another one in it would be garbage.
             self.abort()
         else:
             self.transport.write(_HEAD_TOO_LARGE)
@@ -137,14 +140,14 @@ class ClientConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Sends the response and waits until the client's kernel has it, within ``write_s``.
-
-        aiohttp would wait for ever, and counts an answer as sent that only waits to be sent. The
-        connection ends with this response if new ones have another TLS context.
-        """
+        """Sends the response and waits until the client's kernel has it, within ``write_s``."""
+        # Certificates were renewed since this connection began. It ends, so that the client's next
+        # one has the new ones.
         if self._clients.config.active.tls is not self.ssl_context:
             resp.force_close()
         try:
+            # aiohttp would wait for ever for a client that does not read, and counts an answer as
+            # sent that only waits to be sent.
             async with asyncio.timeout(self._clients.limits.write_s):
                 done = await super().finish_response(request, resp, start_time)
                 await request.writer.drain()
@@ -163,10 +166,8 @@ class ClientConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to a malformed request, with the headers of every other answer.
-
-        aiohttp's own message is not used, because it repeats what the client has sent.
-        """
+        """The answer to a malformed request, with the headers of every other answer."""
+        # aiohttp's own message repeats what the client has sent.
         text = _MALFORMED if status == HTTPStatus.BAD_REQUEST else message
         response = super().handle_error(request, status, exc, text)
         response.headers.update(HEADERS)
@@ -179,11 +180,10 @@ class ClientConnection(web.RequestHandler):
 
 
 def _bound(transport: asyncio.BaseTransport) -> None:
-    """Lets asyncio take little at once from a client, and count as sent what the kernel has.
-
-    It would read 256 KiB, and aiohttp needs 20 ms of the event loop to parse that much body in
-    small chunks. TLS would keep 256 KiB that are not read yet, and 64 KiB that are not sent.
-    """
+    """Lets asyncio take little at once from a client, and count as sent what the kernel has."""
+    # asyncio would read 256 KiB at once, and aiohttp needs 20 ms of the event loop to parse that
+    # much body in small chunks. TLS would keep 256 KiB that are not read yet, and 64 KiB that are
+    # not sent. Under TLS there are two transports: the one of the socket is below.
     below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
     for each in (transport, below):
         if isinstance(each, asyncio.Transport):
@@ -218,10 +218,8 @@ class Clients:
         self._quiet_until_s = 0.0
 
     def has_room(self, newcomer: str) -> bool:
-        """Whether a peer may open a connection; at the limit, another one is closed for it.
-
-        Silent clients must not keep a probe out, nor must one peer with many requests.
-        """
+        """Whether a peer may open a connection; at the limit, another one is closed for it."""
+        # Silent clients must not keep a probe out, nor must one peer with many requests.
         return len(self.open) < self._most or self.close_one(newcomer)
 
     def close_one(self, newcomer: str | None = None) -> bool:
@@ -235,10 +233,8 @@ class Clients:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Serves the request if there is a place for it.
-
-        Health checks need none, because many scrapers must not make the exporter look dead.
-        """
+        """Serves the request if there is a place for it."""
+        # Health checks need none: many scrapers must not make the exporter look dead.
         connection = request.protocol
         if request.path.startswith("/-/") or not isinstance(connection, ClientConnection):
             return await handler(request)
@@ -257,7 +253,8 @@ class Clients:
         if chosen is None:
             return False
         now_s = asyncio.get_running_loop().time()
-        if now_s >= self._quiet_until_s:  # clients can cause it as often as they like
+        # Clients can cause this as often as they like, and must not fill the log.
+        if now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + _QUIET_S
             logger.warning(
                 "an answer to %s is dropped: it has most of the %d requests that are served at "
