@@ -107,7 +107,7 @@ def sharing_replicas(node: NodeFacts) -> dict[str, int]:
     for device in units:
         count = _stated(node, device)
         if count is None or (count == 1 and _is_shared(node, device)):
-            count = _counted(node, device, units)
+            count = _by_offer(node, device, units)
         if count is not None and 1 < count <= _MOST:
             found[device.uuid] = count
     return found
@@ -137,13 +137,16 @@ def _is_shared(node: NodeFacts, device: Device) -> bool:
     return any(each.startswith(f"{device.uuid}::") for each in ids)
 
 
-def _counted(node: NodeFacts, device: Device, units: Iterable[Device]) -> int | None:
+def _by_offer(node: NodeFacts, device: Device, units: Iterable[Device]) -> int | None:
+    """Return how often the node offers the device, with all others that have its resource."""
+    # HAMi offers as much of the resource as pods may share the cards. Those are not replicas.
     if any(key.startswith(_OTHER_USE) for key in (*node.labels, *node.annotations)):
         return None
     for name in _resources(device):
         alike = sum(name in _resources(other) for other in units)
         offers = (node.allocatable.get(key, "") for key in (name, f"{name}.shared"))
         offered = next((n for offer in offers if (n := parse_quantity(offer))), None)
+        # Where devices of one resource are divided differently, nothing distinguishes them.
         if offered is not None:
             return offered // alike if offered % alike == 0 else None
     return None

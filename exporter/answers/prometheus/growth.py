@@ -259,7 +259,7 @@ class _Card:
                 continue
             if not _is_counted(one, stretches):
                 continue
-            seen = _counted(last, one, life, pages, since_s)
+            seen = _growth_to(last, one, life, pages, since_s)
             last = one
             if seen is None:
                 continue
@@ -298,7 +298,7 @@ def _is_counted(one: _Sample, stretches: Sequence[Stretch]) -> bool:
     return at >= 0 and stretches[at].target == one.target
 
 
-def _counted(
+def _growth_to(
     last: _Sample | None, one: _Sample, life: Life, pages: Sequence[float], since_s: float
 ) -> tuple[float, float] | None:
     """Since when a counter grew to this sample, and what it counted in that time.

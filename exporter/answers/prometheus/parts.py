@@ -92,22 +92,22 @@ class CardStep:
         return max(0.0, sum(had.allocated for had in self.had.values()) - self.overcommitted)
 
     @property
-    def counted(self) -> float:
+    def total(self) -> float:
         """The time that was counted: it was allocated, or nobody had it."""
         return self.kept + self.unallocated
 
     @property
     def watched(self) -> float:
         """The part of that time in which use was known, 0 to 1."""
-        counted = self.counted
-        return max(0.0, 1 - self.unobserved / counted) if counted else 0.0
+        total = self.total
+        return max(0.0, 1 - self.unobserved / total) if total else 0.0
 
 
 Parts = dict[tuple[Payer, Part], float]
 
 
 def divide(step: CardStep, method: str) -> Parts:
-    """The parts of one step, which add up to ``step.counted``."""
+    """The parts of one step, which add up to ``step.total``."""
     # A card is not sold twice: where more than all of it is allocated, all get less in proportion.
     allocated = sum(had.allocated for had in step.had.values())
     scale = step.kept / allocated if allocated else 0.0
@@ -142,7 +142,7 @@ def _by_use(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     """Each owner pays for what it used, and for its own idle part as far as that is left."""
     parts: Parts = {}
     watched = step.watched
-    observed = step.counted * watched
+    observed = step.total * watched
     uses = {payer: had.used for payer, had in step.had.items() if had.used is not None}
     used = _at_most({**uses, NOBODY: step.unattributed}, observed)
     # Use comes first. What is left of the card is idle time: that of owners, and nobody's. Where
@@ -168,7 +168,7 @@ def _by_use(step: CardStep, kept: Mapping[Payer, float]) -> Parts:
     for (payer, known), seconds in waste.items():
         _add(parts, payer, Part.ALLOCATED_IDLE if known else Part.UNOBSERVED, seconds)
     _add(parts, NOBODY, Part.UNALLOCATED, rest - sum(waste.values()))
-    _add(parts, NOBODY, Part.UNOBSERVED, step.counted - observed)
+    _add(parts, NOBODY, Part.UNOBSERVED, step.total - observed)
     return parts
 
 

@@ -98,4 +98,4 @@ STEPS = st.builds(
 def test_the_parts_add_up_to_what_was_counted(step: CardStep, method: str) -> None:
     parts = divide(step, method)
     assert all(seconds >= 0 for seconds in parts.values())
-    assert abs(sum(parts.values()) - step.counted) < 1e-6
+    assert abs(sum(parts.values()) - step.total) < 1e-6
