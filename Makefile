@@ -54,7 +54,8 @@ run: $(VENV)/.run
 	fi; \
 	case " $(ARGS)" in *" --simulate"*|*" --gpus.source"*) exec $(BIN)/mgpu-exporter serve $(ARGS);; esac; \
 	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served (--simulate" \
-	  "demo), on http://localhost:10045 unless ARGS names an address; to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
+	  "demo), on http://localhost:10045 unless ARGS names an address, and in another terminal:" \
+	  "$(BIN)/mgpu-exporter top --url=http://localhost:10045; to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
 	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
 
 demo: $(VENV)/.run
@@ -165,6 +166,7 @@ clean:
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mgpu-exporter needs Python 3.11 or newer; name one with make PYTHON=python3.12"; exit 1; }
+	@echo "setting up in $(VENV), once: half a minute, or more on a busy machine"
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "this Python cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
