@@ -1,10 +1,10 @@
 """How a GPU's board is: power, engines, traffic, health, errors; and the alerts that fire."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import yaml
 
-from dashboards.frame import ALERTS, CARD, DEVICE, FIRING_SINCE, KEPT, to
+from dashboards.frame import CARD, DEVICE, FIRING, FIRING_SINCE, to
 from dashboards.panels import (
     ANY,
     BAD,
@@ -21,9 +21,9 @@ from dashboards.panels import (
 from dashboards.tables import Column, colored, table, tinted
 from rules.generate import FOLDER
 
-# A link from a row to its own cluster, whichever are chosen above.
-ALL_CLUSTERS = tuple(name for name in KEPT if name != "cluster")
-OWN_CLUSTER = "${__data.fields.Cluster}"
+# Which alerts a board shows; it is given a selector of what else is asked of them, or "".
+Firing = Callable[[str], str]
+OWN_CLUSTER = "${__data.fields.Cluster}"  # of a row, whichever clusters are chosen above
 RUNBOOK = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/${__value.raw}.md"
 GPU = "GPU {{card}} {{instance}}"
 LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front
@@ -138,13 +138,19 @@ def _meanings() -> Words:
     return {rule["alert"]: (rule["annotations"]["summary"], "text") for rule in rules}
 
 
-def alerts() -> Panel:
-    """The alerts of rules/ that fire, and what each says."""
+def firing(more: str = "") -> str:
+    """The alerts of the chosen clusters and nodes."""
+    return f"ALERTS{{{FIRING}{more}}}"
+
+
+def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
+    """The alerts of rules/ that fire, and what each says; ``about`` is which of them."""
     by = "alertname, cluster, instance, gpu, $namespace_label, $pod_label"
-    since = f"time() - {FIRING_SINCE} and ignoring (alertstate) {ALERTS}"
+    since = f"time() - {FIRING_SINCE} and ignoring (alertstate) ({which('')})"
     severity = " or ".join(
-        f'{number} + 0 * min by ({by}) ({ALERTS[:-1]},severity="{name}"}})'
+        f"{number} + 0 * min by ({by}) ({which(one)})"
         for number, (name, _) in SEVERITY.items()
+        for one in [f',severity="{name}"']
     )
 
     def explained(expr: str) -> str:
@@ -152,7 +158,8 @@ def alerts() -> Panel:
 
     return table(
         "Alerts that fire",
-        "Of the rules of this project, where this Prometheus evaluates them. Each has a runbook.",
+        f"{about}Of the rules of this project, where this Prometheus evaluates them. Each has a "
+        "runbook.",
         {
             "alertname": "Alert",
             "meaning": "Meaning",
@@ -170,10 +177,10 @@ def alerts() -> Panel:
         texts={"Meaning": _meanings()},
         links={
             "Alert": RUNBOOK,
-            "Node": to("node", ALL_CLUSTERS, cluster=OWN_CLUSTER, node="${__value.raw}"),
+            "Node": to(source, "node", cluster=OWN_CLUSTER, node="${__value.raw}"),
             "Pod": to(
+                source,
                 "pod",
-                ALL_CLUSTERS,
                 cluster=OWN_CLUSTER,
                 node="${__data.fields.Node}",
                 namespace="${__data.fields.Namespace}",
@@ -181,7 +188,7 @@ def alerts() -> Panel:
             ),
         },
         nothing="No alert fires, or this Prometheus has not the rules",
-        known=ALERTS,
+        known=which(""),
         height=6,
     )
 

@@ -179,7 +179,7 @@ def _payers() -> Panel:
             Column("Energy", _named(energy), "kwatth"),
             Column("Its cost", _named(f"{energy} * {PRICE_KWH}"), "short"),
         ],
-        links={"Namespace": to("overview", namespace="${__value.raw}")},
+        links={"Namespace": to("cost", "overview", namespace="${__value.raw}")},
         nothing=NO_RULES,
     )
 

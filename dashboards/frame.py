@@ -29,7 +29,8 @@ NAMESPACE = f'{NODE},$namespace_label=~"$namespace"'
 POD = f'{NAMESPACE},$pod_label=~"$pod"'
 # Alerts have no job of ours, and some no cluster or no node.
 OF_ALERTS = 'alertname=~"Mgpu.+",cluster=~"$cluster|",instance=~"$node|"'
-ALERTS = f'ALERTS{{{OF_ALERTS},alertstate="firing"}}'
+FIRING = f'{OF_ALERTS},alertstate="firing"'
+ALERTS = f"ALERTS{{{FIRING}}}"
 FIRING_SINCE = f"ALERTS_FOR_STATE{{{OF_ALERTS}}}"
 
 WORKLOAD = ("namespace", "pod", "container")
@@ -49,6 +50,9 @@ def in_range(selector: str) -> str:
     return f"last_over_time({selector}[$__range] @ end())"
 
 
+# A pod waits that may have waited for others in more than this part of its time.
+WAITS = 0.1
+
 BUILD = f"mgpu_exporter_build_info{{{NODE}}}"
 # Nodes whose exporter was read in the time range and is not now. A node that was taken away counts
 # too, until the range is past it: no series distinguishes it from one that fell silent.
@@ -56,6 +60,14 @@ SILENT = (
     f"(group by (cluster, instance) ({in_range(BUILD)})"
     f" unless group by (cluster, instance) ({BUILD}))"
 )
+
+
+def hit(selector: str) -> str:
+    """Of the containers that ``selector`` selects, those on a GPU that is lost now.
+
+    They are named there however long ago it was lost; nothing else of them is measured.
+    """
+    return f'mgpu_container_unmeasured{{{selector},reason="gpu_lost"}}'
 
 
 def usable_memory(selector: str) -> str:
@@ -115,15 +127,31 @@ TITLES = {
     "exporter": "Exporter health",
 }
 ONE = ("node", "pod")
-# What a link to another dashboard keeps: what was chosen above the panels, and the time range.
+# What a link to another dashboard keeps, with the time range: what is chosen above the panels.
+# Each board has the first three; what else it has of them:
 KEPT = ("datasource", "job", "cluster")
+ALSO_KEPT = {
+    "overview": ("node", "namespace", "price_gpu_hour"),
+    "node": ("node",),
+    "pod": ("node", "namespace", "price_gpu_hour"),
+    "groups": ("node",),
+    "cost": ("node", "namespace", "price_gpu_hour"),
+    "exporter": ("node",),
+}
 
 
-def to(uid: str, keep: Sequence[str] = KEPT, **values: str) -> str:
-    """The address of another dashboard, with values for its other variables."""
-    kept = "".join(f"&${{{name}:queryparam}}" for name in keep)
-    chosen = "".join(f"&var-{name}={value}" for name, value in values.items())
-    return f"/d/mgpu-{uid}?${{__url_time_range}}{kept}{chosen}"
+def to(source: str, target: str, **values: str) -> str:
+    """The address of a dashboard on another, with what is chosen there and values of its own.
+
+    "All" nodes are not taken to a board that has no "All": it would show each of them.
+    """
+    alike = [name for name in ALSO_KEPT[source] if name in ALSO_KEPT[target]]
+    if target in ONE and source not in ONE:
+        alike = [name for name in alike if name not in {"node", "namespace"}]
+    kept = (name for name in (*KEPT, *alike) if name not in values)
+    parts = [f"${{{name}:queryparam}}" for name in kept]
+    parts += [f"var-{name}={value}" for name, value in values.items()]
+    return "&".join((f"/d/mgpu-{target}?${{__url_time_range}}", *parts))
 
 
 def _query(name: str, label: str, query: str) -> build.QueryVariable:
@@ -201,14 +229,9 @@ def board(
         found.with_variable(_busiest(choice) if busiest else _choice(choice, *CHOICES[choice]))
     for other in TITLES:
         if other != uid:
-            found.link(_link(other, keep_node=uid in ONE and other in ONE))
+            link = build.DashboardLink(TITLES[other]).type(DashboardLinkType.LINK)
+            found.link(link.url(to(uid, other)))
     return found
-
-
-def _link(uid: str, *, keep_node: bool) -> build.DashboardLink:
-    """The way to another dashboard; "All" nodes are not taken to one that has no "All"."""
-    kept = (*KEPT, "node") if keep_node else KEPT
-    return build.DashboardLink(TITLES[uid]).type(DashboardLinkType.LINK).url(to(uid, kept))
 
 
 def _event(

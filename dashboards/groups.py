@@ -95,7 +95,7 @@ def _who() -> Panel:
             Column("GPU-hours", _named(HOURS, by), "short"),
             Column("Energy", _named(KWH, by), "kwatth"),
         ],
-        links={"Node": to("node", node="${__value.raw}")},
+        links={"Node": to("groups", "node", node="${__value.raw}")},
     )
 
 

@@ -89,7 +89,7 @@ def wrong() -> Panel:
             Column("NVLink", _of_range("nvlink_errors_total", SENT_AGAIN), "short", colored(ANY)),
             Column("Replays", _of_range("pcie_replays_total"), "short"),
         ],
-        links={"Node": to("node", node="${__value.raw}")},
+        links={"Node": to("node", "node", node="${__value.raw}")},
         lowest_of="State",
     )
 

@@ -70,7 +70,7 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("Health")).with_panel(hardware.wrong())
     for panel in health():
         found.with_panel(panel)
-    found.with_panel(alerts())
+    found.with_panel(alerts("node"))
     for panel in errors():
         found.with_panel(panel)
     found.with_row(build.Row("Use, power and clocks"))
@@ -169,7 +169,7 @@ def _devices() -> Panel:
             Column("Power", with_names(of("power_watts")), "watt"),
             Column("Hottest", with_names(hottest), "celsius", tinted(HOT)),
         ],
-        links={"UUID": to("node", node="${__data.fields.Node}", uuid="${__value.raw}")},
+        links={"UUID": to("node", "node", node="${__data.fields.Node}", uuid="${__value.raw}")},
         lowest_of="State",
         height=10,
     )
@@ -217,6 +217,7 @@ def _holders() -> Panel:
         ],
         links={
             "Pod": to(
+                "node",
                 "pod",
                 node="${__data.fields.Node}",
                 namespace="${__data.fields.Namespace}",

@@ -2,16 +2,18 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.boards import alerts
+from dashboards.boards import alerts, firing
 from dashboards.cost import PRICE_GPU_HOUR, price
 from dashboards.frame import (
     BUILD,
     NAMESPACE,
     NODE,
     SILENT,
+    WAITS,
     WORKLOAD,
     board,
     events,
+    hit,
     in_range,
     to,
     usable_memory,
@@ -44,9 +46,10 @@ BY_NODE = "cluster, instance"
 BY_NAMESPACE = "cluster, $namespace_label"
 BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
-TO_NAMESPACE = to("overview", namespace="${__value.raw}")
-TO_NODE = to("node", node="${__value.raw}")
+TO_NAMESPACE = to("overview", "overview", namespace="${__value.raw}")
+TO_NODE = to("overview", "node", node="${__value.raw}")
 TO_POD = to(
+    "overview",
     "pod",
     node="${__data.fields.Node}",
     namespace="${__data.fields.Namespace}",
@@ -70,11 +73,15 @@ ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 NO_SHARE = "No pod was promised a share here"
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
-# Of each pod, the container that waits most, as a part of the time; and from where on it is said.
+# Of each pod, the container that waits most, as a part of the time.
 WAITING = (
     f"max by ({BY_POD}) (rate(mgpu_container_core_waiting_seconds_total{{{NAMESPACE}}}{INTERVAL}))"
 )
-WAITS = 0.1
+TROUBLE: Words = {
+    "0": ("GPU lost", BAD),
+    "1": ("node silent", BAD),
+    "2": ("waits", LOOK),
+}
 QUARTERS = {
     0: "without work",
     1: "0 to 25 %",
@@ -127,12 +134,14 @@ def dashboard() -> build.Dashboard:
         labels=WORKLOAD,
     )
     found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
-    for panel in (*_totals(), _cards(), _waiting(), alerts()):
+    for panel in (*_totals(), _cards(), _in_trouble(), alerts("overview", _firing)):
         found.with_panel(panel)
     found.with_row(build.Row("Who uses what, of what share"))
     found.with_panel(_namespaces()).with_panel(_workloads()).with_panel(_pods())
     found.with_panel(_used()).with_panel(_groups())
-    found.with_row(build.Row("Nodes")).with_panel(_memory()).with_panel(_power())
+    found.with_row(build.Row("Nodes, with all namespaces")).with_panel(_memory()).with_panel(
+        _power()
+    )
     found.with_panel(_nodes()).with_panel(_lost())
     found.with_row(build.Row("What is idle, and what is short"))
     for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
@@ -146,25 +155,44 @@ def dashboard() -> build.Dashboard:
     return found.with_row(folded("What workloads should ask for", sizing))
 
 
+def _firing(more: str) -> str:
+    """The alerts about the chosen namespaces, and about no namespace."""
+    return firing(f',$namespace_label=~"$namespace|"{more}')
+
+
 def _totals() -> list[Panel]:
     idle = f"sum(rate(mgpu_namespace_allocated_idle_core_seconds_total{{{NAMESPACE}}}{INTERVAL}))"
     kept = f"rate(mgpu_namespace_allocated_gpu_seconds_total{{{NAMESPACE}}}{INTERVAL})"
-    waiting = f"count({WAITING} > {WAITS}) or 0 * count(mgpu_pod_info{{{NAMESPACE}}})"
     return [
         stat(
-            "GPUs",
+            "All GPUs",
             "Cards that are read now, of all namespaces. Partitions of a card are not counted.",
             f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
             "short",
             width=3,
         ),
         stat(
-            "GPUs not read",
+            "Not read, of all",
             "Cards that are lost, and those of silent nodes: nodes whose exporter was read in the "
             "time range and is not now. A card of which a partition cannot be read is one.",
             f"count({LOST} or {OF_SILENT}) or 0 * count({_of('up')})",
             "short",
             ANY,
+            width=3,
+        ),
+        stat(
+            "In use, of all",
+            "GPUs' worth of core in use, of all namespaces and outside of pods. A partitioned card "
+            "counts as one, with the sum of its partitions.",
+            f"sum({BUSY})",
+            "short",
+            width=3,
+        ),
+        stat(
+            "Free, of all",
+            "GPUs that are kept for nobody, of all namespaces.",
+            f"sum(rate({_of('unallocated_gpu_seconds_total')}{INTERVAL}))",
+            "short",
             width=3,
         ),
         stat(
@@ -174,22 +202,6 @@ def _totals() -> list[Panel]:
             f"sum({kept})",
             "short",
             nothing="No pod has a GPU here",
-            width=3,
-        ),
-        stat(
-            "Free",
-            "GPUs that are kept for nobody, of all namespaces.",
-            f"sum(rate({_of('unallocated_gpu_seconds_total')}{INTERVAL}))",
-            "short",
-            width=3,
-        ),
-        stat(
-            "In use",
-            "GPUs' worth of core in use, of all namespaces and outside of pods. A partitioned card "
-            "counts as one, with the sum of its partitions.",
-            f"sum({BUSY})",
-            "short",
-            width=3,
         ),
         stat(
             "Idle",
@@ -197,7 +209,6 @@ def _totals() -> list[Panel]:
             idle,
             "short",
             nothing=NO_SHARE,
-            width=3,
         ),
         stat(
             "Price of the idle, an hour",
@@ -205,16 +216,6 @@ def _totals() -> list[Panel]:
             f"{idle} * {PRICE_GPU_HOUR}",
             "short",
             nothing=NO_SHARE,
-            width=3,
-        ),
-        stat(
-            "Pods that wait",
-            "Pods of the chosen namespaces of which a container may have waited for others in more "
-            "than a tenth of the time. An upper bound: a program that pauses looks the same.",
-            waiting,
-            "short",
-            ((None, GOOD), (1, LOOK)),
-            width=3,
         ),
     ]
 
@@ -225,7 +226,7 @@ def _cards() -> Panel:
     for quarter, words in QUARTERS.items():
         parts = f'label_replace({parts}, "part", "{words}", "quarter", "{quarter}")'
     return series(
-        "GPUs, by how busy they are",
+        "All GPUs, by how busy they are",
         "How many cards had work in which part of their time, of all namespaces, and how many "
         "could not be read.",
         {"{{part}}": parts, "not read": f"count({LOST})"},
@@ -243,14 +244,19 @@ def _cards() -> Panel:
     )
 
 
-def _waiting() -> Panel:
+def _in_trouble() -> Panel:
     waits = f"topk(20, {WAITING} > {WAITS})"
+    was = in_range(f"mgpu_container_allocation_info{{{NAMESPACE}}}")
+    lost = f"group by ({BY_POD}) ({hit(NAMESPACE)})"
+    of_silent = f"group by ({BY_POD}) ({was} and on ({BY_NODE}) {SILENT})"
+    trouble = f"0 * {lost} or 1 + 0 * {of_silent} or 2 + 0 * {waits}"
     return table(
-        "Who waits",
-        "The twenty pods of which a container may have waited most, as a part of the time now, and "
-        "what they use of their share. Their pages show who ran instead.",
+        "Whom it hits",
+        "Pods whose GPU is lost or whose node is silent, and the twenty of which a container may "
+        "have waited most for others, as a part of the time now. Their pages show who ran instead.",
         ON_NODE,
         [
+            Column("Trouble", trouble, "short", colored(words=TROUBLE)),
             Column("Waiting", waits, "percentunit", bar(((None, IDLE),))),
             Column(
                 "Use of share",
@@ -261,8 +267,9 @@ def _waiting() -> Panel:
             ),
         ],
         links=LINKS,
-        nothing="No pod waits",
-        known=waits,
+        nothing="No pod waits, and none is on a lost GPU or a silent node",
+        known=trouble,
+        lowest_of="Trouble",
         width=12,
     )
 
@@ -313,7 +320,12 @@ def _workloads() -> Panel:
         ],
         links={
             "Namespace": TO_NAMESPACE,
-            "Owner": to("overview", namespace="${__data.fields.Namespace}", owner="${__value.raw}"),
+            "Owner": to(
+                "overview",
+                "overview",
+                namespace="${__data.fields.Namespace}",
+                owner="${__value.raw}",
+            ),
         },
         known=f"mgpu_pod_info{{{NAMESPACE}}}",
     )
@@ -407,7 +419,7 @@ def _groups() -> Panel:
             ),
             Column("Memory", named("memory_used_bytes"), "bytes"),
         ],
-        links={"Kind": to("groups", kind="${__value.raw}"), "Node": TO_NODE},
+        links={"Kind": to("overview", "groups", kind="${__value.raw}"), "Node": TO_NODE},
         known=f"mgpu_group_info{{{NODE}}}",
         width=15,
     )
@@ -510,7 +522,7 @@ def _idle_cards() -> Panel:
     read = f"and on ({BY_CARD}) group by ({BY_CARD}) ({_of('up')} == 1)"
     idlest = f"topk(20, 1 - clamp_max({used}, 1) {read})"
     return table(
-        "GPUs that idle most",
+        "GPUs that idle most, of all",
         "The twenty cards with the least work in that part of the time range in which they were "
         "measured, of those that are read now, and what of them is promised.",
         {"instance": "Node", "gpu": "GPU"},

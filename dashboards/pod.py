@@ -2,12 +2,25 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.boards import alerts
+from dashboards.boards import alerts, firing
 from dashboards.cost import PRICE_GPU_HOUR, price
-from dashboards.frame import CARD, NODE, POD, SILENT, WORKLOAD, board, events, in_range, to
+from dashboards.frame import (
+    CARD,
+    NODE,
+    POD,
+    SILENT,
+    WAITS,
+    WORKLOAD,
+    board,
+    events,
+    hit,
+    in_range,
+    to,
+)
 from dashboards.lines import lines, most_of_containers
 from dashboards.panels import (
     ALLOCATED,
+    ANY,
     BAD,
     FREE,
     GOOD,
@@ -39,6 +52,15 @@ STATE: Words = {
     "3": ("ended", FREE),
 }
 KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
+# Of a lost card and of a silent node, the containers' series are absent. They are shown by what was
+# known in the time range, so that their pod is not taken for one without a GPU.
+WAS = in_range(f"mgpu_container_allocation_info{{{POD}}}")
+KNOWN = f"group by ({BY_CONTAINER}) ({WAS} or {hit(POD)})"
+LOST = (
+    f"group by ({BY_CONTAINER}) ({hit(POD)}"
+    f" or {WAS} and on ({CARD}) group by ({CARD}) (mgpu_device_up{{{NODE}}} == 0))"
+)
+OF_SILENT = f"({KNOWN} and on (cluster, instance) {SILENT})"
 NOTHING_SERVED = "No model server is scraped, or the rules of examples/tokens are not loaded"
 NO_SHARE = "No pod was promised a share here"
 BY_NEIGHBOUR = "$namespace_label, $pod_label"
@@ -58,8 +80,17 @@ def _rate(name: str) -> str:
     return f"rate({name}[$__rate_interval])"
 
 
+def _firing(more: str) -> str:
+    """The alerts about the chosen pods, about the cards they are or were on, about their nodes."""
+    of_pods = firing(f',$namespace_label=~"$namespace",$pod_label=~"$pod"{more}')
+    of_cards = firing(f',$pod_label="",uuid!=""{more}')
+    cards = f"group by ({CARD}) ({WAS} or {hit(POD)})"
+    of_nodes = firing(f',$pod_label="",uuid=""{more}')
+    return f"{of_pods} or {of_cards} and on ({CARD}) {cards} or {of_nodes}"
+
+
 def dashboard() -> build.Dashboard:
-    """Top row: how much of what it was allocated; then its containers; then its neighbours."""
+    """First what is wrong with it and what it uses; then its neighbours; then the rest."""
     found = board(
         "pod",
         "What the chosen pods use of what they were allocated, by container and device, and who "
@@ -69,8 +100,9 @@ def dashboard() -> build.Dashboard:
     )
     for panel in _totals():
         found.with_panel(panel)
-    found.with_row(build.Row("Use against allocation")).with_panel(_containers())
-    found.with_panel(_core()).with_panel(_memory())
+    about = "Of the chosen pods, of their cards and of their nodes. "
+    found.with_panel(_containers()).with_panel(alerts("pod", _firing, about))
+    found.with_row(build.Row("Use against allocation")).with_panel(_core()).with_panel(_memory())
     found.with_row(build.Row("Neighbours on the same cards"))
     found.with_panel(_neighbours()).with_panel(_neighbours_memory())
     found.with_panel(_waiting()).with_panel(_waited_for())
@@ -78,7 +110,7 @@ def dashboard() -> build.Dashboard:
     for panel in _more():
         found.with_panel(panel)
     found.with_row(build.Row("What is known of it"))
-    found.with_panel(_identity()).with_panel(_unmeasured()).with_panel(alerts())
+    found.with_panel(_identity()).with_panel(_unmeasured())
     found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
     return found.with_row(folded("Tokens and requests of vLLM, SGLang and Triton", _served()))
 
@@ -86,7 +118,26 @@ def dashboard() -> build.Dashboard:
 def _totals() -> list[Panel]:
     share = f"sum({_rate(_pod('allocated_core_seconds_total'))})"
     within = f"sum({_rate(_pod('limited_core_seconds_total'))})"
+    waiting = f"max({_rate(_own('core_waiting_seconds_total'))})"
     return [
+        stat(
+            "Not measured",
+            "Containers of the chosen pods that cannot be measured now, because their GPU is lost "
+            "or their node is silent.",
+            f"count({LOST} or {OF_SILENT}) or 0 * count({KNOWN})",
+            "short",
+            ANY,
+            width=3,
+        ),
+        stat(
+            "Waiting",
+            "Of the container that waited most, the part of its time in which it may have waited "
+            "for others. An upper bound: a program that pauses looks the same.",
+            waiting,
+            "percentunit",
+            ((None, GOOD), (WAITS, LOOK), (0.5, IDLE)),
+            width=3,
+        ),
         stat(
             "Use of the share",
             "Core use of the chosen pods' containers that have a share, against their shares. Over "
@@ -95,12 +146,14 @@ def _totals() -> list[Panel]:
             "percentunit",
             ((None, GOOD), (1.001, LOOK), (1.5, IDLE)),
             nothing=NO_SHARE,
+            width=3,
         ),
         stat(
             "GPUs used",
             "GPUs' worth of core in use.",
             f"sum({_rate(_pod('core_seconds_total'))})",
             "short",
+            width=3,
         ),
         stat(
             "GPUs allocated",
@@ -108,6 +161,7 @@ def _totals() -> list[Panel]:
             share,
             "short",
             nothing=NO_SHARE,
+            width=3,
         ),
         stat(
             "Fullest memory",
@@ -116,6 +170,7 @@ def _totals() -> list[Panel]:
             "percentunit",
             HIGH,
             nothing="No pod's device memory is limited here",
+            width=3,
         ),
         stat(
             "Last at work",
@@ -123,12 +178,14 @@ def _totals() -> list[Panel]:
             f"time() - max({_pod('last_active_timestamp_seconds')})",
             "s",
             ((None, GOOD), (3600, LOOK), (14400, IDLE)),
+            width=3,
         ),
         stat(
             "Power",
             "What the chosen pods draw, estimated.",
             f"sum({_rate(_pod('energy_joules_total'))})",
             "watt",
+            width=3,
         ),
     ]
 
@@ -165,14 +222,10 @@ def _containers() -> Panel:
     core, share = _rate(_own("core_seconds_total")), _own("core_limit_ratio")
     held, limit = _own("memory_used_bytes"), _own("memory_limit_bytes")
     elsewhere = {"0": ("as allocated", GOOD), "1": ("elsewhere", IDLE)}
-    # Of a lost card and of a silent node, the containers' series are absent. The table shows them
-    # by what was known in the time range, so that their pod is not taken for one without a GPU.
-    known = f"group by ({BY_CONTAINER}) ({in_range(_own('allocation_info'))})"
     state = (
-        f"0 * ({known} and on ({CARD}) group by ({CARD}) (mgpu_device_up{{{NODE}}} == 0))"
-        f" or 2 * ({known} and on (cluster, instance) {SILENT})"
+        f"0 * {LOST} or 2 * {OF_SILENT}"
         f" or group by ({BY_CONTAINER}) ({_own('allocation_info')})"
-        f" or 3 * {known}"
+        f" or 3 * {KNOWN}"
     )
     return table(
         "Containers now",
@@ -204,7 +257,7 @@ def _containers() -> Panel:
                 ("Device", _own("placement_mismatch"), "short", colored(words=elsewhere)),
             )
         ],
-        links={"UUID": to("node", node="${__data.fields.Node}", uuid="${__value.raw}")},
+        links={"UUID": to("pod", "node", node="${__data.fields.Node}", uuid="${__value.raw}")},
         height=6,
     )
 

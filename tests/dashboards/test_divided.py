@@ -54,8 +54,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         ("overview", "Nodes now", "D", 80 / 160),
         ("node", "Memory in use", "A", 80 / 160),
         ("groups", "Groups", "D", 40 / 160),
-        ("overview", "GPUs", "A", 3),
-        ("overview", "GPUs not read", "A", 1),
+        ("overview", "All GPUs", "A", 3),
+        ("overview", "Not read, of all", "A", 1),
         ("overview", "Nodes now", "F", 1),
     ],
 )

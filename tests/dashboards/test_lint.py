@@ -16,7 +16,6 @@ import pytest
 import yaml
 from grafana_foundation_sdk.models import units
 
-from dashboards.boards import OWN_CLUSTER
 from dashboards.frame import GRAFANA
 from dashboards.panels import NOT_NOW
 from dashboards.tables import NO_ROWS, inside_of
@@ -303,35 +302,48 @@ def test_names_in_tables_are_not_formatted_as_numbers(dashboard: Dashboard) -> N
         assert panel["fieldConfig"]["defaults"].get("unit") == "string", panel["title"]
 
 
+# What is chosen above the panels, and stays chosen on the way to a board that has it too.
+STAYS = (*KEPT, "node", "namespace", "price_gpu_hour")
+
+
+def _kept(dashboard: Dashboard, target: Dashboard) -> set[str]:
+    """The variables that a link takes along.
+
+    A board of one node or pod has no "All" and would show each of them: nothing goes there from
+    a board that has it.
+    """
+    one = target["uid"] in ONE and dashboard["uid"] not in ONE
+    shared = variables(dashboard).keys() & variables(target).keys() & {*STAYS}
+    return shared - ({"node", "namespace"} if one else set())
+
+
 @EVERY
 def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
+    """But for what the link itself sets."""
     assert dashboard["links"]
     others = [link["url"] for link in dashboard["links"]]
     assert len(others) == len(DASHBOARDS) - 1
     for url in [*others, *(url for panel in panels(dashboard) for url in links(panel))]:
-        parts = {*url.partition("?")[2].split("&")}
-        # A row of an alert leads to its own cluster, whichever are chosen.
-        own = f"var-cluster={OWN_CLUSTER}"
-        kept = {part.replace(own, "${cluster:queryparam}") for part in parts}
-        assert {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in KEPT)} <= kept
+        target = DASHBOARDS[re.findall(r"/d/([\w-]+)", url)[0]]
+        first, *parts = url.partition("?")[2].split("&")
+        assert first == "${__url_time_range}", url
+        given = {part.partition("=")[0].removeprefix("var-") for part in parts if "=" in part}
+        kept = {part[2 : -len(":queryparam}")] for part in parts if "=" not in part}
+        assert kept == _kept(dashboard, target) - given, url
 
 
 @EVERY
 def test_a_link_sets_variables_that_are_there_and_names_its_node(dashboard: Dashboard) -> None:
-    """A board of one node has no "All": a link from a board that has it would find nothing."""
-    kept = "${node:queryparam}"
+    """The node of its row; a link to a board of one node would else show whichever is first."""
     for panel in panels(dashboard):
         heads = {head for one in panel.get("transformations", []) for head in _heads(one)}
         for url in links(panel):
             target = DASHBOARDS[re.findall(r"/d/([\w-]+)", url)[0]]
             chosen = dict(re.findall(r"&var-(\w+)=([^&]+)", url))
             assert chosen.keys() <= variables(target).keys(), url
-            assert ("node" in chosen) == (target["uid"] in ONE), url
+            assert "node" in chosen or target["uid"] not in ONE, url
             fields = {re.sub(r".*fields\.(\w+)}", r"\1", value) for value in chosen.values()}
             assert fields - {"${__value.raw}"} <= heads, (panel["title"], url)
-    for link in dashboard["links"]:
-        one = dashboard["uid"] in ONE and re.findall(r"/d/([\w-]+)", link["url"])[0] in ONE
-        assert (kept in link["url"]) == one
 
 
 def _heads(transformation: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 Of two nodes ``far`` was read until 20 minutes ago. On ``near`` the card ``gone`` fell off the bus
 30 minutes ago. Pods ``on-far``, ``on-gone`` and ``well`` are at work on a card each; ``done`` had a
-card until 40 minutes ago.
+card until 40 minutes ago. ``stuck`` is on a card that was lost before the time range.
 """
 
 import math
@@ -45,6 +45,16 @@ def _card(gpu: int, uuid: str, up: int, *, seconds: float) -> str:
     return page
 
 
+def _hit(name: str, gpu: int, uuid: str) -> str:
+    """What is served of a pod whose card is lost."""
+    pod = f'namespace="n",pod="{name}"'
+    of = f'{pod},container="c",gpu="{gpu}",uuid="{uuid}"'
+    return (
+        f'mgpu_container_unmeasured{{{of},quantity="core",reason="gpu_lost"}} 1\n'
+        f'mgpu_pod_info{{{pod},uid="u",qos="",owner_kind="",owner_name=""}} 1\n'
+    )
+
+
 def _pod(name: str, gpu: int, uuid: str, seconds: float) -> str:
     pod = f'namespace="n",pod="{name}"'
     of = f'{pod},container="c",gpu="{gpu}",uuid="{uuid}"'
@@ -71,7 +81,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             page += _card(0, "well", 1, seconds=seconds) + _pod("well", 0, "well", seconds)
             lost = minute >= 30
             page += _card(1, "gone", int(not lost), seconds=seconds)
-            page += "" if lost else _pod("on-gone", 1, "gone", seconds)
+            page += _hit("on-gone", 1, "gone") if lost else _pod("on-gone", 1, "gone", seconds)
+            page += _card(2, "dead", 0, seconds=seconds) + _hit("stuck", 2, "dead")
             page += _pod("done", 0, "well", seconds) if minute < 20 else ""
             store.scrape(near, page, at)
             page = 'mgpu_exporter_build_info{version="1"} 1\n'
@@ -107,12 +118,14 @@ def test_one_number_of_a_silent_node_is_not_known(store: Store, path: Path) -> N
 @pytest.mark.parametrize(
     ("board", "panel", "node", "expected"),
     [
-        ("overview", "GPUs", ".*", 1),
-        ("overview", "GPUs not read", ".*", 2),
-        ("overview", "GPUs not read", "near", 1),
-        ("overview", "GPUs not read", "far", 1),
+        ("overview", "All GPUs", ".*", 1),
+        ("overview", "Not read, of all", ".*", 3),
+        ("overview", "Not read, of all", "near", 2),
+        ("overview", "Not read, of all", "far", 1),
         ("node", "Not read", "far", 1),
-        ("node", "Not read", ".*", 2),
+        ("node", "Not read", ".*", 3),
+        ("pod", "Not measured", ".*", 3),
+        ("pod", "Not measured", "far", 1),
         ("pod", "GPUs used", ".*", 0.5),
     ],
 )
@@ -126,21 +139,27 @@ def test_what_is_not_read_is_counted(
 @pytest.mark.program("prometheus")
 def test_a_silent_node_stays_among_the_nodes(store: Store) -> None:
     assert _values(store, "overview", "Nodes now", "A", "instance") == {"near": 1, "far": 0}
-    assert _values(store, "overview", "Nodes now", "E", "instance") == {"near": 2, "far": 1}
+    assert _values(store, "overview", "Nodes now", "E", "instance") == {"near": 3, "far": 1}
     then = _values(store, "overview", "GPUs that could not be read", "A", "instance")
-    assert then == {"near": 1, "far": 100}
+    assert then == {"near": 2, "far": 100}
 
 
 @pytest.mark.program("prometheus")
 def test_a_lost_card_and_that_of_a_silent_node_do_not_idle(store: Store) -> None:
-    idle = _values(store, "overview", "GPUs that idle most", "A", "gpu")
+    idle = _values(store, "overview", "GPUs that idle most, of all", "A", "gpu")
     assert idle == {"0": pytest.approx(0.5)}
 
 
 @pytest.mark.program("prometheus")
 def test_a_pod_that_cannot_be_measured_keeps_its_row(store: Store) -> None:
     states = _values(store, "pod", "Containers now", "A", "pod")
-    assert states == {"on-gone": 0, "well": 1, "on-far": 2, "done": 3}
+    assert states == {"on-gone": 0, "stuck": 0, "well": 1, "on-far": 2, "done": 3}
+
+
+@pytest.mark.program("prometheus")
+def test_the_overview_names_the_pods_that_a_fault_hits(store: Store) -> None:
+    hits = _values(store, "overview", "Whom it hits", "A", "pod")
+    assert hits == {"on-gone": 0, "stuck": 0, "on-far": 1}
 
 
 @pytest.mark.program("prometheus")
