@@ -227,9 +227,9 @@ def board(
         found.with_variable(_label_name(label))
     for choice in choices:
         found.with_variable(_busiest(choice) if busiest else _choice(choice, *CHOICES[choice]))
-    for other in TITLES:
+    for other, title in TITLES.items():
         if other != uid:
-            link = build.DashboardLink(TITLES[other]).type(DashboardLinkType.LINK)
+            link = build.DashboardLink(title).type(DashboardLinkType.LINK)
             found.link(link.url(to(uid, other)))
     return found
 

@@ -47,6 +47,9 @@ BY_NAMESPACE = "cluster, $namespace_label"
 BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
 TO_NAMESPACE = to("overview", "overview", namespace="${__value.raw}")
+TO_OWNER = to(
+    "overview", "overview", namespace="${__data.fields.Namespace}", owner="${__value.raw}"
+)
 TO_NODE = to("overview", "node", node="${__value.raw}")
 TO_POD = to(
     "overview",
@@ -139,10 +142,8 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("Who uses what, of what share"))
     found.with_panel(_namespaces()).with_panel(_workloads()).with_panel(_pods())
     found.with_panel(_used()).with_panel(_groups())
-    found.with_row(build.Row("Nodes, with all namespaces")).with_panel(_memory()).with_panel(
-        _power()
-    )
-    found.with_panel(_nodes()).with_panel(_lost())
+    found.with_row(build.Row("Nodes, with all namespaces"))
+    found.with_panel(_memory()).with_panel(_power()).with_panel(_nodes()).with_panel(_lost())
     found.with_row(build.Row("What is idle, and what is short"))
     for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
         found.with_panel(panel)
@@ -232,6 +233,7 @@ def _cards() -> Panel:
         {"{{part}}": parts, "not read": f"count({LOST})"},
         "short",
         stacked=True,
+        few=True,
         colors={
             "^not read$": BAD,
             "^without work$": FREE,
@@ -320,12 +322,7 @@ def _workloads() -> Panel:
         ],
         links={
             "Namespace": TO_NAMESPACE,
-            "Owner": to(
-                "overview",
-                "overview",
-                namespace="${__data.fields.Namespace}",
-                owner="${__value.raw}",
-            ),
+            "Owner": TO_OWNER,
         },
         known=f"mgpu_pod_info{{{NAMESPACE}}}",
     )

@@ -188,12 +188,14 @@ def series(  # noqa: PLR0913 - what a panel says
     most: float | None = None,
     colors: Mapping[str, str] | None = None,
     dashed: str = "",
+    few: bool = False,
     nothing: str = "",
     width: int = 12,
 ) -> series_panel.Panel:
     """Lines over time. ``queries`` by their legend, ``colors`` by patterns of series' names.
 
     ``dashed`` is the pattern of the names of what was promised: lines that are never stacked.
+    ``few`` is whether a legend in one line holds all names: of a table three rows are seen.
 
     ``nothing`` is what it says where no query finds anything; by default it follows from the first.
     """
@@ -209,7 +211,7 @@ def series(  # noqa: PLR0913 - what a panel says
         .min(0)
         .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .fill_opacity(40 if stacked else 0)
-        .legend(_legend())
+        .legend(_states() if few else _legend())
         .tooltip(_tooltip())
         .height(HEIGHT)
         .span(width)
@@ -246,8 +248,8 @@ def timeline(
     """A line of states for each series. ``words`` name and colour values, or parts of a range.
 
     ``queries`` by the names of their lines. While they find nothing, a grey line is called ``none``
-    if there is ``known``, and says that nothing is known otherwise: of a timeline without data
-    Grafana says "Data does not have a time field".
+    if there is ``known``, and says that nothing is known if there was none in the time range: of a
+    timeline without data Grafana says "Data does not have a time field".
     """
     lines = {**queries, **_instead(queries.values(), known, none)}
     targets = [
@@ -288,7 +290,8 @@ def timeline(
 def _instead(exprs: Iterable[str], known: str, none: str) -> Mapping[str, str]:
     """What a timeline shows while none of its queries finds anything, by the names of the lines."""
     found = " or on () ".join(f"count({expr})" for expr in exprs)
-    nothing = {NOT_KNOWN: f"vector({UNKNOWN}) unless on () count({known})"}
+    # Of the whole range: in an exporter's first hour a grey row would stay beside the others.
+    nothing = {NOT_KNOWN: f"vector({UNKNOWN}) unless on () count({in_range(known)})"}
     if none:
         nothing[none] = f"({NONE} + 0 * count({known})) unless on () ({found})"
     return nothing

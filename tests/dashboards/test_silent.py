@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.panels import NOT_KNOWN, UNKNOWN
 from tests.dashboards.grafana import FOLDER, PATHS, fill, load, panels, queries
 from tests.store import Store, Target
 
@@ -173,3 +174,17 @@ def test_no_table_of_now_has_a_figure_of_a_silent_node(store: Store, path: Path)
             found = store.query(fill(target["expr"], EVERYTHING), AT)
             silent = [one for one in found if one["metric"].get("instance") == "far"]
             assert not silent or "last_over_time" in target["expr"], (panel["title"], target)
+
+
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_an_install_in_its_first_hour_has_no_line_of_the_time_before(
+    store: Store, path: Path
+) -> None:
+    """The two hours before are asked for, of which there is one."""
+    span = {"start": str(AT - 2 * 3600), "end": str(AT), "step": "60"}
+    for query in queries(load(path)):
+        if query.legend == NOT_KNOWN:
+            expr = fill(query.expr, EVERYTHING | {"__range": "2h"})
+            if store.query(expr.removeprefix(f"vector({UNKNOWN}) unless on () "), AT):
+                assert not store.get("query_range", query=expr, **span)["result"], query.panel
