@@ -8,6 +8,7 @@ from dashboards.frame import CARD, DEVICE, FIRING, FIRING_SINCE, to
 from dashboards.panels import (
     ANY,
     BAD,
+    FREE,
     IDLE,
     LOOK,
     READ,
@@ -27,6 +28,11 @@ OWN_CLUSTER = "${__data.fields.Cluster}"  # of a row, whichever clusters are cho
 RUNBOOK = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/${__value.raw}.md"
 GPU = "GPU {{card}} {{instance}}"
 LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front
+# The power cap is normal under load: it has a colour of its own, and a value that no part has.
+CAPPED, NOT_CAPPED = ',reason="sw_power_cap"', ',reason!="sw_power_cap"'
+AT_CAP = -3
+# What a card draws without use is not known before it was without use: nothing to look at.
+BUSY_REASON = (',reason!="never_idle"', ',reason="never_idle"')
 # In the order of their weight, which no order of words is.
 SEVERITY = {"0": ("critical", BAD), "1": ("warning", IDLE), "2": ("info", USED)}
 
@@ -95,8 +101,13 @@ def health() -> list[Panel]:
             "Clocks held down",
             "Share of the time in which clocks were held down, by reason. The power cap is normal "
             "under load; heat and the power brake are not.",
-            {f"{LINE} {{{{reason}}}}": f"{rate('throttle_seconds_total')} > 0.01"},
+            {
+                f"{LINE} {{{{reason}}}}": "("
+                f"{rate('throttle_seconds_total', NOT_CAPPED)} > 0.01)"
+                f" or {AT_CAP} + 0 * ({rate('throttle_seconds_total', CAPPED)} > 0.01)"
+            },
             (
+                (AT_CAP, "at the power cap", USED),
                 (0, "under 50 % of the time", LOOK),
                 (0.5, "50 % and more", IDLE),
                 (0.9, "90 % and more", BAD),
@@ -111,9 +122,10 @@ def health() -> list[Panel]:
             "each reason.",
             {
                 f"{LINE} {{{{quantity}}}}: {{{{reason}}}}": "max by (cluster, instance, gpu, "
-                f"quantity, reason) ({of('unmeasured')})"
+                f"quantity, reason) ({of('unmeasured', BUSY_REASON[0])} or 0 * "
+                f"{of('unmeasured', BUSY_REASON[1])})"
             },
-            UNMEASURED,
+            UNMEASURED | {"0": ("never idle yet", FREE)},
             known=of("up"),
             none="all is measured",
         ),

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board, events, to
-from dashboards.panels import IDLE, NOBODY, SPARE, Panel, series, stat
+from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNSEEN, USED, Panel, series, stat
 from dashboards.tables import Column, table
 from exporter.answers.prometheus.parts import METHODS, Part
 
@@ -271,7 +271,13 @@ def _trend_of_parts() -> Panel:
         {"{{part}}": _sum("part", f"avg_over_time({_billed()}[$__rate_interval])")},
         "short",
         stacked=True,
-        colors={"allocated_idle": IDLE, "^un": NOBODY},
+        colors={
+            "^used$": USED,
+            "^allocated_idle$": IDLE,
+            "^unallocated$": FREE,
+            "^unattributed$": NOBODY,
+            "^unobserved$": UNSEEN,
+        },
         nothing=NO_RULES,
     ).interval(RECORDED_EACH)
 

@@ -166,14 +166,14 @@ def _totals() -> list[Panel]:
     kept = f"rate(mgpu_namespace_allocated_gpu_seconds_total{{{NAMESPACE}}}{INTERVAL})"
     return [
         stat(
-            "All GPUs",
+            "GPUs, all",
             "Cards that are read now, of all namespaces. Partitions of a card are not counted.",
             f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
             "short",
             width=3,
         ),
         stat(
-            "Not read, of all",
+            "Not read, all",
             "Cards that are lost, and those of silent nodes: nodes whose exporter was read in the "
             "time range and is not now. A card of which a partition cannot be read is one.",
             f"count({LOST} or {OF_SILENT}) or 0 * count({_of('up')})",
@@ -182,7 +182,7 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "In use, of all",
+            "In use, all",
             "GPUs' worth of core in use, of all namespaces and outside of pods. A partitioned card "
             "counts as one, with the sum of its partitions.",
             f"sum({BUSY})",
@@ -190,14 +190,14 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Free, of all",
+            "Free, all",
             "GPUs that are kept for nobody, of all namespaces.",
             f"sum(rate({_of('unallocated_gpu_seconds_total')}{INTERVAL}))",
             "short",
             width=3,
         ),
         stat(
-            "Allocated",
+            "GPUs allocated",
             "GPUs that are kept for the chosen namespaces: of each card the larger of core and "
             "memory share. Over the number of cards, more was promised than there is.",
             f"sum({kept})",
@@ -205,7 +205,7 @@ def _totals() -> list[Panel]:
             nothing="No pod has a GPU here",
         ),
         stat(
-            "Idle",
+            "GPUs idle",
             "GPUs' worth of core that the chosen namespaces were promised and do not use now.",
             idle,
             "short",
@@ -278,7 +278,7 @@ def _in_trouble() -> Panel:
 
 def _memory() -> Panel:
     return stat(
-        "Memory",
+        "Memory in use",
         "Device memory in use, of all GPUs whose use is known. A partitioned card counts by its "
         "partitions.",
         f"sum({_of('memory_used_bytes')}) / sum({USABLE})",
@@ -314,7 +314,7 @@ def _workloads() -> Panel:
         {"namespace": "Namespace", "owner_kind": "Kind", "owner_name": "Owner"},
         [
             Column("GPUs used", of(POD_USE), "short"),
-            Column("Share", of(SHARE), "short"),
+            Column("Promised", of(SHARE), "short"),
             Column("Use of share", f"{of(WITHIN)} / ({of(SHARE)} > 0)", "percentunit", SHARE_USE),
             Column("Waiting", of(WAITING, "max"), "percentunit"),
             Column("Memory", of(MEMORY), "bytes"),
@@ -334,7 +334,7 @@ def _use_and_share(by: str, use: str, share: str) -> list[Column]:
     held = f"sum by ({by}) ({MEMORY} and {MEMORY_LIMIT}) / (sum by ({by}) ({MEMORY_LIMIT}) > 0)"
     return [
         Column("GPUs used", f"sum by ({by}) ({use})", "short"),
-        Column("Share", f"sum by ({by}) ({share})", "short"),
+        Column("Promised", f"sum by ({by}) ({share})", "short"),
         Column("Use of share", within, "percentunit", SHARE_USE),
         Column("Memory", f"sum by ({by}) ({MEMORY})", "bytes"),
         Column("Allocated", f"sum by ({by}) ({MEMORY_LIMIT})", "bytes"),

@@ -40,6 +40,7 @@ from dashboards.frame import SOURCE, in_range
 # Pink is not among the colours that Grafana gives to lines.
 USED, ALLOCATED, IDLE, NOBODY, BAD = "#3274D9", "#FF4FA3", "#FF9830", "#808080", "#E02F44"
 GOOD, LOOK, FREE = "#56A64B", "#E0B400", "#80808033"  # FREE: grey that is seen through
+UNSEEN = "#B877D9"
 
 # By unit: where an axis of nothing but zeros ends. By itself it ends at 10,000 % or 100 a second.
 SOFT_MOST = {"percentunit": 0.1, "ops": 1, "cps": 1}
@@ -77,6 +78,8 @@ NOT_NOW = "not known now"  # a figure that was known in the time range
 # Values of a timeline that no figure has.
 NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
 ABOVE_ALL = 1e12  # of the figures that are put into words
+# Later than each step of a range query but the last; Prometheus is asked for whole steps.
+LAST_STEP = "$__to / 1000 - $__interval_ms / 1000"
 NO_EXPORTER = "No exporter is scraped here"
 
 
@@ -118,13 +121,14 @@ def now_or_unknown(expr: str) -> str:
     """A figure without labels; NaN while it is not known and was known in the time range.
 
     A panel shows the last value that it gets. Of a range query without this, that is the last value
-    before an exporter fell silent, in the colour of a value of now.
+    before an exporter fell silent, in the colour of a value of now. NaN stands at the end alone:
+    through one before it Grafana draws the way of the figure as a ramp.
     """
     first = re.search(r"[\w:]+{[^}]*}", expr)
     if not first:
         message = f"no selector in {expr}"
         raise ValueError(message)
-    return f"({expr}) or NaN * group({in_range(first[0])})"
+    return f"({expr}) or NaN * group({in_range(first[0])}) and on () (vector(time()) > {LAST_STEP})"
 
 
 def folded(title: str, panels: Iterable[Panel]) -> build.Row:

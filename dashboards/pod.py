@@ -46,9 +46,9 @@ ON_ITS_CARDS = (
     f"group by (cluster, instance, uuid) (mgpu_container_core_seconds_total{{{POD}}})"
 )
 STATE: Words = {
-    "0": ("its GPU is lost", BAD),
+    "0": ("GPU lost", BAD),
     "1": ("read", GOOD),
-    "2": ("its node is silent", BAD),
+    "2": ("node silent", BAD),
     "3": ("ended", FREE),
 }
 KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
@@ -121,7 +121,7 @@ def _totals() -> list[Panel]:
     waiting = f"max({_rate(_own('core_waiting_seconds_total'))})"
     return [
         stat(
-            "Not measured",
+            "Not read",
             "Containers of the chosen pods that cannot be measured now, because their GPU is lost "
             "or their node is silent.",
             f"count({LOST} or {OF_SILENT}) or 0 * count({KNOWN})",
@@ -139,7 +139,7 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Use of the share",
+            "Share used",
             "Core use of the chosen pods' containers that have a share, against their shares. Over "
             "100 % they take what others leave, or what others were promised.",
             f"{within} / {share}",
@@ -156,7 +156,7 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "GPUs allocated",
+            "Promised",
             "GPUs' worth of core promised.",
             share,
             "short",
@@ -164,7 +164,7 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Fullest memory",
+            "Memory full",
             "Device memory held against the allocation, on the device where that is most.",
             f"max({_pod('memory_limit_utilization_ratio')})",
             "percentunit",
@@ -173,7 +173,7 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Last at work",
+            "Idle for",
             "How long ago one of the chosen pods last used a GPU.",
             f"time() - max({_pod('last_active_timestamp_seconds')})",
             "s",
@@ -221,7 +221,7 @@ def _memory() -> Panel:
 def _containers() -> Panel:
     core, share = _rate(_own("core_seconds_total")), _own("core_limit_ratio")
     held, limit = _own("memory_used_bytes"), _own("memory_limit_bytes")
-    elsewhere = {"0": ("as allocated", GOOD), "1": ("elsewhere", IDLE)}
+    elsewhere = {"0": ("as given", GOOD), "1": ("elsewhere", IDLE)}
     state = (
         f"0 * {LOST} or 2 * {OF_SILENT}"
         f" or group by ({BY_CONTAINER}) ({_own('allocation_info')})"
@@ -322,7 +322,7 @@ def _waited_for() -> Panel:
             "{{by_namespace}}/{{by_pod}}": f"sum by (by_namespace, by_pod) ({_rate(pods)})",
             "{{by_pod}}": f"sum by (by_pod) ({_rate(groups)})",
         },
-        "short",
+        "percentunit",
         stacked=True,
         nothing="Nothing waits, or --metrics.enable=contention is not set",
     )

@@ -65,8 +65,8 @@ BAR_WIDTH = 110  # in pixels
 WIDTHS = {
     "GPU": 50,
     "Pod": 130,
-    "Alert": 200,
-    "Meaning": 300,
+    "Alert": 262,
+    "Meaning": 370,
     "Node": 110,
     "Name": 110,
     "User": 75,
@@ -208,6 +208,8 @@ def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
     mappings: list[ValueMap | SpecialValueMap] = [named(cell.words)] if cell.words else []
     if cell.mode == "color-background-solid":
         mappings.append(missing("-", FREE))  # a colour would judge what is not known
+    if cell.words:
+        looks.append(override("custom.align", "left"))  # as words stand, also where numbers do
     if mappings:
         looks.append(override("mappings", mappings))
     if cell.mode == "basic":

@@ -1,7 +1,8 @@
 """Takes the pictures of the dashboards: ``python -m docs.boards URL [QUERY]``.
 
 URL is a Grafana that has the dashboards and lets one in without a password; the project has none.
-QUERY is added to each address, such as ``var-datasource=uid-of-the-prometheus``. What is seen is
+QUERY is added to each address, such as ``var-datasource=uid-of-the-prometheus`` or ``from`` and
+``to``. What is seen is
 what that Grafana's Prometheus has: for the pictures in ``docs/pictures``, simulated nodes. Needs
 Chromium.
 """
@@ -19,10 +20,11 @@ WIDTH = 1366
 PICTURES = {
     "overview.png": ("mgpu-overview", 1400, False, ""),
     "overview-dark.png": ("mgpu-overview", 1400, True, ""),
-    "node.png": ("mgpu-node", 1815, False, "&var-node=gpu-node-1"),
-    "pod.png": ("mgpu-pod", 1280, False, "&var-node=gpu-node-1&var-namespace=inference"),
+    "node.png": ("mgpu-node", 1815, False, "&var-node=gpu-node-2"),
+    "pod.png": ("mgpu-pod", 1280, False, "&var-node=gpu-node-2&var-namespace=inference"),
 }
 DRAWN = "document.querySelectorAll('.react-grid-item canvas').length"  # of charts, the last to come
+ASKED = "!document.querySelector('[aria-label=\"Panel loading bar\"]')"  # nothing is asked any more
 SETTLING = 8.0  # seconds, in which tables and charts take their sizes
 
 
@@ -32,8 +34,10 @@ async def photograph(url: str, query: str, name: str) -> None:
     theme = "dark" if dark else "light"
     async with browsing() as tab:
         await tab.size(WIDTH, height, dark=dark)
-        await tab.open(f"{url}/d/{board}?orgId=1&theme={theme}&from=now-15m&to=now{chosen}{query}")
+        span = "" if "&from=" in query else "&from=now-15m&to=now"
+        await tab.open(f"{url}/d/{board}?orgId=1&theme={theme}{span}{chosen}{query}")
         await tab.until(DRAWN)
+        await tab.until(ASKED)
         await asyncio.sleep(SETTLING)
         await tab.picture(FOLDER / name, whole=False)
 

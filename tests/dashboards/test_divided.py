@@ -50,12 +50,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.mark.parametrize(
     ("board", "panel", "letter", "expected"),
     [
-        ("overview", "Memory", "A", 80 / 160),
+        ("overview", "Memory in use", "A", 80 / 160),
         ("overview", "Nodes now", "D", 80 / 160),
         ("node", "Memory in use", "A", 80 / 160),
         ("groups", "Groups", "D", 40 / 160),
-        ("overview", "All GPUs", "A", 3),
-        ("overview", "Not read, of all", "A", 1),
+        ("overview", "GPUs, all", "A", 3),
+        ("overview", "Not read, all", "A", 1),
         ("overview", "Nodes now", "F", 1),
     ],
 )

@@ -317,6 +317,21 @@ def _kept(dashboard: Dashboard, target: Dashboard) -> set[str]:
     return shared - ({"node", "namespace"} if one else set())
 
 
+def test_one_name_of_a_figure_has_one_unit_on_all_boards() -> None:
+    """Of numbers and columns; what to ask for is of core or of memory, as the panel is called."""
+    units: dict[str, set[str]] = {}
+    for dashboard in DASHBOARDS.values():
+        for panel in panels(dashboard):
+            fields = panel["fieldConfig"]
+            if panel["type"] == "stat":
+                units.setdefault(panel["title"], set()).add(fields["defaults"]["unit"])
+            if panel["type"] == "table" and not panel["title"].endswith(" to ask for"):
+                for one in fields["overrides"]:
+                    found = {each["value"] for each in one["properties"] if each["id"] == "unit"}
+                    units.setdefault(one["matcher"]["options"], set()).update(found)
+    assert {name: found for name, found in units.items() if len(found) > 1} == {}
+
+
 @EVERY
 def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
     """But for what the link itself sets."""

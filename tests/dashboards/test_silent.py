@@ -119,14 +119,14 @@ def test_one_number_of_a_silent_node_is_not_known(store: Store, path: Path) -> N
 @pytest.mark.parametrize(
     ("board", "panel", "node", "expected"),
     [
-        ("overview", "All GPUs", ".*", 1),
-        ("overview", "Not read, of all", ".*", 3),
-        ("overview", "Not read, of all", "near", 2),
-        ("overview", "Not read, of all", "far", 1),
+        ("overview", "GPUs, all", ".*", 1),
+        ("overview", "Not read, all", ".*", 3),
+        ("overview", "Not read, all", "near", 2),
+        ("overview", "Not read, all", "far", 1),
         ("node", "Not read", "far", 1),
         ("node", "Not read", ".*", 3),
-        ("pod", "Not measured", ".*", 3),
-        ("pod", "Not measured", "far", 1),
+        ("pod", "Not read", ".*", 3),
+        ("pod", "Not read", "far", 1),
         ("pod", "GPUs used", ".*", 0.5),
     ],
 )

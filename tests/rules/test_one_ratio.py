@@ -126,7 +126,7 @@ def boards() -> Iterator[tuple[str, str]]:
     )
     own_page = board(FOLDER / "mgpu-pod.json")
     for query in queries(own_page):
-        if query.panel == "Use of the share":
+        if query.panel == "Share used":
             now = query.expr.partition(" or NaN")[0]
             yield "pod", fill(now, values).replace("sum(", "sum by (pod) (")
 
