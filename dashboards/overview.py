@@ -212,7 +212,7 @@ def _totals() -> list[Panel]:
             nothing=NO_SHARE,
         ),
         stat(
-            "Price of the idle, an hour",
+            "Idle, price an hour",
             "What an hour of that costs, at the price of a GPU-hour above and in its currency.",
             f"{idle} * {PRICE_GPU_HOUR}",
             "short",
