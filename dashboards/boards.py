@@ -125,7 +125,7 @@ def health() -> list[Panel]:
                 f"quantity, reason) ({of('unmeasured', BUSY_REASON[0])} or 0 * "
                 f"{of('unmeasured', BUSY_REASON[1])})"
             },
-            UNMEASURED | {"0": ("never idle yet", FREE)},
+            {**UNMEASURED, "0": ("never idle yet", FREE)},
             known=of("up"),
             none="all is measured",
         ),
