@@ -112,15 +112,14 @@ def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
 
 
 def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> Iterator[Mark]:
-    """Whether heat or supply held its clocks down for a part of the time since then.
-
-    Boards are asked every few seconds: less time than that says nothing.
-    """
+    """Whether heat or supply held its clocks down for a part of the time since then."""
     if earlier is None or unix_ns <= earlier.unix_ns:
         return
     before = earlier.device.sensors.by_label("throttle_seconds_total")
     least_ns = THROTTLED * (unix_ns - earlier.unix_ns)
     now = device.sensors.by_label("throttle_seconds_total")
+    # A board that was lost begins to count again. A reason that is new has no time before, and none
+    # since then.
     reasons = [
         reason
         for reason in _HEAT_AND_SUPPLY
@@ -137,7 +136,8 @@ def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
 
 
 def _borrows(memory: HeldMemory) -> Iterator[Mark]:
-    """Whether it holds more than is kept for it. Where nothing is, nobody was promised any."""
+    """Whether it holds more than is kept for it."""
+    # Where nothing is kept for anybody, nobody was promised any, and nothing can be lost.
     kept, borrowed = memory.guaranteed_bytes, memory.borrowed_bytes
     if kept and borrowed:
         said = f"it holds {gib(borrowed)} beyond the {gib(kept)} kept for it"
@@ -159,10 +159,8 @@ class _Runner(NamedTuple):
 
 
 def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]:
-    """The marks of who waits on a full device, and of who ran most meanwhile, by owner.
-
-    Waiting is divided by what the others ran, so it is most for the one that ran most.
-    """
+    """The marks of who waits on a full device, and of who ran most meanwhile, by owner."""
+    # On a device that is not full nobody has to wait: who seems to is pausing.
     if device.facts is None or (device.facts.average.core or 0) < FULL:
         return {}
     runners = _runners(device)
@@ -171,6 +169,7 @@ def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]
     for held in _containers(device):
         if not _waits(held):
             continue
+        # Waiting is divided by what the others ran, so it is most for the one that ran most.
         others = {owner: each for owner, each in runners.items() if owner != held.owner}
         most = max(others, key=lambda owner: others[owner].core, default=None)
         said = f"it waits up to {held.average.waiting or 0:.0%} of the time"
@@ -178,6 +177,7 @@ def waiting_marks(device: DeviceEntry) -> Mapping[ContainerKey | GroupKey, Mark]
         found[held.owner] = Mark(MarkKind.WAITING, said)
         if most is not None:
             waited_for.setdefault(most, []).append(runners[held.owner].name)
+    # One that waits itself is no culprit, whoever waits for it.
     for culprit, victims in waited_for.items():
         if culprit not in found:
             more = f" and {len(victims) - 1} more" if victims[1:] else ""
@@ -205,10 +205,9 @@ def _containers(device: DeviceEntry) -> list[ContainerHolding]:
 
 
 def _waits(holding: ContainerHolding) -> bool:
-    """Whether it waits on a full device, by two signs: a program that pauses shows the first.
-
-    The second sign is that it does not get its share; without a share, that it waits mostly.
-    """
+    """Whether it waits on a full device."""
+    # A program that pauses by itself has a pressure, too. So there must be a second sign: that it
+    # does not get its share; without a share, that it waits mostly.
     pressure, share = holding.average.waiting, holding.core_of_limit
     if pressure is None:
         return False

@@ -210,7 +210,9 @@ def _on_boards(devices: Sequence[Subject]) -> list[Subject]:
             continue
         uuid = board.labels["uuid"]
         number = device.labels["gpu_instance"]
-        if not number or (uuid, number) in numbers:  # two compute instances of a GPU instance
+        # Two compute instances of one GPU instance have its number. Two series of one page must not
+        # have the same labels.
+        if not number or (uuid, number) in numbers:
             number = device.labels["uuid"]
         numbers.add((uuid, number))
         whose = {"board_gpu": board.labels["gpu"], "board_uuid": uuid, "gpu_instance": number}
