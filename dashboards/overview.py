@@ -37,8 +37,10 @@ from dashboards.panels import (
     stat,
     timeline,
 )
+from dashboards.sizing import Recorded
 from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, colored, table, tinted
-from exporter.answers.prometheus.advice import Outcome, Recorded, Resource
+from exporter.answers.prometheus.advice import Outcome
+from exporter.answers.prometheus.amounts import Resource
 
 EVENTS = events()
 BY_CARD = "cluster, instance, gpu"

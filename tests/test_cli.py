@@ -193,7 +193,7 @@ def test_a_commands_own_flags_may_stand_before_it(capsys: pytest.CaptureFixture[
                 "mgpu-exporter: unexpected argument of check: -v"
             ),
         ),
-        ("snapshot --since=7d", "no flag of snapshot: --since; it is one of bill, advise"),
+        ("snapshot --since=7d", "no flag of snapshot: --since; it is one of bill, why, advise"),
         ("record --output=x --form=json", "no such flag: --form; did you mean --force?"),
         ("serve --port 9000", "no such flag: --port; did you mean --web.listen-address?"),
         ("top --bogus", "no such flag: --bogus; see --help"),

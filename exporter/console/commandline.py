@@ -96,6 +96,7 @@ class Parser(ArgumentParser):
         if command != tolerant:
             self._refuse(refused)
         arguments.refused = refused
+        arguments.program = self.program
         return arguments
 
     def _ordered(self, argv: Sequence[str]) -> Sequence[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from exporter.shown.printable import printable
@@ -23,10 +24,15 @@ REPEATS_NS = 60 * SECOND_NS
 MAX_REMEMBERED = 256
 
 
-def configure(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send events of this level and above to ``stream``, by default standard error."""
+def configure(
+    level: str, form: str, stream: TextIO | None = None, program: str = "mgpu-exporter"
+) -> None:
+    """Send events of this level and above to ``stream``, by default standard error.
+
+    ``program``: how lines for people begin.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(LineFormatter(form))
+    handler.setFormatter(LineFormatter(form, program))
     logging.basicConfig(level=level.upper(), handlers=[Collapsing(handler)], force=True)
     logging.captureWarnings(capture=True)
 
@@ -106,12 +112,12 @@ class Collapsing(logging.Handler):
 class LineFormatter(logging.Formatter):
     """Formats a record as one line; ``form`` is ``logfmt``, ``json`` or ``plain``."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: str, program: str = "mgpu-exporter") -> None:
         if form not in _FORMS:
             raise ValueError(f"{form!r} is not one of {', '.join(_FORMS)}")
         super().__init__()
         writers: dict[str, Callable[[dict[str, str]], str]]
-        writers = {"json": json.dumps, "logfmt": _logfmt, PLAIN: _plain}
+        writers = {"json": json.dumps, "logfmt": _logfmt, PLAIN: partial(_plain, program)}
         self._write = writers[form]
 
     def format(self, record: logging.LogRecord) -> str:
@@ -132,11 +138,11 @@ def _logfmt(fields: dict[str, str]) -> str:
     return " ".join(f"{name}={_value(text)}" for name, text in fields.items())
 
 
-def _plain(fields: dict[str, str]) -> str:
+def _plain(program: str, fields: dict[str, str]) -> str:
     """The message; a warning or an error begins with the program's name, as those of shells do."""
-    program = "" if fields["level"] in {"debug", "info"} else "mgpu-exporter: "
+    begin = "" if fields["level"] in {"debug", "info"} else f"{program}: "
     lines = "\n".join(filter(None, (fields["msg"], fields.get("error"))))
-    return program + printable(lines)
+    return begin + printable(lines)
 
 
 def _value(text: str) -> str:

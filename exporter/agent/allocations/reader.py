@@ -357,7 +357,10 @@ class PodReader:
         if amount is None:
             return None
         if not cards <= amount * unit <= cards * MAX_MEMORY_BYTES:
-            self.reject(Reason.MEMORY_OUT_OF_RANGE, f"{amount} times {unit} bytes, {cards} cards")
+            detail = f"{amount} times {unit} bytes, {cards} cards"
+            if amount >= 1 << 30:  # "8Gi", where MiB are counted
+                detail += f": a number of units of {unit} bytes is expected, not an amount as 8Gi"
+            self.reject(Reason.MEMORY_OUT_OF_RANGE, detail)
             return None
         return amount * unit // cards
 

@@ -5,7 +5,7 @@ import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from exporter.answers.prometheus.lives import name_of
 from exporter.answers.prometheus.money import Prices, price, sanitized
 from exporter.answers.prometheus.parts import BY, METHODS
 from exporter.answers.prometheus.pricefile import PriceError, currency, prices_of
-from exporter.answers.prometheus.ranges import moment, written
+from exporter.answers.prometheus.ranges import add_range, moment, range_of, written
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_prometheus
 from exporter.console.output import say, warn
@@ -31,6 +31,7 @@ from exporter.shown.printable import clean
 _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
 _SHORTEST_S = 60  # of a range
+_LEAST_HOURS = 0.005  # less would be said as 0.00
 _MOST_LINES = 10  # on exporters that are counted from some time on
 _HOUR_S = 3600
 _LONGEST_S = 120.0  # of an answer, as Prometheus has it
@@ -39,10 +40,7 @@ _LONGEST_S = 120.0  # of an answer, as Prometheus has it
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's own flags."""
     group = parser.add_argument_group("bill")
-    group.add_argument("--since", default="1d", metavar="TIME", help="begin [default 1d, ago]")
-    group.add_argument(
-        "--until", default="now", metavar="TIME", help="end, exclusive [default now]"
-    )
+    add_range(group, "1d")
     group.add_argument(
         "--by",
         default="namespace",
@@ -56,7 +54,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="allocation",
         help="whether owners pay for what was kept for them, or for use [default allocation]",
     )
-    group.add_argument("--price", metavar="DECIMAL", type=_of(price), help="of a GPU's hour")
+    group.add_argument(
+        "--price",
+        metavar="DECIMAL",
+        type=_of(price),
+        help="of a GPU's hour that --prices has none for",
+    )
     group.add_argument("--prices", metavar="FILE", help="prices by model and node label, YAML")
     group.add_argument(
         "--currency", metavar="CODE", type=_of(currency), help="of --price [default USD]"
@@ -74,24 +77,23 @@ def bill(arguments: Namespace) -> int:
     """Print a bill. The exit status is 0; 2 if there is none."""
     now_s = int(time.time())
     try:
-        since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
-        if until_s > now_s:
-            _warn("--until is in the future: the bill ends now")
-            until_s = now_s
-        if until_s - since_s < _SHORTEST_S:
-            return _refused("--since has to be at least a minute before --until")
+        since_s, until_s = range_of(arguments, now_s, _SHORTEST_S)
+        if moment(arguments.until, now_s) > now_s:
+            _warn(arguments, "--until is in the future: the bill ends now")
         prices = _prices(arguments)
         if why := _at_odds(arguments):
-            return _refused(why)
+            return _refused(arguments, why)
         with progress() as shown:
             prometheus = far_prometheus(
                 arguments, asked=_say(shown), whole=True, timeout_s=_LONGEST_S
             )
             made = _made(arguments, prometheus, prices, since_s, until_s)
             if not made.rows:
-                return _refused(f"{prometheus.address} has no card of which anything was counted")
+                return _refused(
+                    arguments, f"{prometheus.address} has no card of which anything was counted"
+                )
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
-        return _refused(_said(error))
+        return _refused(arguments, _said(error))
     return _write(
         _formatted(made, arguments, urlsplit(prometheus.address).hostname or ""), arguments
     )
@@ -132,12 +134,14 @@ def _made(
     first_s = min((book.begin_s for book in books), default=since_s)
     if first_s - since_s > _SHORTEST_S:
         _warn(
+            arguments,
             f"the first data is of {written(int(first_s))}, and the bill begins there: "
-            "before, nothing was scraped, or it is past the retention of this Prometheus"
+            "before, nothing was scraped, or it is past the retention of this Prometheus",
         )
     for said in (*_late(books), *_unlabelled(books, prices)):
-        _warn(said)
-    return bill_of(books, prices, arguments.method, by, since_s, until_s)
+        _warn(arguments, said)
+    begin_s = max(since_s, int(first_s))  # what the heading says is what was billed
+    return bill_of(books, prices, arguments.method, by, begin_s, until_s)
 
 
 def _unlabelled(books: Sequence[CardBook], prices: Prices) -> Iterator[str]:
@@ -153,11 +157,12 @@ def _unlabelled(books: Sequence[CardBook], prices: Prices) -> Iterator[str]:
 
 def _late(books: Iterable[CardBook]) -> Iterator[str]:
     """From when on which exporters are counted, and how much is not known before."""
-    hours: dict[tuple[str, float], list[float]] = defaultdict(list)
+    hours: Mapping[tuple[str, float], list[float]] = defaultdict(list)
     for book in books:
         for one in book.late:
             since_s = max(one.since_s, book.begin_s)
             hours[name_of(one.target), one.from_s].append((one.from_s - since_s) / _HOUR_S)
+    hours = {each: many for each, many in hours.items() if sum(many) >= _LEAST_HOURS}
     for (target, from_s), many in sorted(hours.items())[:_MOST_LINES]:
         yield (
             f"counting of {target} begins at {written(int(from_s))}: it is older than the range, "
@@ -247,16 +252,16 @@ def _write(text: str | bytes, arguments: Namespace) -> int:
         try:
             Path(arguments.output).write_bytes(data)
         except OSError as error:
-            return _refused(f"--output: {arguments.output}: {error.strerror}")
+            return _refused(arguments, f"--output: {arguments.output}: {error.strerror}")
     elif isinstance(text, str):
         say(text)
     return _OK
 
 
-def _refused(why: str) -> int:
-    _warn(why)
+def _refused(arguments: Namespace, why: str) -> int:
+    _warn(arguments, why)
     return _NOTHING
 
 
-def _warn(why: str) -> None:
-    warn(f"mgpu-exporter bill: {clean(why, longest=None)}")
+def _warn(arguments: Namespace, why: str) -> None:
+    warn(f"{arguments.program} bill: {clean(why, longest=None)}")

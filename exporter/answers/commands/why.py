@@ -3,13 +3,14 @@
 import json
 import re
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
 from exporter.answers.prometheus.node_case import Moment, case_of, pods_of
+from exporter.answers.prometheus.ranges import add_range, moment, range_of
 from exporter.answers.prometheus.series_case import SeriesCase
 from exporter.answers.prometheus.why import Case, sentences
 from exporter.answers.terminal.access import add_arguments as add_access
@@ -24,6 +25,7 @@ from exporter.httpclient import NoAnswerError
 from exporter.inputs.values import duration
 from exporter.model import PodName, Snapshot
 from exporter.shown.printable import clean, utc
+from exporter.shown.words import listed
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
@@ -38,15 +40,10 @@ class _NoSuchPodError(Exception):
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's own flags."""
-    parser.add_argument("pod", metavar="NAMESPACE/POD", help="the pod")
+    parser.add_argument("pod", metavar="[NAMESPACE/]POD", help="the pod")
     group = parser.add_argument_group("why")
-    group.add_argument(
-        "--over",
-        metavar="TIME",
-        type=argument(duration("1s", "24h")),
-        help="how long to look back in a Prometheus [default 5m], or to watch this node [default "
-        "--collection.window] or another exporter [default 5s]",
-    )
+    add_range(group, None, "5m; without a Prometheus so long is watched: 5s, a node's own window")
+    group.add_argument("--over", type=argument(duration("1s", "24h")), help=SUPPRESS)  # as before
     group.add_argument(
         "--cluster",
         metavar="NAME",
@@ -64,24 +61,28 @@ def why(arguments: Namespace, node: OwnNode | None = None) -> int:
 
     The exit status is 0; 1 if there is no such pod; 2 on trouble.
     """
-    return answer(lambda: _case(arguments, node), arguments.format)
+    return answer(lambda: _case(arguments, node), arguments)
 
 
-def answer(asked: Callable[[], Case], form: str) -> int:
+def answer(asked: Callable[[], Case], arguments: Namespace) -> int:
     """Print the sentences of a case; the exit status as of ``why``."""
     try:
         case = asked()
     except _NoSuchPodError as error:
-        warn(f"mgpu-exporter why: {error}")
+        _warn(arguments, str(error))
         return _UNKNOWN
-    except NoAnswerError as error:
-        warn(f"mgpu-exporter why: {clean(str(error), longest=None)}")
+    except (NoAnswerError, ValueError) as error:
+        _warn(arguments, str(error))
         return _NOTHING
-    if form == "json":
+    if arguments.format == "json":
         say(json.dumps(_document(case), indent=1) + "\n")
     else:
         say("".join(f"{clean(one.text, longest=None)}\n" for one in sentences(case)))
     return _OK
+
+
+def _warn(arguments: Namespace, why: str) -> None:
+    warn(f"{arguments.program} why: {clean(why, longest=None)}")
 
 
 def _document(case: Case) -> dict[str, Any]:
@@ -100,27 +101,66 @@ def _case(arguments: Namespace, node: OwnNode | None) -> Case:
     seen = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
     namespace = namespace or seen
-    if not (namespace and pod) or "/" in namespace:
+    if not pod or "/" in namespace:
         raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
     far = far_feed(arguments)
     if isinstance(far, RemoteFeed):
-        return case_of_exporter(far, namespace, pod, arguments.over, seen)
+        return case_of_exporter(far, namespace, pod, watched_ns(arguments), seen)
     if far is None:
         return _near(here(node), arguments, (namespace, pod), seen)
     asks = far_prometheus(arguments, namespace=seen)
-    over_s = (arguments.over or _OF_A_PROMETHEUS_NS) // SECOND_NS
-    reader = SeriesCase(asks, asks.now() or time.time(), over_s, seen)
+    since_s, until_s = _range(arguments, asks.now() or time.time())
+    reader = SeriesCase(asks, until_s, int(until_s - since_s), seen)
+    namespace = namespace or _namespace_of(pod, reader.pods(), asks.address)
     case = reader.read(namespace, pod)
     if asks.trouble:
-        warn(f"mgpu-exporter why: {asks.trouble}: what is not said may be there")
+        _warn(arguments, f"{asks.trouble}: what is not said may be there")
     if not case.parts:
         seen_s = reader.last_seen(namespace, pod)
         if seen_s is not None:
             at = utc(seen_s, "%Y-%m-%d %H:%M UTC")
-            said = f"{namespace}/{pod} was last seen at {at}; look further back with --over=24h"
+            said = f"{namespace}/{pod} was last seen at {at}; look further back with --since=1d"
             raise _NoSuchPodError(clean(said))
         raise _NoSuchPodError(_missing(namespace, pod, reader.pods(), asks.address))
     return case
+
+
+def _range(arguments: Namespace, now_s: float) -> tuple[float, float]:
+    """Where the range begins and ends, of a Prometheus whose clock says ``now_s``."""
+    if arguments.until == "now":  # to the fraction of a second: the newest scrape is in it
+        over_s = (watched_ns(arguments, int(now_s)) or _OF_A_PROMETHEUS_NS) // SECOND_NS
+        return now_s - over_s, now_s
+    until_s = moment(arguments.until, int(now_s))
+    usual = Namespace(since=arguments.since or str(until_s - 300), until=arguments.until)
+    return range_of(usual, int(now_s), 1)
+
+
+def watched_ns(arguments: Namespace, now_s: int = 0) -> int | None:
+    """How long to look, or to look back until now; None if no flag says it.
+
+    Raises:
+        ValueError: a flag says what cannot be.
+
+    """
+    now_s = now_s or int(time.time())
+    if arguments.until != "now" and moment(arguments.until, now_s) < now_s:
+        raise ValueError("--until: an exporter knows of now alone; --prometheus has the past")
+    if arguments.since is None:
+        over_ns: int | None = arguments.over
+        return over_ns
+    since_s, until_s = range_of(arguments, now_s, 1)
+    return (until_s - since_s) * SECOND_NS
+
+
+def _namespace_of(pod: str, known: list[str], where: str) -> str:
+    """The namespace of the only pod of this name."""
+    found = [name.rpartition("/")[0] for name in known if name.rpartition("/")[2] == pod]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = listed([f"{namespace}/{pod}" for namespace in found], _MAX_NEAR)
+        raise _NoSuchPodError(clean(f"{where} knows {several}: name one of them"))
+    raise _NoSuchPodError(_missing("", pod, known, where))
 
 
 def case_of_exporter(
@@ -135,6 +175,7 @@ def case_of_exporter(
 
     """
     before = moment_of_document(feed.document)
+    namespace = namespace or _namespace_of(pod, pods_of(before.facts, seen), feed.name)
     watch(over_ns or _OF_AN_EXPORTER_NS, feed.name)
     document = feed.document
     now = moment_of_document(document)
@@ -149,8 +190,11 @@ def _near(node: OwnNode, arguments: Namespace, pod: PodName, seen: str) -> Case:
         feed.read()  # the first cycle has been done
         first = feed.snapshot
         before, version = _moment(first), first.version
+        namespace, name = pod
+        namespace = namespace or _namespace_of(name, pods_of(before.facts, seen), "this node")
+        pod = namespace, name
         window_ns = feed.window_ns
-        watch(arguments.over or window_ns)
+        watch(watched_ns(arguments) or window_ns)
         feed.read(after=version)  # a cycle that is late, or an interval longer than --over
         now = _moment(feed.snapshot)
     finally:
@@ -174,7 +218,7 @@ def _moment(snapshot: Snapshot) -> Moment:
 
 def _missing(namespace: str, pod: str, known: list[str], where: str) -> str:
     """What to say of a pod that is not known: names that are like it."""
-    wanted = f"{namespace}/{pod}"
+    wanted = f"{namespace}/{pod}" if namespace else pod
     if wanted in known:
         return clean(f"{wanted} holds no GPU that is known to {where}")
     begins = [name for name in known if name.startswith(wanted) or name.endswith(f"/{pod}")]

@@ -59,16 +59,14 @@ def _top(user: _User) -> int:
 
 
 def _why(user: _User) -> int:
-    return why.answer(lambda: _case(user), user.arguments.format)
+    return why.answer(lambda: _case(user), user.arguments)
 
 
 def _case(user: _User) -> Case:
     given = user.arguments
     namespace, _, pod = given.pod.rpartition("/")
-    namespace = namespace or user.namespace
-    if not (namespace and pod):
-        raise NoAnswerError("name the pod as NAMESPACE/POD, or give -n NAMESPACE")
-    node = user.cluster.node_of(namespace, pod)
+    elsewhere = not namespace and not far_namespace(given)  # none was named
+    node, namespace = user.cluster.node_of(namespace or user.namespace, pod, elsewhere=elsewhere)
     exporters = user.cluster.exporters(given.selector, node)
     *others, last = exporters  # two releases may have one on this node
     for exporter in others:
@@ -79,7 +77,7 @@ def _case(user: _User) -> Case:
 
 def _case_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Case:
     feed = RemoteFeed(user.cluster.http(exporter))
-    return why.case_of_exporter(feed, namespace, pod, user.arguments.over)
+    return why.case_of_exporter(feed, namespace, pod, why.watched_ns(user.arguments))
 
 
 _COMMANDS = {

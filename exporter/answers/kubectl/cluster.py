@@ -72,21 +72,48 @@ class Cluster:
         self._credentials = credentials
         self._namespaces = namespaces
 
-    def node_of(self, namespace: str, pod: str) -> str:
-        """The node on which a pod is.
+    def node_of(self, namespace: str, pod: str, *, elsewhere: bool = False) -> tuple[str, str]:
+        """The node on which a pod is, and its namespace.
+
+        With ``elsewhere`` that may be another one, if it is not in this and only one has it.
 
         Raises:
             NoAnswerError: there is no such pod, it is on no node yet, or the user may not get it.
 
         """
-        found = self._get(f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}", f"pod {pod}")
+        found = None
+        if namespace:
+            path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}"
+            found = self._get(path, f"pod {pod}")
+        if found is None and elsewhere:
+            found = self._anywhere(pod)
+            namespace = str(_of(found or {}, "metadata").get("namespace") or namespace)
         if found is None:
-            raise NoAnswerError(f"no pod {namespace}/{pod}{self._near(namespace, pod)}")
+            near = self._near(namespace, pod) if namespace else ""
+            raise NoAnswerError(f"no pod {'/'.join(filter(None, (namespace, pod)))}{near}")
         node = str(_of(found, "spec").get("nodeName") or "")
         if not node:
             phase = _of(found, "status").get("phase", "Pending")
             raise NoAnswerError(f"{namespace}/{pod} is on no node yet ({phase})")
-        return node
+        return node, namespace
+
+    def _anywhere(self, pod: str) -> Json | None:
+        """The only pod of this name in the cluster; None if there is none, or he may not see it.
+
+        Raises:
+            NoAnswerError: several namespaces have one.
+
+        """
+        try:
+            field = f"metadata.name={pod}"
+            listed = self._get("/api/v1/pods", "pods", fieldSelector=field, limit=_MOST)
+        except NoAnswerError:
+            return None
+        found = list(_items(listed))
+        if len(found) > 1:
+            names = sorted(f"{_of(one, 'metadata').get('namespace')}/{pod}" for one in found)
+            raise NoAnswerError(f"{' and '.join(names[:_MAX_NEAR])}: name one of them")
+        return found[0] if found else None
 
     def exporters(self, selector: str, node: str = "") -> list[Exporter]:
         """The exporters of the cluster, or of one node. Each namespace may have a release.
@@ -217,7 +244,7 @@ class Cluster:
                 return None
             if error.status in _DENIED:
                 raise NoAnswerError(f"you may not see {what}: {error}", error.status) from None
-            raise NoAnswerError(f"the API server does not say {what}: {error}") from None
+            raise NoAnswerError(f"the API server gave no list of {what}: {error}") from None
         except (ValueError, RecursionError):
             raise NoAnswerError(f"the API server answers {path} with something else") from None
         return found if isinstance(found, Mapping) else None

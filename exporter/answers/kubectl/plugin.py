@@ -43,7 +43,7 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     arguments = _read(sys.argv[1:] if argv is None else argv)
-    logs.configure("warn", logs.PLAIN)
+    logs.configure("warn", logs.PLAIN, program=_PluginParser.program)
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
     if not arguments.command:
         _parser(()).print_help()

@@ -1,6 +1,7 @@
 """What a workload should ask for, by what rules/mgpu-recording.yaml records of it.
 
-Each figure is one expression, so that a dashboard shows what the command ``advise`` prints.
+Where a Prometheus has not these rules, or has them for a shorter time than the exporters' series,
+the same is read of those. dashboards/sizing.py says the same as expressions.
 
 The core is compressed when it is short, so a high percentile and a margin do. Memory is not: the
 next step is a crash, so it is the peak and a margin. What was seen at a limit, or on a full card,
@@ -8,27 +9,32 @@ is only a lower bound. Confidence and the upper bound are those of Kubernetes' V
 Autoscaler (kubernetes/autoscaler, recommender): a week raises the bound by a seventh.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import NamedTuple
 
+from exporter.answers.prometheus.amounts import Resource, in_steps
 from exporter.answers.prometheus.client import Labels, Prometheus, label, quoted, renamings
+from exporter.answers.prometheus.ranges import written
+from exporter.answers.prometheus.unrecorded import SERIES
 from exporter.httpclient import NoAnswerError
 
-_LEVEL = "namespace_workload_container:"
-_ALLOCATIONS, _LASTING = "mgpu_allocations:count", "mgpu_lasting_pods:count"
-_DAY = 96  # steps: the rules record each 15 minutes
-_LATELY, _NOW = "1d", "1h"  # what is said of a workload at the end of a range
+LEVEL = "namespace_workload_container:"
+LATELY, NOW = "1d", "1h"  # what is said of a workload at the end of a range
+_DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3600, 60
+_RECORDED_S = 900  # the rules record each 15 minutes
+_MARGIN, _HIGH, _FULL, _SOME, _MOST, _FLAT = 1.15, 0.95, 0.95, 0.05, 0.7, 0.98
+_LEAST_KNOWN = 0.9
 
 
 class Outcome(Enum):
     """A verdict on what is allocated, and the reason if nothing certain is advised: closed lists.
 
-    The first that fits counts. The figure "outcome" is their place, from 0.
+    The first that fits counts.
     """
 
+    EARLY = "raise", "too_early"
     NO_SHARE = "refused", "not_promised"
     TOO_EARLY = "refused", "too_early"
     SHORT_LIVED = "refused", "short_lived"
@@ -48,19 +54,6 @@ class Outcome(Enum):
     def words(self) -> str:
         """Both, as a person reads them."""
         return f"{self.verdict} ({self.reason})" if self.reason else self.verdict
-
-
-class Resource(StrEnum):
-    """What is advised on."""
-
-    CORE = "core"
-    MEMORY = "memory"
-
-
-UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
-# Of systems that take core in steps of more than a per cent of a card, the step in per cent.
-# qGPU: 5, 10, 15 and so on to 100 (Tencent Cloud, documents 457/59103 and 457/65734).
-CORE_STEPS = {"tke-qgpu": 5}
 
 
 _OWN = {  # of what is recorded of a workload; and what replicas of a Prometheus differ by
@@ -84,6 +77,7 @@ class Advice:
     """What to ask for. Amounts are in GPUs or bytes, of one card; None is not known.
 
     ``freed`` is of all cards of all pods. ``scheme`` is the sharing system that allocated.
+    ``confidence`` is in days that were measured.
     """
 
     resource: Resource
@@ -98,209 +92,220 @@ class Advice:
     scheme: str = ""
 
 
-class _Terms(NamedTuple):
-    """Of a resource: what was used (a range), what is allocated, what is needed; special cases."""
+class Found(NamedTuple):
+    """The advice on workloads, by name. ``first_s``: since when there was anything to go by."""
 
-    used: str
-    allocated: str
-    target: str
-    cases: Mapping[Outcome, str]
+    advice: list[tuple[Workload, Advice]]
+    first_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What is recorded of the workloads that matchers choose, over a range of PromQL's (``7d``)."""
-
-    chosen: str
-    over: str
-
-    @property
-    def allocations(self) -> str:
-        """How many cards each workload was last allocated, by its sharing system."""
-        return f"last_over_time({self._of(_ALLOCATIONS, _LATELY)})"
-
-    def figures(self, resource: Resource) -> Mapping[str, str]:
-        """The expression of each figure: amounts of one card, but ``freed`` of all that it has."""
-        terms = self._core() if resource is Resource.CORE else self._memory()
-        used, allocated, target, _ = terms
-        known, share = self._known(used)
-        conditions = self._conditions(terms)
-        refused, bound = (
-            " or ".join(text for one, text in conditions.items() if one.verdict == verdict)
-            for verdict in ("refused", "at_least")
-        )
-        lower = f"({conditions[Outcome.LOWER]} unless ({bound}))"
-        outcomes = (f"({text}) * 0 + {[*Outcome].index(one)}" for one, text in conditions.items())
-        return {
-            "allocated": allocated,
-            "typical": self._lately(f"quantile_over_time(0.5, {used})"),
-            "peak": self._lately(f"max_over_time({used})"),
-            "recommended": self._lately(
-                f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})"
-            ),
-            "freed": (
-                f"({allocated} - {target}) * {self._last(_ALLOCATIONS, _NOW)}"
-                f" and {lower} unless ({refused})"
-            ),
-            "outcome": self._lately(" or ".join(outcomes)),
-            "confidence": f"{known} / {_DAY}",
-            "observed_ratio": share,
-        }
-
-    def _known(self, used: str) -> tuple[str, str]:
-        """In how many steps the use was known, and their part of all steps."""
-        steps = f"count_over_time({self._of(_LASTING)})"
-        known = f"(count_over_time({used}) or 0 * {steps})"
-        return known, f"{known} / {steps}"
-
-    def _conditions(self, terms: _Terms) -> Mapping[Outcome, str]:
-        """When each outcome holds, if none before it does."""
-        used, allocated, target, cases = terms
-        known, share = self._known(used)
-        upper = f"{target} * (1 + {_DAY} / {known})"
-        found = {
-            Outcome.TOO_EARLY: f"count_over_time({self._of(_LASTING)}) < {_DAY}",
-            Outcome.SHORT_LIVED: f"max_over_time({self._of(_LASTING)}) == 0",
-            Outcome.UNMEASURED: f"{share} < 0.9",
-            Outcome.LOWER: f"{allocated} > {upper}",
-            Outcome.RAISE: f"{allocated} < {target}",
-            Outcome.KEEP: allocated,
-            **cases,
-        }
-        return {one: found[one] for one in Outcome if one in found}
-
-    def _core(self) -> _Terms:
-        used = self._of("mgpu_core_seconds:max_rate5m_15m")
-        allocated = self._last("mgpu_core_limit_ratio:max")
-        high = f"quantile_over_time(0.95, {used})"
-        target = _rounded(high, "* 100", "/ 100")
-        for scheme, step in CORE_STEPS.items():
-            in_steps = _rounded(high, f"* {100 // step}", f"/ {100 // step}")
-            target = f"({in_steps} and {self._of_scheme(scheme)} or {target})"
-        return _Terms(
-            used,
-            allocated,
-            f"clamp_max({target}, 1)",
-            {
-                Outcome.NO_SHARE: f"{self._last(_ALLOCATIONS)} unless {allocated}",
-                Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
-                Outcome.FULL_CARD: (
-                    f"count_over_time({self._of('mgpu_on_full_card:max')})"
-                    f" / count_over_time({used}) > 0.05"
-                ),
-            },
-        )
-
-    def _memory(self) -> _Terms:
-        """A program that takes a constant part at once says nothing of its need."""
-        needed = self._of("mgpu_memory_needed_bytes:max_15m")
-        allocated = self._last("mgpu_memory_limit_bytes:max")
-        usable = self._last("mgpu_memory_usable_bytes:max")
-        full = f"max_over_time({self._of('mgpu_vllm_kv_cache_usage:max_15m')}) >= 0.95"
-        peak = f"max_over_time({needed})"
-        rounded = _rounded(peak, "/ 1048576", "* 1048576")
-        least = f"quantile_over_time(0.5, {self._of('mgpu_memory_needed_bytes:min_15m')})"
-        flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {least} >= 0.98 * {peak}"
-        return _Terms(
-            self._of("mgpu_memory_used_bytes:max_15m"),
-            allocated,
-            f"({usable} < {rounded} or {rounded})",
-            {
-                Outcome.PREALLOCATED: f"{flat} unless {full}",
-                Outcome.AT_LIMIT: f"{full} or {peak} >= 0.95 * {allocated}",
-                Outcome.NO_LIMIT: f"{peak} unless {allocated}",
-            },
-        )
-
-    def _of(self, name: str, over: str = "") -> str:
-        return f"{_LEVEL}{name}{{{self.chosen}}}[{over or self.over}]"
-
-    def _last(self, name: str, over: str = _LATELY) -> str:
-        """The last value, without the series' name, by which rows of a table would fall apart."""
-        return f"max without (scheme) (last_over_time({self._of(name, over)}))"
-
-    def _of_scheme(self, scheme: str) -> str:
-        """The workloads that this sharing system allocated to."""
-        chosen = ",".join(filter(None, (self.chosen, f'scheme="{scheme}"')))
-        last = f"last_over_time({_LEVEL}{_ALLOCATIONS}{{{chosen}}}[{_LATELY}])"
-        return f"max without (scheme) ({last})"
-
-    def _lately(self, expression: str) -> str:
-        """Of the workloads that were there lately."""
-        return f"({expression}) and {self._last(_ALLOCATIONS)}"
-
-
-def _rounded(need: str, divided: str, multiplied: str) -> str:
-    """The need and 15 %, up to whole units, at least one."""
-    return f"clamp_min(ceil(round({need} * 1.15 {divided}, 0.000001)), 1) {multiplied}"
+_USED, _NEEDED = "mgpu_memory_used_bytes:max_15m", "mgpu_memory_needed_bytes:max_15m"
+_CORE, _ALL = "mgpu_core_seconds:max_rate5m_15m", ""
+# What is asked for: each figure's series, how it is made one number, and of which time; "" is all.
+_OF_BOTH = {
+    "cards": ("mgpu_allocations:count", "last_over_time", NOW),
+    "steps": ("mgpu_lasting_pods:count", "count_over_time", _ALL),
+    "lasting": ("mgpu_lasting_pods:count", "max_over_time", _ALL),
+}
+_ASKED = {
+    Resource.CORE: {
+        "known": (_CORE, "count_over_time", _ALL),
+        "typical": (_CORE, "quantile_over_time(0.5, ", _ALL),
+        "needed": (_CORE, f"quantile_over_time({_HIGH}, ", _ALL),
+        "peak": (_CORE, "max_over_time", _ALL),
+        "full": ("mgpu_on_full_card:max", "count_over_time", _ALL),
+        "allocated": ("mgpu_core_limit_ratio:max", "last_over_time", LATELY),
+    },
+    Resource.MEMORY: {
+        "known": (_USED, "count_over_time", _ALL),
+        "typical": (_USED, "quantile_over_time(0.5, ", _ALL),
+        "peak": (_USED, "max_over_time", _ALL),
+        "needed": (_NEEDED, "max_over_time", _ALL),
+        "least": ("mgpu_memory_needed_bytes:min_15m", "quantile_over_time(0.5, ", _ALL),
+        "full": ("mgpu_vllm_kv_cache_usage:max_15m", "max_over_time", _ALL),
+        "usable": ("mgpu_memory_usable_bytes:max", "last_over_time", LATELY),
+        "allocated": ("mgpu_memory_limit_bytes:max", "last_over_time", LATELY),
+    },
+}
 
 
 def advised(
-    prometheus: Prometheus, since_s: int, until_s: int, namespace: str = ""
-) -> list[tuple[Workload, Advice]]:
-    """The advice on each workload that had an allocation in the range, by name.
+    prometheus: Prometheus,
+    since_s: int,
+    until_s: int,
+    namespace: str = "",
+    slow: Callable[[str], None] = lambda _: None,
+) -> Found:
+    """The advice on each workload that had an allocation in the range.
+
+    ``slow`` receives the reason if an answer takes long.
 
     Raises:
-        NoAnswerError: the rules recorded none.
+        NoAnswerError: none had one.
 
     """
     advice: list[tuple[Workload, Advice]] = []
-    is_known = False
+    firsts: list[float] = []
     for labels in renamings(namespace=namespace) if namespace else [{}]:
         equal = (f"{name}={quoted(value)}" for name, value in labels.items())
-        recorded = Recorded(",".join([*equal, *prometheus.targets]), f"{until_s - since_s}s")
-        schemes = {
-            _workload(one.labels): one.labels.get("scheme", "")
-            for one in prometheus.at(recorded.allocations, until_s)
-        }
-        if not schemes:
+        reader = _Reader(prometheus, ",".join([*equal, *prometheus.targets]), since_s, until_s)
+        if reader.first_s is None:
             continue
-        is_known = True
-        found = {one: _figures(prometheus, recorded, one, until_s) for one in Resource}
-        advice += [
-            (workload, _advice(resource, figures, outcome, schemes[workload]))
-            for workload in sorted(schemes)
-            for resource in Resource
-            if (figures := found[resource].get(workload)) and (outcome := _outcome(figures))
-        ]
-    if not is_known:
+        firsts.append(reader.first_s)
+        if not reader.is_recorded:
+            slow(
+                f"{prometheus.address} has no series of the rules of mgpu-recording.yaml from "
+                f"before {written(int(reader.recorded_s or until_s))}: reading the exporters' own "
+                "instead, which takes longer and knows nothing of vLLM's cache"
+            )
+        advice += reader.advice()
+    if not advice:
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise NoAnswerError(
             f"{prometheus.address} knows no container of {where} that was allocated a GPU in this "
-            "range, by the rules of mgpu-recording.yaml, which look every 15 minutes"
+            "range"
         )
-    return advice
+    return Found(sorted(advice, key=lambda one: (one[0], one[1].resource)), min(firsts))
 
 
-def _figures(
-    prometheus: Prometheus, recorded: Recorded, resource: Resource, until_s: int
-) -> Mapping[Workload, Mapping[str, float]]:
-    found: dict[Workload, dict[str, float]] = defaultdict(dict)
-    for name, expression in recorded.figures(resource).items():
-        for one in prometheus.at(expression, until_s):
-            found[_workload(one.labels)][name] = one.samples[-1][1]
-    return found
+class _Reader:
+    """Reads the figures of the workloads that matchers choose, as recorded or, if need be, not."""
+
+    def __init__(self, prometheus: Prometheus, chosen: str, since_s: int, until_s: int) -> None:
+        self._prometheus, self._chosen, self._until_s = prometheus, chosen, until_s
+        self._span_s = until_s - since_s
+        self.recorded_s = self._first_s(f"{LEVEL}mgpu_allocations:count")
+        raw_s = self._first_s("mgpu_container_allocation_info")
+        known = [one for one in (self.recorded_s, raw_s) if one is not None]
+        self.first_s = min(known, default=None)
+        self.is_recorded = self.recorded_s is not None and (
+            raw_s is None or self.recorded_s - raw_s < _HOUR_S
+        )
+        self._step_s = _RECORDED_S
+        if not self.is_recorded and self.first_s is not None:
+            # so that an hour that is known has about as many steps as a day
+            known_s = until_s - int(self.first_s)
+            self._step_s = min(_RECORDED_S, max(_MINUTE_S, known_s // 96 // _MINUTE_S * _MINUTE_S))
+            self._span_s = known_s + self._step_s
+
+    def advice(self) -> Iterator[tuple[Workload, Advice]]:
+        """The advice on each workload that was there lately."""
+        found = self._figures("mgpu_allocations:count", "last_over_time", LATELY)
+        schemes = dict(found.keys())
+        both = {name: self._by_workload(*asked) for name, asked in _OF_BOTH.items()}
+        for resource in Resource:
+            figures = {name: self._by_workload(*asked) for name, asked in _ASKED[resource].items()}
+            for workload, scheme in schemes.items():
+                own = {
+                    name: values[workload]
+                    for name, values in (both | figures).items()
+                    if workload in values
+                }
+                advice = _advice(resource, own, scheme, _DAY_S // self._step_s)
+                if advice is not None:
+                    yield workload, advice
+
+    def _first_s(self, name: str) -> float | None:
+        """When the first such series was there."""
+        step_s = max(300, self._span_s // 2000)
+        there = f"count(last_over_time({name}{{{self._chosen}}}[15m])) * 0 + time()"
+        first = f"min_over_time(({there})[{self._span_s}s:{step_s}s]) or {there}"
+        found = self._prometheus.at(first, self._until_s)
+        return found[0].samples[-1][1] if found else None
+
+    def _by_workload(self, name: str, how: str, over: str) -> dict[Workload, float]:
+        found: dict[Workload, float] = {}
+        for (workload, _), value in self._figures(name, how, over).items():
+            found[workload] = max(value, found.get(workload, value))
+        return found
+
+    def _figures(self, name: str, how: str, over: str) -> dict[tuple[Workload, str], float]:
+        long = over or f"{self._span_s}s"
+        if self.is_recorded:
+            series = f"{LEVEL}{name}{{{self._chosen}}}[{long}]"
+        elif name in SERIES:
+            step = f"{self._step_s}s"
+            series = f"({SERIES[name](self._chosen, self._step_s)})[{long}:{step}]"
+        else:
+            return {}
+        call = how if how.endswith(" ") else f"{how}("
+        found = self._prometheus.at(f"{call}{series})", self._until_s)
+        return {
+            (_workload(one.labels), one.labels.get("scheme", "")): one.samples[-1][1]
+            for one in found
+        }
 
 
-def _outcome(figures: Mapping[str, float]) -> Outcome | None:
-    """The outcome of this number; None for one that is not listed."""
-    return dict[float, Outcome](enumerate(Outcome)).get(figures.get("outcome", -1.0))
-
-
-def _advice(
-    resource: Resource, figures: Mapping[str, float], outcome: Outcome, scheme: str
-) -> Advice:
-    amounts = {
-        name: figures.get(name) for name in ("allocated", "typical", "peak", "recommended", "freed")
+def _advice(resource: Resource, own: Mapping[str, float], scheme: str, day: float) -> Advice | None:
+    """The advice by the figures of a workload, of whose time ``day`` steps are a day."""
+    steps, known = own.get("steps", 0.0), own.get("known", 0.0)
+    needed, allocated = own.get("needed"), own.get("allocated")
+    target = None
+    if needed is not None:
+        most = 1.0 if resource is Resource.CORE else own.get("usable", float("inf"))
+        target = min(in_steps(scheme, resource, needed * _MARGIN), most)
+    holds = {
+        **_refusals(resource, own, day),
+        **_bounds(resource, own),
+        Outcome.LOWER: bool(known and target and allocated)
+        and (allocated or 0.0) > (target or 0.0) * (1 + day / known),
+        Outcome.RAISE: None not in {target, allocated} and (allocated or 0.0) < (target or 0.0),
+        Outcome.KEEP: allocated is not None,
     }
+    outcome = next((one for one in Outcome if holds.get(one)), None)
+    if outcome is None:
+        return None
+    recommended = None if outcome.verdict == "refused" else target
+    if recommended is not None and outcome is not Outcome.LOWER:
+        recommended = max(recommended, allocated or 0.0)
+    freed = None
+    if outcome is Outcome.LOWER and recommended is not None and "cards" in own:
+        freed = ((allocated or 0.0) - recommended) * own["cards"]
     return Advice(
         resource=resource,
-        **amounts,
+        allocated=allocated,
+        typical=own.get("typical"),
+        peak=own.get("peak"),
+        recommended=recommended,
+        freed=freed,
         outcome=outcome,
-        confidence=figures.get("confidence", 0.0),
-        observed_ratio=figures.get("observed_ratio", 0.0),
+        confidence=known / day,
+        observed_ratio=known / steps if steps else 0.0,
         scheme=scheme,
     )
+
+
+def _refusals(resource: Resource, own: Mapping[str, float], day: float) -> dict[Outcome, bool]:
+    """Whether nothing can be advised, by why; and whether something can although it is early."""
+    steps = own.get("steps", 0.0)
+    needed, allocated = own.get("needed"), own.get("allocated")
+    is_flat = False
+    if resource is Resource.MEMORY and needed is not None:
+        have = own.get("usable", float("inf")) if allocated is None else allocated
+        # A program that takes a constant part at once says nothing of its need.
+        is_flat = needed >= _MOST * have and own.get("least", 0.0) >= _FLAT * needed
+        is_flat = is_flat and own.get("full", 0.0) < _FULL
+    too_early = steps < day
+    return {
+        Outcome.EARLY: too_early and not is_flat and _bounds(resource, own)[Outcome.AT_LIMIT],
+        Outcome.NO_SHARE: resource is Resource.CORE and allocated is None,
+        Outcome.TOO_EARLY: too_early,
+        Outcome.SHORT_LIVED: own.get("lasting") == 0,
+        Outcome.UNMEASURED: own.get("known", 0.0) < _LEAST_KNOWN * steps,
+        Outcome.PREALLOCATED: is_flat,
+    }
+
+
+def _bounds(resource: Resource, own: Mapping[str, float]) -> dict[Outcome, bool]:
+    """Whether its need may be more than was seen, by why."""
+    needed, allocated, known = own.get("needed"), own.get("allocated"), own.get("known", 0.0)
+    at_limit = None not in {needed, allocated} and (needed or 0.0) >= _HIGH * (allocated or 0.0)
+    is_core = resource is Resource.CORE
+    return {
+        Outcome.AT_LIMIT: at_limit or (not is_core and own.get("full", 0.0) >= _FULL),
+        Outcome.FULL_CARD: is_core and bool(known) and own.get("full", 0.0) / known > _SOME,
+        Outcome.NO_LIMIT: not is_core and needed is not None and allocated is None,
+    }
 
 
 def _workload(labels: Labels) -> Workload:

@@ -1,14 +1,38 @@
 """Ranges of time: as people write them, and in steps."""
 
 import re
+from argparse import Namespace, _ArgumentGroup
 from datetime import UTC, datetime
 from math import ceil
 from typing import NamedTuple
 
 from exporter.answers.prometheus.client import Grid
+from exporter.shown.words import length
 
-_AGO = re.compile(r"^(\d{1,6})(m|h|d|w)$")
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGO = re.compile(r"^(\d{1,6})(s|m|h|d|w)$")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def add_range(group: _ArgumentGroup, since: str | None, usual: str = "") -> None:
+    """Add the flags of a range; ``usual`` says the beginning if that is not always ``since``."""
+    usual = usual or f"{since}, ago"
+    about = f"begin: 5m, 7d, 2w (ago), 2026-11-01 or 2026-11-01T12:00:00Z [default {usual}]"
+    group.add_argument("--since", default=since, metavar="TIME", help=about)
+    group.add_argument("--until", default="now", metavar="TIME", help="end [default now]")
+
+
+def range_of(arguments: Namespace, now_s: int, least_s: int) -> tuple[int, int]:
+    """Where the range of the flags begins and ends; no later than now, of which all is known.
+
+    Raises:
+        ValueError: a time is none, or the range is shorter than ``least_s``.
+
+    """
+    since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
+    until_s = min(until_s, now_s)
+    if until_s - since_s < least_s:
+        raise ValueError(f"--since has to be at least {length(least_s)} before --until")
+    return since_s, until_s
 
 
 def moment(text: str, now_s: int) -> int:

@@ -129,12 +129,12 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
 def _notes(bill: Bill) -> str:
     unobserved, borrowed = bill.of(Part.UNOBSERVED), sum(row.borrowed_ms for row in bill.rows)
     notes = []
-    if unobserved:
+    if Decimal(unobserved) / _HOUR_MS >= _LEAST:
         part = unobserved / bill.milliseconds
         notes.append(
             f"{unobserved / _HOUR_MS:.2f} GPU hours ({part:.1%}) are unobserved: nothing was "
             "scraped, or the driver gave no use.\n"
         )
-    if borrowed:
+    if Decimal(borrowed) / _HOUR_MS >= _LEAST:
         notes.append(f"{borrowed / _HOUR_MS:.2f} GPU hours were borrowed: used beyond a share.\n")
     return "".join(notes)

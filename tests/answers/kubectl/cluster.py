@@ -117,14 +117,15 @@ class Cluster:
         wanted = dict(
             each.split("=") for each in request.query.get("labelSelector", "").split(",") if each
         )
-        node = request.query.get("fieldSelector", "").partition("=")[2]
+        field, _, value = request.query.get("fieldSelector", "").partition("=")
         namespace = request.match_info.get("namespace")
         found = [
             each
             for each in self._pods
             if wanted.items() <= each["metadata"]["labels"].items()
             and namespace in {None, each["metadata"]["namespace"]}
-            and node in {"", each["spec"]["nodeName"]}
+            and (field != "spec.nodeName" or value == each["spec"]["nodeName"])
+            and (field != "metadata.name" or value == each["metadata"]["name"])
         ]
         return web.json_response({"items": found})
 

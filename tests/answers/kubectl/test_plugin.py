@@ -191,7 +191,7 @@ def test_each_namespace_of_exporters_is_shown(
     said = capsys.readouterr()
     words = {tuple(line.split()[1:2]) for line in said.out.splitlines()}
     assert {("n1",), ("n2",)} <= words
-    assert "the API server does not say the exporters" in said.err
+    assert "the API server gave no list of the exporters" in said.err
 
 
 @pytest.mark.parametrize(
@@ -307,6 +307,20 @@ def test_why_finds_the_node_of_a_pod(here: list[str], capsys: pytest.CaptureFixt
     assert {"use", "cards"} <= {one["topic"] for one in found["sentences"]}
 
 
+def test_a_pod_of_another_namespace_is_found_by_its_name_alone(
+    pods: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(pods) as cluster:
+        here = f"--kubeconfig={cluster.kubeconfig(tmp_path, 'research')}"
+        assert main(["why", NAME, "--since=1s", here]) == 0
+        assert "its share is 10%" in capsys.readouterr().out
+    with Cluster([*pods, pod(NAME, "other", "n1")]) as cluster:
+        here = f"--kubeconfig={cluster.kubeconfig(tmp_path, 'research')}"
+        assert main(["why", NAME, "--since=1s", here]) == 2
+        said = f"{MINE}/{NAME} and other/{NAME}: name one of them"
+        assert capsys.readouterr().err == f"kubectl mgpu why: {said}\n"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -318,7 +332,7 @@ def test_a_pod_that_cannot_be_asked_about(
     name: str, said: str, here: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["why", name, "--over=1s", *here]) == 2
-    assert capsys.readouterr().err == f"mgpu-exporter why: {said}\n"
+    assert capsys.readouterr().err == f"kubectl mgpu why: {said}\n"
 
 
 @pytest.mark.parametrize(
@@ -437,9 +451,8 @@ def test_advise_and_bill_find_the_prometheus_of_the_cluster(
             assert json.loads(capsys.readouterr().out)["totals"]["cost"] != "0"
             assert main(["advise", "--since=2h", here]) == 2
             assert capsys.readouterr().err == (
-                "mgpu-exporter advise: monitoring/prometheus-operated knows no container of "
-                f"namespace {MINE} that was allocated a GPU in this range, by the rules of "
-                "mgpu-recording.yaml, which look every 15 minutes\n"
+                "kubectl mgpu advise: monitoring/prometheus-operated knows no container of "
+                f"namespace {MINE} that was allocated a GPU in this range\n"
             )
 
 

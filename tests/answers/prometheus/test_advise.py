@@ -68,6 +68,7 @@ LOADS = (
     Load("service", 0.6, 16, (steady(0.3),), waves(3, 4), pods=3),
     Load("bare", 0.5, 16, (steady(0.2),), waves(3, 4), ""),
     Load("new", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0.6, 1)),
+    Load("short", 0.2, 16, (steady(0.2),), steady(12), life=(0.6, 1)),
     Load("ended", 0.5, 16, (steady(0.2),), waves(3, 4), life=(0, 0.8)),
     Load("stepped", 0.5, 16, (steady(0.2),), waves(11, 13), scheme="tke-qgpu"),
     Load("on-step", 0.25, 16, (steady(0.2),), waves(11, 13), scheme="tke-qgpu"),
@@ -113,6 +114,8 @@ TRUTH: dict[tuple[str, str], tuple[str, str | None, float | None]] = {
     ("bare", "memory"): ("lower", None, 4.6),
     ("new", "core"): ("refused", "too_early", None),
     ("new", "memory"): ("refused", "too_early", None),
+    ("short", "core"): ("raise", "too_early", 0.23),  # it is at its share: no day is needed
+    ("short", "memory"): ("refused", "too_early", None),
     ("ended", "core"): ("lower", None, 0.23),
     ("ended", "memory"): ("lower", None, 4.6),
     ("stepped", "core"): ("lower", None, 0.25),  # 0.23, in steps of 5 %
@@ -188,8 +191,8 @@ def caches(second: int) -> str:
     return "\n".join(lines)
 
 
-def filled(folder: Path, rules: Path, *, honors: bool) -> Iterator[Store]:
-    """A Prometheus that scraped the workloads, and recorded by these rules."""
+def filled(folder: Path, rules: Path | None, *, honors: bool) -> Iterator[Store]:
+    """A Prometheus that scraped the workloads, and recorded by these rules, if there are any."""
     node = Node()
     labels = {"job": "mgpu", "instance": "n1", "namespace": "gpu", "pod": "e", "container": "e"}
     exporter, vllm = Target(labels, honors), Target({"job": "vllm", "instance": "v1"})
@@ -197,7 +200,8 @@ def filled(folder: Path, rules: Path, *, honors: bool) -> Iterator[Store]:
         for second in range(0, DAYS_S + 1, SCRAPE_S):
             store.scrape(exporter, node.page(second), BEGIN + second)
             store.scrape(vllm, caches(second), BEGIN + second)
-        store.record(rules, BEGIN, BEGIN + DAYS_S, "5m")
+        if rules is not None:
+            store.record(rules, BEGIN, BEGIN + DAYS_S, "5m")
         yield store
 
 
@@ -207,8 +211,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     yield from filled(folder, RULES / "mgpu-recording.yaml", honors=True)
 
 
+@pytest.fixture(scope="module")
+def unrecorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    yield from filled(tmp_path_factory.mktemp("unrecorded"), None, honors=False)
+
+
 def advise(store: Store, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
-    status = main(["advise", f"--prometheus=http://{store.address}", *RANGE, *flags])
+    status = main(["advise", f"--prometheus=http://{store.address}", *(flags or RANGE)])
     said = capsys.readouterr()
     assert status == 0, said.err
     return said.out
@@ -216,7 +225,7 @@ def advise(store: Store, capsys: pytest.CaptureFixture[str], *flags: str) -> str
 
 def rows(store: Store, capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], Any]:
     """The advice by owner and resource."""
-    document = json.loads(advise(store, capsys, "--format=json", "-n=team"))
+    document = json.loads(advise(store, capsys, *RANGE, "--format=json", "-n=team"))
     assert (document["since"], document["until"]) == tuple(one.split("=")[1] for one in RANGE)
     found = {(one["owner"], one["resource"]): one for one in document["advice"]}
     assert len(found) == len(document["advice"])
@@ -253,6 +262,7 @@ def test_the_advice_is_the_truth(prometheus: Store, capsys: pytest.CaptureFixtur
         "unit": "gpus",
         "resource_name": "nvidia.com/gpucores",
         "resource_quantity": 23,
+        "is_step_known": True,
         "verdict": "lower",
         "reason": None,
         "confidence": pytest.approx(2, abs=0.02),
@@ -329,11 +339,47 @@ def test_renamed_labels_change_nothing_not_even_what_is_known_of_vllm(
     assert found == rows(prometheus, capsys)
 
 
+def test_without_recording_rules_the_advice_is_the_same_but_for_what_vllm_says_of_itself(
+    prometheus: Store, unrecorded: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, recorded = rows(unrecorded, capsys), rows(prometheus, capsys)
+    assert found.keys() == recorded.keys()
+    of_vllm = {(name, "memory") for name in CACHES}
+    for key in recorded.keys() - of_vllm:
+        one, other = found[key], recorded[key]
+        assert (one["verdict"], one["reason"]) == (other["verdict"], other["reason"]), key
+        for amount in ("allocated", "recommended", "freed", "confidence"):
+            expected = other[amount]
+            close = expected if expected is None else pytest.approx(expected, rel=0.03)
+            assert one[amount] == close, (key, amount)
+    assert {found[key]["reason"] for key in of_vllm} == {"preallocated"}
+
+
+def test_the_first_minutes_are_enough_where_use_is_at_the_share_and_say_since_when(
+    unrecorded: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early = ("--since=2026-05-28T00:00:00Z", "--until=2026-05-29T00:20:00Z")
+    found = json.loads(advise(unrecorded, capsys, *early, "--format=json"))
+    by_key = {(one["owner"], one["resource"]): one for one in found["advice"]}
+    assert found["first_data"].startswith("2026-05-29T00:0")
+    limited = by_key["limited", "core"]
+    assert (limited["verdict"], limited["reason"]) == ("raise", "too_early")
+    assert limited["recommended"] == pytest.approx(0.29)
+    assert limited["confidence"] < 0.05
+    assert by_key["steady", "core"]["reason"] == "too_early"
+    assert by_key["steady", "core"]["recommended"] is None
+    said = main(["advise", f"--prometheus=http://{unrecorded.address}", *early])
+    out, err = capsys.readouterr()
+    assert said == 0
+    assert "of which nothing is known before 2026-05-29T00:0" in out
+    assert "mgpu-recording.yaml" in err
+
+
 def test_yaml_and_the_table_say_the_same(
     prometheus: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = json.loads(advise(prometheus, capsys, "--format=json", "-n=team"))
-    assert yaml.safe_load(advise(prometheus, capsys, "--format=yaml")) == document
+    document = json.loads(advise(prometheus, capsys, *RANGE, "--format=json", "-n=team"))
+    assert yaml.safe_load(advise(prometheus, capsys, *RANGE, "--format=yaml")) == document
     table = advise(prometheus, capsys)
     lines = [line.split() for line in table.splitlines()]
     row = ["team/Deployment/steady", "main", "core", "50%", "20%", "20%", "23%", "lower", "2.0"]

@@ -6,8 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from exporter.agent.allocations.registry import SCHEMES
-from exporter.answers.prometheus.advice import Resource
-from exporter.answers.prometheus.advice_report import ASKED, Asked, asked
+from exporter.answers.prometheus.amounts import UNITS, Asked, Resource, asked, in_steps, is_known
 from exporter.cli import main
 from tests.answers.terminal.test_http import Server
 
@@ -22,6 +21,8 @@ OF_SCHEME = {scheme.name: scheme for scheme in SCHEMES}
         ("hami", Resource.MEMORY, 3 * GIB, Asked("nvidia.com/gpumem", 3072)),
         ("tke-qgpu", Resource.MEMORY, 3.1 * GIB, Asked("tke.cloud.tencent.com/qgpu-memory", 4)),
         ("tkestack-gpu-manager", Resource.MEMORY, GIB, Asked("tencent.com/vcuda-memory", 4)),
+        ("vke-mgpu", Resource.MEMORY, 100 << 20, Asked("vke.volcengine.com/mgpu-memory", 256)),
+        ("baidu-cce", Resource.CORE, 0.25, None),  # whose names have the card's model in them
         ("koordinator", Resource.MEMORY, GIB, Asked("koordinator.sh/gpu-memory", GIB)),
         ("nvidia-device-plugin", Resource.CORE, 0.5, None),
         ("hami", Resource.CORE, None, None),
@@ -34,10 +35,35 @@ def test_the_amount_in_the_systems_own_unit(
     assert asked(scheme, resource, recommended) == wanted
 
 
-@pytest.mark.parametrize(("scheme", "resource"), ASKED)
+@pytest.mark.parametrize(
+    ("scheme", "resource", "need", "amount"),
+    [
+        ("hami", Resource.CORE, 0.2811, 0.29),
+        ("tke-qgpu", Resource.CORE, 0.13, 0.15),
+        ("baidu-cce", Resource.CORE, 0.13, 0.15),
+        ("huawei-cce", Resource.CORE, 0.0, 0.05),
+        ("tke-qgpu", Resource.MEMORY, 3.1 * GIB, 4 * GIB),
+        ("huawei-cce", Resource.MEMORY, GIB + (1 << 20), GIB + (128 << 20)),
+        ("koordinator", Resource.MEMORY, GIB - 5, GIB),  # a need is not known to the byte
+        ("aliyun-ack", Resource.CORE, 0.131, 0.14),
+    ],
+)
+def test_what_is_needed_goes_up_to_a_step_of_the_system(
+    scheme: str, resource: Resource, need: float, amount: float
+) -> None:
+    assert in_steps(scheme, resource, need) == amount
+
+
+def test_an_unknown_step_is_not_one() -> None:
+    assert is_known("hami", Resource.CORE)
+    assert not is_known("aliyun-ack", Resource.CORE)
+    assert not is_known("dra", Resource.MEMORY)
+
+
+@pytest.mark.parametrize(("scheme", "resource"), [of for of in UNITS if UNITS[of].name])
 def test_each_name_is_one_that_the_systems_decoder_reads(scheme: str, resource: Resource) -> None:
     of = OF_SCHEME[scheme]
-    assert ASKED[scheme, resource][0] in {*of.resources, *of.annotations}
+    assert UNITS[scheme, resource].name in {*of.resources, *of.annotations}
 
 
 def test_advice_is_of_no_time_to_come(capsys: pytest.CaptureFixture[str]) -> None:

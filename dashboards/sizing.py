@@ -1,0 +1,167 @@
+"""What a workload should ask for, as expressions by what rules/mgpu-recording.yaml records of it.
+
+They say what the command ``advise`` says: ``advised`` of exporter/answers/prometheus/advice.py has
+the same conditions, and tests hold both together.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.answers.prometheus.advice import LATELY, LEVEL, NOW, Outcome
+from exporter.answers.prometheus.amounts import UNITS, USUAL, Resource, step_of
+
+_ALLOCATIONS, _LASTING = "mgpu_allocations:count", "mgpu_lasting_pods:count"
+_DAY = 96  # steps: the rules record each 15 minutes
+
+
+class _Terms(NamedTuple):
+    """Of a resource: what was used (a range), what is allocated, what is needed; special cases."""
+
+    used: str
+    allocated: str
+    target: str
+    cases: Mapping[Outcome, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is recorded of the workloads that matchers choose, over a range of PromQL's (``7d``)."""
+
+    chosen: str
+    over: str
+
+    @property
+    def allocations(self) -> str:
+        """How many cards each workload was last allocated, by its sharing system."""
+        return f"last_over_time({self._of(_ALLOCATIONS, LATELY)})"
+
+    def figures(self, resource: Resource) -> Mapping[str, str]:
+        """The expression of each figure: amounts of one card, but ``freed`` of all that it has.
+
+        An outcome is its place in ``Outcome``, from 0.
+        """
+        terms = self._core() if resource is Resource.CORE else self._memory()
+        used, allocated, target, _ = terms
+        conditions = self._conditions(terms)
+        refused, bound = (
+            " or ".join(text for one, text in conditions.items() if one.verdict == verdict)
+            for verdict in ("refused", "at_least")
+        )
+        # who is at his limit needs no day of data
+        refused = f"({refused}) unless {conditions[Outcome.EARLY]}"
+        lower = f"({conditions[Outcome.LOWER]} unless ({bound}))"
+        outcomes = (f"({text}) * 0 + {[*Outcome].index(one)}" for one, text in conditions.items())
+        return {
+            "allocated": allocated,
+            "typical": self._lately(f"quantile_over_time(0.5, {used})"),
+            "peak": self._lately(f"max_over_time({used})"),
+            "recommended": self._lately(
+                f"(({allocated} > {target} unless {lower}) or {target}) unless ({refused})"
+            ),
+            "freed": (
+                f"({allocated} - {target}) * {self._last(_ALLOCATIONS, NOW)}"
+                f" and {lower} unless ({refused})"
+            ),
+            "outcome": self._lately(" or ".join(outcomes)),
+        }
+
+    def _conditions(self, terms: _Terms) -> Mapping[Outcome, str]:
+        """When each outcome holds, if none before it does."""
+        used, allocated, target, cases = terms
+        steps = f"count_over_time({self._of(_LASTING)})"
+        known = f"(count_over_time({used}) or 0 * {steps})"
+        upper = f"{target} * (1 + {_DAY} / {known})"
+        too_early = f"{steps} < {_DAY}"
+        early = f"{too_early} and ({cases[Outcome.AT_LIMIT]})"
+        if taken_at_once := cases.get(Outcome.PREALLOCATED):
+            early = f"{early} unless ({taken_at_once})"
+        found = {
+            Outcome.EARLY: f"({early})",
+            Outcome.TOO_EARLY: too_early,
+            Outcome.SHORT_LIVED: f"max_over_time({self._of(_LASTING)}) == 0",
+            Outcome.UNMEASURED: f"{known} / {steps} < 0.9",
+            Outcome.LOWER: f"{allocated} > {upper}",
+            Outcome.RAISE: f"{allocated} < {target}",
+            Outcome.KEEP: allocated,
+            **cases,
+        }
+        return {one: found[one] for one in Outcome if one in found}
+
+    def _core(self) -> _Terms:
+        used = self._of("mgpu_core_seconds:max_rate5m_15m")
+        allocated = self._last("mgpu_core_limit_ratio:max")
+        high = f"quantile_over_time(0.95, {used})"
+        of_one = self._steps(Resource.CORE)
+        rounded = f"clamp_min(ceil(round({high} * 1.15 * {of_one}, 0.000001)), 1) / {of_one}"
+        return _Terms(
+            used,
+            allocated,
+            f"clamp_max({rounded}, 1)",
+            {
+                Outcome.NO_SHARE: f"{self._last(_ALLOCATIONS)} unless {allocated}",
+                Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
+                Outcome.FULL_CARD: (
+                    f"count_over_time({self._of('mgpu_on_full_card:max')})"
+                    f" / count_over_time({used}) > 0.05"
+                ),
+            },
+        )
+
+    def _memory(self) -> _Terms:
+        """A program that takes a constant part at once says nothing of its need."""
+        needed = self._of("mgpu_memory_needed_bytes:max_15m")
+        allocated = self._last("mgpu_memory_limit_bytes:max")
+        usable = self._last("mgpu_memory_usable_bytes:max")
+        full = f"max_over_time({self._of('mgpu_vllm_kv_cache_usage:max_15m')}) >= 0.95"
+        peak = f"max_over_time({needed})"
+        step = self._steps(Resource.MEMORY)
+        rounded = f"clamp_min(ceil(round({peak} * 1.15 / {step}, 0.000001)), 1) * {step}"
+        least = f"quantile_over_time(0.5, {self._of('mgpu_memory_needed_bytes:min_15m')})"
+        flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {least} >= 0.98 * {peak}"
+        return _Terms(
+            self._of("mgpu_memory_used_bytes:max_15m"),
+            allocated,
+            f"({usable} < {rounded} or {rounded})",
+            {
+                Outcome.PREALLOCATED: f"{flat} unless {full}",
+                Outcome.AT_LIMIT: f"{full} or {peak} >= 0.95 * {allocated}",
+                Outcome.NO_LIMIT: f"{peak} unless {allocated}",
+            },
+        )
+
+    def _steps(self, resource: Resource) -> str:
+        """Of each workload's sharing system: how many steps a GPU's core has; a step's bytes."""
+
+        def number(step: float) -> int:
+            return round(1 / step) if resource is Resource.CORE else round(step)
+
+        coarse: dict[float, list[str]] = defaultdict(list)
+        for scheme in sorted({scheme for scheme, of in UNITS if of is resource}):
+            coarse[step_of(scheme, resource)].append(scheme)
+        usual = USUAL[resource]
+        coarse.pop(usual, None)
+        found = [
+            f"{self._of_scheme('|'.join(schemes))} * 0 + {number(step)}"
+            for step, schemes in coarse.items()
+        ]
+        found.append(f"{self._last(_ALLOCATIONS)} * 0 + {number(usual)}")
+        return f"({' or '.join(found)})"
+
+    def _of(self, name: str, over: str = "") -> str:
+        return f"{LEVEL}{name}{{{self.chosen}}}[{over or self.over}]"
+
+    def _last(self, name: str, over: str = LATELY) -> str:
+        """The last value, without the series' name, by which rows of a table would fall apart."""
+        return f"max without (scheme) (last_over_time({self._of(name, over)}))"
+
+    def _of_scheme(self, schemes: str) -> str:
+        """The workloads that these sharing systems allocated to."""
+        chosen = ",".join(filter(None, (self.chosen, f'scheme=~"{schemes}"')))
+        last = f"last_over_time({LEVEL}{_ALLOCATIONS}{{{chosen}}}[{LATELY}])"
+        return f"max without (scheme) ({last})"
+
+    def _lately(self, expression: str) -> str:
+        """Of the workloads that were there lately."""
+        return f"({expression}) and {self._last(_ALLOCATIONS)}"

@@ -1,0 +1,117 @@
+"""The amounts that sharing systems take: their units, steps and least amounts, each with a source.
+
+A step that no document or source says is unknown, not 1: advice then says so.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from math import ceil
+from typing import NamedTuple
+
+PERCENT, MIB, GIB = 0.01, 1 << 20, 1 << 30
+_DIGITS = 6  # a need is computed in floats: what is closer to a step than this is on it
+
+
+class Resource(StrEnum):
+    """What is advised on."""
+
+    CORE = "core"
+    MEMORY = "memory"
+
+
+_CORE, _MEMORY = Resource.CORE, Resource.MEMORY
+USUAL = {_CORE: PERCENT, _MEMORY: MIB}  # steps of what is advised where none is known
+
+
+class Unit(NamedTuple):
+    """How a pod asks: by this resource or annotation, and how much one of it is.
+
+    That is of a GPU, or bytes. ``step`` and ``least`` count them. ``step`` is None if it is not
+    known. Without a ``name``, that is another one for each model of a card.
+    """
+
+    name: str
+    size: float
+    step: int | None = 1
+    least: int = 1
+
+
+# Names are those of a usual installation. HAMi's and volcano-vgpu's can be configured, and their
+# memory may be counted in several MiB. A system that divides by percentages of a card's memory, or
+# by instances, has no entry: an amount of bytes is none of its units.
+UNITS: Mapping[tuple[str, Resource], Unit] = {
+    # At least 256 MiB: Volcano's design proposal on mGPU, "Webhook Admission"
+    ("vke-mgpu", _CORE): Unit("vke.volcengine.com/mgpu-core", PERCENT),
+    ("vke-mgpu", _MEMORY): Unit("vke.volcengine.com/mgpu-memory", MIB, least=256),
+    # 5, 10, 15 and so on to 100; whole GiB: Tencent Cloud, documents 457/59103 and 457/65734
+    ("tke-qgpu", _CORE): Unit("tke.cloud.tencent.com/qgpu-core", PERCENT, step=5),
+    ("tke-qgpu", _MEMORY): Unit("tke.cloud.tencent.com/qgpu-memory", GIB),
+    # Whole numbers: HAMi, pkg/device/nvidia/device.go; the plugin of Volcano, pkg/plugin/server.go
+    ("hami", _CORE): Unit("nvidia.com/gpucores", PERCENT),
+    ("hami", _MEMORY): Unit("nvidia.com/gpumem", MIB),
+    ("volcano-vgpu", _CORE): Unit("volcano.sh/vgpu-cores", PERCENT),
+    ("volcano-vgpu", _MEMORY): Unit("volcano.sh/vgpu-memory", MIB),
+    ("volcano-gpushare", _MEMORY): Unit("volcano.sh/gpu-memory", MIB),
+    # Whole MiB: KAI-Scheduler, docs/gpu-sharing/README.md
+    ("kai", _MEMORY): Unit("gpu-memory", MIB),
+    # Whole units of GiB: AliyunContainerService/gpushare-device-plugin, README. Of ACK and ACS no
+    # document that could be read says the step of the core.
+    ("aliyun-gpushare-v1", _MEMORY): Unit("aliyun.com/gpu-mem", GIB),
+    ("aliyun-ack", _CORE): Unit("aliyun.com/gpu-core.percentage", PERCENT, step=None),
+    ("aliyun-ack", _MEMORY): Unit("aliyun.com/gpu-mem", GIB),
+    ("aliyun-acs", _CORE): Unit("alibabacloud.com/gpu-core.percentage", PERCENT, step=None),
+    # The least unit is 5 %; whole GiB: Baidu AI Cloud, CCE/s/1lye233ps
+    ("baidu-cce", _CORE): Unit("", PERCENT, step=5),
+    ("baidu-cce", _MEMORY): Unit("", GIB),
+    # One device for each unit: tkestack/gpu-manager, README; elastic-gpu-agent, pkg/plugins
+    ("tkestack-gpu-manager", _CORE): Unit("tencent.com/vcuda-core", PERCENT),
+    ("tkestack-gpu-manager", _MEMORY): Unit("tencent.com/vcuda-memory", 256 * MIB),
+    ("elastic-gpu", _CORE): Unit("elasticgpu.io/gpu-core", PERCENT),
+    ("elastic-gpu", _MEMORY): Unit("elasticgpu.io/gpu-memory", MIB),
+    # Core in steps of 5 %: Huawei Cloud, CCE user guide, cce_10_0644; memory by the resource's name
+    ("huawei-cce", _CORE): Unit("volcano.sh/gpu-core.percentage", PERCENT, step=5),
+    ("huawei-cce", _MEMORY): Unit("volcano.sh/gpu-mem.128Mi", 128 * MIB),
+    # Per cent and bytes: Koordinator, apis/extension/device_share.go
+    ("koordinator", _CORE): Unit("koordinator.sh/gpu-core", PERCENT),
+    ("koordinator", _MEMORY): Unit("koordinator.sh/gpu-memory", 1),
+    # Whole numbers: coldzerofear/vgpu-manager, pkg/util/consts.go and pkg/device/allocator
+    ("vgpu-manager", _CORE): Unit("nvidia.com/vgpu-cores", PERCENT),
+    ("vgpu-manager", _MEMORY): Unit("nvidia.com/vgpu-memory", MIB),
+}
+
+
+class Asked(NamedTuple):
+    """What stands in the pod's limits or annotations."""
+
+    name: str
+    quantity: int
+
+
+def step_of(scheme: str, resource: Resource) -> float:
+    """The step in which an amount is advised: of a GPU, or bytes.
+
+    It is no finer than a per cent or a MiB: a need is not known any better.
+    """
+    unit = UNITS.get((scheme, resource))
+    return max(USUAL[resource], (unit.step or 1) * unit.size if unit else 0.0)
+
+
+def in_steps(scheme: str, resource: Resource, need: float) -> float:
+    """The need, up to a whole number of steps, at least one."""
+    step = step_of(scheme, resource)
+    count = max(1, ceil(round(need / step, _DIGITS)))
+    return count / round(1 / step) if resource is _CORE else count * step  # not 29 * 0.01
+
+
+def is_known(scheme: str, resource: Resource) -> bool:
+    """Whether the step in which the system takes it is known."""
+    unit = UNITS.get((scheme, resource))
+    return unit is not None and unit.step is not None
+
+
+def asked(scheme: str, resource: Resource, recommended: float | None) -> Asked | None:
+    """What a pod asks for to have this amount; None if nothing is advised or known."""
+    unit = UNITS.get((scheme, resource))
+    if unit is None or not unit.name or recommended is None:
+        return None
+    return Asked(unit.name, max(unit.least, ceil(round(recommended / unit.size, _DIGITS))))
