@@ -1,8 +1,8 @@
 """The feed of this node, for the answers: a collector in this process, without a server.
 
-``ProcessCommands`` adds users and command lines for ``top`` on the spot. They are read from
-``/proc`` with the rights of the user of ``top``, and only shown to that user: the exporter's own
-documents never contain command lines, because arguments may be secrets.
+``ProcessCommands`` adds users, command lines and use of the host for ``top`` on the spot. They are
+read from ``/proc`` with the rights of the user of ``top``, and only shown to that user: the
+exporter's own documents never contain command lines, because arguments may be secrets.
 """
 
 import logging
@@ -18,12 +18,8 @@ from exporter.agent.facts.history import Past
 from exporter.agent.settings import Settings
 from exporter.agent.sources.groups.owners import Users
 from exporter.agent.sources.pods.factory import node_name
-from exporter.answers.terminal.feeds.feed import (
-    FeedResult,
-    NodeSight,
-    ProcessCommand,
-    troubles_of,
-)
+from exporter.answers.terminal.details import ProcessCommand
+from exporter.answers.terminal.feeds.feed import FeedResult, NodeSight, troubles_of
 from exporter.httpclient import NoAnswerError
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
@@ -39,19 +35,22 @@ ENDS_WITHIN_S = 2.0
 FIRST_WITHIN_S = 10.0
 
 LONGEST_COMMAND = 4096  # bytes that are read of one
+_USER, _SYSTEM = 11, 12  # of /proc/PID/stat, behind the name
 MINUTES = api.HISTORY_MINUTES
 
 
 class ProcessCommands:
-    """Reads each process once. Those that are gone are forgotten."""
+    """Reads once who each process is, and each time what it uses. Those gone are forgotten."""
 
     def __init__(self, proc_root: str, passwd: str, clock: Clock = time) -> None:
         self._proc_root = proc_root
         self._users = Users(passwd, clock)
         self._known: dict[tuple[int, int | None], ProcessCommand] = {}
+        self._clock = clock
+        self._worked: dict[int, tuple[int, int]] = {}  # by pid: ticks of a CPU, and when
 
     def of(self, processes: Iterable[Process]) -> Mapping[int, ProcessCommand]:
-        """The users and command lines that are known, by pid."""
+        """What is known of processes, by pid."""
         known: dict[tuple[int, int | None], ProcessCommand] = {}
         for process in processes:
             key = process.pid, process.start_unix_ns
@@ -59,7 +58,25 @@ class ProcessCommands:
             if found is not None:
                 known[key] = found
         self._known = known
-        return {pid: found for (pid, _), found in known.items()}
+        before, self._worked = self._worked, {}
+        return {pid: self._working(pid, found, before) for (pid, _), found in known.items()}
+
+    def _working(
+        self, pid: int, found: ProcessCommand, before: Mapping[int, tuple[int, int]]
+    ) -> ProcessCommand:
+        """With its use of the host: of CPUs as soon as it was read before."""
+        now_ns, folder = self._clock.monotonic_ns(), f"{self._proc_root}/{pid}"
+        try:
+            fields = _read(f"{folder}/stat").rpartition(b")")[2].split()  # a name may hold any
+            ticks = int(fields[_USER]) + int(fields[_SYSTEM])
+            held = int(_read(f"{folder}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return found
+        self._worked[pid] = ticks, now_ns
+        then, at_ns = before.get(pid, (ticks, now_ns))
+        spent_s, passed_s = (ticks - then) / os.sysconf("SC_CLK_TCK"), (now_ns - at_ns) / 1e9
+        cpus = spent_s / passed_s if passed_s > 0 and spent_s >= 0 else None  # else: no time yet
+        return found._replace(host_cpus=cpus, host_bytes=held)
 
     def _read(self, pid: int, name: str) -> ProcessCommand | None:
         """The process of this pid if it has this name, else another one has the pid by now."""

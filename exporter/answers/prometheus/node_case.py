@@ -69,6 +69,7 @@ def case_of(
             scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
             unmeasured={quantity: str(reason) for quantity, reason in one.unmeasured.items()},
             misplaced=one.misplaced,
+            may_borrow=one.allocation.may_borrow,
         )
         for one in mine
     )

@@ -20,6 +20,7 @@ from exporter.answers.prometheus.client import (
 from exporter.answers.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check
 from exporter.answers.prometheus.why import Card, Case, OnCard
 from exporter.metrics.families import PREFIX
+from exporter.model import AllocationFacts, Granted
 
 _LIMITS = ("core_limit_ratio", "memory_limit_bytes")
 _HELD = ("memory_used_bytes", "core_utilization_ratio", "allocation_info")
@@ -375,7 +376,11 @@ def _part(
         for one in state
         if _name(one) == f"{_CONTAINER}unmeasured"
     }
-    schemes = {one.labels["scheme"] for one in state if "scheme" in one.labels}
+    granted = [
+        Granted(one.labels["scheme"], one.labels.get("policy", ""))
+        for one in state
+        if "scheme" in one.labels
+    ]
     return OnCard(
         container=key.container,
         card=card,
@@ -386,9 +391,10 @@ def _part(
         memory_bytes=value.get("memory_used_bytes"),
         memory_limit_bytes=value.get("memory_limit_bytes"),
         last_active_unix_s=value.get("last_active_timestamp_seconds"),
-        scheme=", ".join(sorted(schemes)),
+        scheme=", ".join(sorted({one.scheme for one in granted})),
         unmeasured=unmeasured,
         misplaced=value[_MISPLACED] == 1 if _MISPLACED in value else None,
+        may_borrow=AllocationFacts(tuple(granted)).may_borrow,
     )
 
 

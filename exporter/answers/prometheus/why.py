@@ -88,7 +88,8 @@ class OnCard:
 
     ``waiting`` is an upper bound; ``waiting_on`` is the same by who ran instead, None if nobody
     recorded that. ``share`` and ``memory_limit_bytes`` are None where nothing is promised.
-    ``misplaced``: whether its allocation names other cards; None without one.
+    ``misplaced``: whether its allocation names other cards; None without one. ``may_borrow``:
+    whether its policy allows more core than its share, where that is free.
     """
 
     container: str
@@ -103,6 +104,7 @@ class OnCard:
     scheme: str = ""
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     misplaced: bool | None = None
+    may_borrow: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,17 +231,18 @@ def _use(case: Case) -> Iterator[Sentence]:
     share = sum(part.share or 0.0 for part in promised)
     used = sum(part.core or 0.0 for part in promised)
     of_it = f"{used / share:.0%}" if share else ""
+    more = ", beyond which it may use what is free" * any(part.may_borrow for part in promised)
     if len(known) == 1:
         [part] = known
         said = f"It used {part.core:.0%} of {part.card.name} {within}"
-        of_share = f"; its share is {share:.0%}, and it used {of_it} of that"
+        of_share = f"; its share is {share:.0%}{more}, and it used {of_it} of that"
     else:
         whole = sum(part.core or 0.0 for part in known)
         least = min(known, key=lambda part: part.core or 0.0)
         said = (
             f"It used {whole:.2f} GPUs {within}, least of {_place(least, case)} ({least.core:.0%})"
         )
-        of_share = f"; its shares are {share:.2f} GPUs, and it used {of_it} of them"
+        of_share = f"; its shares are {share:.2f} GPUs{more}, and it used {of_it} of them"
     if not share:
         schemes = sorted({part.scheme for part in known} - {""})
         by = f" ({', '.join(schemes)})" if schemes else ""

@@ -29,6 +29,8 @@ FILTER = "part of a name; Enter keeps it, Escape drops it"
 KEYS = "jk move  ←→ fold  s sort  r reverse  / filter  a all  z freeze  ? help  q quit"
 LOW_ROWS = 30  # in a terminal of fewer rows, details take one
 HELP = """\
+↑ ↓ j k scroll this help, q closes it
+
 j k ↑ ↓ PgUp PgDn  move                g G  first line, last line
 ← → Space Enter    fold, unfold (a pod's processes are folded)
 1 2 3 4    down to GPUs, pods (jobs), containers, processes
@@ -42,8 +44,8 @@ Esc        no filter                   q    quit
 
 CORE       time in use, of one whole GPU, averaged over seconds
 OF ONE GPU the same as a bar; ┃ end of the allocation, ▓ beyond it
-LIMIT      the allocation, core and memory; for a GPU: the sum of
-           allocated core, and its memory
+LIMIT      the allocation, core and memory; 10%+ may use more where
+           it is free; for a GPU: the sum of allocated core
 MEM        device memory held; OF LIMIT: its part of the allocation
 POWER TEMP of a GPU, in watts and degrees Celsius
 MBW        time with memory traffic; ENC, DEC: en- and decoder
@@ -61,13 +63,24 @@ class Help(ModalScreen[None]):
     """The help. Each of its keys closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,h,f1,enter,space", "dismiss", "close")
+        Binding("escape,q,question_mark,h,f1,enter", "dismiss", "close"),
+        Binding("j", "scroll(1)", "down"),
+        Binding("k", "scroll(-1)", "up"),
+        Binding("space", "scroll(10)", "a page down"),
     ]
 
     def compose(self) -> ComposeResult:
         """One box of text."""
         with VerticalScroll(id="help"):
             yield Static(Text(HELP), markup=False)
+
+    def on_mount(self) -> None:
+        """The arrows scroll the box."""
+        self.query_one("#help").focus()
+
+    def action_scroll(self, rows: int) -> None:
+        """Moves the text by so many rows."""
+        self.query_one("#help").scroll_relative(y=rows, animate=False)
 
 
 class Top(App[None]):

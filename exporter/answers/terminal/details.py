@@ -1,6 +1,7 @@
 """Details of a line, in words. Pure."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from exporter.model import (
     ContainerHolding,
@@ -19,6 +20,18 @@ from exporter.shown.tree import PodEntry
 from exporter.shown.words import energy, gpu_time, narrow_memory, narrow_percent
 
 Details = tuple[tuple[str, str], ...]
+
+
+class ProcessCommand(NamedTuple):
+    """The user and command line of a process, "" if unknown, and what it uses of its host.
+
+    That is CPUs since the reading before, and resident bytes; None is unknown.
+    """
+
+    user: str = ""
+    command: str = ""
+    host_cpus: float | None = None
+    host_bytes: int | None = None
 
 
 def of_device(device: DeviceFacts) -> Details:
@@ -98,13 +111,16 @@ def of_pod(entry: PodEntry) -> Details:
     )
 
 
-def of_process(process: Process, user: str, command: str) -> Details:
-    """A process's user and command if they are known, its type in words, and its start."""
+def of_process(process: Process, known: ProcessCommand) -> Details:
+    """A process's user, command and use of its host if known, its type in words, its start."""
     kinds = {"C": "computes", "G": "draws", "C+G": "computes and draws", "M+C": "a client of MPS"}
     letters, began = process_type(process.kinds or frozenset()), process.start_unix_ns
+    cpus, held = known.host_cpus, known.host_bytes
     return _known(
-        ("user", user),
-        ("command", command),
+        ("user", known.user),
+        ("host CPUs", "" if cpus is None else f"{cpus:.2f}"),
+        ("host memory", "" if held is None else narrow_memory(held)),
+        ("command", known.command),
         ("type", f"{letters} ({kinds[letters]})" if letters in kinds else letters),
         ("job", clean(process.job)),
         ("began", "" if began is None else utc(began / 1e9)),

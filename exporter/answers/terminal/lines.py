@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.answers.terminal import details
+from exporter.answers.terminal.details import ProcessCommand
 from exporter.answers.terminal.view import Figure, Key, Line, LineKind, Past
 from exporter.model import (
     Averages,
@@ -51,7 +52,7 @@ class NodeContext(NamedTuple):
     name: str = ""
     unix_ns: int = 0
     past: Mapping[SeriesKey, Past] = {}
-    commands: Mapping[int, tuple[str, str]] = {}
+    commands: Mapping[int, ProcessCommand] = {}
     earlier: Mapping[str, Earlier] = {}
 
 
@@ -262,19 +263,20 @@ def _processes(
 
 
 def _process(process: Process, key: Key, why: str, node: NodeContext) -> Line:
-    user, command = node.commands.get(process.pid, ("", ""))
+    known = node.commands.get(process.pid, ProcessCommand())
     shown = str(process.pid)
+    name = (shown, known.user, known.command or process.name, process.job)
     return Line(
         key=(*key, shown),
         kind=LineKind.PROCESS,
-        name=clean(" ".join(filter(None, (shown, user, command or process.name, process.job)))),
+        name=clean(" ".join(filter(None, name))),
         also=clean(process.name),
         core=_figure(process.core, why=why),
         memory=_figure(process.memory_bytes, why=NOT_REPORTED),
         engines=_engines(Averages(None, process.memory_active, process.encoder, process.decoder)),
         letters=process_type(process.kinds or frozenset()),
         pid=process.pid,
-        details=details.of_process(process, user, command),
+        details=details.of_process(process, known),
     )
 
 

@@ -74,6 +74,11 @@ def _given(value: float | None, write: Callable[[float], str], tone: Tone = Tone
     return [] if value is None else [Piece(write(value), tone)]
 
 
+def _share(line: Line) -> Callable[[float], str]:
+    """A share in percent; with ``+`` where more is allowed as long as it is free."""
+    return lambda share: percent(share) + "+" * line.core.may_borrow
+
+
 def _engine(number: int) -> Callable[[Line, int], Cell]:
     """Memory traffic, encoder or decoder, in percent of its time."""
 
@@ -179,7 +184,7 @@ COLUMNS = (
     TableColumn("TEMP", 5, 6, lambda line, _: _given(line.celsius, "{:.0f}°C".format)),
     TableColumn("CORE", 5, 0, core),
     TableColumn("OF ONE GPU", 10, 2, bar, grows=22, left=True),
-    TableColumn("LIMIT", 5, 3, lambda line, _: _given(line.core.limit, percent, Tone.FAINT)),
+    TableColumn("LIMIT", 5, 3, lambda line, _: _given(line.core.limit, _share(line), Tone.FAINT)),
     TableColumn("MEM", 5, 1, lambda line, _: _value(line, line.memory, amount)),
     TableColumn("LIMIT", 5, 4, lambda line, _: _given(line.memory.limit, amount, Tone.FAINT)),
     TableColumn("OF LIMIT", 8, 9, memory_bar, grows=8, left=True),

@@ -247,7 +247,7 @@ def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> 
     assert "(1 unknown)" in words_of(markup)
 
 
-def test_a_gpu_that_needs_a_reset_comes_first_in_every_order() -> None:
+def test_a_gpu_that_needs_a_reset_comes_first_in_every_order_but_that_of_numbers() -> None:
     made = demo()
     last = [*cards_of(html(made))][-1]
     devices = tuple(
@@ -259,8 +259,19 @@ def test_a_gpu_that_needs_a_reset_comes_first_in_every_order() -> None:
     facts = replace(made.facts, devices=devices)
 
     for sort in SORTS:
-        cards = cards_of(html(replace(made, measured=lambda: facts), f"/?sort={sort}"))
-        assert next(iter(cards)) == last
+        cards = [*cards_of(html(replace(made, measured=lambda: facts), f"/?sort={sort}"))]
+        assert cards[0] == (last if sort else "GPU 0")
+    many = demo(60)
+    lost = replace(many.facts.devices[-1], sensors=Sensors.of(recovery_action=1))
+    facts = replace(many.facts, devices=(*many.facts.devices[:-1], lost))
+    cards = [*cards_of(html(replace(many, measured=lambda: facts), "/"))]
+    assert (len(cards), cards[0], cards[-1]) == (24, "GPU 0", "GPU 59")  # it is not cut off
+
+
+def test_an_order_that_is_not_by_number_is_said() -> None:
+    said = "not in the order of their numbers: faults first, then by core use in ten minutes."
+    assert said in " ".join(words_of(html(demo(), "/?sort=core")).split())
+    assert "order of their numbers" not in words_of(html(demo()))
 
 
 def test_it_says_over_which_time_core_and_memory_are() -> None:
@@ -306,6 +317,7 @@ def test_gpus_are_sorted_as_their_owners_and_parts_of_a_board_stay_together() ->
     assert orders["memory"] == [f"GPU {index}" for index in held]
     assert orders["name"] == [f"GPU {index}" for index in sorted(gpus)]
     assert orders["core"] != orders["name"]
+    assert orders[""] == orders["name"]
     first = parts.index("GPU 100")
     assert parts[first : first + 9] == ["GPU 100", *(f"GPU 100-{part}" for part in range(8))]
 

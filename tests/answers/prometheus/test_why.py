@@ -1,6 +1,7 @@
 """What ``why`` says of a pod: by tables of facts, of a simulated node, by a real Prometheus."""
 
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -276,12 +277,35 @@ def test_a_pod_of_a_simulated_node(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"use", "memory", "cards"} <= set(topics)
 
 
-@pytest.mark.parametrize("pod", ["foo", "a/b/c", "/", "a/"])
+@pytest.mark.parametrize("pod", ["a/b/c", "/", "a/"])
 def test_what_names_no_pod_is_answered_with_how_one_is_named(
     pod: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["why", pod, "--simulate=demo"]) == 2
     assert f"{pod}: name the pod as NAMESPACE/POD" in capsys.readouterr().err
+
+
+def test_the_only_pod_of_a_name_needs_no_namespace_and_what_may_be_meant_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["why", "rerank-58d4f8f7c4-9vkmt", "--simulate=demo", "--since=1s"]) == 0
+    out = capsys.readouterr().out
+    assert "in the last second; its share is 10%" in out
+    assert main(["why", "rerank", "--simulate=demo", "--since=1s"]) == 1
+    assert capsys.readouterr().err == (
+        "mgpu-exporter why: rerank is not known to this node; did you mean "
+        "inference/rerank-58d4f8f7c4-9vkmt?\n"
+    )
+
+
+def test_who_may_use_more_than_his_share_is_said() -> None:
+    sentence = said(replace(STARVED, may_borrow=True))[Topic.USE]
+    assert "its share is 50%, beyond which it may use what is free, and it used 36%" in sentence
+
+
+def test_an_exporter_is_not_asked_about_another_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "a/b", "--simulate=demo", "--until=1d"]) == 2
+    assert "an exporter knows of now alone" in capsys.readouterr().err
 
 
 def test_who_looks_at_one_namespace_of_a_node_is_told_no_names_of_others(
@@ -489,7 +513,7 @@ def test_a_sentence_of_long_names_is_not_cut(capsys: pytest.CaptureFixture[str])
         window_s=60,
         parts=(replace(STARVED, card=replace(CARD, others=names)),),
     )
-    assert answer(lambda: case, "text") == 0
+    assert answer(lambda: case, Namespace(format="text", program="mgpu-exporter")) == 0
     assert f" and {names[2]}.\n" in capsys.readouterr().out
 
 

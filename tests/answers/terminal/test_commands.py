@@ -1,16 +1,29 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from exporter.answers.terminal.feeds.feed import ProcessCommand
+from exporter.answers.terminal.details import ProcessCommand
 from exporter.localfeed import LONGEST_COMMAND, ProcessCommands
 from exporter.model import Process, Unattributed
 
 ARGUMENT = "--model=seven"
+
+
+class Steps:
+    """A clock that goes on where it is moved."""
+
+    now_ns = 10**9
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def time_ns(self) -> int:
+        return self.now_ns
 
 
 @pytest.fixture
@@ -41,6 +54,26 @@ def test_a_process_gets_its_user_and_command(running: int, tmp_path: Path) -> No
     assert nameless is not None
     assert (named.user, nameless.user) == ("alice", str(os.getuid()))
     assert named.command.endswith(ARGUMENT)
+
+
+def test_a_process_has_its_use_of_the_host_from_the_second_reading_on() -> None:
+    name = Path("/proc/self/comm").read_text().rstrip("\n")
+    clock = Steps()
+    commands = ProcessCommands("/proc", "/nonexistent", clock)
+    mine = [Process(os.getpid(), "GPU-1", Unattributed.HOST_PROCESS, name=name)]
+
+    first = commands.of(mine)[os.getpid()]
+    spent = time.process_time()
+    while time.process_time() < spent + 0.1:
+        pass
+    clock.now_ns += 10**9
+    second = commands.of(mine)[os.getpid()]
+
+    assert first.host_cpus is None
+    assert second.host_cpus is not None
+    assert 0.08 <= second.host_cpus < 1  # a tenth of the second that the clock says has passed
+    assert second.host_bytes is not None
+    assert second.host_bytes > 1 << 20
 
 
 def test_another_process_with_the_pid_or_none_is_not_mistaken_for_it(

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from exporter.answers.terminal import table
+from exporter.answers.terminal.details import ProcessCommand
 from exporter.answers.terminal.lines import NodeContext, lines_of
 from exporter.answers.terminal.view import Arrangement, Line, LineKind, path, rows
 from exporter.metrics.families import LEVELS
@@ -77,13 +78,15 @@ def test_a_device_has_its_power_and_temperature() -> None:
 
 
 def test_a_process_has_its_user_and_command_where_they_are_known() -> None:
-    commands = {2001: ("alice", "python3 serve.py --model 7b")}
+    known = ProcessCommand("alice", "python3 serve.py --model 7b", 1.5, 3 << 30)
+    commands = {2001: known}
 
     lines = lines_of(tree_of_snapshot(demo()), NodeContext(commands=commands))
 
     [line] = find(tuple(lines), CHAT).children
     assert line.name == "2001 alice python3 serve.py --model 7b"
     assert {("user", "alice"), ("command", "python3 serve.py --model 7b")} <= set(line.details)
+    assert {("host CPUs", "1.50"), ("host memory", "3.0G")} <= set(line.details)
 
 
 def test_a_pod_on_several_devices_stands_under_each() -> None:

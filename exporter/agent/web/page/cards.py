@@ -207,11 +207,13 @@ def boards_of(gpus: Sequence[Gpu]) -> list[Board]:
 
 
 def ordered(boards: Sequence[Board], sort: str, faulty: Collection[str]) -> list[Board]:
-    """The GPUs in the order that was chosen for their owners: most first.
+    """The GPUs by number or, where one was chosen, in the order of their owners: most first.
 
-    Those that cannot be read come first, and with them the ``faulty`` ones, by UUID. By core, the
-    mean of the last ten minutes counts.
+    In a chosen order those that cannot be read come first, and with them the ``faulty`` ones, by
+    UUID. By core, the mean of the last ten minutes counts.
     """
+    if not sort:
+        return list(boards)
     return sorted(boards, key=lambda board: _rank(board, sort, faulty), reverse=True)
 
 
@@ -223,8 +225,12 @@ def _rank(board: Board, sort: str, faulty: Collection[str]) -> tuple[bool, float
         "memory": sum(gpu.facts.memory.used_bytes or 0.0 for gpu in board.parts or board.all),
         "limit": core / (sum(gpu.facts.allocated.core or 0.0 for gpu in board.all) or inf),
     }
-    wrong = any(not gpu.facts.is_up or gpu.facts.uuid in faulty for gpu in board.all)
-    return wrong, weights.get(sort, 0.0)
+    return is_faulty(board, faulty), weights.get(sort, 0.0)
+
+
+def is_faulty(board: Board, faulty: Collection[str]) -> bool:
+    """Whether it, or a part of it, cannot be read or is one of the ``faulty``, by UUID."""
+    return any(not gpu.facts.is_up or gpu.facts.uuid in faulty for gpu in board.all)
 
 
 def _busy(gpu: Gpu) -> float:

@@ -37,7 +37,13 @@ def core_of(part: Part) -> Cell:
         return ended_cell(part.ended_core)
     figures = part.figures
     over = (figures.core_of_bound or 0.0) > OVER
-    return core_against(figures.core, figures.core_limit, why(part.unmeasured, "core"), over=over)
+    cell = core_against(figures.core, figures.core_limit, why(part.unmeasured, "core"), over=over)
+    return borrowing(cell) if figures.may_borrow else cell
+
+
+def borrowing(cell: Cell) -> Cell:
+    """A cell of core with a mark at its limit: more is allowed where it is free."""
+    return cell._replace(of=f"{cell.of}{NBSP}+") if cell.of else cell
 
 
 def ended_cell(core: float) -> Cell:

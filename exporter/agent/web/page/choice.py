@@ -8,13 +8,16 @@ from exporter.agent.web.page.entries import TreeEntry
 from exporter.model import DeviceFacts
 from exporter.shown.tree import Figures
 
+USUAL = ""
 SORTS = {
+    USUAL: "GPUs by number, others by core",
     "core": "Core use",
     "memory": "Memory held",
     "limit": "Core use against limit",
     "name": "Name",
 }
 SORTED_BY: Mapping[str, Callable[[Figures], float | None]] = {
+    USUAL: lambda figures: figures.core,
     "core": lambda figures: figures.core,
     "memory": lambda figures: figures.memory_bytes,
     "limit": lambda figures: figures.core_of_limit,
@@ -32,7 +35,7 @@ class Choice:
     """
 
     text: str = ""
-    sort: str = "core"
+    sort: str = USUAL
     all: bool = False
     hour: str = ""
 
@@ -50,10 +53,10 @@ class Choice:
 
 def choice_of(query: Mapping[str, str]) -> Choice:
     """The choice in a request's query. Parameters that are not valid are ignored."""
-    sort = query.get("sort", "core")
+    sort = query.get("sort", USUAL)
     return Choice(
         query.get("q", "")[:LONGEST_FILTER].strip(),
-        sort if sort in SORTS else "core",
+        sort if sort in SORTS else USUAL,
         query.get("all") == "1",
         query.get("hour", "")[:LONGEST_KEY],
     )

@@ -12,6 +12,7 @@ from exporter.agent.web.page.cells import (
     Cell,
     Meter,
     Spark,
+    borrowing,
     core_against,
     core_of,
     ended_cell,
@@ -119,6 +120,8 @@ def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
         about += f"; {percent(used - within)} more by containers without a share"
     over = limit is not None and (entry.figures.core_of_bound or 0.0) > OVER
     cell = core_against(within, limit, unmeasured(entry, "core"), over=over)
+    if entry.figures.may_borrow:
+        cell, about = borrowing(cell), f"{about}, and more where it is free"
     return cell, meter(about, filled, limited=limit is not None, over=over)
 
 

@@ -13,6 +13,7 @@ from exporter.agent.web.page.cards import (
     boards_of,
     card_name,
     card_of,
+    is_faulty,
     ordered,
     owned,
     tenants_by_device,
@@ -96,6 +97,7 @@ class Shown:
     sources: Sequence[tuple[SourceStatus, str]]
     sources_down: int
     has_allocations: bool
+    may_borrow: bool
     lost: Sequence[tuple[str, str]]
     cards: Some[Card]
     lines: Some[Line]
@@ -141,6 +143,9 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
     boards = ordered(boards_of(gpus), choice.sort, faulty)
     some = [each for board in boards if (each := _of_hosts(board, hosts))]
+    if not choice.sort and not choice.all:  # none that is faulty is cut off
+        kept = sorted(some, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
+        some = [*(board for board in some if board in kept), *(b for b in some if b not in kept)]
 
     def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
@@ -164,6 +169,7 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
         sums=_sums(gpus, everyone, names),
         sources=[(source, what_to_do(source)) for source in node.sources],
         sources_down=sum(not source.up for source in node.sources),
+        may_borrow=any(entry.figures.may_borrow for entry in there),
         has_allocations=any(gpu.facts.allocated.core is not None for gpu in gpus),
         lost=[(facts.uuid, card_name(facts)) for facts in node.unread],
         cards=_first(some, GPUS_SHOWN, len(boards), choice, board_card),

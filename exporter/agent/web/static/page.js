@@ -151,7 +151,7 @@ function choose(query) {
 function chosen(hour) {
   const query = new URLSearchParams(new FormData(form));
   if (!query.get("q").trim()) query.delete("q");
-  if (query.get("sort") === "core") query.delete("sort");
+  if (!query.get("sort")) query.delete("sort");
   if (new URLSearchParams(location.search).get("all") === "1") query.set("all", "1");
   query.delete("hour");
   if (hour) query.set("hour", hour);

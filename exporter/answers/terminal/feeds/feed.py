@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+from exporter.answers.terminal.details import ProcessCommand
 from exporter.answers.terminal.lines import NodeContext, lines_of
 from exporter.answers.terminal.view import Line, Overview, Past, Totals
 from exporter.model import SeriesKey, Snapshot, sum_of_all, sum_of_known
@@ -11,13 +12,6 @@ from exporter.shown.kinds import is_without_pods
 from exporter.shown.marks import Earlier
 from exporter.shown.printable import clean
 from exporter.shown.tree import DeviceEntry, Others, Tree, visible_to
-
-
-class ProcessCommand(NamedTuple):
-    """The user and command line of a process; "" is unknown."""
-
-    user: str
-    command: str
 
 
 @dataclass(frozen=True, slots=True)
