@@ -95,7 +95,7 @@ def test_the_page_shows_gpus_pods_containers_and_processes() -> None:
     words = " ".join(words_of(html(demo())).split())
 
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in words
-    assert "chat-7b-6c9f7d9c5b-x2lqz server · inference 14 % of 40 % 27.0 of 32.0 GiB" in words
+    assert "chat-7b-6c9f7d9c5b-x2lqz server · inference 14 % share 40 % 27.0 of 32.0 GiB" in words
     assert "server pid 2001 C 14 % 27.0 GiB" in words
     assert "Simulated node: nothing here is measured." in words
 

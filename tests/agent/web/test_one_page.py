@@ -41,7 +41,8 @@ def plain(markup: str) -> str:
 
 
 def known(text: str) -> str:
-    return "" if text.startswith("unknown") else text
+    """Without the mark of those who may use more than their share."""
+    return "" if text.startswith("unknown") else text.removesuffix(" +")
 
 
 def series(snapshot: Snapshot, level: str, *labels: str) -> dict[Labels, dict[str, float]]:
@@ -58,7 +59,7 @@ def series(snapshot: Snapshot, level: str, *labels: str) -> dict[Labels, dict[st
 
 def cells(core: float | None, limit: float | None, *memory: float | None) -> Cells:
     """What a reader is shown; "" instead of what is not known."""
-    of = "" if limit is None else f" of {percent(limit)}"
+    of = "" if limit is None else f" share {percent(limit)}"
     held = "" if memory[0] is None else held_of(*memory)
     return "" if core is None else plain(f"{percent(core)}{of}"), plain(held)
 
@@ -106,7 +107,7 @@ def test_a_pod_whose_policy_lends_it_what_is_free_is_not_accused() -> None:
     markup = page(node_of(demo(60), About(), 0), Choice(all=True), 0, "")
     [entry] = re.findall(r'<li data-k="pod/inference/rerank[^"]*">.*?</li>', markup, re.DOTALL)
 
-    assert "of\u00a010\u00a0%" in entry
+    assert "share\u00a010\u00a0%\u00a0+" in entry
     assert 'class="mark"' not in entry
     assert "over" not in " ".join(re.findall(r'class="([^"]*)"', entry)).split()
 

@@ -13,7 +13,6 @@ from exporter.agent.web.page.cells import (
     Cell,
     Segment,
     Spark,
-    core_against,
     core_of,
     drawn,
     memory_of,
@@ -278,7 +277,7 @@ def _core(gpu: Gpu) -> Gauge:
     )
     return Gauge(
         "Core",
-        None if used is None else core_against(used, of),
+        None if used is None else Cell(percent(used), f"of{NBSP}{percent(of)}" if of else ""),
         why(facts.unmeasured, "core"),
         Bar(about, drawn(segments), drawn(limits)),
         spark("Core, the last ten minutes", gpu.core_past, share),

@@ -63,8 +63,11 @@ def memory_of(part: Part) -> Cell:
 def core_against(
     used: float | None, limit: float | None, reasons: Sequence[str] = (), *, over: bool = False
 ) -> Cell:
-    """Core in use against a limit, or the reasons why it is not known."""
-    of = "" if limit is None else f"of{NBSP}{percent(limit)}"
+    """Core in use beside its share, or the reasons why it is not known.
+
+    Both are of a GPU: "31 % of 10 %" would be 3 %.
+    """
+    of = "" if limit is None else f"share{NBSP}{percent(limit)}"
     if used is None:
         return _unknown(reasons, of)
     text = percent(used)

@@ -10,7 +10,7 @@ from exporter.shown.tree import Figures
 
 USUAL = ""
 SORTS = {
-    USUAL: "GPUs by number, others by core",
+    USUAL: "GPU number",
     "core": "Core use",
     "memory": "Memory held",
     "limit": "Core use against limit",

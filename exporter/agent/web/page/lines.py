@@ -115,7 +115,7 @@ def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
     filled = entry.figures.core_of_limit if limit else used
     # against the limit: only the use of the containers that have one
     within = filled * limit if limit and filled is not None else used
-    about = f"Core in use {percent(within)}" + (f" of {percent(limit)}" if limit else "")
+    about = f"Core in use {percent(within)}" + (f", its share {percent(limit)}" if limit else "")
     if used is not None and within is not None and used - within > LEAST:
         about += f"; {percent(used - within)} more by containers without a share"
     over = limit is not None and (entry.figures.core_of_bound or 0.0) > OVER
