@@ -24,6 +24,7 @@ LEVEL = "namespace_workload_container:"
 LATELY, NOW = "1d", "1h"  # what is said of a workload at the end of a range
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3600, 60
 _RECORDED_S = 900  # the rules record each 15 minutes
+_SCRAPE_S = 15
 _MARGIN, _HIGH, _FULL, _SOME, _MOST, _FLAT = 1.15, 0.95, 0.95, 0.05, 0.7, 0.98
 _LEAST_KNOWN = 0.9
 
@@ -153,10 +154,10 @@ def advised(
             continue
         firsts.append(reader.first_s)
         if not reader.is_recorded:
+            before = f" from before {written(int(reader.recorded_s))}" if reader.recorded_s else ""
             slow(
-                f"{prometheus.address} has no series of the rules of mgpu-recording.yaml from "
-                f"before {written(int(reader.recorded_s or until_s))}: reading the exporters' own "
-                "instead, which takes longer and knows nothing of vLLM's cache"
+                f"{prometheus.address} has no series of the rules of mgpu-recording.yaml{before}: "
+                "the exporters' own are read, which takes longer and says nothing of vLLM's cache"
             )
         advice += reader.advice()
     if not advice:
@@ -208,10 +209,17 @@ class _Reader:
     def _first_s(self, name: str) -> float | None:
         """When the first such series was there."""
         step_s = max(300, self._span_s // 2000)
-        there = f"count(last_over_time({name}{{{self._chosen}}}[15m])) * 0 + time()"
-        first = f"min_over_time(({there})[{self._span_s}s:{step_s}s]) or {there}"
-        found = self._prometheus.at(first, self._until_s)
-        return found[0].samples[-1][1] if found else None
+        series, first_s = f"{name}{{{self._chosen}}}", None
+        # to a step, and then to a scrape
+        for there, long_s, by_s in (
+            (f"last_over_time({series}[15m])", self._span_s, step_s),
+            (series, step_s, _SCRAPE_S),
+        ):
+            at = f"count({there}) * 0 + time()"
+            first = f"min_over_time(({at})[{long_s}s:{by_s}s]) or {at}"
+            found = self._prometheus.at(first, first_s or self._until_s)
+            first_s = found[0].samples[-1][1] if found else first_s
+        return first_s
 
     def _by_workload(self, name: str, how: str, over: str) -> dict[Workload, float]:
         found: dict[Workload, float] = {}

@@ -61,12 +61,13 @@ def _lasting(chosen: str, seconds: int) -> str:
 
 
 def _core(chosen: str, seconds: int) -> str:
-    # between steps of five minutes nothing is missed; where all is younger, there is no step yet
-    many = f"max_over_time({_RATE}[TIME:5m])" if seconds > _RATE_S else _RATE
+    # rate() takes the whole five minutes as observed, of which in the first hours a part is not
+    slope = f"clamp_min(deriv({_COUNTER}[5m]), 0)"
+    many = f"max_over_time(rate({_COUNTER}[5m])[TIME:5m])" if seconds > _RATE_S else slope
     return _most(many)(chosen, seconds)
 
 
-_RATE = "rate(mgpu_container_core_seconds_totalOF[5m])"
+_COUNTER = "mgpu_container_core_seconds_totalOF"
 _BUSY = "max by (cluster, instance, uuid) (rate(mgpu_device_busy_seconds_total[5m])) >= 0.95"
 _TOTAL = (
     "max by (cluster, instance, uuid) ((mgpu_device_memory_total_bytes"
@@ -79,7 +80,7 @@ SERIES: Mapping[str, Series] = {
     "mgpu_lasting_pods:count": _lasting,
     "mgpu_core_limit_ratio:max": _most("mgpu_container_core_limit_ratioOF"),
     "mgpu_core_seconds:max_rate5m_15m": _core,
-    "mgpu_on_full_card:max": _most(f"({_RATE} > 0) {_ON_CARD} ({_BUSY})"),
+    "mgpu_on_full_card:max": _most(f"(rate({_COUNTER}[5m]) > 0) {_ON_CARD} ({_BUSY})"),
     "mgpu_memory_limit_bytes:max": _most("mgpu_container_memory_limit_bytesOF"),
     "mgpu_memory_used_bytes:max_15m": _most(f"max_over_time({_MEMORY}[TIME])"),
     "mgpu_memory_usable_bytes:max": _most(f"({_MEMORY} >= bool 0) {_ON_CARD} {_TOTAL}"),
