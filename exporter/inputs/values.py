@@ -1,11 +1,10 @@
 """Kinds of values: how the text of a setting is read, and what is allowed. Pure."""
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-import yaml
+from exporter.inputs.kinds import Form, ValueKind, within
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -15,57 +14,9 @@ _PORT = (  # as a pattern, without leading zeros
     "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]{1}|6553[0-5]"
 )
 _PATH = r"/[^\x00]*"
-_UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
-_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
 _POWERS: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T"))}
 _POWERS |= {f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGT", 1)}
-
-
-class Form(NamedTuple):
-    """Which plain spellings a YAML file may have: a word, and what belongs to it.
-
-    ``charts/forms.py`` makes JSON Schema of it.
-    """
-
-    word: str
-    of: tuple[Any, ...] = ()
-
-
-_ANY = Form("any")
-
-
-class StructureProblem(NamedTuple):
-    """A problem in a value of several lines; ``where`` is the place in it, such as ``[0].name``."""
-
-    line: int
-    where: str
-    text: str
-
-
-class StructureError(ValueError):
-    """A value of several lines is not allowed; ``problems`` has all problems found."""
-
-    def __init__(self, problems: Sequence[StructureProblem]) -> None:
-        super().__init__("; ".join(f"{where}: {text}" for _, where, text in problems))
-        self.problems = problems
-
-
-@dataclass(frozen=True, slots=True)
-class ValueKind(Generic[T_co]):
-    """A kind of value. ``read`` returns the value of a text, or raises ValueError or KeyError.
-
-    ``allowed`` describes the allowed values. ``pairs``: the value is written as ``NAME=VALUE`` or
-    as a YAML mapping. ``read_node``: the value is YAML, as text too; both readers then raise
-    StructureError. ``form``: its plain spellings in a YAML file.
-    """
-
-    read: Callable[[str], T_co]
-    allowed: str
-    many: bool = False
-    pairs: bool = False
-    read_node: Callable[[yaml.Node], T_co] | None = None
-    form: Form = _ANY
 
 
 class Address(NamedTuple):
@@ -89,31 +40,13 @@ def _address(text: str) -> Address:
     return Address(host, int(port))
 
 
-def _duration(text: str) -> int:
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(text)
-    return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
-
-
-def duration(low: str, high: str) -> ValueKind[int]:
-    """Nanoseconds, written as ``500ms``, ``1s``, ``1m30s``."""
-    bounds = _duration(low), _duration(high)
-
-    def read(text: str) -> int:
-        return _within(_duration(text), *bounds)
-
-    allowed = f"a duration from {low} to {high}, with its units: ms, s, m, h"
-    return ValueKind(read, allowed, form=Form("duration", (*bounds, _UNITS)))
-
-
 def count(low: int, high: int) -> ValueKind[int]:
     """A whole number."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,20}", text):
             raise ValueError(text)
-        return _within(int(text), low, high)
+        return within(int(text), low, high)
 
     return ValueKind(read, f"a number from {low} to {high}", form=Form("count", (low, high)))
 
@@ -123,7 +56,7 @@ def size(low: str, high: str) -> ValueKind[int]:
     bounds = _size(low), _size(high)
 
     def read(text: str) -> int:
-        return _within(_size(text), *bounds)
+        return within(_size(text), *bounds)
 
     allowed = f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi"
     return ValueKind(read, allowed, form=Form("size", (*bounds, _POWERS)))
@@ -183,12 +116,6 @@ def pairs(
     form = Form("pairs", (name.form, value.form))
     allowed = f"{allowed}; several separated by commas, each once"
     return ValueKind(read, allowed, many=True, pairs=True, form=form)
-
-
-def _within(number: int, low: int, high: int) -> int:
-    if not low <= number <= high:
-        raise ValueError(number)
-    return number
 
 
 def _text(text: str) -> str:

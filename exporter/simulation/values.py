@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import yaml
 
-from exporter.inputs.values import ValueKind, count, duration, many, matching
+from exporter.inputs.kinds import ValueKind, duration
+from exporter.inputs.values import count, many, matching
 from exporter.simulation.work import Curve
 
 T = TypeVar("T")

@@ -28,7 +28,8 @@ from exporter.agent.sources.gpus.source import RestartRequiredError
 from exporter.console.commandline import argument
 from exporter.console.output import OutputError, binary, warn
 from exporter.console.progress import Progress, progress
-from exporter.inputs.values import count, duration
+from exporter.inputs.kinds import duration
+from exporter.inputs.values import count
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Snapshot

@@ -13,7 +13,8 @@ from exporter.agent.allocations.rules import Rules
 from exporter.agent.recording.names import PUBLIC_LABEL
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.agent.settings.schemes import KEYS, SCHEMES
-from exporter.inputs.values import KEY, Setting, StructureError
+from exporter.inputs.kinds import StructureError
+from exporter.inputs.values import KEY, Setting
 from exporter.model import SchemeDescription
 
 Texts = Mapping[str, str]

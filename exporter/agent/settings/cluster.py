@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from exporter.agent.settings.schemes import RESOURCE, SCHEME_NAME, SCHEMES
+from exporter.inputs.kinds import Form, ValueKind, duration
 from exporter.inputs.values import (
     KEY,
     OPTIONAL_PATH,
@@ -10,11 +11,8 @@ from exporter.inputs.values import (
     SOCKET,
     SWITCH,
     TEXT,
-    Form,
-    ValueKind,
     choice,
     count,
-    duration,
     many,
     matching,
     pairs,

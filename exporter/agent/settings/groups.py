@@ -2,14 +2,9 @@
 
 import yaml
 
+from exporter.inputs.kinds import Form, StructureError, StructureProblem, ValueKind
 from exporter.inputs.mapping import MAX_PROBLEMS, of_kind, of_text, read_mapping
-from exporter.inputs.values import (
-    Form,
-    StructureError,
-    StructureProblem,
-    ValueKind,
-    matching,
-)
+from exporter.inputs.values import matching
 from exporter.inputs.yamldocument import line_of
 from exporter.model import GroupPattern
 

@@ -18,7 +18,7 @@ from exporter.console.commandline import argument
 from exporter.console.output import is_terminal, say
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.values import duration
+from exporter.inputs.kinds import duration
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
 from exporter.console.commandline import argument
 from exporter.console.output import is_terminal
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.values import duration
+from exporter.inputs.kinds import duration
 
 logger = logging.getLogger(__name__)
 

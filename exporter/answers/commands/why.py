@@ -22,7 +22,7 @@ from exporter.console.commandline import argument
 from exporter.console.output import say, warn
 from exporter.console.progress import watch
 from exporter.httpclient import NoAnswerError
-from exporter.inputs.values import duration
+from exporter.inputs.kinds import duration
 from exporter.model import PodName, Snapshot
 from exporter.shown.printable import clean, utc
 from exporter.shown.words import listed
@@ -130,9 +130,9 @@ def _range(arguments: Namespace, now_s: float) -> tuple[float, float]:
     if arguments.until == "now":  # to the fraction of a second: the newest scrape is in it
         over_s = (watched_ns(arguments, int(now_s)) or _OF_A_PROMETHEUS_NS) // SECOND_NS
         return now_s - over_s, now_s
-    until_s = moment(arguments.until, int(now_s))
-    usual = Namespace(since=arguments.since or str(until_s - 300), until=arguments.until)
-    return range_of(usual, int(now_s), 1)
+    if arguments.since is None:
+        raise ValueError("--until: give --since, too")
+    return range_of(arguments, int(now_s), 1)
 
 
 def watched_ns(arguments: Namespace, now_s: int = 0) -> int | None:

@@ -13,20 +13,9 @@ from exporter.shown.words import gib, listed
 
 FORMATS = ("table", "json", "yaml")
 _UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
-
 _SOON_S = 1800  # of the beginning of a range
-
-_HEAD = (
-    "workload",
-    "",
-    "allocated",
-    "typical",
-    "peak",
-    "ask for",
-    "advice",
-    "confidence",
-    "request",
-)
+_AMOUNTS = ("allocated", "typical", "peak", "ask for")
+_HEAD = ("workload", "", *_AMOUNTS, "advice", "confidence", "request")
 _WORDS = {
     "too_early": "seen for less than a day",
     "unmeasured": "more than a tenth of the time is unmeasured",

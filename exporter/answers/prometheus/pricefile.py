@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from exporter.answers.prometheus.money import Prices, price
+from exporter.inputs.kinds import StructureProblem
 from exporter.inputs.mapping import (
     InvalidValue,
     Reader,
@@ -14,7 +15,6 @@ from exporter.inputs.mapping import (
     entries,
     read_mapping,
 )
-from exporter.inputs.values import StructureProblem
 from exporter.inputs.yamldocument import parse
 
 
