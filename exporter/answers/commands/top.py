@@ -5,11 +5,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
-from exporter.answers.commands.snapshot import USUAL_NS, print_once
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_feed, far_namespace, here
 from exporter.answers.terminal.feeds import Feed, NamespaceFeed, OwnNode
 from exporter.answers.terminal.feeds.prometheus import PrometheusFeed
+from exporter.answers.terminal.once import USUAL_NS, print_once
 from exporter.console.commandline import argument
 from exporter.console.output import is_terminal
 from exporter.httpclient import NoAnswerError

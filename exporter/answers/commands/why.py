@@ -25,7 +25,7 @@ from exporter.httpclient import NoAnswerError
 from exporter.inputs.kinds import duration
 from exporter.model import PodName, Snapshot
 from exporter.shown.printable import clean, utc
-from exporter.shown.words import listed
+from exporter.shown.words import joined
 
 SECOND_NS = 10**9
 _OK, _UNKNOWN, _NOTHING = 0, 1, 2
@@ -158,7 +158,7 @@ def _namespace_of(pod: str, known: list[str], where: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        several = listed([f"{namespace}/{pod}" for namespace in found], _MAX_NEAR)
+        several = joined([f"{namespace}/{pod}" for namespace in found], _MAX_NEAR)
         raise _NoSuchPodError(clean(f"{where} knows {several}: name one of them"))
     raise _NoSuchPodError(_missing("", pod, known, where))
 

@@ -9,7 +9,7 @@ import yaml
 from exporter.answers.prometheus.advice import Advice, Found, Workload
 from exporter.answers.prometheus.amounts import Resource, asked, is_known
 from exporter.answers.prometheus.ranges import written
-from exporter.shown.words import gib, listed
+from exporter.shown.words import gib, joined
 
 FORMATS = ("table", "json", "yaml")
 _UNITS = {Resource.CORE: "gpus", Resource.MEMORY: "bytes"}
@@ -87,7 +87,7 @@ def _unknown_steps(advice: Sequence[Advice]) -> str:
         for one in advice
         if one.recommended is not None and not is_known(one.scheme, one.resource)
     }
-    return f"The steps are not known of: {listed(sorted(of), 9)}.\n" if of else ""
+    return f"The steps are not known of: {joined(sorted(of), 9)}.\n" if of else ""
 
 
 def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
