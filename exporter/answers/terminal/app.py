@@ -29,8 +29,6 @@ FILTER = "part of a name; Enter keeps it, Escape drops it"
 KEYS = "jk move  ←→ fold  s sort  r reverse  / filter  a all  z freeze  ? help  q quit"
 LOW_ROWS = 30  # in a terminal of fewer rows, details take one
 HELP = """\
-↑ ↓ j k scroll this help, q closes it
-
 j k ↑ ↓ PgUp PgDn  move                g G  first line, last line
 ← → Space Enter    fold, unfold (a pod's processes are folded)
 1 2 3 4    down to GPUs, pods (jobs), containers, processes
@@ -75,8 +73,10 @@ class Help(ModalScreen[None]):
             yield Static(Text(HELP), markup=False)
 
     def on_mount(self) -> None:
-        """The arrows scroll the box."""
-        self.query_one("#help").focus()
+        """The arrows scroll the box, which says so on its frame."""
+        box = self.query_one("#help")
+        box.border_subtitle = "↑ ↓ scroll, q closes"
+        box.focus()
 
     def action_scroll(self, rows: int) -> None:
         """Moves the text by so many rows."""

@@ -227,7 +227,7 @@ def test_a_prometheus_that_is_named_is_asked_for_the_namespace_of_the_context(
         assert "kubeconfig /nowhere" in said.err
     else:
         assert f"namespace {seen}" in said.out or not seen
-        assert (f"{seen}/chat-0" if seen else "name the pod as NAMESPACE/POD") in said.err
+        assert (f"{seen}/chat-0" if seen else "chat-0 is not known to") in said.err
         assert all(f"namespace={seen}" in path for path, _ in server.asked if "why" in path)
 
 
