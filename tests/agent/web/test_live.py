@@ -261,10 +261,14 @@ def test_a_gpu_that_needs_a_reset_comes_first_in_every_order_but_that_of_numbers
     for sort in SORTS:
         cards = [*cards_of(html(replace(made, measured=lambda: facts), f"/?sort={sort}"))]
         assert cards[0] == (last if sort else "GPU 0")
-    many = demo(60)
-    lost = replace(many.facts.devices[-1], sensors=Sensors.of(recovery_action=1))
-    facts = replace(many.facts, devices=(*many.facts.devices[:-1], lost))
-    cards = [*cards_of(html(replace(many, measured=lambda: facts), "/"))]
+    first = made.facts.devices[0]
+    many = [
+        replace(first, device=replace(first.device, index=index, uuid=f"GPU-{index}"))
+        for index in range(60)
+    ]
+    many[-1] = replace(many[-1], sensors=Sensors.of(recovery_action=1))
+    facts = replace(made.facts, devices=tuple(many))
+    cards = [*cards_of(html(replace(made, measured=lambda: facts), "/?q=gpu-"))]
     assert (len(cards), cards[0], cards[-1]) == (24, "GPU 0", "GPU 59")  # it is not cut off
 
 
