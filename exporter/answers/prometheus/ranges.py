@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from exporter.answers.prometheus.client import Grid
-from exporter.shown.words import length
+from exporter.shown.words import ago
 
 _AGO = re.compile(r"^(\d{1,6})(s|m|h|d|w)$")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -31,7 +31,8 @@ def range_of(arguments: Namespace, now_s: int, least_s: int) -> tuple[int, int]:
     since_s, until_s = (moment(text, now_s) for text in (arguments.since, arguments.until))
     until_s = min(until_s, now_s)
     if until_s - since_s < least_s:
-        raise ValueError(f"--since has to be at least {length(least_s)} before --until")
+        least = ago(least_s).removesuffix(" ago")
+        raise ValueError(f"--since has to be at least {least} before --until")
     return since_s, until_s
 
 
