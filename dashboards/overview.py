@@ -100,7 +100,7 @@ IDLE_BAR = bar(((None, IDLE),), top=None)
 
 # Of the last week, because a shorter range says nothing of need. The rules know no job and no node.
 SIZING_RANGE = "7d"
-SIZING = Recorded('cluster=~"$cluster",$namespace_label=~"$namespace"', "$__range")
+SIZING = Recorded('cluster=~"$cluster"', '$namespace_label=~"$namespace"', "$__range")
 NOT_RECORDED = "The recording rules have seen no allocation"
 _VERDICTS = {
     "lower": IDLE,

@@ -29,7 +29,8 @@ class _Terms(NamedTuple):
 class Recorded:
     """What is recorded of the workloads that matchers choose, over a range of PromQL's (``7d``)."""
 
-    chosen: str
+    cluster: str
+    namespace: str
     over: str
 
     @property
@@ -94,7 +95,7 @@ class Recorded:
         allocated = self._last("mgpu_core_limit_ratio:max")
         high = f"quantile_over_time(0.95, {used})"
         of_one = self._steps(Resource.CORE)
-        rounded = f"clamp_min(ceil(round({high} * 1.15 * {of_one}, 0.000001)), 1) / {of_one}"
+        rounded = f"clamp_min(ceil(round({high} * 1.15 * {of_one}, 1e-6)), 1) / {of_one}"
         return _Terms(
             used,
             allocated,
@@ -117,7 +118,7 @@ class Recorded:
         full = f"max_over_time({self._of('mgpu_vllm_kv_cache_usage:max_15m')}) >= 0.95"
         peak = f"max_over_time({needed})"
         step = self._steps(Resource.MEMORY)
-        rounded = f"clamp_min(ceil(round({peak} * 1.15 / {step}, 0.000001)), 1) * {step}"
+        rounded = f"clamp_min(ceil(round({peak} * 1.15 / {step}, 1e-6)), 1) * {step}"
         least = f"quantile_over_time(0.5, {self._of('mgpu_memory_needed_bytes:min_15m')})"
         flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {least} >= 0.98 * {peak}"
         return _Terms(
@@ -137,30 +138,32 @@ class Recorded:
         def number(step: float) -> int:
             return round(1 / step) if resource is Resource.CORE else round(step)
 
+        # Of all namespaces: a row is looked up for those that are chosen. So the expression is
+        # shorter, for a board has to fit into a ConfigMap.
+        def last_count(of_schemes: str) -> str:
+            counts = f"{LEVEL}{_ALLOCATIONS}{{{self.cluster}{of_schemes}}}"
+            return f"last_over_time({counts}[{LATELY}])"
+
         coarse: dict[float, list[str]] = defaultdict(list)
         for scheme in sorted({scheme for scheme, of in UNITS if of is resource}):
             coarse[step_of(scheme, resource)].append(scheme)
         usual = USUAL[resource]
         coarse.pop(usual, None)
-        found = [
-            f"{self._of_scheme('|'.join(schemes))} * 0 + {number(step)}"
-            for step, schemes in coarse.items()
-        ]
-        found.append(f"{self._last(_ALLOCATIONS)} * 0 + {number(usual)}")
-        return f"({' or '.join(found)})"
+        found = []
+        for step, schemes in coarse.items():
+            names = "|".join(schemes)
+            counts = last_count(f',scheme=~"{names}"')
+            found.append(f"{counts} * 0 + {number(step)}")
+        found.append(f"{last_count('')} * 0 + {number(usual)}")
+        coarser = "min" if resource is Resource.CORE else "max"
+        return f"{coarser} without (scheme) ({' or '.join(found)})"
 
     def _of(self, name: str, over: str = "") -> str:
-        return f"{LEVEL}{name}{{{self.chosen}}}[{over or self.over}]"
+        return f"{LEVEL}{name}{{{self.cluster},{self.namespace}}}[{over or self.over}]"
 
     def _last(self, name: str, over: str = LATELY) -> str:
         """The last value, without the series' name, by which rows of a table would fall apart."""
         return f"max without (scheme) (last_over_time({self._of(name, over)}))"
-
-    def _of_scheme(self, schemes: str) -> str:
-        """The workloads that these sharing systems allocated to."""
-        chosen = ",".join(filter(None, (self.chosen, f'scheme=~"{schemes}"')))
-        last = f"last_over_time({LEVEL}{_ALLOCATIONS}{{{chosen}}}[{LATELY}])"
-        return f"max without (scheme) ({last})"
 
     def _lately(self, expression: str) -> str:
         """Of the workloads that were there lately."""
