@@ -168,7 +168,7 @@ def test_json_page_and_terminal_show_the_gauge(world: World) -> None:
         assert pod["core_limit_utilization_ratio"] == pytest.approx(ratio)
         assert find(lines, name.partition("-")[0]).core.share == pytest.approx(ratio)
         limit = pod["core_limit_gpus"]
-        shown = re.search(rf"{name}.*?Core in use ([\d.]+)\D+of ([\d.]+)", markup, re.DOTALL)
+        shown = re.search(rf"{name}.*?Core in use ([\d.]+)\D+share ([\d.]+)", markup, re.DOTALL)
         assert shown is not None
         assert float(shown[1]) == pytest.approx(100 * ratio * limit, abs=0.6)
         assert float(shown[2]) == pytest.approx(100 * limit)
