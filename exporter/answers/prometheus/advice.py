@@ -218,7 +218,9 @@ class _Reader:
             at = f"count({there}) * 0 + time()"
             first = f"min_over_time(({at})[{long_s}s:{by_s}s]) or {at}"
             found = self._prometheus.at(first, first_s or self._until_s)
-            first_s = found[0].samples[-1][1] if found else first_s
+            said_s = found[0].samples[-1][1] if found else -1.0
+            if 0 <= said_s <= self._until_s:  # a store says anything
+                first_s = said_s
         return first_s
 
     def _by_workload(self, name: str, how: str, over: str) -> dict[Workload, float]:

@@ -186,7 +186,7 @@ def test_a_silent_and_a_dripping_api_server_are_left(
         reviewer.identify("any")
     server.release()
     server.drip_reviews(0.05)
-    with pytest.raises(ReviewError, match=r"took more than 1\.0 s"):
+    with pytest.raises(ReviewError, match=r"took more than [\d.]+ s"):
         reviewer.identify("any")
     assert time.monotonic() - began < 30
 

@@ -313,7 +313,10 @@ def test_where_a_link_leads_is_not_under_the_head_that_stays(watched: Watched) -
                 "document.querySelector('.gpu.down').getBoundingClientRect().top"
             )
             assert 0 <= card < 300
-            at = f"document.elementFromPoint(30, {card + 1})"
+            left = await tab.value(
+                "document.querySelector('.gpu.down').getBoundingClientRect().left"
+            )
+            at = f"document.elementFromPoint({left + 20}, {card + 1})"
             assert await tab.value(f"!!{at}.closest('.gpu.down')"), width
 
     watched(failing(), look)
