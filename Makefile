@@ -54,7 +54,7 @@ run: $(VENV)/.run
 	fi; \
 	case " $(ARGS)" in *" --simulate"*|*" --gpus.source"*) exec $(BIN)/mgpu-exporter serve $(ARGS);; esac; \
 	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served (--simulate" \
-	  "demo), on http://localhost:10045 unless ARGS names an address, and in another terminal:" \
+	  "demo), on http://localhost:10045 unless ARGS names an address; to see it in another terminal:" \
 	  "$(BIN)/mgpu-exporter top --url=http://localhost:10045; to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
 	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
 

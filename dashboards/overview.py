@@ -255,7 +255,7 @@ def _in_trouble() -> Panel:
     of_silent = f"group by ({BY_POD}) ({was} and on ({BY_NODE}) {SILENT})"
     trouble = f"0 * {lost} or 1 + 0 * {of_silent} or 2 + 0 * {waits}"
     return table(
-        "Whom it hits",
+        "Pods affected",
         "Pods whose GPU is lost or whose node is silent, and the twenty of which a container may "
         "have waited most for others, as a part of the time now. Their pages show who ran instead.",
         ON_NODE,

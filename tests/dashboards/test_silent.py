@@ -159,7 +159,7 @@ def test_a_pod_that_cannot_be_measured_keeps_its_row(store: Store) -> None:
 
 @pytest.mark.program("prometheus")
 def test_the_overview_names_the_pods_that_a_fault_hits(store: Store) -> None:
-    hits = _values(store, "overview", "Whom it hits", "A", "pod")
+    hits = _values(store, "overview", "Pods affected", "A", "pod")
     assert hits == {"on-gone": 0, "stuck": 0, "on-far": 1}
 
 

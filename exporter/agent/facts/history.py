@@ -7,6 +7,7 @@ Each series has a place in the blocks, which it keeps for an hour after its end.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isnan
 
 from exporter.agent.ledger import Moment
 from exporter.model import Facts, History, HistoryPoint, SeriesKey
@@ -62,11 +63,10 @@ def _with_point(
         place = series.get(key)
         if place is None:
             continue
-        # Unknown is not-a-number, the only one that differs from itself. A value beyond what fits
-        # is the largest that is not the sign for "unknown".
-        if core == core:  # noqa: PLR0124
+        # A value beyond what fits is the largest that is not the sign for "unknown".
+        if not isnan(core):
             cores[place] = min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1)
-        if memory == memory:  # noqa: PLR0124
+        if not isnan(memory):
             held[place] = min(max(round(memory / _KIB), 0), _NO_MEMORY - 1)
     point = HistoryPoint(cores.tobytes(), held.tobytes())
     missed = (HistoryPoint(b"", b""),) * min(steps - 1, POINTS)
