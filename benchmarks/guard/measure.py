@@ -49,7 +49,8 @@ class Figures(NamedTuple):
     """CPU of a cycle and of its page on the budget's machine, and the memory at the end.
 
     ``pairs_ms`` is of a cycle with 512 pairs of an owner and a GPU: containers on all GPUs.
-    ``driver_ms`` is what the driver's calls take in a second on eight H100 with three processes.
+    ``driver_ms`` is what the driver's calls take in a second: eight cards with three processes,
+    each call at an H100's price.
     """
 
     cycle_ms: float
