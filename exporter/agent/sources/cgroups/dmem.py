@@ -71,7 +71,10 @@ def read(folder: str, name: str) -> Bytes | None:
     for line in text.split("\n"):
         key, _, value = line.rpartition(" ")
         address = address_of(key)
-        if address is None or _is_system_memory(key):
+        # Buffers that a driver keeps in the host's memory are counted by the kernel's own memory
+        # controller. Added here they would make a card look fuller than it is.
+        region = key.rpartition("/")[2]
+        if address is None or region.startswith(("gtt", "stolen", "tt", "system")):
             continue
         if not _AMOUNT.fullmatch(value):
             unread.add(address)
@@ -96,11 +99,6 @@ def _text(path: str) -> str | None:
     if len(content) == _LONGEST:
         content = content[: content.rfind(b"\n") + 1]
     return os.fsdecode(content)
-
-
-def _is_system_memory(key: str) -> bool:
-    region = key.rpartition("/")[2]
-    return region.startswith(("gtt", "stolen", "tt", "system"))
 
 
 class _Charged(NamedTuple):
@@ -164,11 +162,15 @@ class CgroupFiles:
         """The directory that lists this process; the root if none does."""
         if self._own is None:
             pid = str(os.getpid())
-            self._own = next((f for f in self._folders() if pid in _processes(f)), self.root)
+            self._own = next(
+                (
+                    folder
+                    for folder, _, _ in os.walk(self.root)
+                    if pid in (_text(f"{folder}/cgroup.procs") or "").split()
+                ),
+                self.root,
+            )
         return self._own
-
-    def _folders(self) -> Iterator[str]:
-        return (folder for folder, _, _ in os.walk(self.root))
 
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
         """The source's readings with what the kernel says of cgroups.
@@ -177,30 +179,33 @@ class CgroupFiles:
         it; and of each listed process what its cgroup is held to. What the driver said of it stays.
         """
         before, self._newest = self._newest, {}
-        places = {r.device.uuid: where for r in readings if (where := _place_of(r))}
+        # The kernel counts whole cards. What it says of one that is divided would be said of each
+        # of its parts, so these are left out.
+        places = {
+            r.device.uuid: where
+            for r in readings
+            if not r.device.parent_uuid and r.device.sharing not in {MIG, PARTITIONED}
+            if (where := address_of(r.device.pci_bus_id))
+        }
         charges = self._look(frozenset(places.values()))
-        return tuple(
-            [self._with_charges(r, places.get(r.device.uuid), charges, before) for r in readings]
-        )
-
-    def _with_charges(
-        self,
-        reading: DeviceReading,
-        address: Address | None,
-        charges: Charges | None,
-        before: Mapping[str, tuple[DeviceMemory, DeviceMemory]],
-    ) -> DeviceReading:
-        memory = reading.memory
-        if memory is None or address is None or charges is None:
-            return reading
-        own = charges.get(address, ())
-        read_before, after = before.get(reading.device.uuid, (None, None))
-        if read_before is not memory or after is None:
-            after = self._of_processes(memory, address)
-        if after.charges != own:
-            after = replace(after, charges=own)
-        self._newest[reading.device.uuid] = memory, after
-        return reading if after is memory else reading._replace(memory=after)
+        changed: list[DeviceReading] = []
+        for reading in readings:
+            uuid, memory = reading.device.uuid, reading.memory
+            address = places.get(uuid)
+            if memory is not None and address is not None and charges is not None:
+                # A source hands out the same memory until it reads the card again. So long the
+                # limits of its processes are not looked up again either: they are three files for
+                # each cgroup up to the root.
+                read_before, after = before.get(uuid, (None, None))
+                if read_before is not memory or after is None:
+                    after = self._of_processes(memory, address)
+                if after.charges != (own := charges.get(address, ())):
+                    after = replace(after, charges=own)
+                self._newest[uuid] = memory, after
+                if after is not memory:
+                    reading = reading._replace(memory=after)  # noqa: PLW2901
+            changed.append(reading)
+        return tuple(changed)
 
     def _of_processes(self, memory: DeviceMemory, address: Address) -> DeviceMemory:
         """The memory with what the cgroup of each process is held to, if the driver does not say.
@@ -281,6 +286,9 @@ class CgroupFiles:
                 own = {a: bytes_ for a in wanted if (bytes_ := current.get(a))}
                 if not own:
                     continue
+                # The kernel charges a cgroup with all that is below it. A container inside of
+                # another, as in a node that is itself a container, is taken off the outer one:
+                # else the same bytes would count for both.
                 within, inside = place.within, place.left
                 if state.identity != place.state.identity and _is_named(state.identity):
                     if within is not None:
@@ -307,7 +315,13 @@ class CgroupFiles:
         if address not in own:
             return None if limit is None else CgroupMemory(limit_bytes=limit, evidence="kernel")
         has_min, has_low = ((read(folder, n) or {}).get(address, 0) != 0 for n in (MIN, LOW))
-        least, low = (self._protection(folder, name, address, limit, read) for name in (MIN, LOW))
+        # A protection of ``max`` up to the root protects all that the cgroup can have: its limit,
+        # or where there is none the card. It is no number that could be shown by itself.
+        can_have = limit or (read(self.root, CAPACITY) or {}).get(address) or 0
+        least, low = (
+            can_have if lowest is None else lowest
+            for lowest in (self._lowest(folder, name, address, read) for name in (MIN, LOW))
+        )
         return CgroupMemory(
             own[address],
             least if limit is not None or has_min else None,
@@ -315,15 +329,6 @@ class CgroupFiles:
             "kernel",
             protected_bytes=max(least, low) if has_low else None,
         )
-
-    def _protection(
-        self, folder: str, name: str, address: Address, limit: int | None, read: ReadFile
-    ) -> int:
-        """How much is protected; ``max`` is all that the cgroup can have."""
-        lowest = self._lowest(folder, name, address, read)
-        if lowest is not None:
-            return lowest
-        return limit or (read(self.root, CAPACITY) or {}).get(address) or 0
 
     def _lowest(self, folder: str, name: str, address: Address, read: ReadFile) -> int | None:
         """The lowest amount of a cgroup and those above it; None: ``max`` everywhere."""
@@ -335,13 +340,6 @@ class CgroupFiles:
         while folder.startswith(f"{self.root}/"):
             yield folder
             folder = folder.rpartition("/")[0]
-
-
-def _place_of(reading: DeviceReading) -> Address | None:
-    """Where a card is that is not divided: the kernel counts whole cards."""
-    device = reading.device
-    is_divided = device.parent_uuid or device.sharing in {MIG, PARTITIONED}
-    return None if is_divided else address_of(device.pci_bus_id)
 
 
 def _is_named(identity: CgroupIdentity) -> bool:
@@ -361,7 +359,3 @@ def _folders(folder: str) -> list[str]:
             return [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _processes(folder: str) -> list[str]:
-    return (_text(f"{folder}/cgroup.procs") or "").split()

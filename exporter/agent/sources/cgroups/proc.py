@@ -46,23 +46,21 @@ def look_at(proc_root: str, pid: int) -> ProcessState | None:
     """
     for _ in range(_ATTEMPTS):
         before = _stat(proc_root, pid)
-        paths = _paths(proc_root, pid)
+        paths: tuple[str, ...] = ()
+        has_gone = False
+        try:
+            paths = cgroup_paths(os.fsdecode(_read(f"{proc_root}/{pid}/cgroup")))
+        except OSError as error:
+            has_gone = error.errno in _GONE
         after = _stat(proc_root, pid)
-        if paths is None and after is None:
+        if has_gone and after is None:
             return None
+        # Neither time it could be read, but it has cgroups: hidepid, or no right to read it.
         if after is None and before is None:
-            return ProcessState(None, exiting=False, paths=paths or ())
+            return ProcessState(None, exiting=False, paths=paths)
         if before and after and (before.start, before.exiting) == (after.start, after.exiting):
-            return ProcessState(after.start, after.exiting, paths or (), after.name)
+            return ProcessState(after.start, after.exiting, paths, after.name)
     return ProcessState(None, exiting=False, paths=())  # never the same twice: nothing is known
-
-
-def _paths(proc_root: str, pid: int) -> tuple[str, ...] | None:
-    """The cgroups of the process that has this pid now; None if there is none. Never raises."""
-    try:
-        return cgroup_paths(os.fsdecode(_read(f"{proc_root}/{pid}/cgroup")))
-    except OSError as error:
-        return None if error.errno in _GONE else ()
 
 
 def user_id(proc_root: str, pid: int) -> int | None:

@@ -108,15 +108,34 @@ class CgroupProcesses:
     def resolve(self, pids: Collection[int]) -> Mapping[int, Answer]:
         with self._lock:
             now_ns = self._clock.monotonic_ns()
-            self._note_ends(now_ns)
+            # Ends come first: a pid that is asked for may be another process's by now.
+            for pid in self._lifetimes.ended():
+                self._note_end(pid, self._known[pid], now_ns)
+            for pid, known in list(self._known.items()):
+                if known.ended_ns is not None and now_ns - known.ended_ns >= KEPT_AFTER_END_NS:
+                    self._forget(pid)
             answers = {pid: self._answer(pid, now_ns) for pid in pids}
             self._duration_ns = self._clock.monotonic_ns() - now_ns
             return answers
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         with self._lock:
-            booted, known = self._booted(), ((pid, self._known.get(pid)) for pid in pids)
-            return {pid: _info(one, booted) for pid, one in known if one and one.name}
+            # Both clocks are read a moment apart, so the boot time jitters, and with it would the
+            # start of each process. It is taken again only where somebody set the wall clock.
+            up_ns = uptime_ns(self._proc_root)
+            if up_ns is not None:
+                boot_ns = self._clock.time_ns() - up_ns
+                if self._boot_unix_ns is None or abs(boot_ns - self._boot_unix_ns) > SECOND_NS:
+                    self._boot_unix_ns = boot_ns
+            found: dict[int, ProcessInfo] = {}
+            for pid in pids:
+                known = self._known.get(pid)
+                if known is not None and known.name:
+                    found[pid] = info = ProcessInfo(known.name, job=job_of(known.answer))
+                    if known.start is not None and self._boot_unix_ns is not None:
+                        start_ns = self._boot_unix_ns + known.start * SECOND_NS // _TICKS
+                        found[pid] = info._replace(start_unix_ns=start_ns)
+            return found
 
     def group_kinds(self) -> frozenset[str]:
         return self._tree.group_kinds
@@ -206,7 +225,14 @@ class CgroupProcesses:
         known.name = seen.name or known.name
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
-        known.look_ns = now_ns + (_ttl_ns(pid, known, now_ns) if is_settled else 0)
+        # Where the answer waits for a walk of the tree, or a young process may still be moved into
+        # its container's cgroup, it is looked at each time. All others have a turn once a minute,
+        # an eighth of them together, so that no cycle reads them all.
+        known.look_ns = now_ns
+        is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
+        if is_settled and (is_container or now_ns - known.met_ns >= YOUNG_NS):
+            turn_ns = pid % _TURNS * READ_AGAIN_NS // _TURNS
+            known.look_ns += READ_AGAIN_NS - (now_ns - turn_ns) % READ_AGAIN_NS
         return known.answer
 
     def _identify(
@@ -226,6 +252,7 @@ class CgroupProcesses:
         names_a_cgroup = any(path.strip("/.") for path in seen.paths)
         if names_a_cgroup and not is_container and not seen.exiting:
             return identity, True
+        # A walk that began before the process was met may have its pid from a process before it.
         walk = self._tree.since(max(known.met_ns, now_ns - ASKED_FOR_NS))
         found = walk.by_pid.get(pid) if walk is not None else None
         found = found or self._tree.container(identity.container_id)
@@ -242,15 +269,6 @@ class CgroupProcesses:
             return False
         return self._tree.hides_processes(nested=self._is_nested)
 
-    # --- ends ---
-
-    def _note_ends(self, now_ns: int) -> None:
-        for pid in self._lifetimes.ended():
-            self._note_end(pid, self._known[pid], now_ns)
-        for pid, known in list(self._known.items()):
-            if known.ended_ns is not None and now_ns - known.ended_ns >= KEPT_AFTER_END_NS:
-                self._forget(pid)
-
     def _note_end(self, pid: int, known: _Process, now_ns: int) -> None:
         if known.ended_ns is not None:
             return
@@ -263,32 +281,3 @@ class CgroupProcesses:
     def _forget(self, pid: int) -> None:
         del self._known[pid]
         self._lifetimes.release(pid)
-
-    def _booted(self) -> int | None:
-        """Boot time in Unix ns; it changes only when the wall clock is set."""
-        up_ns = uptime_ns(self._proc_root)
-        if up_ns is not None:
-            boot_ns = self._clock.time_ns() - up_ns
-            if self._boot_unix_ns is None or abs(boot_ns - self._boot_unix_ns) > SECOND_NS:
-                self._boot_unix_ns = boot_ns
-        return self._boot_unix_ns
-
-
-def _ttl_ns(pid: int, known: _Process, now_ns: int) -> int:
-    """For how long, from now on, a settled answer is used without a look at the process.
-
-    A young process in no container is looked at each time. All others have a turn once a minute,
-    an eighth of them at the same moment.
-    """
-    is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
-    if not is_container and now_ns - known.met_ns < YOUNG_NS:
-        return 0
-    turn_ns = pid % _TURNS * READ_AGAIN_NS // _TURNS
-    return READ_AGAIN_NS - (now_ns - turn_ns) % READ_AGAIN_NS
-
-
-def _info(known: _Process, boot_unix_ns: int | None) -> ProcessInfo:
-    job = job_of(known.answer)
-    if known.start is None or boot_unix_ns is None:
-        return ProcessInfo(known.name, job=job)
-    return ProcessInfo(known.name, boot_unix_ns + known.start * SECOND_NS // _TICKS, job)

@@ -56,12 +56,19 @@ def find_hierarchy(root: str) -> Hierarchy | None:
         return Hierarchy("v2", root)
     if "cgroup.procs" in files:
         return Hierarchy("v1" if "tasks" in files else "v2", root)
-    mounts = [f"{root}/{name}" for name in directories if _is_mount(root, name)]
+    mounts: list[str] = []
+    for name in directories:
+        is_known = name == _UNIFIED or not _CONTROLLERS.isdisjoint(name.split(","))
+        if is_known or os.path.exists(f"{root}/{name}/cgroup.procs"):  # noqa: PTH110 - strings all through: a path object each costs more than the call
+            mounts.append(f"{root}/{name}")
     if not mounts:
-        holds = _search(root) is not _NOTHING
-        return Hierarchy("v2", root) if holds else None
+        # A copy of a part of the tree may have nothing but directories. Their names say whether it
+        # is one.
+        return Hierarchy("v2", root) if _search(root) is not _NOTHING else None
+    unified = sum(_is_unified(mount) for mount in mounts)
+    version = "hybrid" if len(mounts) > unified else "v2"
     mounts.sort(key=_preference)
-    return Hierarchy(_version(mounts), _fullest(mounts))
+    return Hierarchy(version if unified else "v1", _fullest(mounts))
 
 
 def _list(path: str) -> tuple[set[str], list[str]]:
@@ -75,24 +82,11 @@ def _list(path: str) -> tuple[set[str], list[str]]:
     return files, directories
 
 
-def _is_mount(root: str, name: str) -> bool:
-    if name == _UNIFIED or not _CONTROLLERS.isdisjoint(name.split(",")):
-        return True
-    return os.path.exists(f"{root}/{name}/cgroup.procs")  # noqa: PTH110 - strings all through: a path object each costs more than the call
-
-
 def _preference(mount: str) -> tuple[int, str]:
     name = mount.rpartition("/")[2]
     if _is_unified(mount):
         return len(_PREFERRED) + 1, name
     return (_PREFERRED.index(name) if name in _PREFERRED else len(_PREFERRED)), name
-
-
-def _version(mounts: list[str]) -> str:
-    unified = sum(_is_unified(mount) for mount in mounts)
-    if not unified:
-        return "v1"
-    return "hybrid" if len(mounts) > unified else "v2"
 
 
 def _is_unified(mount: str) -> bool:

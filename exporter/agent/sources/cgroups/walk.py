@@ -19,7 +19,7 @@ of containers is walked last and counted for each, so that it hides no other pod
 import errno
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -124,55 +124,50 @@ class _Walker:
         except OSError as error:
             self._skip(error)
             return
-        deepest = self._limits.depth_inside if parent.container else self._limits.depth
+        container = parent.container
+        deepest = self._limits.depth_inside if container else self._limits.depth
         if parent.depth >= deepest:
             self._skipped["too_deep"] += len(names)
             return
         for name in names:
-            if self._has_room(parent.container):
-                path, place = f"{parent.path}/{name}", descend(parent.place, name)
-                self._collect(path, place.identity)
-                if parent.container or place.identity.container_id is None:
-                    yield _Directory(path, place, parent.depth + 1, parent.container)
-                else:
-                    yield _Directory(path, place, 0, path)
-
-    def _has_room(self, container: str) -> bool:
-        """Count one more directory, inside of this container if any; whether it is to be walked."""
-        crowded = False
-        if container:
-            self._inside[container] += 1
-            crowded = self._inside[container] > self._limits.directories_inside
-        if crowded or self._left <= 0:
-            self._skipped["too_many"] += 1
-            return False
-        self._left -= 1
-        return True
+            # Each container has a limit of its own besides that of the whole walk. One that makes
+            # directories without end spends its own, and its neighbours are still found.
+            if container:
+                self._inside[container] += 1
+            if self._left <= 0 or self._inside[container] > self._limits.directories_inside:
+                self._skipped["too_many"] += 1
+                continue
+            self._left -= 1
+            path, place = f"{parent.path}/{name}", descend(parent.place, name)
+            self._collect(path, place.identity)
+            if container or place.identity.container_id is None:
+                yield _Directory(path, place, parent.depth + 1, container)
+            else:
+                yield _Directory(path, place, 0, path)
 
     def _collect(self, path: str, identity: CgroupIdentity) -> None:
         unit = identity.unit
         if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
             return
-        pids: Iterable[int] = ()
+        lines: list[bytes] = []
         try:
-            pids = self._processes(self._read(f"{path}/cgroup.procs"))
+            lines = self._read(f"{path}/cgroup.procs").split()
         except OSError as error:
             if self._skip(error) == "vanished":
                 return
-        whole = identity if identity.job is None else identity._replace(job=None)
-        self._identities.add(whole)
-        self._by_pid.update(dict.fromkeys(pids, identity))
+        pids = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
+        # cgroup v2 lists a process of another PID namespace as 0, which is no process's id.
+        ours = [pid for pid in pids if pid]
+        self._skipped["malformed"] += len(lines) - len(pids)
+        self._skipped["foreign_pid"] += len(pids) - len(ours)
+        # The processes keep the job that they are in. The container is one, whatever jobs run
+        # in it, so it is entered without a job.
+        without_job = identity if identity.job is None else identity._replace(job=None)
+        self._identities.add(without_job)
+        self._by_pid.update(dict.fromkeys(ours, identity))
         # A user's or a machine's, which has a unit, may have taken another's id.
         if identity.container_id is not None and identity.unit is None:
-            self._by_container[identity.container_id] = whole
-
-    def _processes(self, content: bytes) -> list[int]:
-        lines = content.split()
-        good = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
-        ours = [pid for pid in good if pid]  # cgroup v2 lists one of another PID namespace as 0
-        self._skipped["malformed"] += len(lines) - len(good)
-        self._skipped["foreign_pid"] += len(good) - len(ours)
-        return ours
+            self._by_container[identity.container_id] = without_job
 
     def _read(self, path: str) -> bytes:
         descriptor = os.open(path, _TO_READ)

@@ -14,7 +14,7 @@ from exporter.agent.sources.groups.engine import ContainerEngine, is_of, is_sock
 from exporter.agent.sources.groups.source import Facts, Members
 from exporter.agent.sources.polled import Inquiry, PollTimings
 from exporter.httpclient import NoAnswerError
-from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey
+from exporter.model import Clock, GroupFacts, GroupKey
 
 AUTO, NONE = "auto", "none"
 DOCKER, PODMAN = "/run/docker.sock", "/run/podman/podman.sock"
@@ -80,7 +80,14 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
         for one in wanted:
             named = self._known.get(one)
             is_due = named is None or now_ns - named.asked_ns >= RENAMED_NS
-            for path in self._sockets(one):
+            # A socket in a user's folder is that user's own program, which may answer anything. It
+            # is asked about his containers and about no other's.
+            if self._paths:
+                paths = [path for path in self._paths if is_of(path, one.uid)]
+            else:
+                usual = sockets_of(one.runtime, one.uid, self._root)
+                paths = [path for path in usual if is_socket(path, one.uid)]
+            for path in paths:
                 by_socket.setdefault(path, []).extend([one] * is_due)
         self._problems = {path: why for path, why in self._problems.items() if path in by_socket}
         for path, containers in by_socket.items():
@@ -107,12 +114,6 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
     def interrupt(self) -> None:
         self._engine.interrupt()
 
-    def _sockets(self, one: _Container) -> list[str]:
-        if self._paths:
-            return [path for path in self._paths if is_of(path, one.uid)]
-        usual = sockets_of(one.runtime, one.uid, self._root)
-        return [path for path in usual if is_socket(path, one.uid)]
-
     def _names(self, path: str, ids: list[str]) -> Mapping[str, str]:
         try:
             names = self._engine.names(path, ids)
@@ -130,14 +131,14 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
 
 
 def _wanted(members: Members) -> Mapping[GroupKey, _Container]:
+    """The containers whose engine may be asked.
+
+    A pod's container has its name from the pod. One in a unit without a user, such as a machine of
+    its own, is in no engine of this machine or of its users, whatever its id says.
+    """
     return {
         key: _Container(one.container_id, one.runtime, one.unit.uid if one.unit else None)
         for key, (_, one) in members.items()
-        if one.container_id and not _elsewhere(one)
+        if one.container_id and one.pod_uid is None
+        if one.unit is None or one.unit.uid is not None
     }
-
-
-def _elsewhere(identity: CgroupIdentity) -> bool:
-    """Whether no engine of this machine or its users has it, whatever its id says."""
-    unit = identity.unit
-    return identity.pod_uid is not None or (unit is not None and unit.uid is None)

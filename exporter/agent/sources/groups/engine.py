@@ -112,13 +112,15 @@ def _names(path: str, content: bytes, wanted: frozenset[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in listed:
         if isinstance(one, dict) and isinstance(own := one.get("Id"), str) and own in wanted:
-            found[own] = _name(one.get("Names"))
-    return {own: name for own, name in found.items() if name}
-
-
-def _name(names: object) -> str:
-    """A container's own name: ``/web``. One with a further slash is how a link calls it."""
-    if not isinstance(names, list):
-        return ""
-    plain = [name.removeprefix("/") for name in names if isinstance(name, str)]
-    return min((readable(name) for name in plain if name and "/" not in name), default="")
+            names = one.get("Names")
+            # A container's own name is ``/web``. One with a further slash is how a link to it is
+            # called by another container.
+            plain = [
+                readable(plain)
+                for name in (names if isinstance(names, list) else ())
+                if isinstance(name, str)
+                if (plain := name.removeprefix("/")) and "/" not in plain
+            ]
+            if name := min(plain, default=""):
+                found[own] = name
+    return found

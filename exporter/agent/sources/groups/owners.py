@@ -161,6 +161,7 @@ class Users:
 
     def _look(self) -> None:
         """Read the file if it is another one than before; of one that is unreadable, the last."""
+        # A thread that hangs in a file of the network is left at it. Each look would add another.
         if self._reading is not None and self._reading.is_alive():
             return
         try:
@@ -263,7 +264,12 @@ class GroupUsers(AlwaysUp):
         """A process's user is read again now and then, and each time until it can be."""
         before, self._seen = self._seen, {}
         uids = {key: self._uid(one, before) for key, one in given.items()}
-        accounts = self._charged(self._accounts, given, uids) if self._accounts else {}
+        accounts: dict[GroupKey, str] = {}
+        if self._accounts is not None:
+            self._accounts.keep(given.keys())
+            for key, one in given.items():
+                if one.identity.unit and one.identity.unit.kind == "slurm":
+                    accounts[key] = self._accounts.of(key, one.pids, uids[key])
         names = self._users.names()
         found = {
             key: GroupFacts(
@@ -294,31 +300,21 @@ class GroupUsers(AlwaysUp):
             return None
         if one.container_id or (unit.uid is not None and unit.kind != "user"):
             return unit.uid
-        uids = {self._user_of(pid, before.get(pid)) for pid in members.pids}
+        uids: set[int | None] = set()
+        now_ns = self._timer.monotonic_ns()
+        for pid in members.pids:
+            seen = before.get(pid)
+            if seen is None or now_ns - seen.looked_ns >= LOOK_AGAIN_NS:
+                uid = user_id(self._proc_root, pid)
+                # One that has ended keeps its user, as it does its identity.
+                seen = seen if uid is None else _Seen(uid, now_ns)
+            uids.add(seen.uid if seen else None)
+            if seen is not None:
+                self._seen[pid] = seen
+        # One known user and a hidden process are no single user: that one may be anybody's.
         if len(uids - {None}) > 1:
             return SEVERAL
         return uids.pop() if len(uids) == 1 else None
-
-    def _user_of(self, pid: int, seen: _Seen | None) -> int | None:
-        now_ns = self._timer.monotonic_ns()
-        if seen is None or now_ns - seen.looked_ns >= LOOK_AGAIN_NS:
-            uid = user_id(self._proc_root, pid)
-            # One that has ended keeps its user, as it does its identity.
-            seen = seen if uid is None else _Seen(uid, now_ns)
-        if seen is None:
-            return None
-        self._seen[pid] = seen
-        return seen.uid
-
-    def _charged(
-        self, accounts: Accounts, members: Members, uids: Mapping[GroupKey, int | None]
-    ) -> dict[GroupKey, str]:
-        accounts.keep(members.keys())
-        return {
-            key: accounts.of(key, one.pids, uids[key])
-            for key, one in members.items()
-            if one.identity.unit and one.identity.unit.kind == "slurm"
-        }
 
 
 def _called(names: Mapping[int, str], uid: int | None) -> str:

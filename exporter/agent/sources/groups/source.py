@@ -1,7 +1,7 @@
 """Sources of groups' names: their type, and a source over a callable."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from exporter.agent.sources.source import AlwaysUp, FactSource
 from exporter.model import SEVERAL, Clock, GroupFacts, GroupKey, GroupMembers
@@ -25,13 +25,12 @@ class StaticGroupSource(AlwaysUp):
 
     def facts(self, given: Members) -> Facts:
         facts = self._facts()
-        known = {key: {facts[p] for p in one.pids if p in facts} for key, one in given.items()}
-        return {key: _agreed(each) for key, each in known.items() if each}
-
-
-def _agreed(stated: Collection[GroupFacts]) -> GroupFacts:
-    """What all say."""
-    labels = zip(*(facts.labels for facts in stated), strict=True)
-    agreed = [each[0] if len(set(each)) == 1 else "" for each in labels]
-    is_shared = len({facts.user for facts in stated}) > 1
-    return GroupFacts(*agreed, uid=SEVERAL if is_shared else None)
+        found: dict[GroupKey, GroupFacts] = {}
+        for key, members in given.items():
+            # Of a group is said what is so of all of its processes.
+            if stated := {facts[pid] for pid in members.pids if pid in facts}:
+                labels = zip(*(one.labels for one in stated), strict=True)
+                agreed = [each[0] if len(set(each)) == 1 else "" for each in labels]
+                is_shared = len({one.user for one in stated}) > 1
+                found[key] = GroupFacts(*agreed, uid=SEVERAL if is_shared else None)
+        return found

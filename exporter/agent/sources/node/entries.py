@@ -122,6 +122,7 @@ def decode_list(message: bytes, wanted: Collection[PodKey] | None = None) -> Pod
     entries: dict[PodKey, PodEntry] = {}
     ambiguous: set[PodKey] = set()
     rejected: Counter[str] = Counter()
+    # Each pod's bytes are read alone, so that a text of one which is no Unicode costs only its pod.
     for part in _read("Answer", message).pods:
         try:
             entry = _entry(part, wanted, rejected)

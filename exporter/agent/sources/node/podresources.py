@@ -8,8 +8,7 @@ name before the call and has it afterwards, and that the kubelet had acknowledge
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,14 +32,16 @@ def held_by_kubelet(table: PodTable) -> dict[Key, Pod]:
     """The living pods that the kubelet has acknowledged, if their name is unique."""
     living = [pod for pod in table.pods.values() if not pod.deleted and not pod.terminal]
     by_name = {(pod.namespace, pod.name): pod for pod in living}
+    # Two living pods of one name are one too many: the watch missed the end of the older. The
+    # kubelet's entry may be either's, so neither has it.
     if len(by_name) < len(living):
         several = Counter((pod.namespace, pod.name) for pod in living)
         by_name = {key: pod for key, pod in by_name.items() if several[key] == 1}
-    return {key: pod for key, pod in by_name.items() if _is_acknowledged(pod)}
-
-
-def _is_acknowledged(pod: Pod) -> bool:
-    return pod.acknowledged or any(container.container_ids for container in pod.containers)
+    return {
+        key: pod
+        for key, pod in by_name.items()
+        if pod.acknowledged or any(container.container_ids for container in pod.containers)
+    }
 
 
 def wants_devices(pod: Pod) -> bool:
@@ -51,45 +52,30 @@ def wants_devices(pod: Pod) -> bool:
 def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
     """The node facts of accepted entries (by pod uid) for the current pods. Pure."""
     now = held_by_kubelet(table)
-    requests = _requests(now.values())
+    requests: dict[Key, set[str]] = {}  # that containers name, by their claim
+    for pod in now.values():
+        for reference in (one for container in pod.containers for one in container.claims):
+            requests.setdefault((pod.namespace, reference.claim), set()).add(reference.request)
     grants: dict[str, tuple[Grant, ...]] = {}
     claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
     for uid, entry in entries.items():
-        pod = now.get((entry.namespace, entry.name))
-        if pod is None or pod.uid != uid:
+        holder = now.get((entry.namespace, entry.name))
+        if holder is None or holder.uid != uid:
             continue
         if entry.grants:
             grants[uid] = entry.grants
         for claim, devices in entry.claims.items():
-            known = _requested(devices, requests.get(claim, frozenset()))
-            if claim[0] == pod.namespace and known:
-                claims[claim] = known
+            if claim[0] != holder.namespace:
+                continue
+            # The kubelet does not report which request of a claim each device is for. Where
+            # containers use a whole claim, it does not matter. A single device is for the only
+            # request. In all other cases it would be a guess which container has which device.
+            named = requests.get(claim, set()) - {""}
+            if not named and devices:
+                claims[claim] = devices
+            elif len(named) == len(devices) == 1:
+                claims[claim] = (replace(devices[0], request=named.pop()),)
     return NodeFacts(grants=grants, claims=claims)
-
-
-def _requests(pods: Iterable[Pod]) -> Mapping[Key, AbstractSet[str]]:
-    """The requests of each claim that containers name, by the claim's namespace and name."""
-    found: dict[Key, set[str]] = {}
-    for pod in pods:
-        for reference in (one for container in pod.containers for one in container.claims):
-            found.setdefault((pod.namespace, reference.claim), set()).add(reference.request)
-    return found
-
-
-def _requested(
-    devices: tuple[ClaimedDevice, ...], requests: AbstractSet[str]
-) -> tuple[ClaimedDevice, ...]:
-    """The devices with the request that each one is for, which the kubelet does not report.
-
-    If containers use a whole claim, it does not matter; a single device is for the only request.
-    In all other cases it is not known, and the result is empty.
-    """
-    named = requests - {""}
-    if not named:
-        return devices
-    if len(named) == len(devices) == 1:
-        return (replace(devices[0], request=next(iter(named))),)
-    return ()
 
 
 LIST_EVERY_NS = 20 * 10**9
@@ -137,8 +123,15 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
         pods, subject = held_by_kubelet(given), self.subject(given)
         fresh = {item[0] for item in subject - self._asked}
         new = {key: pod for key, pod in pods.items() if pod.uid in fresh}
+        # A list is some 100 KB of the kubelet's work for one pod that came. But only a list shows
+        # what was taken from a pod, so there is one now and then whatever comes.
+        listed_lately = (
+            self._listed_ns is not None
+            and self._clock.monotonic_ns() - self._listed_ns < LIST_EVERY_NS
+        )
+        may_get = self._serves_get and listed_lately and 0 < len(new) <= MAX_GETS
         with self._kubelet.connected() as kubelet:
-            if not (self._may_get(new) and self._get(kubelet, new)):
+            if not (may_get and self._get(kubelet, new)):
                 self._list(kubelet, pods)
         self._asked = subject
         return dict(self._accepted)
@@ -149,13 +142,6 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
 
     def interrupt(self) -> None:
         self._kubelet.interrupt()
-
-    def _may_get(self, new: Mapping[Key, Pod]) -> bool:
-        listed_lately = (
-            self._listed_ns is not None
-            and self._clock.monotonic_ns() - self._listed_ns < LIST_EVERY_NS
-        )
-        return self._serves_get and listed_lately and 0 < len(new) <= MAX_GETS
 
     def _get(self, kubelet: Kubelet, new: Mapping[Key, Pod]) -> bool:
         """Ask about each of a few pods; False if the kubelet refuses the call."""
@@ -179,6 +165,8 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
         try:
             answer = decode_list(kubelet.list(), pods)
         except KubeletError as error:
+            # A kubelet that keeps pods which have ended may have more to list than an answer holds.
+            # Then each pod that may hold devices is asked about by itself.
             asking = {key: pod for key, pod in pods.items() if wants_devices(pod)}
             if not (error.too_long and self._serves_get and self._get(kubelet, asking)):
                 raise

@@ -48,7 +48,13 @@ class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
             OSError: the folder is there, and cannot be read.
 
         """
-        cards = self._cards()
+        try:
+            names = [path.name for path in self._folder.iterdir()]
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            names = []  # most nodes have no qGPU
+        cards = sorted(int(name) for name in names if _CARD.fullmatch(name))[:MAX_CARDS]
         self._problems = {card: wrong for card, wrong in self._problems.items() if card in cards}
         policies = {card: self._policy(card) for card in cards}
         return {card: policy for card, policy in policies.items() if policy}
@@ -56,19 +62,15 @@ class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
     def facts(self, answer: Mapping[int, str], given: PodTable) -> NodeFacts:  # noqa: ARG002 - as above
         return NodeFacts(card_policies=answer)
 
-    def _cards(self) -> list[int]:
-        try:
-            names = [path.name for path in self._folder.iterdir()]
-        except OSError as error:
-            if error.errno in _GONE:
-                return []
-            raise
-        return sorted(int(name) for name in names if _CARD.fullmatch(name))[:MAX_CARDS]
-
     def _policy(self, card: int) -> str:
         path = self._folder / str(card) / FILE
         try:
-            text = _read(path)
+            # One byte more than allowed shows that a file is too long; a pipe does not block.
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                text = os.read(file, MAX_BYTES + 1).decode(errors="replace").strip()
+            finally:
+                os.close(file)
         except OSError as error:
             if error.errno not in _GONE:
                 self._reject(card, path, os.strerror(error.errno or 0))
@@ -80,17 +82,9 @@ class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
         return text
 
     def _reject(self, card: int, path: Path, wrong: str) -> None:
+        # The files are read again and again. What stays wrong is counted and said once.
         if self._problems.get(card) == wrong:
             return
         self._problems[card] = wrong
         self._rejections.count("card_policy_unusable")
         logger.warning("%s is not used: %s; allocations on this card show no policy", path, wrong)
-
-
-def _read(path: Path) -> str:
-    """The text of a file, one byte longer than allowed where it is; a pipe does not block."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(file, MAX_BYTES + 1).decode(errors="replace").strip()
-    finally:
-        os.close(file)

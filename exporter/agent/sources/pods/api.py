@@ -68,9 +68,31 @@ class ApiPods(ServerPods):
         client = self._connected()
         # First the node: a pod's allocation cannot be read without the node's labels.
         self._read_node(client)
-        if self._position is None or not self._watch_on(client):
-            self._relist()
-            self._watch(client)
+        if self._position is not None:
+            try:
+                self._watch(client)
+            except ApiError as failure:
+                # A position is always too old after a restart of the server. The list comes next,
+                # without the pause after a failure: that can be long after an outage, and the
+                # source is up meanwhile, because the server opens the watch before it reports the
+                # error.
+                if failure.status != HTTPStatus.GONE:
+                    raise
+                logger.debug("the watch's position is too old: %s", failure)
+                self._wait_for_turn()
+            else:
+                return
+        # Version 0: any state in the server's memory is enough, it need not ask etcd.
+        query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
+        started_ns = self._clock.monotonic_ns()
+        pods, metadata = self._list(PODS, query)
+        position = metadata.get("resourceVersion")
+        if not isinstance(position, str) or not position:
+            raise ApiError(None, "the list of pods has no resourceVersion")
+        self._enter_list(pods, started_ns)
+        self._position, self._missed = position, False
+        self._changed()
+        self._watch(client)
 
     def _wait_for_turn(self) -> None:
         """Wait before a list, so that the nodes of a fleet do not list at the same moment.
@@ -108,23 +130,6 @@ class ApiPods(ServerPods):
             line = f"labels of node {self._node} are not known: {failure}"
             self._rejections.once(level, line)
 
-    def _watch_on(self, client: KubeClient) -> bool:
-        """Watch from where the last watch ended; False if that position is too old.
-
-        It always is after a restart of the server. Then the list comes next, without a pause: the
-        pause can be long after an outage, and the source is up meanwhile, because the server opens
-        the watch before it reports the error.
-        """
-        try:
-            self._watch(client)
-        except ApiError as failure:
-            if failure.status != HTTPStatus.GONE:
-                raise
-            logger.debug("the watch's position is too old: %s", failure)
-            self._wait_for_turn()
-            return False
-        return True
-
     def _fail(self, failure: ApiError) -> None:
         """Drop the credentials, and the position unless the server is only busy.
 
@@ -139,18 +144,6 @@ class ApiPods(ServerPods):
 
     def _forget_position(self) -> None:
         self._position = None
-
-    def _relist(self) -> None:
-        # Version 0: any state in the server's memory is enough, it need not ask etcd.
-        query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
-        started_ns = self._clock.monotonic_ns()
-        pods, metadata = self._list(PODS, query)
-        position = metadata.get("resourceVersion")
-        if not isinstance(position, str) or not position:
-            raise ApiError(None, "the list of pods has no resourceVersion")
-        self._enter_list(pods, started_ns)
-        self._position, self._missed = position, False
-        self._changed()
 
     def _watch(self, client: KubeClient) -> None:
         seconds = max(1, int(self._timings.watch_s * (1 + self._jitter() / 5)))
@@ -186,6 +179,7 @@ class ApiPods(ServerPods):
             self._position, self._missed = None, True
             return
         kind, document = event
+        # The server reports an error of a watch that is open as an event, not as a status line.
         if kind == "ERROR":
             code = document.get("code")
             status = code if isinstance(code, int) else int(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -197,6 +191,8 @@ class ApiPods(ServerPods):
                 change = self._store.delete if kind == "DELETED" else self._store.upsert
                 change(pod, self._clock.monotonic_ns())
         metadata = document.get("metadata")
+        # After an event was skipped no later position is kept: a watch from there would never hear
+        # of the pod that was skipped.
         position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if isinstance(position, str) and position and not self._missed:
             self._position = position

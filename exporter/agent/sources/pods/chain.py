@@ -32,7 +32,14 @@ def merged(last: PodTable, names: PodTable) -> dict[str, Pod]:
     that are on the node now. A pod in both is as in ``last``, with the ids of containers that were
     started since.
     """
-    named = {_uid_in(last, pod): pod for pod in names.pods.values()}
+    named: dict[str, Pod] = {}
+    for pod in names.pods.values():
+        # Log files name a static pod by the hash of its manifest, the API server by a uid of its
+        # own. The hash is an annotation, which a tenant may write, so the names have to agree too.
+        uid = last.by_kubelet_uid.get(pod.uid, pod.uid)
+        same = last.pods.get(uid)
+        is_same = same and (same.namespace, same.name) == (pod.namespace, pod.name)
+        named[uid if is_same else pod.uid] = pod
     known = {
         uid: _with_ids(pod, named[uid]) if uid in named and not named[uid].deleted else pod
         for uid, pod in last.pods.items()
@@ -40,23 +47,17 @@ def merged(last: PodTable, names: PodTable) -> dict[str, Pod]:
     return named | known
 
 
-def _uid_in(last: PodTable, named: Pod) -> str:
-    """The uid of the same pod in ``last``; a static pod is there under another, and its name."""
-    uid = last.by_kubelet_uid.get(named.uid, named.uid)
-    pod = last.pods.get(uid)
-    is_same = pod and (pod.namespace, pod.name) == (named.namespace, named.name)
-    return uid if is_same else named.uid
-
-
 def _with_ids(pod: Pod, named: Pod) -> Pod:
+    """The pod, whose containers have the ids of ``named`` too: the newer ones, so they are first.
+
+    Only so is a container that restarted while the API server was away still this pod's.
+    """
     ids = {container.name: container.container_ids for container in named.containers}
-    containers = tuple(_with_newer(c, ids.get(c.name, ())) for c in pod.containers)
-    return pod if containers == pod.containers else replace(pod, containers=containers)
-
-
-def _with_newer(container: Container, ids: tuple[str, ...]) -> Container:
-    newer = tuple(one for one in ids if one not in container.container_ids)
-    return replace(container, container_ids=newer + container.container_ids) if newer else container
+    containers: list[Container] = []
+    for one in pod.containers:
+        newer = tuple(i for i in ids.get(one.name, ()) if i not in one.container_ids)
+        containers.append(replace(one, container_ids=newer + one.container_ids) if newer else one)
+    return replace(pod, containers=tuple(containers))
 
 
 class ChainedPods:
@@ -101,7 +102,11 @@ class ChainedPods:
         """The current pods. Also decides which readers are asked."""
         statuses = [reader.status() for reader in self._all]
         up = next((i for i, status in enumerate(statuses) if status.up), None)
-        lost_s = self._lost_for(lost=up != 0)
+        now_ns = self._clock.monotonic_ns()
+        self._lost_ns = None if up == 0 else self._lost_ns or now_ns
+        lost_s = 0.0 if self._lost_ns is None else (now_ns - self._lost_ns) / SECOND_NS
+        # Reading log files costs the node a little and nobody else anything, so they are asked at
+        # once. A kubelet is asked only when the watch has not come back by itself.
         for i, reader in enumerate(self._all[1:], start=1):
             patient = reader is not self._names and lost_s < SWITCH_AFTER_S
             reader.want(up != 0 and (up is None or i <= up) and not patient)
@@ -143,12 +148,6 @@ class ChainedPods:
 
     # --- inside ---
 
-    def _lost_for(self, *, lost: bool) -> float:
-        """For how many seconds the best has been down."""
-        now_ns = self._clock.monotonic_ns()
-        self._lost_ns = (self._lost_ns or now_ns) if lost else None
-        return 0.0 if self._lost_ns is None else (now_ns - self._lost_ns) / SECOND_NS
-
     def _note(self, statuses: Sequence[SourceStatus], up: int | None) -> None:
         """Publish and log which reader is in use, once that has settled."""
         self._statuses = tuple(statuses if up is None else statuses[: up + 1])
@@ -168,6 +167,8 @@ class ChainedPods:
         """The pods of the reader in use; while no complete one is up, with those of the names."""
         if up is not None and up < len(self._whole):
             base = self._whole[up]
+            # What another reader had and this one has not may have ended while nobody looked. Its
+            # processes still have samples in the driver's ring, so it stays for its grace period.
             if self._named is not None or self._base not in {None, base}:
                 base.adopt(self._table)
             self._base, self._named = base, None

@@ -48,21 +48,19 @@ def decode_claim(document: object) -> tuple[ClaimedDevice, ...]:
         return ()
     allocation = mapping(mapping(document, "status"), "allocation")
     devices = mapping(allocation, "devices")
-    results = list(mappings(devices, "results"))
     configs = list(islice(mappings(devices, "config"), MAX_CONFIGS))
-    return tuple(_claimed(result, configs) for result in results[:MAX_RESULTS])
-
-
-def _claimed(result: Json, configs: Iterable[Json]) -> ClaimedDevice:
-    return ClaimedDevice(
-        request=text(result.get("request")),
-        driver=text(result.get("driver")),
-        pool=text(result.get("pool")),
-        device=text(result.get("device")),
-        share_id=text(result.get("shareID")),
-        admin_access=result.get("adminAccess") is True,
-        consumed=texts(mapping(result, "consumedCapacity")),
-        sharing=_sharing(result, configs),
+    return tuple(
+        ClaimedDevice(
+            request=text(result.get("request")),
+            driver=text(result.get("driver")),
+            pool=text(result.get("pool")),
+            device=text(result.get("device")),
+            share_id=text(result.get("shareID")),
+            admin_access=result.get("adminAccess") is True,
+            consumed=texts(mapping(result, "consumedCapacity")),
+            sharing=_sharing(result, configs),
+        )
+        for result in islice(mappings(devices, "results"), MAX_RESULTS)
     )
 
 
@@ -86,20 +84,16 @@ def _sharing(result: Json, configs: Iterable[Json]) -> Mapping[str, str]:
         )
         sharing = mapping(mapping(opaque, "parameters"), "sharing")
         if meant and text(opaque.get("driver")) == driver and "strategy" in sharing:
-            found = {"config": str(number), **_of_strategy(sharing)}
+            limits = mapping(sharing, "mpsConfig")
+            stated = {
+                "strategy": sharing.get("strategy"),
+                "core": limits.get("defaultActiveThreadPercentage"),
+                "memory": limits.get("defaultPinnedDeviceMemoryLimit"),
+            }
+            each = mapping(limits, "defaultPerDevicePinnedMemoryLimit")
+            stated |= {f"memory/{device}": each[device] for device in list(each)[:MAX_RESULTS]}
+            found = {"config": str(number), **texts(stated)}
     return found
-
-
-def _of_strategy(sharing: Json) -> Mapping[str, str]:
-    limits = mapping(sharing, "mpsConfig")
-    stated = {
-        "strategy": sharing.get("strategy"),
-        "core": limits.get("defaultActiveThreadPercentage"),
-        "memory": limits.get("defaultPinnedDeviceMemoryLimit"),
-    }
-    each = mapping(limits, "defaultPerDevicePinnedMemoryLimit")
-    stated |= {f"memory/{device}": each[device] for device in list(each)[:MAX_RESULTS]}
-    return texts(stated)
 
 
 def decode_slice(document: object) -> Slice | None:
@@ -112,19 +106,20 @@ def decode_slice(document: object) -> Slice | None:
     generation = pool.get("generation", 0)
     if not driver or not name or not isinstance(generation, int):
         return None
-    devices = {}
+    devices: dict[str, OfferedDevice] = {}
     for device in mappings(spec, "devices"):
         if own := text(device.get("name")):
-            devices[own] = _offered(mapping(device, "basic") or device)
+            about = mapping(device, "basic") or device  # v1beta1 has it nested
+            capacity = mapping(about, "capacity")
+            amounts = {
+                k: mapping(capacity, k).get("value") for k in list(capacity)[:MAX_ATTRIBUTES]
+            }
+            devices[own] = OfferedDevice(
+                attributes=dict(_attributes(mapping(about, "attributes"))),
+                capacity=texts(amounts),
+                taints=tuple(map(taint_of, islice(mappings(about, "taints"), MAX_TAINTS))),
+            )
     return Slice(driver, name, generation, devices)
-
-
-def _offered(device: Json) -> OfferedDevice:
-    return OfferedDevice(
-        attributes=dict(_attributes(mapping(device, "attributes"))),
-        capacity=dict(_capacity(mapping(device, "capacity"))),
-        taints=tuple(taint_of(taint) for taint in islice(mappings(device, "taints"), MAX_TAINTS)),
-    )
 
 
 def taint_of(taint: Json) -> str:
@@ -141,11 +136,6 @@ def _attributes(source: Json) -> Iterator[tuple[str, str]]:
                 yield key, str(value).lower()
             elif kind in {"string", "int", "version"}:
                 yield from texts({key: value}).items()
-
-
-def _capacity(source: Json) -> Iterator[tuple[str, str]]:
-    for key in list(source)[:MAX_ATTRIBUTES]:
-        yield from texts({key: mapping(source, key).get("value")}).items()
 
 
 def offered(slices: Iterable[Slice]) -> dict[Place, OfferedDevice]:
@@ -335,7 +325,14 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
         self._stated = {k: stated for k, stated in self._stated.items() if k in wanted}
         self.problem = _explained(self._refused[0]) if self._refused else ""
         self.is_down = False
-        if is_old or self._misses_devices():
+        # A driver publishes its devices again when a card comes, goes or is divided. A claim that
+        # has a device which nobody offers says that this has happened since.
+        misses_devices = any(
+            (device.driver, device.pool, device.device) not in self._offered
+            for claim in self._claims.values()
+            for device in claim.devices or ()
+        )
+        if is_old or misses_devices:
             before = self._offered
             self._list_slices(client)
             for key, claim in self._claims.items():
@@ -420,14 +417,6 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
             self.problem, self.is_down = _explained(error), True
             return
         self._offered = offered(found)
-
-    def _misses_devices(self) -> bool:
-        """Whether a device of a claim is not among those offered."""
-        return any(
-            (device.driver, device.pool, device.device) not in self._offered
-            for claim in self._claims.values()
-            for device in claim.devices or ()
-        )
 
 
 def _explained(error: ApiError | JsonError) -> str:

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from exporter.agent.sources.pods.owners import resolve
@@ -79,7 +79,7 @@ def claim_references(
         return {}
     found: dict[str, dict[ClaimRef, None]] = {}
     left = MAX_POD_REFERENCES
-    for container, reference in chain(_named(spec, status), _for_extended_resources(status)):
+    for container, reference in _references(spec, status):
         own = found.setdefault(container, {})
         if container and reference.claim and reference not in own:
             if len(own) < MAX_REFERENCES and left:
@@ -90,7 +90,8 @@ def claim_references(
     return {container: tuple(own) for container, own in found.items() if own}
 
 
-def _named(spec: Json, status: Json) -> Iterator[tuple[str, ClaimRef]]:
+def _references(spec: Json, status: Json) -> Iterator[tuple[str, ClaimRef]]:
+    """Each container with each claim that it refers to; "" for a claim that is not made yet."""
     claims = {
         text(claim.get("name")): text(claim.get("resourceClaimName"))
         for claim in (*mappings(spec, "resourceClaims"), *mappings(status, "resourceClaimStatuses"))
@@ -101,9 +102,7 @@ def _named(spec: Json, status: Json) -> Iterator[tuple[str, ClaimRef]]:
             for taken in mappings(mapping(container, "resources"), "claims"):
                 claim = claims.get(text(taken.get("name")), "")
                 yield text(container.get("name")), ClaimRef(claim, text(taken.get("request")))
-
-
-def _for_extended_resources(status: Json) -> Iterator[tuple[str, ClaimRef]]:
+    # A claim that the scheduler made for an extended resource stands in no spec.
     made = mapping(status, "extendedResourceClaimStatus")
     claim = text(made.get("resourceClaimName"))
     for use in mappings(made, "requestMappings"):
@@ -167,7 +166,13 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
     dropped: Counter[str] = Counter()
     annotations = mapping(metadata, "annotations")
     owner_kind, owner_name = _owner(metadata)
-    unhealthy = _unhealthy(status)
+    health = {
+        text(device.get("resourceID")): device.get("health")
+        for state in mappings(status, "containerStatuses")
+        for resource in mappings(state, "allocatedResourcesStatus")
+        for device in mappings(resource, "resources")
+    }
+    unhealthy = tuple(own for own, state in health.items() if state == "Unhealthy")
     pod = Pod(
         uid=_required(metadata, "uid"),
         namespace=_required(metadata, "namespace"),
@@ -181,8 +186,9 @@ def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod
         annotations=_kept(annotations, keep.annotations, dropped),
         labels=_kept(mapping(metadata, "labels"), keep.labels, dropped),
         acknowledged=bool(text(status.get("startTime"))),
-        unhealthy_devices=None if unhealthy is None else len(unhealthy),
-        unhealthy=(unhealthy or ())[:MAX_UNHEALTHY],
+        # A kubelet that says nothing of any device's health has not said that all are well.
+        unhealthy_devices=len(unhealthy) if health else None,
+        unhealthy=unhealthy[:MAX_UNHEALTHY],
     )
     return DecodedPod(ended(pod) if pod.terminal else pod, dropped)
 
@@ -230,7 +236,8 @@ def _owner(metadata: Json) -> tuple[str, str]:
 def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Container, ...]:
     found: dict[str, Container] = {}
     claims = claim_references(spec, status, dropped)
-    preloaded = _host_volumes(spec)
+    volumes = mappings(spec, "volumes")
+    of_host = frozenset(text(one.get("name")) for one in volumes if mapping(one, "hostPath"))
     left = MAX_POD_RESOURCES
     for kind, container, state in _with_status(spec, status):
         name = text(container.get("name"))
@@ -239,53 +246,43 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
         elif len(found) >= MAX_CONTAINERS:
             dropped["container_over_limit"] += 1
         else:
-            limits = _extended_resources(container)
+            # Extended resources are those with a domain in their name. The API server makes the
+            # requests of them equal to the limits.
+            asked = mapping(container, "resources")
+            resources = {**mapping(asked, "requests"), **mapping(asked, "limits")}
+            limits = texts({key: value for key, value in resources.items() if "/" in key})
+            # A container with more is no sharing system's. Some of its resources would be a wrong
+            # answer, none is an absent one.
             if len(limits) > min(left, MAX_RESOURCES):
                 dropped["resource_over_limit"] += len(limits)
                 limits = {}
             left -= len(limits)
+            variables = list(mappings(container, "env"))
             found[name] = Container(
                 name=name,
                 kind=kind,
                 container_ids=_container_ids(state),
                 limits=limits,
                 claims=claims.get(name, ()),
-                memory_hook=_has_memory_hook(container, preloaded),
-                uncontrolled=_is_uncontrolled(container),
-                environment=_environment(container),
+                memory_hook=_has_memory_hook(container, of_host),
+                # The device plugins of HAMi and Volcano then load no HAMi-core. Source: HAMi's
+                # pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go (Allocate).
+                uncontrolled=any(
+                    variable.get("name") == DISABLE_CONTROL and variable.get("value") in TRUE_OF_GO
+                    for variable in variables
+                ),
+                # Of two with one name the kubelet sets the last. One that comes from elsewhere
+                # (valueFrom) has no value here.
+                environment=texts(
+                    {
+                        variable_name: variable.get("value")
+                        for variable in variables
+                        if (variable_name := text(variable.get("name")))
+                        in {MEMORY_REQUEST, MEMORY_LIMIT}
+                    }
+                ),
             )
     return tuple(found.values())
-
-
-def _environment(container: Json) -> Mapping[str, str]:
-    """The variables of memory limits. Of two with one name the kubelet sets the last.
-
-    One that comes from elsewhere (``valueFrom``) has no value here.
-    """
-    return texts(
-        {
-            name: variable.get("value")
-            for variable in mappings(container, "env")
-            if (name := text(variable.get("name"))) in {MEMORY_REQUEST, MEMORY_LIMIT}
-        }
-    )
-
-
-def _is_uncontrolled(container: Json) -> bool:
-    """Whether its environment asks the device plugins of HAMi and Volcano to load no HAMi-core.
-
-    Source: HAMi's ``pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go`` (Allocate).
-    """
-    return any(
-        variable.get("name") == DISABLE_CONTROL and variable.get("value") in TRUE_OF_GO
-        for variable in mappings(container, "env")
-    )
-
-
-def _host_volumes(spec: Json) -> frozenset[str]:
-    """The names of the volumes that are the host's."""
-    volumes = mappings(spec, "volumes")
-    return frozenset(text(one.get("name")) for one in volumes if mapping(one, "hostPath"))
 
 
 def _has_memory_hook(container: Json, of_host: frozenset[str]) -> bool:
@@ -320,31 +317,11 @@ def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:
             yield kind, container, states.get(text(container.get("name")), NONE)
 
 
-def _unhealthy(status: Json) -> tuple[str, ...] | None:
-    """The ids of the devices that are unhealthy; None if of none is said how it is."""
-    health = {
-        text(device.get("resourceID")): device.get("health")
-        for state in mappings(status, "containerStatuses")
-        for resource in mappings(state, "allocatedResourcesStatus")
-        for device in mappings(resource, "resources")
-    }
-    if not health:
-        return None
-    return tuple(own for own, state in health.items() if state == "Unhealthy")
-
-
 def _container_ids(state: Json) -> tuple[str, ...]:
     """The current id, then the one before the last restart, without their ``<type>://``."""
     last = mapping(mapping(state, "lastState"), "terminated")
     matches = (CONTAINER_ID.fullmatch(text(source.get("containerID"))) for source in (state, last))
     return tuple(dict.fromkeys(match[1] for match in matches if match))
-
-
-def _extended_resources(container: Json) -> Mapping[str, str]:
-    """Limits of extended resources (keys with a domain). The API server makes requests equal."""
-    resources = mapping(container, "resources")
-    merged = {**mapping(resources, "requests"), **mapping(resources, "limits")}
-    return texts({key: value for key, value in merged.items() if "/" in key})
 
 
 def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Mapping[str, str]:

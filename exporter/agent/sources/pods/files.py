@@ -14,6 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -153,7 +154,15 @@ class FilePods(PodThread):
             if pod is None or not entry.is_dir(follow_symlinks=False):
                 self._reject("pods", entry.name)
             elif changed_at is not None:
-                found.append((changed_at, pod, _containers(entry.path)))
+                containers: list[str] = []
+                # The pod is being removed where its directory cannot be listed any more.
+                with suppress(OSError):
+                    containers = [
+                        one.name
+                        for one in _entries(Path(entry.path), MAX_CONTAINERS)
+                        if is_container(one.name) and one.is_dir(follow_symlinks=False)
+                    ]
+                found.append((changed_at, pod, containers))
         found.sort(reverse=True)
         return pods_of({pod: containers for _, pod, containers in found}, self._logs())
 
@@ -184,15 +193,6 @@ class FilePods(PodThread):
 def _entries(folder: Path, most: int) -> Iterator["os.DirEntry[str]"]:
     with os.scandir(folder) as entries:
         yield from islice(entries, most)
-
-
-def _containers(folder: str) -> list[str]:
-    """The containers with a directory; empty while the pod is being removed."""
-    try:
-        entries = list(_entries(Path(folder), MAX_CONTAINERS))
-    except OSError:
-        return []
-    return [e.name for e in entries if is_container(e.name) and e.is_dir(follow_symlinks=False)]
 
 
 def _changed_at(path: Path, *, follow: bool = False) -> int | None:

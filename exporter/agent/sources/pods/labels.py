@@ -61,12 +61,12 @@ class PodLabels:
                 made = before.get(uid)
                 if made is None or made[0] != pod:
                     made = pod, shown(pod, allowed)
-                    self._count(pod, allowed)
+                    self._count_left_out(pod, allowed)
                 self._made[uid] = made
             self._shown = {uid: labels for uid, (_, labels) in self._made.items() if labels}
         return self._shown
 
-    def _count(self, pod: Pod, allowed: LabelAllowList) -> None:
+    def _count_left_out(self, pod: Pod, allowed: LabelAllowList) -> None:
         both = (pod.labels, allowed.labels), (pod.annotations, allowed.annotations)
         left_out = sum(max(0, len(_allowed(*each)) - MAX_LABELS) for each in both)
         if left_out and pod.uid not in self._reported:
@@ -93,21 +93,26 @@ def shown(pod: Pod, allowed: LabelAllowList) -> dict[str, str]:
 
 def _named(prefix: str, texts: Mapping[str, str], allowed: Sequence[str]) -> dict[str, str]:
     keys = _allowed(texts, allowed)[:MAX_LABELS]
-    return {name: _cut(texts[key]) for name, key in zip(names(prefix, keys), keys, strict=True)}
+    found: dict[str, str] = {}
+    for name, key in zip(names(prefix, keys), keys, strict=True):
+        value = texts[key]
+        found[name] = value if len(value) <= MAX_VALUE else f"{value[: MAX_VALUE - 1]}…"
+    return found
 
 
 def _allowed(texts: Iterable[str], allowed: Sequence[str]) -> list[str]:
-    return sorted(key for key in texts if any(_matches(key, one) for one in allowed))
-
-
-def _matches(key: str, allowed: str) -> bool:
-    return key.startswith(allowed[:-1]) if allowed.endswith("*") else key == allowed
+    whole = frozenset(allowed)
+    beginnings = tuple(one[:-1] for one in allowed if one.endswith("*"))
+    return sorted(key for key in texts if key in whole or key.startswith(beginnings))
 
 
 def names(prefix: str, keys: Sequence[str]) -> list[str]:
     """Metric label names of sorted keys. Equal names are numbered."""
-    plain = [f"{prefix}_{_snake(key)}" for key in keys]
+    # app.kubernetes.io/partOf → app_kubernetes_io_part_of, as kube-state-metrics writes it
+    plain = [f"{prefix}_{_HUMP.sub('_', _INVALID.sub('_', key)).lower()}" for key in keys]
     unique = {name for name, times in Counter(plain).items() if times == 1}
+    # Two keys may become one name. kube-state-metrics numbers both, the first too, so that neither
+    # is taken for the only one.
     taken, made = set(unique), []
     for name in plain:
         numbered = (f"{name}_conflict{number}" for number in count(1))
@@ -115,11 +120,3 @@ def names(prefix: str, keys: Sequence[str]) -> list[str]:
         taken.add(free)
         made.append(free)
     return made
-
-
-def _snake(key: str) -> str:
-    return _HUMP.sub("_", _INVALID.sub("_", key)).lower()
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= MAX_VALUE else f"{value[: MAX_VALUE - 1]}…"

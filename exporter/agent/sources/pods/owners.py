@@ -62,9 +62,15 @@ def resolve(
     group = api_version.rpartition("/")[0]
     kind = KINDS_BY_GROUP.get((group, kind), kind)
     controller = _of_replica_set(name, labels) if kind == "ReplicaSet" else PodOwner(kind, name)
-    by_label = _by_label(controller, labels)
-    if by_label is not None:
-        return by_label
+    # A tenant may write any label on his pods. It is accepted only where the pod's controller is of
+    # the kind that sets it, and is named after what the label names.
+    ray = labels.get(RAY_KIND)
+    ray_rule = Rule(RAY_NAME, str(ray), frozenset({"Job", "RayCluster"}))
+    for label, made_by, controllers in (*RULES, ray_rule) if ray in RAY_KINDS else RULES:
+        owner = labels.get(label)
+        is_named_after = controller.name == owner or controller.name.startswith(f"{owner}-")
+        if isinstance(owner, str) and owner and controller.kind in controllers and is_named_after:
+            return PodOwner(made_by, owner)
     return _of_job(name, created) if kind == "Job" else controller
 
 
@@ -80,28 +86,13 @@ def _of_replica_set(name: str, labels: Mapping[str, object]) -> PodOwner:
     return PodOwner("ReplicaSet", name)
 
 
-def _by_label(controller: PodOwner, labels: Mapping[str, object]) -> PodOwner | None:
-    ray = labels.get(RAY_KIND)
-    ray_rule = Rule(RAY_NAME, str(ray), frozenset({"Job", "RayCluster"}))
-    for label, kind, controllers in (*RULES, ray_rule) if ray in RAY_KINDS else RULES:
-        name = labels.get(label)
-        if controller.kind in controllers and _named_after(controller.name, name):
-            return PodOwner(kind, str(name))
-    return None
-
-
-def _named_after(controller: str, name: object) -> bool:
-    """Whether a controller's name is ``name``, or begins with it and a dash."""
-    if not isinstance(name, str) or not name:
-        return False
-    return controller == name or controller.startswith(f"{name}-")
-
-
 def _of_job(name: str, created: str) -> PodOwner:
     """The CronJob of a job that is named after its due time; else the job itself."""
     match = SCHEDULED.fullmatch(name)
     if match is None:
         return PodOwner("Job", name)
+    # Any job may be called like this. It is a CronJob's if its number is a time that lies somewhat
+    # before the pod was made.
     cron_job, digits = match.groups()
     due_s = int(digits) * (60 if len(digits) <= MINUTES_DIGITS else 1)
     try:

@@ -142,7 +142,16 @@ class PodThread(Threaded):
         try:
             while not self._stopped:
                 if self._wanted:
-                    self._attempt()
+                    # A fault of our own in one step must not end the thread: nobody would read
+                    # pods any more, and the last list would be shown for ever.
+                    try:
+                        self._step()
+                    except Exception:
+                        logger.exception(
+                            "reading pods failed unexpectedly; it starts again with a list"
+                        )
+                        self._down("unexpected error, see the log")
+                        self._reset()
                     self._changed()
                     self._rest(self._pause_s())
                 else:
@@ -155,14 +164,6 @@ class PodThread(Threaded):
     def _rest(self, seconds: float) -> None:
         with self._news:
             self._news.wait_for(lambda: self._stopped, seconds)
-
-    def _attempt(self) -> None:
-        try:
-            self._step()
-        except Exception:
-            logger.exception("reading pods failed unexpectedly; it starts again with a list")
-            self._down("unexpected error, see the log")
-            self._reset()
 
     @abstractmethod
     def _step(self) -> None:
@@ -241,6 +242,7 @@ class ServerPods(PodThread):
                 self._forget_client()  # it was interrupted
             elif not self._stopped:
                 self._fail(failure)
+        # What held so long was a connection that worked: the next pause is a short one again.
         if self._clock.monotonic_ns() - started_ns > 10 * SECOND_NS:
             self._failures = 0
 
@@ -295,7 +297,9 @@ class ServerPods(PodThread):
 
         """
         pods: list[Pod] = []
-        left = {False: MAX_PODS, True: MAX_ENDED}  # of those that have ended or not
+        # The kubelet bounds the pods that run. Nobody bounds those that have ended: a cluster may
+        # keep 12,500, so they have a bound of their own and take no place from the others.
+        left = {False: MAX_PODS, True: MAX_ENDED}
         metadata: object = None
         try:
             with self._connected().get(path, query, self._timings.list_s) as stream:

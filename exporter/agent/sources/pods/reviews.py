@@ -60,10 +60,18 @@ class ApiReviewer:
             spec["audiences"] = list(self._audiences)
         try:
             status = self._review("authentication", "TokenReview", TOKEN_REVIEWS, spec)
-            if not _flag(status, "authenticated") or not self._is_for_us(status):
+            if not _flag(status, "authenticated"):
                 return None
+            # A token that was made for another service is not for us, valid as it is: that service
+            # may pass on what it receives. An API server that does not know audiences ignores those
+            # of the request and names none.
+            if self._audiences:
+                named = _texts(status.get("audiences"), "audiences")
+                if set(self._audiences).isdisjoint(named):
+                    return None
             return _subject(status.get("user"))
         except ReviewError as error:
+            # An API server may repeat what it was asked. The message goes into the log.
             raise ReviewError(str(error).replace(token, "(the token)")) from None
 
     def permits(self, subject: Subject, right: Right) -> bool:
@@ -73,14 +81,19 @@ class ApiReviewer:
             ReviewError: the API server gave no usable answer.
 
         """
-        spec = {
+        spec: dict[str, Any] = {
             "user": subject.name,
             "uid": subject.uid,
             "groups": list(subject.groups),
             "extra": {key: list(values) for key, values in subject.extra.items()},
-            **_attributes(right),
         }
+        if right.path:
+            spec["nonResourceAttributes"] = {"path": right.path, "verb": right.verb}
+        else:
+            named = {"verb": right.verb, "resource": right.resource, "namespace": right.namespace}
+            spec["resourceAttributes"] = named
         status = self._review("authorization", "SubjectAccessReview", ACCESS_REVIEWS, spec)
+        # An answer without ``allowed`` is no answer. ``denied`` wins where an authorizer says both.
         return _flag(status, "allowed", needed=True) and not _flag(status, "denied")
 
     def close(self) -> None:
@@ -89,15 +102,6 @@ class ApiReviewer:
             idle, self._idle = self._idle, []
         for client in idle:
             client.close()
-
-    def _is_for_us(self, status: Mapping[str, Any]) -> bool:
-        """Whether the token is for one of our audiences.
-
-        An API server that does not know audiences ignores those of the request and names none.
-        """
-        return not self._audiences or not set(self._audiences).isdisjoint(
-            _texts(status.get("audiences"), "audiences")
-        )
 
     def _review(
         self, group: str, kind: str, path: str, spec: Mapping[str, Any]
@@ -120,7 +124,8 @@ class ApiReviewer:
     def _post(self, path: str, document: object) -> bytes:
         """The answer. A kept connection may have ended meanwhile; then a new one is made."""
         ends_s = time.monotonic() + self._timeout_s
-        client = self._take()
+        with self._lock:
+            client = self._idle.pop() if self._idle else None
         if client is not None:
             try:
                 return self._asked(client, path, document, self._timeout_s)
@@ -144,17 +149,6 @@ class ApiReviewer:
         if not kept:
             client.close()
         return body
-
-    def _take(self) -> KubeClient | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
-
-
-def _attributes(right: Right) -> dict[str, dict[str, str]]:
-    if right.path:
-        return {"nonResourceAttributes": {"path": right.path, "verb": right.verb}}
-    named = {"verb": right.verb, "resource": right.resource, "namespace": right.namespace}
-    return {"resourceAttributes": named}
 
 
 def _flag(status: Mapping[str, Any], name: str, *, needed: bool = False) -> bool:
