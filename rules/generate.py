@@ -1,4 +1,4 @@
-"""Writes what is made from rules/: the table of docs/alerts.md, and the XIDs' page.
+"""Writes the table of docs/alerts.md, the XIDs' page, and what alerts say of an XID.
 
 ``python rules/generate.py`` writes the files; with ``--check`` it fails where they differ.
 """
@@ -46,8 +46,10 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
     page = folder.parent / "docs" / "alerts.md"
-    rules = (folder / "mgpu-alerts.yaml").read_text()
+    file = folder / "mgpu-alerts.yaml"
+    rules = xids.described(file.read_text(encoding="utf-8"))
     texts = {
+        file: rules,
         page: alerts_page(page.read_text(encoding="utf-8"), rules),
         page.parent / "runbooks" / "xids.md": xids.page(),
     }

@@ -3,7 +3,7 @@
 The XIDs are NVIDIA's, by what its catalogue has one do at once. Source:
 docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, column "Immediate Action", for A100,
 H100, B100 and GB200, as of 2026. What is not listed here is a program's (RESTART_APP), or asks for
-nothing (IGNORE); it raises MgpuXidError.
+nothing (IGNORE); it raises MgpuXidError. The most frequent of those have their words here too.
 """
 
 from typing import NamedTuple
@@ -12,11 +12,12 @@ NEAR_LIMIT = 0.95  # share of the allocated memory that a pod holds
 OVERCOMMITTED = 1.001  # core of a device that is allocated
 XID_S = 900  # since an XID
 
-HARDWARE, WATCH, IGNORED = "MgpuXidHardware", "MgpuXidWarning", ""
+HARDWARE, WATCH, PROGRAM = "MgpuXidHardware", "MgpuXidWarning", "MgpuXidError"
+IGNORED = ""
 
 
 class Xid(NamedTuple):
-    """Some XIDs of one kind: what happened, NVIDIA's immediate action, the alert."""
+    """Some XIDs of one kind: what happened, what NVIDIA has one do at once, the alert."""
 
     codes: tuple[int, ...]
     what: str
@@ -24,7 +25,8 @@ class Xid(NamedTuple):
     alert: str
 
 
-_RESET, _NONE = "reset the GPU", "none"
+_RESET, _NONE, _RESTART = "reset the GPU", "none", "restart that program"
+_SUPPORT = "none; if it stays, ask NVIDIA's support"
 _LINK = "by the register values in the kernel's line, from nothing to a reset"
 
 XIDS: tuple[Xid, ...] = (
@@ -37,29 +39,39 @@ XIDS: tuple[Xid, ...] = (
     Xid((109, 158), "a timeout that it does not recover from", _RESET, HARDWARE),
     Xid((110,), "a security fault", _RESET, HARDWARE),
     Xid((119, 120), "its system processor (GSP) hangs or failed", _RESET, HARDWARE),
-    Xid((136, 155), "NVLink could not be trained or failed", _RESET, HARDWARE),
+    Xid((136, 155), "NVLink could not be trained, or failed", _RESET, HARDWARE),
     Xid((140,), "a memory error that could not be recovered", _RESET, HARDWARE),
     Xid((143,), "it could not be initialised", _RESET, HARDWARE),
     Xid((151,), "keys could not be changed (confidential computing)", "restart the VM", HARDWARE),
     Xid((156,), "a part of it is to be retired", _RESET, HARDWARE),
     Xid((54,), "auxiliary power is missing: it runs slowly", "check cables and power", WATCH),
-    Xid((74,), "NVLink, up to Hopper", _LINK, WATCH),
+    Xid((74,), "an error of NVLink (to Hopper)", _LINK, WATCH),
     Xid((78,), "a vGPU could not start", "update driver or firmware", WATCH),
-    Xid((92,), "many single-bit errors, which it corrects", f"{_NONE}; support if it stays", WATCH),
+    Xid((92,), "many single-bit errors, which it corrects", _SUPPORT, WATCH),
     Xid((93,), "its InfoROM was written too often", _NONE, WATCH),
-    Xid((94,), "a memory error, contained in one program", "restart that program", WATCH),
-    Xid((121,), "the link to the CPU (C2C)", f"{_NONE}; support if it stays", WATCH),
+    Xid((94,), "a memory error, contained in one program", _RESTART, WATCH),
+    Xid((121,), "an error of the link to the CPU (C2C)", _SUPPORT, WATCH),
     Xid((137,), "a program's or NVLink's access was refused", _NONE, WATCH),
-    Xid((141,), "a fault of the fast path", f"{_NONE}; support if it stays", WATCH),
-    Xid((142,), "the encoder", "support", WATCH),
-    Xid((144, 145, 146, 147, 148, 149, 150), "NVLink, from Blackwell on", _LINK, WATCH),
-    Xid((157,), "a part could not be retired", f"{_NONE}; support if it stays", WATCH),
+    Xid((141,), "a fault of the fast path", _SUPPORT, WATCH),
+    Xid((142,), "an error of the encoder", "ask NVIDIA's support", WATCH),
+    Xid((144, 145, 146, 147, 148, 149, 150), "an error of NVLink (Blackwell)", _LINK, WATCH),
+    Xid((157,), "a part could not be retired", _SUPPORT, WATCH),
     Xid((160, 161), "a channel of memory was retired, or could not be", _NONE, WATCH),
     Xid((168, 171, 172), "less memory, or what came before 94 and 95", "not stated", WATCH),
+    Xid((13,), "a program's error on the GPU, most often its own bug", _RESTART, PROGRAM),
+    Xid((31,), "a program used memory that is not its own, most often a bug", _RESTART, PROGRAM),
+    Xid((43,), "a program was stopped for its error; the GPU goes on", _RESTART, PROGRAM),
+    Xid((45,), "a program was stopped, most often after another's XID", _RESTART, PROGRAM),
     Xid((63,), "a bad row of memory was recorded: MgpuRowRemapping says so", _NONE, IGNORED),
     Xid((106, 107), "a test message", _NONE, IGNORED),
     Xid((154,), "the recovery action changed: MgpuGpuRecoveryAction says so", _NONE, IGNORED),
 )
+
+
+def what_to_do(number: int) -> str:
+    """An XID in words: what happened, and what to do. "" if it is not listed."""
+    found = (xid for xid in XIDS if number in xid.codes)
+    return next((f"{xid.what}. To do: {xid.action}" for xid in found), "")
 
 
 def codes(alert: str) -> list[int]:

@@ -25,7 +25,7 @@ from exporter.model import (
     HeldMemory,
     PodFacts,
 )
-from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes
+from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes, what_to_do
 from exporter.shown.tree import DeviceEntry
 from exporter.shown.words import gib
 
@@ -101,7 +101,7 @@ def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
     for xid, count in (device.xids or {}).items():
         last_ns = count.last_unix_ns
         if xid in _HARDWARE_XIDS and last_ns is not None and unix_ns - last_ns < XID_S * 10**9:
-            yield Mark(MarkKind.XID, f"XID {xid}: reset it, or restart the node")
+            yield Mark(MarkKind.XID, f"XID {xid}: {what_to_do(int(xid))}")
     if device.sensors.value("recovery_action"):
         yield Mark(MarkKind.RECOVERY, "the driver says that it needs a reset or a restart")
     for state, is_so in device.sensors.by_label("row_remapping").items():

@@ -339,3 +339,4 @@ def test_a_lost_gpu_reaches_discord_from_a_scraped_node(told: Told, tmp_path: Pa
     told_of = [embed for message in told.inbox.discord for embed in message["embeds"]]
     (embed,) = [embed for embed in told_of if "MgpuXidHardware" in embed["title"]][:1]
     assert "XID 79" in embed["description"]
+    assert "fallen off the bus. To do: restart the node." in embed["description"]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from charts import alerts
-from exporter.model.alerts import XIDS, codes
+from exporter.model.alerts import PROGRAM, XIDS, codes
 from rules.parameters import NUMBER, PARAMETERS, TIME, Parameter
 from rules.xids import pattern
 from tests.chart.rendering import ROOT, Object, Refused, render
@@ -172,7 +172,7 @@ def test_the_rules_have_the_lists_of_the_catalogue() -> None:
 
 
 def test_no_xid_is_in_two_lists() -> None:
-    found = [code for alert in alerts.LISTS.values() for code in codes(alert)]
+    found = [code for alert in (*alerts.LISTS.values(), PROGRAM) for code in codes(alert)]
     assert len(set(found)) == len(found) == sum(len(xid.codes) for xid in XIDS)
 
 

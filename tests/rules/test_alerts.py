@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from exporter.agent.allocations.registry import SCHEMES
+from exporter.model.alerts import HARDWARE, PROGRAM, WATCH, codes, what_to_do
 from rules import parameters
 from tests.rules.cases import CASES
 from tests.rules.run import LEVELS, Alert, Case, raised, raised_alone, simulated, written
@@ -177,3 +178,12 @@ def test_an_alert_says_how_bad_what_and_where_to_read_on(rule: dict[str, Any]) -
     assert "{{" not in summary  # the same of all of a group
     assert description.endswith(".")
     assert rule["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{rule['alert']}.md")
+
+
+@pytest.mark.parametrize("alert", [HARDWARE, WATCH, PROGRAM])
+def test_an_alert_of_xids_says_of_each_what_happened_and_what_to_do(alert: str) -> None:
+    [rule] = [rule for rule in alerts() if rule["alert"] == alert]
+    description = rule["annotations"]["description"]
+    cases = re.findall(r"if eq \$labels\.xid ([\" \d]+) \}\}: (.*?)\{\{", description)
+    said = {int(code.strip('"')): words for listed, words in cases for code in listed.split()}
+    assert said == {code: what_to_do(code) for code in codes(alert)}

@@ -143,7 +143,7 @@ def _judge_drm(quantity: str, reason: Unmeasured) -> Said | None:
     return note, profiling if quantity == "core" else never, ""
 
 
-def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
+def _judge_amd(quantity: str, reason: Unmeasured) -> Said | None:
     if reason is Unmeasured.PARTITIONED:
         known = (
             "the use of a partition takes gpu_metrics 1.6 to 1.9 (Linux 6.14 on MI300); a table "
@@ -154,11 +154,17 @@ def _judge_amd(_: str, reason: Unmeasured) -> Said | None:
         return note, "nothing to do: the driver counts all dies of a module on its first one", ""
     if reason is not Unmeasured.NO_PERMISSION:
         return note, "nothing to do: this kind of GPU does not report it", ""
+    # KFD refuses processes, sysfs single files: core and the device's figures are in both
+    of_files = "let the exporter's user read the board's files in /sys"
+    if quantity == "energy":
+        return problem, of_files, SYSFS
     refused = (
         "KFD shows a GPU only to processes whose device cgroup allows its /dev/dri/renderD*: let a "
         "device plugin or an NRI plugin add it to the pod (docs/installation.md, AMD), or run it "
         "privileged"
     )
+    if quantity == "core":
+        refused = f"if its GPU has a file that may not be read: {of_files}; otherwise: {refused}"
     return problem, refused, AMD_DEVICES
 
 

@@ -1,5 +1,6 @@
 """What the examination says of AMD's drivers, from a composed tree."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,28 @@ def test_what_may_not_be_read_names_the_devices_that_are_needed(node: Node) -> N
     finding = found(reading)["amdgpu memory"]
 
     assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.AMD_DEVICES)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "said", "unsaid"),
+    [
+        ("energy", ("files in /sys",), ("KFD",)),
+        ("core", ("files in /sys", "KFD"), ()),
+        ("memory", ("KFD",), ("files in /sys",)),
+    ],
+)
+def test_the_remedy_of_a_refusal_is_of_what_was_refused(
+    node: Node, quantity: str, said: Sequence[str], unsaid: Sequence[str]
+) -> None:
+    node.tree.add(MI210)
+    reading = node.read()
+    [device] = reading.devices
+    device.unmeasured[quantity] = Unmeasured.NO_PERMISSION  # type: ignore[index] # a plain dict
+
+    remedy = found(reading)[f"amdgpu {quantity}"].remedy
+
+    assert [text for text in said if text not in remedy] == []
+    assert [text for text in unsaid if text in remedy] == []
 
 
 def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:

@@ -213,6 +213,6 @@ def test_a_lost_card_is_logged_as_a_real_one_is(caplog: pytest.LogCaptureFixture
     lines = [record.getMessage() for record in caplog.records]
     opened, fallen, unread, back = lines
     assert opened == "simulated driver opened: 3 devices"
-    assert fallen.startswith(f"device {asked.devices()[0].uuid} reports XID 79: GPU has fallen off")
+    assert fallen.startswith(f"device {asked.devices()[0].uuid} reports XID 79: it has fallen off")
     assert unread.startswith(f"devices are not read (gpu_lost): {uuids}: the scenario has taken")
     assert back == f"devices are read again (before: gpu_lost): {uuids}"

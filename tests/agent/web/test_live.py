@@ -359,8 +359,8 @@ def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
 def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> None:
     words = " ".join(words_of(html(failing())).split())
 
-    assert "This GPU cannot be read: gpu_lost." in words
-    assert "train main · ml unknown: gpu_lost unknown: gpu_lost" in words
+    assert "This GPU cannot be read. The device has fallen off the bus" in words
+    assert "train main · ml unknown: GPU lost unknown: GPU lost" in words
     assert "cgroups hostPID is not set" in words
     assert "Set hostPID: true in the exporter's pod." in words
 
@@ -577,4 +577,4 @@ def test_memory_that_no_gpu_tells_is_not_0() -> None:
     made = page(node_of(snapshot_of(devices=[card]), About(), 0), choice_of({}), 0.0, "/metrics")
     text = " ".join(unescape(re.sub("<[^>]+>", " ", made)).split())
     assert "Memory in use ? of ?" in text
-    assert "Memory unknown: not_supported" in text
+    assert "Memory unknown: not supported" in text

@@ -7,25 +7,13 @@ import logging
 from collections.abc import Mapping
 
 from exporter.model import Clock, XidCount
+from exporter.model.alerts import what_to_do
 
 logger = logging.getLogger(__name__)
 
 FALLEN_OFF = 79
 
-ACTED_ON: Mapping[int, str] = {
-    31: "memory page fault: most often an application's bug",
-    43: "GPU stopped processing for an application, which was ended; the GPU goes on",
-    45: "channels were torn down: the other applications that an error took along",
-    48: "double-bit ECC error: drain the node, reset the GPU",
-    63: "row remapping or page retirement recorded: reset the GPU when idle",
-    64: "row remapping or page retirement failed: replace the GPU if it comes back",
-    74: "NVLink error: check the link, reset the GPU",
-    FALLEN_OFF: "GPU has fallen off the bus: restart the node, check power and seat",
-    92: "high rate of single-bit ECC errors: run the field diagnosis",
-    94: "contained ECC error: restart the application, reset the GPU when idle",
-    95: "uncontained ECC error: drain the node, reset the GPU",
-    119: "GPU's firmware does not answer: reset the GPU or restart the node",
-}
+ACTED_ON = (31, 43, 45, 48, 63, 64, 74, FALLEN_OFF, 92, 94, 95, 119)
 """XIDs that need action. Their series begin at 0: one that begins at 1 shows no increase."""
 
 MAX_OTHERS = 20  # further numbers of one device; the rest are counted together
@@ -34,7 +22,7 @@ OTHER = "other"
 
 def log_first(uuid: str, xid: int) -> None:
     """Logs the first report of an XID of a device."""
-    meaning = ACTED_ON.get(xid, "see NVIDIA's catalogue of XIDs")
+    meaning = what_to_do(xid) or "NVIDIA's catalogue of XIDs has its meaning"
     logger.warning("device %s reports XID %d: %s; see the kernel log", uuid, xid, meaning)
 
 

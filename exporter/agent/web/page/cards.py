@@ -21,7 +21,7 @@ from exporter.agent.web.page.cells import (
 from exporter.agent.web.page.charts import Hour, Owned
 from exporter.agent.web.page.entries import Colours, Part, TreeEntry, key_of, why
 from exporter.agent.web.page.templates import shortened
-from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods, Unmeasured
+from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods
 from exporter.shown.marks import Mark, MarkKind
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.tree import UnattributedEntry
@@ -112,9 +112,9 @@ class Card:
     """The card of one GPU. ``folded`` is its line if it opens on request only.
 
     ``parts`` are the cards of its MIG instances or partitions, which stand inside it.
-    ``problem`` has the reasons why the GPU cannot be read, with what they mean; ``owner`` is what
-    its tenants are called, ``hour`` its last hour, if it is shown. The core of ``first``, of
-    ``others``, which is ``others_core``, of what has ``ended`` and of nobody adds up to the GPU's.
+    ``problem`` says why the GPU cannot be read; ``owner`` is what its tenants are called, ``hour``
+    its last hour, if it is shown. The core of ``first``, of ``others``, which is ``others_core``,
+    of what has ``ended`` and of nobody adds up to the GPU's.
     """
 
     key: str
@@ -124,7 +124,7 @@ class Card:
     senses: Sequence[str]
     folded: str
     marks: Sequence[Mark]
-    problem: tuple[str, str]
+    problem: str
     gauges: Sequence[Gauge]
     owner: str
     first: Sequence[Row]
@@ -153,7 +153,6 @@ def card_of(
     """
     facts = gpu.facts
     rows = [_row(tenant) for tenant in gpu.tenants]
-    reasons = facts.unmeasured.values()
     return Card(
         key=f"gpu-{facts.uuid}",
         name=card_name(facts),
@@ -162,7 +161,7 @@ def card_of(
         senses=_sensed(facts),
         folded="" if marks else _folded(gpu, parts),
         marks=[mark for mark in marks if mark.kind not in BY_OTHERS],
-        problem=(", ".join(reasons), " ".join(UNMEASURED[Unmeasured(each)] for each in reasons)),
+        problem=UNMEASURED[facts.unmeasured["device"]] if "device" in facts.unmeasured else "",
         gauges=() if _is_divided(facts) or not facts.is_up else (_core(gpu), _memory(gpu)),
         owner=owner,
         first=rows[:TENANTS_SHOWN],

@@ -90,7 +90,8 @@ def memory_against(
 
 def _unknown(reasons: Sequence[str], of: str) -> Cell:
     title = " ".join(UNMEASURED[Unmeasured(reason)] for reason in reasons)
-    text = f"unknown: {', '.join(reasons)}" if reasons else "unknown"
+    words = ", ".join(reasons).replace("_", " ").replace("gpu ", "GPU ")
+    text = f"unknown: {words}" if words else "unknown"
     return Cell(text, of, "unknown", title)
 
 
