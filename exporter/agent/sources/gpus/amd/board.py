@@ -38,7 +38,7 @@ from exporter.model import (
 logger = logging.getLogger(__name__)
 
 SECOND = 1_000_000_000
-WHOLE = 100
+MOST_PERCENT = 100
 WITHOUT_METRICS = (
     "throttling, the use of partitions and energy by counter are unknown, and what else has no "
     "file of its own"
@@ -113,29 +113,28 @@ class AmdBoard:
         if is_gone(self._folder / "drm"):
             return self.unread(DeviceState.LOST, GONE)
         self._refused.clear()
-        return self._read(demand)
-
-    def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        devices = (self._whole.device, *(part.device for part in self._parts))
-        return tuple(DeviceReading(device, state, detail) for device in devices)
-
-    def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
         now_ns = self._clock.monotonic_ns()
         state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
         if state is PowerState.ASLEEP:
             return self._asleep(demand)
-        if state is PowerState.DROWSY and not self._has_work:
+        # A board that a process of KFD uses does not fall asleep, so nothing is won by waiting.
+        has_work = any(device.has_work for device in (self._whole, *self._parts))
+        if state is PowerState.DROWSY and not has_work:
             return self._drowsy(demand)
         metrics = self._metrics()
         core = self._percent("gpu_busy_percent", metrics.gfx_percent)
         active = self._percent("mem_busy_percent", metrics.umc_percent)
         self._parts_busy = self._busy_by_part(metrics)
+        # A board is as busy as its busiest partition. If the board's own figure is missing,
+        # partitions that report 0 do not prove that it is idle.
         busiest = max((p for p in (core, *self._parts_busy.values()) if p), default=core)
         idle = busiest == 0 and not active
         covers_ns = self._covers_ns(idle=idle)
         self._sample = ActivitySample(core, active)
         window = self._window(self._sample, covers_ns)
         self._rest.note(now_ns, idle=idle and not _has_worked(window))
+        # Energy that is taken without a window to put it in would be lost: it waits for the next.
+        # Only the very first read has none, and begins the counter.
         if window is not None or not self.energy.begun:
             counter = self._hwmon.energy_uj() if metrics.energy_uj is None else metrics.energy_uj
             busy_ns = None if busiest is None else int(busiest * SECOND)
@@ -145,6 +144,10 @@ class AmdBoard:
         parts = (self._part(part, covers_ns, demand) for part in self._parts)
         return (self._board(window, demand), *parts)
 
+    def unread(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        devices = (self._whole.device, *(part.device for part in self._parts))
+        return tuple(DeviceReading(device, state, detail) for device in devices)
+
     def _window(self, sample: ActivitySample, covers_ns: int) -> Window | None:
         own = ActivitySample(None, None) if self._parts else sample
         return self._whole.window(own._replace(covers_ns=covers_ns))
@@ -153,11 +156,6 @@ class AmdBoard:
         """How much time the sample that is taken now covers, at most."""
         paused, self._paused = self._paused, False
         return IDLE_COVERS_NS if paused and idle else LONGEST_NS
-
-    @property
-    def _has_work(self) -> bool:
-        """Whether a process of KFD uses it: such a board does not fall asleep."""
-        return any(device.has_work for device in (self._whole, *self._parts))
 
     def _drowsy(self, demand: Demand) -> tuple[DeviceReading, ...]:
         """The readings while the board may fall asleep: nothing is read that keeps it awake.
@@ -173,6 +171,7 @@ class AmdBoard:
             window = self._whole.window(self._sample)
         if window and _has_worked(window):
             self._rest.note(self._clock.monotonic_ns(), idle=False)
+            # The last sample's 0 was of an idle board. How busy memory is now is not known.
             window = window._replace(busy=window.busy._replace(memory_active=None))
         window = window and with_energy(window, EnergyUse(), self.energy.method)
         parts = (self._part(part, None, demand) for part in self._parts)
@@ -234,7 +233,7 @@ class AmdBoard:
 
     def _percent(self, name: str, otherwise: float | None) -> float | None:
         percent = self._count(name)
-        return otherwise if percent is None or percent > WHOLE else float(percent)
+        return otherwise if percent is None or percent > MOST_PERCENT else float(percent)
 
     def _board(self, window: Window | None, demand: Demand) -> DeviceReading:
         """The reading of the board; of a partitioned one without use and memory."""

@@ -6,7 +6,7 @@ counters that stand still. From RDNA 3 on, decoding is counted as encoding, beca
 queue for both. Sources: ``amdgpu_fdinfo.c`` and ``vcn_v4_0.c`` in ``drivers/gpu/drm/amd/amdgpu``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,15 +120,15 @@ class ClientDevice:
         if self._scan is None or self._blind or lacks_kfd:
             return memory
         of_kfd = {p.pid: p.used_bytes for p in memory.processes or ()}
-        pids = sorted({*self._held, *of_kfd, *self._computing})
-        return replace(memory, processes=tuple(self._resident(pid, of_kfd) for pid in pids))
-
-    def _resident(self, pid: int, of_kfd: Mapping[int, int | None]) -> ProcessMemory:
-        """The larger of KFD's and fdinfo's memory: the two may overlap, so they are not added."""
-        sizes = [size for size in (self._held.get(pid), of_kfd.get(pid)) if size is not None]
-        size = max(sizes, default=None if pid in self._held else 0)
-        computes = pid in self._computing or pid in of_kfd
-        return ProcessMemory(pid, size, COMPUTE if computes else NO_KIND)
+        processes: list[ProcessMemory] = []
+        for pid in sorted({*self._held, *of_kfd, *self._computing}):
+            # What KFD and fdinfo count may overlap. So the larger is taken, and no sum: a process
+            # holds at least that much.
+            sizes = [size for size in (self._held.get(pid), of_kfd.get(pid)) if size is not None]
+            size = max(sizes, default=None if pid in self._held else 0)
+            computes = pid in self._computing or pid in of_kfd
+            processes.append(ProcessMemory(pid, size, COMPUTE if computes else NO_KIND))
+        return replace(memory, processes=tuple(processes))
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = self._kfd.unmeasured(window)
@@ -146,9 +146,11 @@ class ClientDevice:
     def _with(self, window: Window, used: Mapping[int, Mapping[str, int]]) -> Window:
         """The window with the use of its clients, scaled to the observed part of the window."""
         observed_ns, core_ns = window.observed_ns, window.busy.core
-        whole_ns = max(observed_ns + window.unobserved_ns, 1)
+        # Clients' counters cover all of the window, a percentage only its observed part. Without
+        # the scale a client would work more in that part than the board did.
+        elapsed_ns = max(observed_ns + window.unobserved_ns, 1)
         parts = {
-            pid: {role: ns * observed_ns // whole_ns for role, ns in own.items()}
+            pid: {role: ns * observed_ns // elapsed_ns for role, ns in own.items()}
             for pid, own in used.items()
         }
         if self._is_stuck(core_ns, sum(own.get(CORE, 0) for own in parts.values()), observed_ns):
@@ -159,16 +161,26 @@ class ClientDevice:
         roles = [role for role in self._roles if role != CORE or not self._uncounted]
         busy, processes = activities_of(parts, roles, observed_ns)
         of_clients = busy.core or 0
-        by_kfd = {process.pid: process.busy.core or 0 for process in window.processes}
         if not self._uncounted:
             busy = busy._replace(core=max(of_clients, core_ns or 0))
         how = "rates" if core_ns is not None else "none" if self._uncounted else "fdinfo"
         shares = "fdinfo" if window.methods.shares == "none" else window.methods.shares
+        # KFD's processes get what the clients leave, by the compute units that each occupied at
+        # the sample. That is one moment of the window, so none gets more than some times its part:
+        # else a short burst would take all that the clients left. Without clients the averages stay
+        # as they are. A process that is both has both.
+        working = {process.pid: process.busy for process in processes}
+        averages = {process.pid: process.busy.core or 0 for process in window.processes}
+        left = of_kfd = sum(averages.values())
+        if of_clients:
+            left = min((busy.core or 0) - of_clients, of_kfd * MOST)
+        for pid, average in averages.items():
+            own = working.get(pid, Engines())
+            core = (own.core or 0) + (average * left // of_kfd if of_kfd else 0)
+            working[pid] = own._replace(core=core)
         return window._replace(
             busy=busy._replace(memory_active=window.busy.memory_active),
-            processes=_joined(
-                processes, by_kfd, (busy.core or 0) - of_clients if of_clients else None
-            ),
+            processes=tuple(ProcessActivity(pid, own) for pid, own in working.items()),
             methods=replace(window.methods, busy=how, shares=shares),
             # Counters are not to be scaled up to what others did, as averages are.
             per_sample=bool(of_clients) or shares == "fdinfo",
@@ -200,20 +212,3 @@ class ClientDevice:
             if own.get(COPY):
                 copied[pid] = copied.get(pid, 0) + own[COPY]
         return {**of_kfd, COPY: copied}
-
-
-def _joined(
-    clients: Iterable[ProcessActivity], by_kfd: Mapping[int, int], rest_ns: int | None
-) -> tuple[ProcessActivity, ...]:
-    """The activities of clients and of KFD's processes: one that is both has both.
-
-    ``rest_ns`` is the core time that the clients leave; None: they have none, and KFD's averages
-    stay as they are.
-    """
-    found = {client.pid: client.busy for client in clients}
-    whole = sum(by_kfd.values())
-    left = whole if rest_ns is None else min(rest_ns, whole * MOST)
-    for pid, average in by_kfd.items():
-        own = found.get(pid, Engines())
-        found[pid] = own._replace(core=(own.core or 0) + (average * left // whole if whole else 0))
-    return tuple(ProcessActivity(pid, busy) for pid, busy in found.items())

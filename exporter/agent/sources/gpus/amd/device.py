@@ -68,8 +68,20 @@ class ActivityWindows:
         if passed_ns <= 0:
             return None
         self._end_unix_ns = start_ns + passed_ns
+        # One sample is of a moment. It stands for the time since the sample before, but for no
+        # more than some seconds: the rest of a long pause was not observed.
         observed_ns = min(passed_ns, sample.covers_ns)
         is_measured = sample.core is not None
+        processes: tuple[ProcessActivity, ...] = ()
+        if is_measured:
+            # Each process's part of the device's compute units, as if it were so all the time. What
+            # they add up to may differ from the device's time: the join scales them.
+            at_work = self._at_work(cus or {})
+            most_ns, units = int(observed_ns * self._share), max(self._units, *at_work.values(), 1)
+            processes = tuple(
+                ProcessActivity(pid, Engines(core=most_ns * occupied // units))
+                for pid, occupied in at_work.items()
+            )
         return Window(
             start_unix_ns=start_ns,
             end_unix_ns=self._end_unix_ns,
@@ -79,7 +91,7 @@ class ActivityWindows:
                 core=self._busy(sample.core, observed_ns),
                 memory_active=self._busy(sample.memory, observed_ns),
             ),
-            processes=self._processes(self._at_work(cus or {}), observed_ns) if is_measured else (),
+            processes=processes,
             methods=Methods(
                 busy="rates" if is_measured else "none",
                 shares="cu_occupancy" if is_measured and cus is not None else "none",
@@ -101,14 +113,6 @@ class ActivityWindows:
         elif self._ended_mono_ns - self._last_mono_ns <= LATELY_NS:
             return {pid: occupied for pid, occupied in self._last.items() if pid in cus}
         return here
-
-    def _processes(self, cus: Mapping[int, int], observed_ns: int) -> tuple[ProcessActivity, ...]:
-        """Each process's part of the device's compute units, for the whole window."""
-        whole_ns, units = int(observed_ns * self._share), max(self._units, *cus.values(), 1)
-        return tuple(
-            ProcessActivity(pid, Engines(core=whole_ns * occupied // units))
-            for pid, occupied in cus.items()
-        )
 
 
 class AmdDevice:
@@ -154,7 +158,28 @@ class AmdDevice:
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """The size, the use, and the use of each process: each is known without the others."""
         size = self.device.memory_bytes if total is None else total
-        return DeviceMemory(size, used, None, self._residents(demand))
+        node, now_ns = self.found.node, self._clock.monotonic_ns()
+        if node is None or self._refused:
+            return DeviceMemory(size, used, None, None)
+        listed_ns = self._listed_mono_ns
+        if listed_ns is None or now_ns - listed_ns >= demand.processes_every_ns:
+            try:
+                folders = processes_of(self._sysfs)
+                sizes = {pid: vram(folder, node.gpu_id) for pid, folder in folders.items()}
+                counters = {pid: counted(folder, node.gpu_id) for pid, folder in folders.items()}
+            except RefusedError:
+                self._refused = True
+                return DeviceMemory(size, used, None, None)
+            self._counting.add(counters)
+            # KFD has files of every process for every GPU, also those that it never used. Only one
+            # that holds memory here is this GPU's.
+            held = {pid: of_process for pid, of_process in sizes.items() if of_process}
+            self._listed = (self._listed & folders.keys()) | held.keys()
+            self._held = tuple(
+                ProcessMemory(pid, of_process, COMPUTE) for pid, of_process in held.items()
+            )
+            self._listed_mono_ns = now_ns
+        return DeviceMemory(size, used, None, self._held)
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
@@ -187,32 +212,8 @@ class AmdDevice:
             self._occupancy = self._central and all(ended)
         active = frozenset(pid for pid, cus in known.items() if cus)
         if not active <= self._listed:
-            self._listed_mono_ns = (
-                None  # a process that works and is not listed is looked for at once
-            )
-            self._listed |= active  # and only once, if it holds nothing
+            # A process that works and is not listed is looked for at once. If it holds nothing, it
+            # is so only once, and not in each cycle.
+            self._listed_mono_ns = None
+            self._listed |= active
         return known if self._occupancy else None
-
-    def _residents(self, demand: Demand) -> tuple[ProcessMemory, ...] | None:
-        node, now_ns = self.found.node, self._clock.monotonic_ns()
-        if node is None or self._refused:
-            return None
-        if (
-            self._listed_mono_ns is None
-            or now_ns - self._listed_mono_ns >= demand.processes_every_ns
-        ):
-            try:
-                self._held = self._list(processes_of(self._sysfs), node.gpu_id)
-            except RefusedError:
-                self._refused = True
-                return None
-            self._listed_mono_ns = now_ns
-        return self._held
-
-    def _list(self, folders: Mapping[int, list[Path]], gpu_id: int) -> tuple[ProcessMemory, ...]:
-        """The processes that hold memory here: KFD has files of every process for every GPU."""
-        sizes = {p: vram(f, gpu_id) for p, f in folders.items()}
-        self._counting.add({p: counted(f, gpu_id) for p, f in folders.items()})
-        held = {pid: size for pid, size in sizes.items() if size}
-        self._listed = (self._listed & folders.keys()) | held.keys()
-        return tuple(ProcessMemory(pid, size, COMPUTE) for pid, size in held.items())

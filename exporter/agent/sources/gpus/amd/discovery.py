@@ -98,7 +98,14 @@ class BoardNames:
 
     def assign(self, folders: Mapping[str, Path]) -> Mapping[str, tuple[str, int]]:
         """UUID and number of each board, all by PCI address; new ones by their place, if free."""
-        uuids = {pci: _uuid(folder, pci) for pci, folder in folders.items()}
+        uuids: dict[str, str] = {}
+        for pci, folder in folders.items():
+            # As ROCm's tools write it. Boards without a unique number have a place alone.
+            unique = text(folder / "unique_id").lower()
+            is_unique = _UNIQUE.fullmatch(unique) and int(unique, 16)
+            uuids[pci] = f"GPU-{unique}" if is_unique else _by_place(pci)
+        # Boards that report one number are known by their place, also when only one of them is
+        # left: it must not continue the accounts of the other.
         for uuid, count_of in Counter(uuids.values()).items():
             if count_of > 1 and uuid not in self._doubled:
                 self._doubled.add(uuid)
@@ -201,11 +208,12 @@ def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
         return board
     whole, vram = board.whole, as_count(text(board.folder / "mem_info_vram_total"))
     of_parts = sum(part.device.memory_bytes or 0 for part in board.parts)
+    # KFD and the driver need not agree on the size to the byte: nine tenths are taken for all.
     if board.parts:
-        is_whole = bool(vram) and of_parts * 10 >= (vram or 0) * 9
+        is_complete = bool(vram) and of_parts * 10 >= (vram or 0) * 9
     else:
-        is_whole = whole.node is not None and _compute_mode(board.folder) in UNDIVIDED
-    if is_whole:
+        is_complete = whole.node is not None and _compute_mode(board.folder) in UNDIVIDED
+    if is_complete:
         return board
     is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
     device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
@@ -223,14 +231,16 @@ def _board(
     parted = len(nodes) > 1
     minors = minors_in(folder / "drm")
     memory_bytes, shares_host = _memory(folder, nodes)
+    is_of_two = text(folder / "device").lower() in TWO_DIES
     device = Device(
         uuid=uuid,
         index=index,
         vendor=VENDOR,
-        model=_model(folder),
+        # Only some boards have a name in their firmware.
+        model=label(text(folder / "product_name") or f"AMD {text(folder / 'device')}".strip()),
         minor=min((minor for minor in minors if minor >= FIRST_RENDER), default=None),
         pci_bus_id=pci,
-        sharing=PARTITIONED if parted else MODULE if _is_of_two(folder) else "",
+        sharing=PARTITIONED if parted else MODULE if is_of_two else "",
         # Only AMD's own packages have a version.
         driver_version=label(text(folder / "driver/module/version")),
         memory_bytes=memory_bytes,
@@ -238,17 +248,27 @@ def _board(
     if not parted:
         whole = KfdDevice(device, nodes[0] if nodes else None)
         return FoundBoard(folder, whole, minors, shares_host=shares_host)
+    # The modes as device plugins name them (cpx_nps4): a pod asks for a partition by that.
+    modes = _compute_mode(folder), text(folder / "current_memory_partition").lower()
+    profile = "_".join(filter(_MODE.fullmatch, modes))
     units = sum(node.cus for node in nodes)
-    profile = _profile(folder)
-    ordered = sorted(nodes, key=lambda node: node.partition)
     own = dict.fromkeys(minors, folder) | dict(partitions)
-    parts = (
-        _part(
-            *(device, node, own.get(node.render or 0), profile),
-            node.cus / units if units else 1 / len(nodes),
+    parts: list[KfdDevice] = []
+    for node in sorted(nodes, key=lambda node: node.partition):
+        at = own.get(node.render or 0)
+        part = replace(
+            device,
+            uuid=f"{uuid}-{node.partition}",
+            parent_uuid=uuid,
+            profile=profile,
+            sharing="",
+            minor=node.render,
+            memory_bytes=node.memory_bytes,
+            core_share=node.cus / units if units else 1 / len(nodes),
+            gpu_instance=node.partition,
+            sysfs_name=at.name if at and _XCP.fullmatch(at.name) else "",
         )
-        for node in ordered
-    )
+        parts.append(KfdDevice(part, node, node.partition, folder=at))
     return FoundBoard(folder, KfdDevice(device, None), minors, tuple(parts))
 
 
@@ -268,48 +288,9 @@ def _memory(folder: Path, nodes: list[KfdNode]) -> tuple[int | None, bool]:
     return vram + (gtt or 0) if shares_host else vram, shares_host
 
 
-def _part(
-    board: Device, node: KfdNode, folder: Path | None, profile: str, share: float
-) -> KfdDevice:
-    device = replace(
-        board,
-        uuid=f"{board.uuid}-{node.partition}",
-        parent_uuid=board.uuid,
-        profile=profile,
-        sharing="",
-        minor=node.render,
-        memory_bytes=node.memory_bytes,
-        core_share=share,
-        gpu_instance=node.partition,
-        sysfs_name=folder.name if folder and _XCP.fullmatch(folder.name) else "",
-    )
-    return KfdDevice(device, node, node.partition, folder=folder)
-
-
-def _uuid(folder: Path, pci: str) -> str:
-    """The UUID as ROCm's tools write it; by PCI address for boards without a unique number."""
-    unique = text(folder / "unique_id").lower()
-    return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else _by_place(pci)
-
-
 def _by_place(pci: str) -> str:
     return f"AMD-{pci}"
 
 
-def _profile(folder: Path) -> str:
-    """The partition modes as device plugins name them: cpx_nps4."""
-    modes = _compute_mode(folder), text(folder / "current_memory_partition").lower()
-    return "_".join(filter(_MODE.fullmatch, modes))
-
-
-def _is_of_two(folder: Path) -> bool:
-    return text(folder / "device").lower() in TWO_DIES
-
-
 def _compute_mode(folder: Path) -> str:
     return text(folder / "current_compute_partition").lower()
-
-
-def _model(folder: Path) -> str:
-    """The board's name by its firmware, or else the PCI device's number."""
-    return label(text(folder / "product_name") or f"AMD {text(folder / 'device')}".strip())

@@ -76,13 +76,17 @@ def _node(folder: Path) -> KfdNode | None:
     location = properties.get("location_id")
     if location is None:
         return None
+    # The other heaps (system memory, GDS, LDS, scratch) are not device memory.
+    banks = folder / "mem_banks"
+    heaps = [read_properties(banks / name / "properties") for name in names_in(banks)]
+    own = [heap for heap in heaps if heap.get("heap_type") in LOCAL_HEAPS]
     simds, per_cu = properties.get("simd_count", 0), properties.get("simd_per_cu", 0)
     return KfdNode(
         gpu_id=gpu_id,
         pci_bus_id=pci_bus_id(properties.get("domain", 0), location),
         partition=location >> 28 & 0xF,
         cus=simds // per_cu if per_cu else 0,
-        memory_bytes=_memory(folder / "mem_banks"),
+        memory_bytes=sum(heap.get("size_in_bytes", 0) for heap in own) or None,
         gfx=properties.get("gfx_target_version", 0),
         render=properties.get("drm_render_minor"),
     )
@@ -104,12 +108,6 @@ def pci_bus_id(domain: int, location: int) -> str:
     """The PCI address as in sysfs, from KFD's bus, device and function in one number."""
     bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
-
-
-def _memory(banks: Path) -> int | None:
-    found = [read_properties(banks / name / "properties") for name in names_in(banks)]
-    sizes = [b.get("size_in_bytes", 0) for b in found if b.get("heap_type") in LOCAL_HEAPS]
-    return sum(sizes) or None
 
 
 # Newer kernels let a process have several contexts: pid:<pid>-id:<n>, and folders context_<n>.
@@ -174,10 +172,9 @@ class CounterSums:
         for pid, counts in now.items():
             known = counts if before is None else before.get(pid, {})
             highest = {name: max(count, known.get(name, 0)) for name, count in counts.items()}
-            self._highest[pid] = {
-                **known,
-                **highest,
-            }  # a counter that is missing now is not new later
+            # A counter that is missing now is not new when it comes back: the value from before
+            # stays, and only what was added since counts.
+            self._highest[pid] = {**known, **highest}
             for name, count in highest.items():
                 by_pid = self._risen.setdefault(name, {})
                 by_pid[pid] = by_pid.get(pid, 0) + count - known.get(name, 0)

@@ -17,7 +17,7 @@ _HEADER = struct.Struct("<HBB")  # structure_size, format_revision, content_revi
 PARTITIONS = 8  # NUM_XCP
 UNITS = 8  # MAX_XCC: compute dies of one partition
 RESIDENCIES = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
-WHOLE = 100  # percent
+MOST_PERCENT = 100
 CENTRAL_GFX = 9  # the family of gfx9, whose data-centre boards count energy in 2^-16 J
 
 
@@ -103,13 +103,20 @@ def decode(table: bytes, gfx: int = 0) -> GpuMetrics:
     if layout is None:
         return GpuMetrics(unknown=f"{form}.{content} of {size} bytes")
     energy = _field("Q", table, layout.energy)
+    counter = layout.counter
+    counts = {
+        name: None if counter is None else _field("I", table, counter + 4 + 4 * place)
+        for place, name in enumerate(RESIDENCIES)
+    }
+    # Older tables count energy in a unit that only the family of gfx9 has documented. A figure in
+    # an unknown unit is no figure.
     has_unit = content >= _UNIT_KNOWN_FROM or gfx // 10_000 == CENTRAL_GFX
     return GpuMetrics(
         gfx_percent=_percent("H", table, layout.activity),
         umc_percent=_percent("H", table, layout.activity + 2),
         energy_uj=_microjoules(energy) if has_unit else None,
-        cycles=None if layout.counter is None else _field("I", table, layout.counter),
-        residencies=_residencies(table, layout.counter),
+        cycles=None if counter is None else _field("I", table, counter),
+        residencies={name: count for name, count in counts.items() if count is not None},
         partitions=_partitions(table, layout.inside),
     )
 
@@ -177,7 +184,7 @@ def _microjoules(ticks: int | None) -> int | None:
 
 
 def _percent_of(value: int | None) -> float | None:
-    return float(value) if value is not None and value <= WHOLE else None
+    return float(value) if value is not None and value <= MOST_PERCENT else None
 
 
 def _field(kind: str, table: bytes, offset: int) -> int | None:
@@ -189,15 +196,6 @@ def _field(kind: str, table: bytes, offset: int) -> int | None:
 
 def _percent(kind: str, table: bytes, offset: int) -> float | None:
     return _percent_of(_field(kind, table, offset))
-
-
-def _residencies(table: bytes, counter: int | None) -> dict[str, int]:
-    if counter is None:
-        return {}
-    found = {
-        name: _field("I", table, counter + 4 + 4 * place) for place, name in enumerate(RESIDENCIES)
-    }
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _partitions(table: bytes, inside: tuple[int, int] | None) -> dict[int, float]:

@@ -50,17 +50,14 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         return self._unreadable or (self._scans.trouble if self._needs_clients else "")
 
     @property
-    def _by_clients(self) -> bool:
-        return any(board.by_clients for board in self._devices.values())
-
-    @property
     def _needs_clients(self) -> bool:
         return any(board.needs_clients for board in self._devices.values())
 
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
         demand = self._demand
         scan = None
-        if self._by_clients:
+        # A scan looks at all processes of the node, so it is made only if a board has a use for it.
+        if any(board.by_clients for board in self._devices.values()):
             scan = self._scans.newest(demand, needed=self._needs_clients)
         return {uuid: partial(board.read, demand, scan) for uuid, board in self._devices.items()}
 

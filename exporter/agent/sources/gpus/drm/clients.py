@@ -83,6 +83,10 @@ class _Used:
         self.taken_ns = mono_ns
         value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
         spent = self._risen(engine, value, rate, mono_ns, together) + self.owed_ns
+        # A counter that has stepped back reports nothing until it passes its old value, and then
+        # all at once. What does not fit into the time since the last read was used before it: it is
+        # owed, up to the time that was missed, and paid as later reads have room. So nothing is
+        # lost, and no window shows a client that worked for longer than the window lasted.
         if value < self.counted:
             self.missed_ns += elapsed_ns
         self.owed_ns = min(max(spent - elapsed_ns, 0), self.missed_ns)
@@ -135,26 +139,32 @@ class ClientAccounts:
         """
         spent: dict[int, dict[str, int]] = {}
         for client in clients:
-            self._learn(client, mono_ns)
+            for name, engine in client.engines.items():
+                clock = self._clocks.get(name)
+                if engine.total_cycles is None:
+                    continue
+                if clock is None:
+                    self._clocks[name] = _Clock(engine.total_cycles, mono_ns)
+                elif clock.mono_ns != mono_ns:
+                    # The first client of each read. The others follow at once, with the same clock
+                    # a moment later, over which it cannot be compared.
+                    clock.learn(engine.total_cycles, mono_ns)
             begun_ns = None if client.client_id in unsure else since_ns
             spent[client.client_id] = self._enter(client, mono_ns, begun_ns)
-        self._forget(mono_ns)
+        oldest_ns = mono_ns - FORGET_AFTER_NS
+        for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest_ns]:
+            del self._accounts[client_id]
+        # A process that opens and closes clients all the time would fill the memory meanwhile.
+        if len(self._accounts) > MAX_CLIENTS:
+            closed = [(a.seen_ns, i) for i, a in self._accounts.items() if a.seen_ns < mono_ns]
+            for _, client_id in sorted(closed)[: len(self._accounts) - MAX_CLIENTS]:
+                del self._accounts[client_id]
         return spent
 
     def pause(self) -> None:
         """Notes that the device sleeps: its clocks may stop."""
         for clock in self._clocks.values():
             clock.stopped = True
-
-    def _learn(self, client: DrmClient, mono_ns: int) -> None:
-        for name, engine in client.engines.items():
-            if engine.total_cycles is None:
-                continue
-            clock = self._clocks.get(name)
-            if clock is None:
-                self._clocks[name] = _Clock(engine.total_cycles, mono_ns)
-            elif clock.mono_ns != mono_ns:  # the first client of each read; others follow at once
-                clock.learn(engine.total_cycles, mono_ns)
 
     def _enter(self, client: DrmClient, mono_ns: int, since_ns: int | None) -> dict[str, int]:
         account = self._accounts.get(client.client_id)
@@ -179,15 +189,6 @@ class ClientAccounts:
             spent[role] = spent.get(role, 0) + taken
         account.seen_ns = mono_ns
         return spent
-
-    def _forget(self, mono_ns: int) -> None:
-        oldest = mono_ns - FORGET_AFTER_NS
-        for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest]:
-            del self._accounts[client_id]
-        if len(self._accounts) > MAX_CLIENTS:  # a process opens and closes them all the time
-            closed = [(a.seen_ns, i) for i, a in self._accounts.items() if a.seen_ns < mono_ns]
-            for _, client_id in sorted(closed)[: len(self._accounts) - MAX_CLIENTS]:
-                del self._accounts[client_id]
 
 
 def by_process(
@@ -267,8 +268,13 @@ class DeviceClients:
         for handle in self._handles(scan):
             if self._known.get(handle) in asked:
                 continue
-            client = self._client(handle)
-            if client is None:
+            path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
+            try:
+                client = parse(read(path, LONGEST))
+            except OSError:
+                client = None
+            # The descriptor is closed by now, or its number is another file's.
+            if client is None or client.pdev not in self._addresses:
                 self._known.pop(handle, None)
                 continue
             self._known[handle] = client.client_id
@@ -279,11 +285,3 @@ class DeviceClients:
         """The handles of the device, the youngest process first."""
         several = [scan.handles[m] for m in self._minors if m in scan.handles]
         return several[0] if len(several) == 1 else sorted(chain(*several), reverse=True)
-
-    def _client(self, handle: Handle) -> DrmClient | None:
-        try:
-            path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
-            client = parse(read(path, LONGEST))
-        except OSError:
-            return None
-        return client if client is not None and client.pdev in self._addresses else None

@@ -159,6 +159,8 @@ def discover(
 
 def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
     """The cards, each with its virtual functions. One whose card is not here stays a card."""
+    # A function has no memory, energy or sensors of its own. As a card it would count the same use
+    # twice: its clients work in the time of the card that it is of.
     known = {card.device.pci_bus_id for card in cards} - {""}
     of = {card.card: link(f"{card.card}/device/physfn").lower() for card in cards}
     for card in cards:
@@ -170,12 +172,24 @@ def _with_functions(cards: Collection[DrmCard]) -> Iterator[DrmCard]:
 
 
 def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool) -> Device:
-    number_of, vendor = int(card.rpartition("/card")[2]), _vendor(card, driver)
+    number_of = int(card.rpartition("/card")[2])
+    vendor_id, device_id = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
+    # Devices that are on no PCI bus have no id: there the driver says who made them.
+    known = DRIVERS.get(driver)
+    vendor = (known.vendor if known else "") or driver
+    if vendor_id is not None:
+        vendor = _VENDORS.get(vendor_id, f"{vendor_id:04x}")
+    # The name that the driver has, or else the one under which Intel sells it, or else the ids.
+    model = label(text(f"{card}/device/product_name"))
+    if not model and vendor == "intel" and device_id in _INTEL_NAMES:
+        model = f"Intel {_INTEL_NAMES[device_id]}"
+    if not model and None not in {vendor_id, device_id}:
+        model = f"{vendor_id:04x}:{device_id:04x}"
     return Device(
         uuid=f"DRM-{pci or link(f'{card}/device') or number_of}",
         index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
         vendor=vendor,
-        model=_model(card),
+        model=model,
         minor=number_of,
         pci_bus_id=pci,
         driver_version=label(f"{driver} {kernel}".strip()),
@@ -185,31 +199,12 @@ def _device(card: str, driver: str, pci: str, kernel: str, *, shares_host: bool)
 
 def _memory(card: str, *, shares_host: bool) -> int | None:
     """Bytes of the device's memory; None if it has none, or its driver does not report it."""
-    whole = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
-    if whole and shares_host:
-        whole += number(f"{card}/device/mem_info_gtt_total") or 0
+    total = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
+    if total and shares_host:
+        total += number(f"{card}/device/mem_info_gtt_total") or 0
     tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
     of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
-    return whole or sum(of_tiles) or None
-
-
-def _vendor(card: str, driver: str) -> str:
-    pci_id = _hexadecimal(f"{card}/device/vendor")
-    known = DRIVERS.get(driver)
-    if pci_id is not None:
-        return _VENDORS.get(pci_id, f"{pci_id:04x}")
-    return (known.vendor if known else "") or driver
-
-
-def _model(card: str) -> str:
-    """The board's name if its driver has it or Intel sells it, or else the ids of a PCI device."""
-    name = label(text(f"{card}/device/product_name"))
-    vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
-    if name:
-        return name
-    if vendor == 0x8086 and device in _INTEL_NAMES:  # noqa: PLR2004 - Intel
-        return f"Intel {_INTEL_NAMES[device]}"
-    return "" if vendor is None or device is None else f"{vendor:04x}:{device:04x}"
+    return total or sum(of_tiles) or None
 
 
 def _pci_address(card: str) -> str:

@@ -5,7 +5,7 @@ bounds are left out; nothing is guessed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -67,7 +67,12 @@ def parse(content: bytes) -> DrmClient | None:
 
     Without an id, two descriptors of one client look like two clients.
     """
-    texts = dict(_lines(content))
+    texts: dict[str, str] = {}
+    lines = content[:LONGEST].decode("ascii", errors="replace").split("\n", MAX_LINES)
+    for line in lines[:MAX_LINES]:
+        key, colon, value = line.partition(":")
+        if colon and key.startswith("drm-"):
+            texts[key] = value.strip(" \t\r")
     driver = texts.get("drm-driver", "")
     client_id = _number(texts.get("drm-client-id", ""))
     if client_id is None or not _NAME.fullmatch(driver):
@@ -83,14 +88,6 @@ def parse(content: bytes) -> DrmClient | None:
     )
 
 
-def _lines(content: bytes) -> Iterator[tuple[str, str]]:
-    text = content[:LONGEST].decode("ascii", errors="replace")
-    for line in text.split("\n", MAX_LINES)[:MAX_LINES]:
-        key, colon, value = line.partition(":")
-        if colon and key.startswith("drm-"):
-            yield key, value.strip(" \t\r")
-
-
 def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
     found: dict[str, EngineUsage] = {}
     for key, text in texts.items():
@@ -101,13 +98,13 @@ def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
                 if number is not None and room and _NAME.fullmatch(name):
                     found[name] = found.get(name, EngineUsage())._replace(**{what: number})
                 break
-    timed = ((name, engine) for name, engine in found.items() if _has_time(engine))
-    return {name: engine._replace(capacity=engine.capacity or 1) for name, engine in timed}
-
-
-def _has_time(engine: EngineUsage) -> bool:
-    """Whether its time is known; cycles alone are no time, because their clock changes."""
-    return engine.busy_ns is not None or None not in {engine.cycles, engine.total_cycles}
+    # Cycles alone are no time: the clock of an engine changes, so they need the device's own cycles
+    # beside them.
+    return {
+        name: engine._replace(capacity=engine.capacity or 1)
+        for name, engine in found.items()
+        if engine.busy_ns is not None or None not in {engine.cycles, engine.total_cycles}
+    }
 
 
 def _regions(texts: Mapping[str, str], prefixes: Sequence[str]) -> dict[str, int]:
@@ -156,6 +153,8 @@ def held_by(
     shared: dict[tuple[int, str], int] = {}
     for pid, client in clients:
         before = held.setdefault(pid, None)
+        # Every client reports a shared buffer as its own. Which of them share which is not known,
+        # so the largest shared part counts once: a process holds at least that much.
         for region, size in client.held.items():
             if regions.fullmatch(region):
                 common = min(client.shared.get(region, 0), size)

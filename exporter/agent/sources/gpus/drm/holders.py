@@ -87,20 +87,17 @@ class Handles:
         self._number += 1
         while self._number > MAX_HANDLES and self._room > 1:
             self._room //= 2
-            self._cut_down()
+            for pid, of_process in self._of.items():
+                if len(of_process) > self._room:
+                    self._number -= len(of_process) - self._room
+                    del of_process[self._room :]
+                    self.cut.add(pid)
         return True
 
     def cut_off(self, pid: int) -> None:
         """Marks a process with too many descriptors as cut, if it has any DRM handle."""
         if pid in self._of:
             self.cut.add(pid)
-
-    def _cut_down(self) -> None:
-        for pid, own in self._of.items():
-            if len(own) > self._room:
-                self._number -= len(own) - self._room
-                del own[self._room :]
-                self.cut.add(pid)
 
     def by_minor(self) -> dict[int, tuple[Handle, ...]]:
         """Handles by minor number, the youngest process first: see ``DeviceClients``."""
@@ -179,14 +176,13 @@ class HandleScanner:
         if self.newest is None or now_ns - self.newest.begun_mono_ns >= pause_ns:
             self.newest = self._scan(now_ns)
             self._took_ns = self._clock.monotonic_ns() - now_ns
-            self._log()
-
-    def _log(self) -> None:
-        missing = self._missing()
-        if missing and missing != self._said:
-            level = logging.WARNING if self.needed else logging.INFO
-            logger.log(level, "clients of /dev/dri: %s", self.trouble)
-        self._said = missing
+            # The first of the processes that are cut may be another one each time, so the log goes
+            # by what is missing, not by the whole sentence.
+            missing = self._missing()
+            if missing and missing != self._said:
+                level = logging.WARNING if self.needed else logging.INFO
+                logger.log(level, "clients of /dev/dri: %s", self.trouble)
+            self._said = missing
 
     def _move(self) -> int:
         self.moved_mono_ns = self._clock.monotonic_ns()
@@ -194,7 +190,11 @@ class HandleScanner:
 
     def _scan(self, begun_ns: int) -> HandleScan:
         found, refused, before = Handles(), 0, self.newest
-        pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
+        try:
+            listed = os.listdir(self._root)  # noqa: PTH208 - names are all that is wanted, ten times a cheap
+        except OSError:
+            listed = []
+        pids = sorted(int(name) for name in listed if name.isdecimal())
         for pid in pids[:MAX_PROCESSES]:
             self._move()
             try:
@@ -206,11 +206,12 @@ class HandleScanner:
                 refused += error.errno in _REFUSED
                 if error.errno == errno.E2BIG:  # else it ended meanwhile
                     found.cut_off(pid)
-        whole = before is not None and not before.refused and not before.left
+        # Only after a complete scan is a client that is found now known to be new since then.
+        was_complete = before is not None and not before.refused and not before.left
         return HandleScan(
             found.by_minor(),
             begun_ns,
-            before.begun_mono_ns if before and whole else None,
+            before.begun_mono_ns if before and was_complete else None,
             refused,
             max(len(pids) - MAX_PROCESSES, 0),
             frozenset(found.cut),
@@ -253,13 +254,6 @@ class WorkerScans:
         return HANGS if self._hung else self._scanner.trouble
 
 
-def _listed(path: str) -> list[str]:
-    try:
-        return os.listdir(path)  # noqa: PTH208 - names are all that is wanted, ten times a cheap
-    except OSError:
-        return []
-
-
 def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
     """Minor number and handle of each DRM descriptor; None after every ``AT_ONCE`` descriptors.
 
@@ -267,6 +261,7 @@ def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
         OSError: the process has ended, may not be looked into, or has too many (E2BIG).
 
     """
+    # Its descriptors are then read through the open folder, which is the same process's to the end.
     folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     start: int | None = None
     try:

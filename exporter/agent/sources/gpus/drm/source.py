@@ -111,7 +111,10 @@ class DrmDevice:
             window = self._cut(now_ns, {}, blind)
         if state is PowerState.AWAKE:
             window = self._with_energy(window, now_ns)
-            self._sense(demand, now_ns)
+            sensed_ns = self._sensed_mono_ns
+            if sensed_ns is None or now_ns - sensed_ns >= demand.sensors_every_ns:
+                self._sensed_mono_ns = now_ns
+                self._board.read(demand.disabled)
         elif window is not None:
             self._board.energy.sleep()
         reading = DeviceReading(
@@ -133,10 +136,12 @@ class DrmDevice:
         return replace(memory, processes=None) if scan.blind else memory
 
     def _measure(self, scan: HandleScan, use: ClientUse, now_ns: int) -> Window | None:
-        clients = [client for _, client in use.clients]
-        roles = {role_of(c.driver, name) for c in clients for name in c.engines}
-        self._reported |= {role for role in roles if role is not None}
-        self._silent = self._silent or any(not client.engines for client in clients)
+        # What a driver reports is known only from a client that has used it. What was reported
+        # once is measured from then on, also while no client has any.
+        for _, client in use.clients:
+            roles = {role_of(client.driver, name) for name in client.engines}
+            self._reported |= {role for role in roles if role is not None}
+            self._silent = self._silent or not client.engines
         window = self._cut(now_ns, use.used, scan.blind)
         return window and window._replace(unmeasured_pids=frozenset() if scan.blind else scan.cut)
 
@@ -153,6 +158,7 @@ class DrmDevice:
         measured = self._measured(blind)
         observed_ns, self._missed = 0 if self._missed else elapsed_ns, False
         busy, processes = activities_of(used, measured, observed_ns)
+        has_copies = COPY in self._reported or COPY in self._driver.roles.values()
         copied = {pid: own[COPY] for pid, own in used.items() if own.get(COPY)}
         return Window(
             start_ns,
@@ -162,26 +168,23 @@ class DrmDevice:
             busy=busy,
             processes=processes,
             methods=Methods("fdinfo", "fdinfo") if measured else Methods(),
-            counted={COPY: copied} if measured and self._copies else {},
+            counted={COPY: copied} if measured and has_copies else {},
         )
 
-    @property
-    def _copies(self) -> bool:
-        return COPY in self._reported or COPY in self._driver.roles.values()
-
     def _measured(self, blind: Unmeasured | None) -> list[str]:
-        if blind or self._unprofiled:
+        """The engines whose use is known now; none while clients are hidden."""
+        # panfrost and panthor count only while somebody has switched profiling on. Else their
+        # counters stand still, which is no evidence that nothing worked.
+        bits = self._driver.profiling
+        unprofiled = bits and not bits & (number(f"{self.found.card}/device/profiling") or 0)
+        if blind or unprofiled:
             return []
+        # A client without any engine shows that the driver does not count, unless it is one that
+        # leaves out what a client has not used.
         if self._silent and not self._reported and not self._driver.omits_unused:
             return []
         roles = [r for r in ROLES if r in self._reported or r in self._driver.roles.values()]
         return [r for r in roles if r != CORE] if self._has_uncounted else roles
-
-    @property
-    def _unprofiled(self) -> bool:
-        """Whether the driver counts only if profiling is on, and it is off (panfrost, panthor)."""
-        bits = self._driver.profiling
-        return bool(bits) and not bits & (number(f"{self.found.card}/device/profiling") or 0)
 
     def _with_energy(self, window: Window | None, now_ns: int) -> Window | None:
         """Adds the energy since the last window. Without a window it waits for the next one."""
@@ -190,29 +193,19 @@ class DrmDevice:
         energy = self._board.take_energy(now_ns, window.busy.core if window else None)
         return window and with_energy(window, energy, self._board.energy.method)
 
-    def _sense(self, demand: Demand, now_ns: int) -> None:
-        before = self._sensed_mono_ns
-        if before is None or now_ns - before >= demand.sensors_every_ns:
-            self._sensed_mono_ns = now_ns
-            self._board.read(demand.disabled)
-
     def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
         measured = self._measured(blind)
         missing = blind or Unmeasured.NOT_SUPPORTED
         reasons = {**UNMEASURED, **{role: missing for role in ROLES if role not in measured}}
         if self._sensed_mono_ns is not None:
             reasons |= self._board.unmeasured(demand.disabled)
+        processes = self._memory.processes if self._memory else None
+        is_sized = any(process.used_bytes is not None for process in processes or ())
         if blind:
             reasons["memory"] = blind
-        elif not self._has_memory:
+        elif not is_sized and self.found.device.memory_bytes is None:
             reasons["memory"] = Unmeasured.NOT_SUPPORTED
         return reasons
-
-    @property
-    def _has_memory(self) -> bool:
-        memory = self._memory
-        sized = memory is not None and any(p.used_bytes is not None for p in memory.processes or ())
-        return sized or self.found.device.memory_bytes is not None
 
 
 Found = tuple[tuple[DrmCard, ...], Collection[str]]
