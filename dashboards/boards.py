@@ -19,12 +19,12 @@ from dashboards.panels import (
     series,
     timeline,
 )
-from dashboards.tables import Column, colored, table, tinted
+from dashboards.tables import Column, colored, or_all, table, tinted
 from rules.generate import FOLDER
 
 # Which alerts a board shows; it is given a selector of what else is asked of them, or "".
 Firing = Callable[[str], str]
-OWN_CLUSTER = "${__data.fields.Cluster}"  # of a row, whichever clusters are chosen above
+OWN_CLUSTER = "${__data.fields.chosen}"  # of a row, whichever clusters are chosen above
 RUNBOOK = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/${__value.raw}.md"
 GPU = "GPU {{card}} {{instance}}"
 LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front
@@ -166,7 +166,8 @@ def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
     )
 
     def explained(expr: str) -> str:
-        return f'label_replace({expr}, "meaning", "$1", "alertname", "(.*)")'
+        explained = f'label_replace({expr}, "meaning", "$1", "alertname", "(.*)")'
+        return or_all(explained, "cluster")
 
     return table(
         "Alerts that fire",
@@ -187,6 +188,7 @@ def alerts(source: str, which: Firing = firing, about: str = "") -> Panel:
         ],
         lowest_of="Severity",
         texts={"Meaning": _meanings()},
+        carried="chosen",
         links={
             "Alert": RUNBOOK,
             "Node": to(source, "node", cluster=OWN_CLUSTER, node="${__value.raw}"),

@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board, events, to
 from dashboards.panels import FREE, IDLE, NOBODY, SPARE, UNSEEN, USED, Panel, series, stat
-from dashboards.tables import Column, table
+from dashboards.tables import Column, or_all, table
 from exporter.answers.prometheus.parts import METHODS, Part
 
 EVENTS = events()
@@ -62,8 +62,8 @@ def _sum(labels: str, expr: str) -> str:
 
 def _named(expr: str) -> str:
     """Who pays, with words for what has no name: Grafana joins a row without one to all others."""
-    with_kind = f'label_replace({expr}, "kind", "{NOBODY_NAMED}", "kind", "")'
     label = "$namespace_label"
+    with_kind = or_all(f'label_replace({expr}, "kind", "{NOBODY_NAMED}", "kind", "")', label)
     return f'label_replace({with_kind}, "{label}", "{NOBODY_NAMED}", "{label}", "")'
 
 
@@ -179,7 +179,8 @@ def _payers() -> Panel:
             Column("Energy", _named(energy), "kwatth"),
             Column("Its cost", _named(f"{energy} * {PRICE_KWH}"), "short"),
         ],
-        links={"Namespace": to("cost", "overview", namespace="${__value.raw}")},
+        links={"Namespace": to("cost", "overview", namespace="${__data.fields.chosen}")},
+        carried="chosen",
         nothing=NO_RULES,
     )
 

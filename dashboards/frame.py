@@ -146,12 +146,27 @@ def to(source: str, target: str, **values: str) -> str:
     "All" nodes are not taken to a board that has no "All": it would show each of them.
     """
     alike = [name for name in ALSO_KEPT[source] if name in ALSO_KEPT[target]]
-    if target in ONE and source not in ONE:
-        alike = [name for name in alike if name not in {"node", "namespace"}]
-    kept = (name for name in (*KEPT, *alike) if name not in values)
-    parts = [f"${{{name}:queryparam}}" for name in kept]
+    some = {"node", "namespace"} if target in ONE and source not in ONE else ()
+    kept = [name for name in (*KEPT, *alike) if name not in values]
+    parts = [
+        f"${{{name}_link:raw}}" if name in some else f"${{{name}:queryparam}}" for name in kept
+    ]
     parts += [f"var-{name}={value}" for name, value in values.items()]
     return "&".join((f"/d/mgpu-{target}?${{__url_time_range}}", *parts))
+
+
+def _unless_all(name: str) -> build.QueryVariable:
+    """What a link says of a choice on a board that has no "All" of it; nothing of "All".
+
+    Grafana keeps a value of an address that cannot be chosen, so "All" must not stand there. It
+    writes "All" as ``$__all``, which PromQL takes for a group that is not there, or as below.
+    """
+    asked = f'query_result(label_replace(vector(0), "is", "${{{name}:queryparam}}", "", ""))'
+    return (
+        _query(f"{name}_link", f"Link with the {name}", asked)
+        .regex('/is="(var-\\w+=(?!%24__all|")[^"]+)"/')
+        .hide(VariableHide.HIDE_VARIABLE)
+    )
 
 
 def _query(name: str, label: str, query: str) -> build.QueryVariable:
@@ -227,6 +242,9 @@ def board(
         found.with_variable(_label_name(label))
     for choice in choices:
         found.with_variable(_busiest(choice) if busiest else _choice(choice, *CHOICES[choice]))
+    for name in ("node", "namespace"):
+        if uid not in ONE and name in ALSO_KEPT[uid]:
+            found.with_variable(_unless_all(name))
     for other, title in TITLES.items():
         if other != uid:
             link = build.DashboardLink(title).type(DashboardLinkType.LINK)

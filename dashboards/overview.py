@@ -28,8 +28,9 @@ from dashboards.panels import (
     HIGH,
     IDLE,
     LOOK,
+    NO_SHARE,
+    QUARTERS,
     SPARE,
-    USED,
     Panel,
     Words,
     folded,
@@ -38,7 +39,18 @@ from dashboards.panels import (
     timeline,
 )
 from dashboards.sizing import Recorded
-from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, colored, table, tinted
+from dashboards.tables import (
+    FILLED,
+    GIVEN,
+    SHARE_USE,
+    USE,
+    Column,
+    bar,
+    colored,
+    matrix,
+    table,
+    tinted,
+)
 from exporter.answers.prometheus.advice import Outcome
 from exporter.answers.prometheus.amounts import Resource
 
@@ -72,10 +84,10 @@ WITHIN = f"rate(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__rate_inter
 SHARE = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 USED_HOURS = f"increase(mgpu_pod_limited_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 MEMORY = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
 MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
-NO_SHARE = "No pod was promised a share here"
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
 # Of each pod, the container that waits most, as a part of the time.
@@ -87,13 +99,15 @@ TROUBLE: Words = {
     "1": ("node silent", BAD),
     "2": ("waits", LOOK),
 }
-QUARTERS = {
-    0: "without work",
-    1: "0 to 25 %",
-    2: "25 to 50 %",
-    3: "50 to 75 %",
-    4: "75 to 100 %",
+# In the order of what to look at first; a part of a card's time is 0 and more.
+CARD_STATE: Words = {
+    "-3": ("lost", BAD),
+    "-2": ("silent", BAD),
+    "-1": ("?", LOOK),
 }
+BAND_WORDS = ("without work", "0 to 25 %", "25 to 50 %", "50 to 75 %", "75 to 100 %")
+# Few steps are enough for the way of a fleet, and its series are many.
+FEW_POINTS = 72
 # Not "and": without pods' infos, as where a site drops them, all pods are shown.
 OF_OWNER = f'unless on ({BY_POD}) mgpu_pod_info{{{NAMESPACE},owner_name!~"$owner"}}'
 IDLE_BAR = bar(((None, IDLE),), top=None)
@@ -124,6 +138,8 @@ def _of_cards(expr: str, by: str = BY_CARD) -> str:
 USABLE = usable_memory(NODE)
 LOST = f"group by ({BY_CARD}) ({_of('up')} == 0)"
 OF_SILENT = f"(group by ({BY_CARD}) ({in_range(_of('up'))}) and on ({BY_NODE}) {SILENT})"
+# Where a number is absent that is of a fleet: then it is not zero, but not known.
+UNSEEN = f"({SILENT} or {LOST})"
 NODE_STATE: Words = {"1": ("read", GOOD), "0": ("silent", BAD)}
 SILENT_THEN = 100  # in the timeline of lost cards: more than a node has
 BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
@@ -145,7 +161,8 @@ def dashboard() -> build.Dashboard:
     found.with_panel(_namespaces()).with_panel(_workloads()).with_panel(_pods())
     found.with_panel(_used()).with_panel(_groups())
     found.with_row(build.Row("Nodes, with all namespaces"))
-    found.with_panel(_memory()).with_panel(_power()).with_panel(_nodes()).with_panel(_lost())
+    for panel in (_memory(), _power(), _nodes(), _bands(), _lost()):
+        found.with_panel(panel)
     found.with_row(build.Row("What is idle, and what is short"))
     for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
         found.with_panel(panel)
@@ -172,6 +189,7 @@ def _totals() -> list[Panel]:
             "Cards that are read now, of all namespaces. Partitions of a card are not counted.",
             f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
             "short",
+            unknown=UNSEEN,
             width=3,
         ),
         stat(
@@ -181,6 +199,7 @@ def _totals() -> list[Panel]:
             f"count({LOST} or {OF_SILENT}) or 0 * count({_of('up')})",
             "short",
             ANY,
+            unknown=UNSEEN,
             width=3,
         ),
         stat(
@@ -189,6 +208,7 @@ def _totals() -> list[Panel]:
             "counts as one, with the sum of its partitions.",
             f"sum({BUSY})",
             "short",
+            unknown=UNSEEN,
             width=3,
         ),
         stat(
@@ -196,6 +216,7 @@ def _totals() -> list[Panel]:
             "GPUs that are kept for nobody, of all namespaces.",
             f"sum(rate({_of('unallocated_gpu_seconds_total')}{INTERVAL}))",
             "short",
+            unknown=UNSEEN,
             width=3,
         ),
         stat(
@@ -205,6 +226,7 @@ def _totals() -> list[Panel]:
             f"sum({kept})",
             "short",
             nothing="No pod has a GPU here",
+            unknown=UNSEEN,
         ),
         stat(
             "GPUs idle",
@@ -212,6 +234,7 @@ def _totals() -> list[Panel]:
             idle,
             "short",
             nothing=NO_SHARE,
+            unknown=UNSEEN,
         ),
         stat(
             "Idle, price an hour",
@@ -219,15 +242,37 @@ def _totals() -> list[Panel]:
             f"{idle} * {PRICE_GPU_HOUR}",
             "short",
             nothing=NO_SHARE,
+            unknown=UNSEEN,
         ),
     ]
 
 
 def _cards() -> Panel:
+    each = (
+        f"-3 * {LOST} or -2 * {OF_SILENT} or clamp_max({BUSY}, 1)"
+        f" or -1 * group by ({BY_CARD}) ({_of('up')} == 1)"
+    )
+    return matrix(
+        "All GPUs now",
+        "Of each card, by its node and its number, the part of its time with work, of all "
+        "namespaces. First are nodes with a card that is lost, or that are silent; ? is a card "
+        "whose work cannot be measured.",
+        ("node", "Node"),
+        "gpu",
+        # The matrix knows a row by one label; nodes of two clusters may have one name.
+        f'label_join({each}, "node", " ", "instance", "cluster")',
+        colored(QUARTERS, CARD_STATE),
+        width=12,
+    )
+
+
+def _bands() -> Panel:
     # One pass over the cards: a count for each quarter of a card's time, 0 without any work.
     parts = f'count_values("quarter", ceil(clamp_max({BUSY}, 1) * 4))'
-    for quarter, words in QUARTERS.items():
+    for quarter, words in enumerate(BAND_WORDS):
         parts = f'label_replace({parts}, "part", "{words}", "quarter", "{quarter}")'
+    ends = (f"{words.partition(' ')[2]}$" for words in BAND_WORDS)
+    colors = {end: color for end, (_, color) in zip(ends, QUARTERS, strict=True)}
     return series(
         "All GPUs, by how busy they are",
         "How many cards had work in which part of their time, of all namespaces, and how many "
@@ -236,16 +281,9 @@ def _cards() -> Panel:
         "short",
         stacked=True,
         few=True,
-        colors={
-            "^not read$": BAD,
-            "^without work$": FREE,
-            "to 25 %$": "#C7DCFC",
-            "to 50 %$": "#8AB8FF",
-            "to 75 %$": "#5794F2",
-            "to 100 %$": USED,
-        },
+        colors={"^not read$": BAD, **colors},
         width=12,
-    )
+    ).max_data_points(FEW_POINTS)
 
 
 def _in_trouble() -> Panel:
@@ -286,6 +324,7 @@ def _memory() -> Panel:
         f"sum({_of('memory_used_bytes')}) / sum({USABLE})",
         "percentunit",
         HIGH,
+        unknown=UNSEEN,
         width=12,
     )
 
@@ -297,6 +336,7 @@ def _power() -> Panel:
         f"sum({_of('power_watts')})",
         "watt",
         nothing="No board measures its power",
+        unknown=UNSEEN,
         width=12,
     )
 
@@ -320,7 +360,7 @@ def _workloads() -> Panel:
             Column("Use of share", f"{of(WITHIN)} / ({of(SHARE)} > 0)", "percentunit", SHARE_USE),
             Column("Waiting", of(WAITING, "max"), "percentunit"),
             Column("Memory", of(MEMORY), "bytes"),
-            Column("Pods", of(f"mgpu_pod_info{{{NAMESPACE}}}"), "short"),
+            Column("Pods", f"count by ({BY_OWNER}) ({info})", "short"),
         ],
         links={
             "Namespace": TO_NAMESPACE,
@@ -391,7 +431,7 @@ def _used() -> Panel:
         colors={"^allocated in all$": ALLOCATED},
         dashed="^allocated in all$",
         width=9,
-    )
+    ).max_data_points(FEW_POINTS)
 
 
 def _groups() -> Panel:
@@ -438,8 +478,8 @@ def _lost() -> Panel:
         },
         known=_of("up"),
         none="no GPU",
-        width=24,
-    )
+        width=12,
+    ).max_data_points(FEW_POINTS)
 
 
 def _nodes() -> Panel:
@@ -493,7 +533,7 @@ def _wrong_cards() -> str:
 
 
 def _idle_pods() -> Panel:
-    idle = f"topk(20, sum by ({BY_POD}) (clamp_min({HOURS} - {USED_HOURS}, 0)))"
+    idle = f"topk(20, sum by ({BY_POD}) ({IDLE_HOURS}) > 0)"
     return table(
         "Pods that idle most",
         "The twenty pods with the most unused allocated GPU-hours in the time range.",

@@ -63,6 +63,16 @@ UP: Words = {"1": ("up", GOOD), "0": ("down", BAD)}
 YES: Words = {"1": ("yes", GOOD), "0": ("no", BAD)}
 UNMEASURED: Words = {"1": ("not measured", LOOK)}
 
+# How busy a card is, by the part of its time from which on.
+QUARTERS: Steps = (
+    (None, FREE),
+    (0.001, "#C7DCFC"),
+    (0.25, "#8AB8FF"),
+    (0.5, "#5794F2"),
+    (0.75, USED),
+)
+NO_SHARE = "No pod was promised a share here"
+
 # What a panel says where nothing is found, by the first family that it asks for.
 NOTHING = {
     "mgpu_pod": "No pod has a GPU here",
@@ -78,8 +88,6 @@ NOT_NOW = "not known now"  # a figure that was known in the time range
 # Values of a timeline that no figure has.
 NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
 ABOVE_ALL = 1e12  # of the figures that are put into words
-# Later than each step of a range query but the last; Prometheus is asked for whole steps.
-LAST_STEP = "$__to / 1000 - $__interval_ms / 1000"
 NO_EXPORTER = "No exporter is scraped here"
 
 
@@ -117,18 +125,17 @@ def missing(text: str, color: str = "text") -> SpecialValueMap:
     return SpecialValueMap(options)
 
 
-def now_or_unknown(expr: str) -> str:
-    """A figure without labels; NaN while it is not known and was known in the time range.
+def now_or_unknown(expr: str, unknown: str = "") -> str:
+    """A figure without labels; NaN where it is not known now and was known in the time range.
 
-    A panel shows the last value that it gets. Of a range query without this, that is the last value
-    before an exporter fell silent, in the colour of a value of now. NaN stands at the end alone:
-    through one before it Grafana draws the way of the figure as a ramp.
+    ``unknown`` finds something where it may be so, which is asked for in place of all samples of
+    the range: of a fleet these are many.
     """
     first = re.search(r"[\w:]+{[^}]*}", expr)
     if not first:
         message = f"no selector in {expr}"
         raise ValueError(message)
-    return f"({expr}) or NaN * group({in_range(first[0])}) and on () (vector(time()) > {LAST_STEP})"
+    return f"({expr}) or NaN * group({unknown or in_range(first[0])})"
 
 
 def folded(title: str, panels: Iterable[Panel]) -> build.Row:
@@ -144,7 +151,7 @@ def folded(title: str, panels: Iterable[Panel]) -> build.Row:
     return row
 
 
-def stat(
+def stat(  # noqa: PLR0913 - what a panel says
     title: str,
     about: str,
     expr: str,
@@ -152,29 +159,30 @@ def stat(
     steps: Steps = PLAIN,
     *,
     nothing: str = "",
+    unknown: str = "",
     width: int = 4,
 ) -> stat_panel.Panel:
-    """One number. Behind it its way through the time range, unless it is of the whole range.
+    """One number, asked at one moment: the last of many steps is minutes old in a long time range.
 
     ``nothing`` is what it says where the query finds nothing; by default it follows from the query.
-    Where there was a value in the time range and none is now, it says so.
+    Where there was a value in the time range and none is now, it says so; ``unknown`` finds
+    something where it may be so.
     """
     of_range = "$__range" in expr
-    target = query(expr if of_range else now_or_unknown(expr), "A")
     text = nothing or why_nothing(expr)
     return (
         stat_panel.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
-        .with_target(target.instant() if of_range else target.range())
+        .with_target(query(expr if of_range else now_or_unknown(expr, unknown), "A").instant())
         .unit(unit)
         .no_value(text)
         .mappings([missing(text if of_range else NOT_NOW)])
         .thresholds(thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)
-        .graph_mode(BigValueGraphMode.NONE if of_range else BigValueGraphMode.AREA)
+        .graph_mode(BigValueGraphMode.NONE)
         .reduce_options(common.ReduceDataOptions().calcs(["last"]))
         .min(0)
         .height(4)

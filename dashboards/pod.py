@@ -27,6 +27,7 @@ from dashboards.panels import (
     HIGH,
     IDLE,
     LOOK,
+    NO_SHARE,
     UNMEASURED,
     Panel,
     Words,
@@ -62,7 +63,6 @@ LOST = (
 )
 OF_SILENT = f"({KNOWN} and on (cluster, instance) {SILENT})"
 NOTHING_SERVED = "No model server is scraped, or the rules of examples/tokens are not loaded"
-NO_SHARE = "No pod was promised a share here"
 BY_NEIGHBOUR = "$namespace_label, $pod_label"
 MOST = most_of_containers(BY_NEIGHBOUR, NODE, f" {ON_ITS_CARDS}")
 NEIGHBOUR = "{{$namespace_label}}/{{$pod_label}}"

@@ -80,8 +80,15 @@ SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
 # The label and the head of the column that says why a table has no rows.
 WHY, NO_ROWS = "why", "No rows"
 COLUMNS = 24  # of Grafana's grid
+MOST_CARDS = 16  # of a node, of which the order of columns is known
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
+
+
+def or_all(expr: str, label: str) -> str:
+    """With the label as ``chosen``, for a link: "All" where it is empty, else nothing is found."""
+    all_of_them = f'label_replace({expr}, "chosen", "$$__all", "", "")'
+    return f'label_replace({all_of_them}, "chosen", "$1", "{label}", "(.+)")'
 
 
 class Column(NamedTuple):
@@ -100,6 +107,7 @@ def table(  # noqa: PLR0913 - what a table says
     columns: Sequence[Column],
     *,
     links: Mapping[str, str] | None = None,
+    carried: str = "",
     texts: Mapping[str, Words] | None = None,
     lowest_of: str = "",
     nothing: str = "",
@@ -110,10 +118,10 @@ def table(  # noqa: PLR0913 - what a table says
     """A row for each combination of labels; ``keys`` are labels and their heads.
 
     ``links`` are the addresses that a key's cells lead to, ``texts`` what stands in place of its
-    values, both by its head. ``nothing`` is what it says where no query finds anything; by default
-    it follows from the first. ``known`` finds something wherever there is a row; by default, any of
-    the queries does. A UUID is long and stands last. Sorted by the first column, or by
-    ``lowest_of`` with its lowest first.
+    values, both by its head. ``carried`` is a label that no column shows, for an address.
+    ``nothing`` is what it says where no query finds anything; by default it follows from the first.
+    ``known`` finds something wherever there is a row; by default, any of the queries does. A UUID
+    is long and stands last. Sorted by the first column, or by ``lowest_of`` with its lowest first.
     Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
     """
     targets = [_now(column.expr, ref(i)) for i, column in enumerate(columns)]
@@ -140,6 +148,8 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
     for head, text in (texts or {}).items():
         panel.override_by_name(head, [override("mappings", [named(text)])])
+    if carried:
+        panel.override_by_name(carried, [override("custom.hidden", value=True)])
     panel.override_by_name(NO_ROWS, [override("custom.minWidth", 4 * NARROW)])
     for head, setting in _widths(keys.values(), columns, width).items():
         panel.override_by_name(head, [setting])
@@ -148,6 +158,55 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(head, [override("links", [link])])
     sort = common.TableSortByFieldState().display_name(lowest_of or columns[0].name)
     return panel.sort_by([sort.desc(desc=not lowest_of)])
+
+
+def matrix(
+    title: str,
+    about: str,
+    row: tuple[str, str],
+    column: str,
+    expr: str,
+    cell: Cell,
+    *,
+    width: int,
+) -> table_panel.Panel:
+    """A coloured cell for each pair of a row's and a column's label, the lowest row first.
+
+    ``row`` is a label and its head. Grafana knows the columns by what is found; they stand in the
+    order of their numbers, as cards have them, those of a second vendor last.
+    """
+    label, head = row
+    found = f"{label}\\{column}"  # what Grafana calls the column of the rows' names
+    into = {"rowField": label, "columnField": column, "valueField": "Value", "emptyValue": "null"}
+    order = {found: 0} | {str(number): number + 1 for number in range(2 * MOST_CARDS)}
+    organized = {"excludeByName": {}, "renameByName": {found: head}, "indexByName": order}
+    panel = (
+        table_panel.Panel()
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .targets([_now(f"sort({expr})", "A")])
+        .unit("percentunit")
+        .decimals(0)
+        .no_value(why_nothing(expr))
+        .with_transformation(DataTransformerConfig(id_val="groupingToMatrix", options=into))
+        .with_transformation(DataTransformerConfig(id_val="organize", options=organized))
+        .height(HEIGHT)
+        .span(width)
+    )
+    panel.override_by_regexp(
+        "/.*/",
+        [
+            override("noValue", "-"),
+            override("custom.minWidth", NARROW / 2),
+            override("custom.align", "center"),
+            *_looks(cell),
+        ],
+    )
+    plain = [override("unit", "string"), override("custom.displayMode", "auto")]
+    width_of = override("custom.minWidth", 2 * NARROW)
+    panel.override_by_name(head, [*plain, override("custom.align", "left"), width_of])
+    return panel
 
 
 def _instead(columns: Sequence[Column], nothing: str, known: str) -> str:

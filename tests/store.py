@@ -78,7 +78,7 @@ class Store:
         """Let it have what a scrape of a page at this time gives; None is a scrape that failed."""
         samples = {
             target.label({"__name__": name, **dict(own)}): value
-            for name, own, value in (() if page is None else _samples(page))
+            for name, own, value in (() if page is None else parsed(page))
         }
         up = _sorted({"__name__": "up", **target.labels})
         self._show(_sorted(target.labels), {**samples, up: float(page is not None)}, at)
@@ -147,6 +147,11 @@ class Store:
             for one in self.query(expression, at)
         }
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def _ready(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=30):
@@ -167,7 +172,7 @@ def _sorted(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
 
 
-def _samples(page: str) -> Iterable[tuple[str, Labels, float]]:
+def parsed(page: str) -> Iterable[tuple[str, Labels, float]]:
     """The samples of a page in the text format; its label values hold nothing that is escaped.
 
     A written page may have no family of ours that there is not.

@@ -22,6 +22,7 @@ class Ask(Protocol):
 
 # $name, ${name}, ${name:format}
 VARIABLE = re.compile(r"\$([a-zA-Z_]\w*)|\$\{(\w+)(?:\.[\w.]+)?(?::\w+)?\}")
+ALL = ".*"  # what stands for all in a query; an address has Grafana's own name for it
 LABEL_NAME = re.compile(r"[a-zA-Z_]\w*")
 LABEL_VALUES = re.compile(r"label_values\((.+), ([\w$]*)\)")
 UNSORTED = 0  # of a variable: what can be chosen stands as Prometheus answers
@@ -90,8 +91,15 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
     The end of the time range is past at each moment that a test asks about: each is the last step.
     """
-    every = {"__to": "0", "__interval_ms": "0", **values}
-    return VARIABLE.sub(lambda match: every[match[1] or match[2]], text)
+    every = {"__to": "0", "__interval_ms": "0", "__all": "$__all", **values}
+
+    def value(match: re.Match[str]) -> str:
+        found = every[match[1] or match[2]]
+        if match[0].endswith(":queryparam}"):
+            return f"var-{match[2]}={'$__all' if found == ALL else found}"
+        return found
+
+    return VARIABLE.sub(value, text)
 
 
 def resolve(dashboard: Dashboard, ask: Ask, fixed: Mapping[str, str]) -> dict[str, str]:

@@ -46,9 +46,9 @@ SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}")
 # The oldest Grafana in which each was seen. A name that a dashboard newly uses needs its line.
 SINCE = {
     "panel": dict.fromkeys(("stat", "state-timeline", "table", "timeseries"), "9.4.0"),
-    "transformation": dict.fromkeys(("merge", "organize"), "9.4.0"),
+    "transformation": dict.fromkeys(("groupingToMatrix", "merge", "organize"), "9.4.0"),
     # schema 38 and later have cellOptions for it, which 9.4 does not read; newer ones convert it
-    "cell": dict.fromkeys(("basic", "color-background-solid", "color-text"), "9.4.0"),
+    "cell": dict.fromkeys(("auto", "basic", "color-background-solid", "color-text"), "9.4.0"),
     "colour": {
         **dict.fromkeys(("fixed", "thresholds", "palette-classic"), "9.4.0"),
         "palette-classic-by-name": "10.0.4",
@@ -226,8 +226,9 @@ def test_every_metric_is_one_that_is_served(dashboard: Dashboard) -> None:
 def test_every_variable_is_used(dashboard: Dashboard) -> None:
     text = "\n".join(query.expr + query.legend for query in queries(dashboard))
     text += "\n".join(str(variable.get("query")) for variable in variables(dashboard).values())
+    text += "\n".join(link["url"] for link in dashboard["links"])
     for name in variables(dashboard).keys() - {"datasource"}:
-        assert f"${name}" in text or f"${{{name}}}" in text, name
+        assert re.search(rf"\${name}\b|\${{{name}[:}}]", text), name
 
 
 @EVERY
@@ -286,6 +287,11 @@ def test_names_in_tables_are_not_formatted_as_numbers(dashboard: Dashboard) -> N
     for panel in panels(dashboard):
         if panel["type"] != "table":
             continue
+        if panel["transformations"][0]["id"] == "groupingToMatrix":  # whose columns data name
+            ((name, head),) = panel["transformations"][1]["options"]["renameByName"].items()
+            (own,) = (one for one in panel["fieldConfig"]["overrides"] if _names(one) == head)
+            assert {"id": "unit", "value": "string"} in own["properties"], name
+            continue
         units_of = {
             override["matcher"]["options"]: one["value"]
             for override in panel["fieldConfig"]["overrides"]
@@ -302,19 +308,25 @@ def test_names_in_tables_are_not_formatted_as_numbers(dashboard: Dashboard) -> N
         assert panel["fieldConfig"]["defaults"].get("unit") == "string", panel["title"]
 
 
+def _names(override: dict[str, Any]) -> str:
+    """The one field that an override is for."""
+    return str(override["matcher"]["options"])
+
+
 # What is chosen above the panels, and stays chosen on the way to a board that has it too.
 STAYS = (*KEPT, "node", "namespace", "price_gpu_hour")
 
 
 def _kept(dashboard: Dashboard, target: Dashboard) -> set[str]:
-    """The variables that a link takes along.
+    """What a link takes along.
 
-    A board of one node or pod has no "All" and would show each of them: nothing goes there from
-    a board that has it.
+    A board of one node or pod has no "All" and would show each of them: from a board that has it
+    only what is chosen goes there (``test_all_is_not_taken_to_a_board_that_has_none``).
     """
     one = target["uid"] in ONE and dashboard["uid"] not in ONE
     shared = variables(dashboard).keys() & variables(target).keys() & {*STAYS}
-    return shared - ({"node", "namespace"} if one else set())
+    some = shared & {"node", "namespace"} if one else set()
+    return {f"{name}:queryparam" for name in shared - some} | {f"{name}_link:raw" for name in some}
 
 
 def test_one_name_of_a_figure_has_one_unit_on_all_boards() -> None:
@@ -343,8 +355,9 @@ def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
         first, *parts = url.partition("?")[2].split("&")
         assert first == "${__url_time_range}", url
         given = {part.partition("=")[0].removeprefix("var-") for part in parts if "=" in part}
-        kept = {part[2 : -len(":queryparam}")] for part in parts if "=" not in part}
-        assert kept == _kept(dashboard, target) - given, url
+        kept = {part[2:-1] for part in parts if "=" not in part}
+        by_itself = {name for one in given for name in (f"{one}:queryparam", f"{one}_link:raw")}
+        assert kept == _kept(dashboard, target) - by_itself, url
 
 
 @EVERY
@@ -358,7 +371,12 @@ def test_a_link_sets_variables_that_are_there_and_names_its_node(dashboard: Dash
             assert chosen.keys() <= variables(target).keys(), url
             assert "node" in chosen or target["uid"] not in ONE, url
             fields = {re.sub(r".*fields\.(\w+)}", r"\1", value) for value in chosen.values()}
-            assert fields - {"${__value.raw}"} <= heads, (panel["title"], url)
+            hidden = {
+                _names(one)
+                for one in panel["fieldConfig"]["overrides"]
+                if {"id": "custom.hidden", "value": True} in one["properties"]
+            }
+            assert fields - {"${__value.raw}"} <= heads | hidden, (panel["title"], url)
 
 
 def _heads(transformation: dict[str, Any]) -> Iterator[str]:

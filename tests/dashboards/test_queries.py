@@ -120,6 +120,8 @@ def test_who_pays_has_a_name_in_every_row(ask: Ask, job: str) -> None:
     for row in (one["metric"] for expr in exprs for one in ask(expr)):
         assert row.get(label), row
         assert row.get("kind"), row
+        everybody = row[label] == "(none)"  # for whom a link chooses nobody
+        assert row["chosen"] == ("$__all" if everybody else row[label]), row
 
 
 @pytest.mark.program("prometheus", "cc")
@@ -130,8 +132,25 @@ def test_alerts_stand_by_their_weight_and_in_their_cluster(ask: Ask) -> None:
     expr = next(query.expr for query in every if query.letter == "A")
     eventually(lambda: ask(fill(expr, values)), "the alert that fires here")
     assert {float(one["value"][1]) for one in ask(fill(expr, values))} == {0}  # critical
+    # The link of an alert without a cluster, which no other cluster's nodes have: to all of them.
+    assert {one["metric"]["chosen"] for one in ask(fill(expr, values))} == {"$__all"}
     ours = {"cluster": "no-such", "node": ".*"}
     assert all("cluster" not in one["metric"] for one in ask(fill(expr, values | ours)))
+
+
+@pytest.mark.program("prometheus", "cc")
+@pytest.mark.parametrize("board", ["overview", "cost"])
+def test_all_is_not_taken_to_a_board_that_has_none(ask: Ask, board: str) -> None:
+    """It would show each of its nodes there, without saying so; what is chosen goes there."""
+    dashboard = load(next(path for path in PATHS if path.stem == f"mgpu-{board}"))
+    for name in ("node", "namespace"):
+        written = {"one": "node-0", "two": f"a&var-{name}=b", "newer": "%24__all", "all": ".*"}
+        found = {
+            key: options(dashboard, f"{name}_link", ask, {name: value})
+            for key, value in written.items()
+        }
+        two = f"var-{name}=a&var-{name}=b"
+        assert found == {"one": [f"var-{name}=node-0"], "two": [two], "newer": [], "all": []}
 
 
 @pytest.mark.program("prometheus", "cc")

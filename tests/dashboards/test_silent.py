@@ -106,7 +106,7 @@ def _values(
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_one_number_of_a_silent_node_is_not_known(store: Store, path: Path) -> None:
     for panel in panels(load(path)):
-        if panel["type"] == "stat" and not panel["targets"][0].get("instant"):
+        if panel["type"] == "stat" and "or NaN * group(" in panel["targets"][0]["expr"]:
             expr = fill(panel["targets"][0]["expr"], EVERYTHING | {"node": "far"})
             values = [*store.values(expr, AT).values()]
             if panel["title"] == "Down":
@@ -143,6 +143,16 @@ def test_a_silent_node_stays_among_the_nodes(store: Store) -> None:
     assert _values(store, "overview", "Nodes now", "E", "instance") == {"near": 3, "far": 1}
     then = _values(store, "overview", "GPUs that could not be read", "A", "instance")
     assert then == {"near": 2, "far": 100}
+
+
+@pytest.mark.program("prometheus")
+def test_each_card_has_a_cell_and_those_that_are_not_read_come_first(store: Store) -> None:
+    every = queries(load(FOLDER / "mgpu-overview.json"))
+    (query,) = (one for one in every if one.panel == "All GPUs now")
+    found = store.query(fill(query.expr, EVERYTHING), AT)
+    cells = [(one["metric"]["node"], one["metric"]["gpu"], one["value"][1]) for one in found]
+    assert {*cells[:2]} == {("near ", "1", "-3"), ("near ", "2", "-3")}
+    assert cells[2:] == [("far ", "0", "-2"), ("near ", "0", "0.5")]
 
 
 @pytest.mark.program("prometheus")
