@@ -50,7 +50,14 @@ def scheme_of(about: SchemeDescription) -> Scheme:
 def read(about: SchemeDescription, reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
     users = _users(reader, about)
-    policy = _policy(reader, about) if users else ""
+    policy = ""
+    if users:
+        stated = reader.annotation(about.policy_annotation) if about.policy_annotation else ""
+        policy = stated or reader.node.labels.get(about.policy_node_label, "")
+        # It becomes a label's value as it stands, so it is bounded like one of Kubernetes' own.
+        if not policy.isprintable() or len(policy) > _MAX_POLICY_LENGTH:
+            reader.reject(Reason.UNKNOWN_POLICY, repr(policy[:_MAX_POLICY_LENGTH]))
+            policy = ""
     return [
         allocation
         for container in users
@@ -68,20 +75,21 @@ def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
     if strangers := named - {container.name for container in lasting}:
         reader.reject(Reason.CONTAINER_MISMATCH, ", ".join(sorted(strangers)))
     candidates = [c for c in lasting if c.name in named] if named else list(lasting)
+    # Whoever may write annotations could give a pod any amount. A resource in the limits goes
+    # through the scheduler and quotas: where the system has one, amounts need it beside them.
     if about.evidence_resource or about.resources:
         evidence = about.evidence_resource or about.resources[0]
-        found = [c.name for c in candidates if _has(c, about.evidence_resource)]
+        found = []
+        for one in candidates:
+            # The setting may be the beginning of the resource's name.
+            stated = [name for name in one.limits if name.startswith(about.evidence_resource)]
+            if about.evidence_resource and asks_for(one, stated):
+                found.append(one.name)
         if not found and not asking:
             reader.reject(Reason.NOT_REQUESTED, f"{about.amount_keys[0]} without {evidence}")
         users = {*found, *(c.name for c in asking)}
         return [c for c in lasting if c.name in users]
     return candidates if named else [reader.owner(candidates)]
-
-
-def _has(container: Container, evidence: str) -> bool:
-    """Whether a container asks for the evidence resource, which may be the beginning of a name."""
-    beginning = [name for name in container.limits if evidence and name.startswith(evidence)]
-    return asks_for(container, beginning)
 
 
 def _text(reader: PodReader, key: str) -> str:
@@ -112,16 +120,6 @@ def _memory(reader: PodReader, about: SchemeDescription, container: Container) -
     return _stated(reader, about.memory_key)
 
 
-def _policy(reader: PodReader, about: SchemeDescription) -> str:
-    """Return the policy that the pod, else the node states. It becomes a label's value."""
-    stated = reader.annotation(about.policy_annotation) if about.policy_annotation else ""
-    policy = stated or reader.node.labels.get(about.policy_node_label, "")
-    if not policy.isprintable() or len(policy) > _MAX_POLICY_LENGTH:
-        reader.reject(Reason.UNKNOWN_POLICY, repr(policy[:_MAX_POLICY_LENGTH]))
-        return ""
-    return policy
-
-
 def _allocations(
     reader: PodReader, about: SchemeDescription, container: Container, policy: str
 ) -> list[Allocation]:
@@ -131,6 +129,7 @@ def _allocations(
     stated = reader.quantity(container, about.count_resource) or _count(reader, about, container)
     if core is None and memory is None and stated is None:
         return []
+    # A core above one card's, of a system that states totals, is over as many cards as it needs.
     divided = about.amounts == "total"
     count = stated or (math.ceil(core / Fraction(about.core_units)) if core and divided else 1)
     if not reader.allows(container, count):
@@ -140,7 +139,12 @@ def _allocations(
     share = 1.0 if whole else _share(reader, core, parts, about.core_units)
     size = None if memory is None else int(memory * about.memory_unit)
     part = reader.memory(size, 1, parts)
-    cards = _cards(reader, about, container, count)
+    cards: tuple[Device | None, ...] = (None,) * count
+    key = _placement_key(reader, about.placement_annotation, container)
+    if key and about.index_basis == IndexBasis.UUID:
+        cards = _cards_by_uuid(reader, key, count)
+    elif key:
+        cards = reader.placement(key, count)
     whole_card = share == 1 and memory is None
     return reader.allocate(container, cards, Share(share, part, policy), whole=whole_card)
 
@@ -164,18 +168,6 @@ def _share(reader: PodReader, core: int | Fraction | None, parts: int, whole: in
         reader.reject(Reason.CORE_OUT_OF_RANGE, f"{float(part)} of {whole} units of one card")
         return None
     return float(part / whole)
-
-
-def _cards(
-    reader: PodReader, about: SchemeDescription, container: Container, count: int
-) -> tuple[Device | None, ...]:
-    """Return the container's cards, None for each that is unknown."""
-    key = _placement_key(reader, about.placement_annotation, container)
-    if not key:
-        return (None,) * count
-    if about.index_basis == IndexBasis.UUID:
-        return _cards_by_uuid(reader, key, count)
-    return reader.placement(key, count)
 
 
 def _placement_key(reader: PodReader, template: str, container: Container) -> str:

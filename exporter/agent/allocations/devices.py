@@ -105,7 +105,12 @@ def sharing_replicas(node: NodeFacts) -> dict[str, int]:
     units = [device for device in node.devices if device.uuid not in parents]
     found = {}
     for device in units:
-        count = _stated(node, device)
+        keys = [f"{name}.replicas" for name in _resources(device)]
+        if device.vendor.lower() == "nvidia":
+            keys.append(_GKE_CLIENTS)
+        stated = (parse_natural(node.labels.get(key, "")) for key in keys)
+        count = next((number for number in stated if number), None)
+        # A discovery without the plugin's configuration says 1 whatever the plugin does.
         if count is None or (count == 1 and _is_shared(node, device)):
             count = _by_offer(node, device, units)
         if count is not None and 1 < count <= _MOST:
@@ -119,13 +124,6 @@ def _resources(device: Device) -> tuple[str, ...]:
     if not device.parent_uuid:
         return cards
     return (_MIG + device.profile.replace("+", "."), *cards)  # strategy mixed, or else single
-
-
-def _stated(node: NodeFacts, device: Device) -> int | None:
-    labels = (f"{name}.replicas" for name in _resources(device))
-    keys = (*labels, _GKE_CLIENTS) if device.vendor.lower() == "nvidia" else tuple(labels)
-    stated = (parse_natural(node.labels.get(key, "")) for key in keys)
-    return next((count for count in stated if count), None)
 
 
 def _is_shared(node: NodeFacts, device: Device) -> bool:

@@ -49,8 +49,14 @@ def memory_factor(node: NodeFacts, resource: str, keys: tuple[str, ...], stated:
     ``stated``, the user's, is taken if it is one of these, else the roundest. Without such figures
     it is ``stated``, or 1 if that is 0.
     """
-    sizes = {card.uuid: (card.memory_bytes or 0) // MIB for card in cards(node)}
-    units = _registered(node, keys) or _offered(node, resource)
+    found = cards(node)
+    sizes = {card.uuid: (card.memory_bytes or 0) // MIB for card in found}
+    units = _registered(node, keys)
+    offered = parse_quantity(node.allocatable.get(resource, ""))
+    # What a node offers is the sum of all cards. It is divided only where they are alike.
+    is_divisible = common_memory(found) is not None and offered and offered % len(found) == 0
+    if not units and offered and is_divisible:
+        units = dict.fromkeys(sizes, offered // len(found))
     known = [(size, units[uuid] or 0) for uuid, size in sizes.items() if size and units.get(uuid)]
     if not known:
         return stated or 1
@@ -71,28 +77,14 @@ def _factors(known: Iterable[tuple[int, int]]) -> range:
     return range(nearest, nearest + 1)
 
 
-def _offered(node: NodeFacts, resource: str) -> dict[str, int | None]:
-    """Return each card's part of the units that the node offers; empty if cards differ."""
-    found = cards(node)
-    offered = parse_quantity(node.allocatable.get(resource, ""))
-    if not offered or common_memory(found) is None or offered % len(found):
-        return {}
-    return dict.fromkeys((card.uuid for card in found), offered // len(found))
-
-
 def _registered(node: NodeFacts, keys: tuple[str, ...]) -> dict[str, int | None]:
     text = next((found for key in keys if (found := node.annotations.get(key))), "")
     if len(text) > _MAX_LENGTH:
         return {}
-    return _of_json(text) if text.startswith("[") else _of_list(text)
-
-
-def _of_list(text: str) -> dict[str, int | None]:
-    entries = (entry.split(",") for entry in text.split(":"))
-    return {e[0]: parse_natural(e[_MEMORY_FIELD]) for e in entries if len(e) > _MEMORY_FIELD}
-
-
-def _of_json(text: str) -> dict[str, int | None]:
+    if not text.startswith("["):
+        lists = (entry.split(",") for entry in text.split(":"))
+        return {e[0]: parse_natural(e[_MEMORY_FIELD]) for e in lists if len(e) > _MEMORY_FIELD}
+    # HAMi writes JSON since 2.6.
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -99,12 +99,17 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
     """
     if has_ended(pod) or not may_have_any(pod, node):
         return Decoded()
-    keys = _keys(pod, node)
+    granted = (grant.resource for grant in node.grants.get(pod.uid, ()))
+    limits = (key for container in pod.containers for key in container.limits)
+    keys = {*pod.annotations, *pod.labels, *limits, *granted}
     claimed: set[str] = set()
     allocations: list[Allocation] = []
     problems: list[DecodeProblem] = []
     for scheme in schemes:
-        if not claimed.isdisjoint(scheme.resources) or not _may_know(scheme, keys):
+        # Most pods have nothing of most schemes: a look at the keys spares the reading.
+        beginnings = scheme.beginnings
+        knows_none = beginnings and not any(key.startswith(beginnings) for key in keys)
+        if knows_none or not claimed.isdisjoint(scheme.resources):
             continue
         found = _guarded(scheme, pod, node)
         problems += found.problems
@@ -112,6 +117,8 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
             a if a.policy == (policy := scheme.policy(a)) else replace(a, policy=policy)
             for a in found.allocations
         )
+        # Otherwise an annotation that a tenant made up would keep the pod's true system from being
+        # read.
         read = any(problem.reason not in FORGED for problem in found.problems)
         if found.allocations or read or not found.consumer:
             claimed.update(scheme.resources)
@@ -127,18 +134,6 @@ def may_have_any(pod: Pod, node: NodeFacts) -> bool:
     if pod.annotations or pod.labels or pod.uid in node.grants:
         return True
     return any(container.limits or container.claims for container in pod.containers)
-
-
-def _keys(pod: Pod, node: NodeFacts) -> set[str]:
-    """The resources, annotations and labels of a pod."""
-    limits = (key for container in pod.containers for key in container.limits)
-    granted = (grant.resource for grant in node.grants.get(pod.uid, ()))
-    return {*pod.annotations, *pod.labels, *limits, *granted}
-
-
-def _may_know(scheme: Scheme, keys: set[str]) -> bool:
-    beginnings = scheme.beginnings
-    return not beginnings or any(key.startswith(beginnings) for key in keys)
 
 
 def read_by(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:

@@ -92,8 +92,18 @@ def make(
     own = tuple(map(scheme_of, described))
     schemes = own + tuple(scheme for scheme in shipped if scheme.name not in replaced)
     complaints = [(SCHEMES, text) for about in described for text in _taken(about, shipped)]
-    complaints += ((INDEX_BASIS, text) for name in bases for text in _baseless(name, schemes))
-    complaints += ((HAMI, text) for text in _read_twice(_names(hami_names or {})))
+    numbering = [s.name for s in schemes if s.index_basis not in {None, IndexBasis.UUID}]
+    for name in bases:
+        if name not in numbering:
+            known = any(scheme.name == name for scheme in schemes)
+            what = "does not number its cards" if known else "is no scheme that is read"
+            text = f"{name} {what}; those that number them: {', '.join(numbering)}"
+            complaints.append((INDEX_BASIS, text))
+    names = _names(hami_names or {})
+    read = Counter(getattr(names, field) for field in _HAMI_FIELDS.values())
+    complaints += [
+        (HAMI, f"it reads {one} as two things") for one, count in read.items() if count > 1
+    ]
     if complaints:
         raise RulesError(complaints)
     return Rules(schemes, bases)
@@ -131,28 +141,19 @@ def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]
     if about.name in (scheme.name for scheme in left):
         yield f"{about.name} is the name of a shipped scheme; {_say_so([about.name])}"
     for resource in filter(None, (*about.resources, about.evidence_resource)):
-        if users := [s.name for s in left if any(_means(own, resource) for own in s.resources)]:
+        # Two schemes with one resource would count it twice. A scheme's resource may be the
+        # beginning of several.
+        users = [
+            scheme.name
+            for scheme in left
+            if any(
+                own == resource or (not own[-1:].isalnum() and resource.startswith(own))
+                for own in scheme.resources
+            )
+        ]
+        if users:
             yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(users)}"
-
-
-def _read_twice(names: ResourceNames) -> Iterator[str]:
-    """Complaints about resources that HAMi's names read as two things."""
-    read = Counter(getattr(names, field) for field in _HAMI_FIELDS.values())
-    yield from (f"it reads {one} as two things" for one, count in read.items() if count > 1)
 
 
 def _say_so(names: Sequence[str]) -> str:
     return f"choose another, or add replaces: [{', '.join(names)}]"
-
-
-def _means(own: str, resource: str) -> bool:
-    """Whether a scheme's resource, or beginning of resources, matches this one."""
-    return resource == own or (not own[-1:].isalnum() and resource.startswith(own))
-
-
-def _baseless(name: str, schemes: Sequence[Scheme]) -> Iterator[str]:
-    numbering = [s.name for s in schemes if s.index_basis not in {None, IndexBasis.UUID}]
-    if name not in numbering:
-        known = any(scheme.name == name for scheme in schemes)
-        what = "does not number its cards" if known else "is no scheme that is read"
-        yield f"{name} {what}; those that number them: {', '.join(numbering)}"

@@ -30,7 +30,7 @@ from exporter.agent.allocations.schemes.aliyun_gpushare import (
     unit_of,
 )
 from exporter.agent.allocations.terms import IndexBasis, Reason
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.model import Allocation, Container
 
 _CORE = "aliyun.com/gpu-core.percentage"
 _MEMORY_TABLE = "scheduler.framework.gpushare.allocation"
@@ -48,28 +48,20 @@ Table = Mapping[int, Amounts]  # by the container's position
 def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
     users = [each for each in reader.lasting if asks_for(each, (MEMORY, _CORE))]
-    if not _is_ours(reader.pod, reader.node, users):
+    # Version 1 of the open system has the same resource. What it has not shows that a pod is ACK's.
+    has_table = not reader.pod.annotations.keys().isdisjoint((_MEMORY_TABLE, _CORE_TABLE))
+    has_core = any(_CORE in user.limits for user in users)
+    is_newer = has_core or COUNT in reader.pod.labels or _POLICY in reader.node.labels
+    if not has_table and not (users and is_newer):
         return []
     memory, core = _table(reader, _MEMORY_TABLE), _table(reader, _CORE_TABLE)
-    policy = _policy(reader)
+    labels = reader.node.labels
+    older = (name for label, name in _OLDER_POLICIES.items() if labels.get(label) == "true")
+    policy = reader.one_of(_POLICIES, labels.get(_POLICY) or next(older, ""))
     listed = _by_tables(reader, memory, core, policy)
     named = {allocation.container for allocation in listed}
     rest = [user for user in users if user.name not in named]
     return [*listed, *(found for user in rest for found in _by_limits(reader, user, policy))]
-
-
-def _is_ours(pod: Pod, node: NodeFacts, users: list[Container]) -> bool:
-    """Whether a pod belongs to ACK, not to version 1, which has the same resource."""
-    if not pod.annotations.keys().isdisjoint((_MEMORY_TABLE, _CORE_TABLE)):
-        return True
-    newer = any(_CORE in user.limits for user in users)
-    return bool(users) and (newer or COUNT in pod.labels or _POLICY in node.labels)
-
-
-def _policy(reader: PodReader) -> str:
-    labels = reader.node.labels
-    older = (name for label, name in _OLDER_POLICIES.items() if labels.get(label) == "true")
-    return reader.one_of(_POLICIES, labels.get(_POLICY) or next(older, ""))
 
 
 def _table(reader: PodReader, key: str) -> Table:
@@ -78,21 +70,17 @@ def _table(reader: PodReader, key: str) -> Table:
     if document is None:
         return {}
     table: dict[int, dict[int, int]] = {}
-    rows = document.items() if isinstance(document, dict) else ()
-    for position, amounts in rows:
-        cells = amounts.items() if isinstance(amounts, dict) else ()
-        for number, amount in cells:
-            place = parse_natural(position), parse_natural(number), natural_of(amount)
-            if None not in place:
-                table.setdefault(place[0] or 0, {})[place[1] or 0] = place[2] or 0
-    if not table or sum(map(len, table.values())) != _cells(document):
+    listed = 0
+    for position, amounts in document.items() if isinstance(document, dict) else ():
+        listed += len(amounts) if isinstance(amounts, dict) else 1
+        for number, amount in amounts.items() if isinstance(amounts, dict) else ():
+            row, card, size = parse_natural(position), parse_natural(number), natural_of(amount)
+            if row is not None and card is not None and size is not None:
+                table.setdefault(row, {})[card] = size
+    # An entry that cannot be read is not in the table. It costs only itself, and is counted.
+    if not table or sum(map(len, table.values())) != listed:
         reader.reject(Reason.BAD_ANNOTATION, f"{key}={reader.annotation(key)}")
     return table
-
-
-def _cells(document: object) -> int:
-    rows = document.values() if isinstance(document, dict) else ()
-    return sum(len(row) if isinstance(row, dict) else 1 for row in rows)
 
 
 def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> list[Allocation]:
@@ -117,16 +105,14 @@ def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> li
             )
             for number in numbers
         ]
-        asked = Share((reader.quantity(user, _CORE) or 0) / 100, _memory_of(reader, user, unit))
+        asked = Share(
+            (reader.quantity(user, _CORE) or 0) / 100, (reader.quantity(user, MEMORY) or 0) * unit
+        )
         agreeing = agreed(reader, stated, asked, unit=unit)
         for number, share in zip(numbers, agreeing, strict=True):
             card = reader.card(number)
             allocations += reader.allocate(user, (card,), share)
     return allocations
-
-
-def _memory_of(reader: PodReader, user: Container, unit: int) -> int:
-    return (reader.quantity(user, MEMORY) or 0) * unit
 
 
 def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocation]:

@@ -17,7 +17,7 @@ from exporter.agent.allocations.quantities import GIB, MAX_MEMORY_BYTES, MIB, pa
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis, Reason
-from exporter.model import Allocation, Container, NodeFacts
+from exporter.model import Allocation, Container
 
 MEMORY = "aliyun.com/gpu-mem"
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -38,25 +38,19 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
 
 def unit_of(reader: PodReader) -> int:
     """Return the size of one unit of ``gpu-mem`` on this node, in bytes."""
-    per_card = _of_node(reader.node) or _of_annotation(reader)
+    # The amount of one card, by the node's own figures, or else as the scheduler wrote it down.
+    node = reader.node
+    memory, count = (parse_quantity(node.allocatable.get(key, "")) or 0 for key in (MEMORY, COUNT))
+    per_card: int | None = memory // count if count else 0
+    if not per_card and (text := reader.annotation(CARD_MEMORY)):
+        per_card = parse_quantity(text)
+        if per_card is None:
+            reader.reject(Reason.BAD_ANNOTATION, f"{CARD_MEMORY}={text}")
+    per_card = per_card or 0
     known = (card.memory_bytes for card in cards(reader.node) if card.memory_bytes)
     real = max(known, default=0)
     most = _AMBIGUITY * real or MAX_MEMORY_BYTES
     return MIB if per_card * GIB > most else GIB
-
-
-def _of_node(node: NodeFacts) -> int:
-    memory = parse_quantity(node.allocatable.get(MEMORY, "")) or 0
-    count = parse_quantity(node.allocatable.get(COUNT, "")) or 0
-    return memory // count if count else 0
-
-
-def _of_annotation(reader: PodReader) -> int:
-    text = reader.annotation(CARD_MEMORY)
-    amount = parse_quantity(text) if text else 0
-    if amount is None:
-        reader.reject(Reason.BAD_ANNOTATION, f"{CARD_MEMORY}={text}")
-    return amount or 0
 
 
 SCHEME = Scheme(

@@ -80,14 +80,19 @@ def _placed(
     node = reader.node
     card, parts = card_by_pci(node, _VENDOR, device_id), instances(node, _VENDOR)
     whole = _is_whole(node, card, resource, device_id)
-    share = Share(1.0, _memory(node, card)) if whole else NOTHING
+    memory = card.memory_bytes if card else common_memory(cards(node, _VENDOR))
+    share = Share(1.0, memory) if whole else NOTHING
     among: tuple[Device, ...] | None
     if device_id.startswith(_XCP):
         device = next((part for part in parts if part.sysfs_name == device_id), None)
         # Where sysfs does not name the partitions, it is the one on which it is seen.
         among = () if any(part.sysfs_name for part in parts) else parts
     else:
-        device = _first_part(node, card)
+        # At the address of a card that is partitioned is its first partition.
+        device = card
+        if card is not None and card.sharing == PARTITIONED:
+            own = (part for part in parts if part.parent_uuid == card.uuid)
+            device = next((part for part in own if part.gpu_instance == 0), None)
         among = () if device_id else None if whole else parts
     return reader.allocate(container, (device,), share, among=among)
 
@@ -99,18 +104,6 @@ def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: st
         parted = any(c.sharing == PARTITIONED for c in ((card,) if card else cards(node, _VENDOR)))
         return mode.startswith("spx") and not parted and not device_id.startswith(_XCP)
     return resource.startswith(_SPX)
-
-
-def _first_part(node: NodeFacts, card: Device | None) -> Device | None:
-    """Return the device at a card's address: the first partition of a partitioned card."""
-    if card is None or card.sharing != PARTITIONED:
-        return card
-    parts = (part for part in instances(node, _VENDOR) if part.parent_uuid == card.uuid)
-    return next((part for part in parts if part.gpu_instance == 0), None)
-
-
-def _memory(node: NodeFacts, card: Device | None) -> int | None:
-    return card.memory_bytes if card else common_memory(cards(node, _VENDOR))
 
 
 SCHEME = Scheme(

@@ -26,16 +26,11 @@ _CORE, _MEMORY, _MEMORY_PERCENT = "_core", "_memory", "_memory_percent"
 
 def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the allocations of a container. The system does not name the cards."""
-    found = (_allocations(reader, container, model) for model in _models(container))
-    return list(chain.from_iterable(found))
-
-
-def _models(container: Container) -> list[str]:
-    """Return the resource names of the card models that a container asks for, in order."""
     suffixes = ("", _CORE, _MEMORY, _MEMORY_PERCENT)
-    names = (name for name in container.limits if name.startswith(_DOMAIN))
-    found = (name.partition(_CARD) for name in names)
-    return sorted({model + card for model, card, suffix in found if card and suffix in suffixes})
+    names = (name.partition(_CARD) for name in container.limits if name.startswith(_DOMAIN))
+    models = {model + card for model, card, suffix in names if card and suffix in suffixes}
+    found = (_allocations(reader, container, model) for model in sorted(models))
+    return list(chain.from_iterable(found))
 
 
 def _allocations(reader: PodReader, container: Container, model: str) -> list[Allocation]:

@@ -133,16 +133,21 @@ def _of_container(
         known = (*place, result.request)
         if known not in made:
             part = _part(reader, place[0], result)
-            kept = _kept(reader, place[0], result)
-            made[known] = part._replace(kept=kept, among=among(reader, result))
+            of_device = _kept(reader, place[0], result)
+            made[known] = part._replace(kept=of_device, among=among(reader, result))
         part = made[known]
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
         parts.setdefault(key, []).append(part)
     for same in parts.values():
-        found = reader.allocate(
-            container, (same[0].device,), _share(reader, same), among=same[0].among
-        )
-        yield from (replace(one, kept_bytes=_kept_bytes(same)) for one in found)
+        device = same[0].device
+        found = reader.allocate(container, (device,), _share(reader, same), among=same[0].among)
+        # What the parts keep of the device's memory together. One that is not known could be any
+        # size, so then the sum is not known either.
+        kept = [part.kept for part in same if part.kept is not None]
+        size = device.memory_bytes if device else None
+        is_known = size and len(kept) == len(same)
+        kept_bytes = int(min(1.0, sum(kept)) * size) if size and is_known else None
+        yield from (replace(one, kept_bytes=kept_bytes) for one in found)
 
 
 def _kept(reader: PodReader, claim: str, result: ClaimedDevice) -> float | None:
@@ -160,14 +165,6 @@ def _kept(reader: PodReader, claim: str, result: ClaimedDevice) -> float | None:
     return max(shares) / max(_users(reader, claim, result), 1) if shares else None
 
 
-def _kept_bytes(parts: Sequence[_Part]) -> int | None:
-    """Return that part of a device's memory, for all parts together; None if it is not known."""
-    kept = [part.kept for part in parts if part.kept is not None]
-    device = parts[0].device
-    whole = device.memory_bytes if device else None
-    return int(min(1.0, sum(kept)) * whole) if whole and len(kept) == len(parts) else None
-
-
 def _results(reader: PodReader, container: Container) -> dict[_Place, ClaimedDevice]:
     """Return the GPUs of a container, each once."""
     found: dict[_Place, ClaimedDevice] = {}
@@ -176,7 +173,8 @@ def _results(reader: PodReader, container: Container) -> dict[_Place, ClaimedDev
         if allocated is None:
             reader.reject(Reason.UNKNOWN_CLAIM, f"{container.name}: {ref.claim}")
         for result in allocated or ():
-            taken = not result.admin_access and _takes(ref, result)
+            # Who has a device for administration looks on while others use it.
+            taken = not result.admin_access and ref.request in _requests(result)
             if taken and _is_gpu(reader, ref, result):
                 key = (ref.claim, result.driver, result.pool, result.device, result.share_id)
                 found.setdefault(key, result)
@@ -198,11 +196,6 @@ def _is_gpu(reader: PodReader, ref: ClaimRef, result: ClaimedDevice) -> bool:
     return False
 
 
-def _takes(ref: ClaimRef, result: ClaimedDevice) -> bool:
-    """Whether a reference to a claim takes this result of it."""
-    return ref.request in _requests(result)
-
-
 def _requests(result: ClaimedDevice) -> frozenset[str]:
     """Return the requests of a claim that have a result: all, its own, and the one it is part of.
 
@@ -215,7 +208,13 @@ def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
     offered = offered_of(reader, result)
     device = device_of(reader, result)
     if result.sharing.get("strategy") == _MPS_STRATEGY:
-        return _with_mps(reader, claim, result, device)
+        text = _memory_with_mps(reader, claim, result)
+        limit, percent = parse_quantity(text), parse_natural(result.sharing.get("core", "0"))
+        if limit is None or percent is None:
+            reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {dict(result.sharing)}")
+        size, core = reader.memory(limit or None, 1), reader.core(percent or None)
+        return _Part(device, size, shared=True, core=core, mps=True)
+    # Containers that share a claim divide its device as they like: none is promised a part.
     if _users(reader, claim, result) > 1:
         return _Part(device, None, shared=True)
     consumable = bool(result.share_id or result.consumed)
@@ -249,21 +248,6 @@ def _core(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) -> f
     return consumed / whole
 
 
-def _with_mps(reader: PodReader, claim: str, result: ClaimedDevice, device: Device | None) -> _Part:
-    """Return what each user of a device has by MPS's limits."""
-    text = _memory_with_mps(reader, claim, result)
-    amount, percent = parse_quantity(text), parse_natural(result.sharing.get("core", "0"))
-    if amount is None or percent is None:
-        reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {dict(result.sharing)}")
-    return _Part(
-        device,
-        reader.memory(amount or None, 1),
-        shared=True,
-        core=reader.core(percent or None),
-        mps=True,
-    )
-
-
 def _memory_with_mps(reader: PodReader, claim: str, result: ClaimedDevice) -> str:
     """Return the limit of a device's memory, "0" if none is known."""
     sharing = result.sharing
@@ -275,6 +259,8 @@ def _memory_with_mps(reader: PodReader, claim: str, result: ClaimedDevice) -> st
     own = published_uuid(reader, result)
     if own in limits:
         return limits[own]
+    # A limit may also be of a number. The driver numbers the devices of one configuration in the
+    # order of their UUIDs, so all of them have to be known.
     numbers = {n: text for key, text in limits.items() if (n := parse_natural(key)) is not None}
     if not numbers:
         return sharing.get(MEMORY, "0")

@@ -25,7 +25,7 @@ from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
-from exporter.model import Allocation, Container, Device, NodeFacts
+from exporter.model import Allocation, Container, Device
 
 _GPU = "nvidia.com/gpu"
 _ACCELERATOR = "cloud.google.com/gke-accelerator"
@@ -48,14 +48,11 @@ def read(reader: PodReader) -> Iterator[Allocation]:
         labels = reader.node.labels
         ours = _ACCELERATOR in labels and _DISCOVERY not in labels
     for container, held in grants if ours else ():
-        yield from _allocations(reader, container, held)
-
-
-def _allocations(
-    reader: PodReader, container: Container, held: tuple[str, ...]
-) -> list[Allocation]:
-    ids = [match for match in map(_DEVICE_ID.fullmatch, held) if match]
-    return _placed(reader, container, ids) if ids else _unplaced(reader, container)
+        matches = [match for match in map(_DEVICE_ID.fullmatch, held) if match]
+        if matches:
+            yield from _placed(reader, container, matches)
+        else:
+            yield from _unplaced(reader, container)
 
 
 def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -> list[Allocation]:
@@ -98,31 +95,25 @@ def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:
 
 def _share(reader: PodReader, device: Device | None, *, partition: bool, clients: int) -> Share:
     """Return the share of a card or partition; ``clients`` is 0 if it is not shared."""
-    core, memory = None if partition else 1.0, _memory(reader.node, device, partition=partition)
+    alike = (device,) if device else instances(reader.node) if partition else cards(reader.node)
+    core, memory = None if partition else 1.0, common_memory(alike)
     if not clients:
         return Share(core, memory)
     policy = reader.one_of(_STRATEGIES, reader.node.labels.get(_STRATEGY, "")) or SHARED
-    core, memory = _part(reader, core, memory, clients) if policy == _MPS else (None, None)
-    return Share(core, memory, policy, replicas=clients)
-
-
-def _memory(node: NodeFacts, device: Device | None, *, partition: bool) -> int | None:
-    if device is not None:
-        return device.memory_bytes
-    return common_memory(instances(node) if partition else cards(node))
-
-
-def _part(
-    reader: PodReader, core: float | None, memory: int | None, clients: int
-) -> tuple[float | None, int | None]:
+    if policy != _MPS:  # time-sharing promises nothing
+        return Share(None, None, policy, replicas=clients)
+    # MPS gives each client an equal part. How many parts there are stands in a label alone: the
+    # clients that a node offers may be those of several cards.
     most = parse_natural(reader.node.labels.get(_CLIENTS, ""))
     if not most:
         reader.reject(Reason.UNKNOWN_REPLICAS, f"no label {_CLIENTS}")
-        return None, None
-    clients = min(clients, most)
-    return (
-        None if core is None else core * clients / most,
-        None if memory is None else memory * clients // most or None,
+        return Share(None, None, policy, replicas=clients)
+    own = min(clients, most)
+    return Share(
+        None if core is None else core * own / most,
+        None if memory is None else memory * own // most or None,
+        policy,
+        replicas=clients,
     )
 
 

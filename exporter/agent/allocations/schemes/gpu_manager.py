@@ -18,7 +18,7 @@ from exporter.agent.allocations.quantities import MIB, parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
-from exporter.model import Allocation, Container
+from exporter.model import Allocation
 
 _CORE = "tencent.com/vcuda-core"
 _MEMORY = "tencent.com/vcuda-memory"
@@ -30,22 +30,16 @@ _CORE_LIMIT = "tencent.com/vcuda-core-limit"
 def read(reader: PodReader) -> Iterator[Allocation]:
     """Return the allocations of each container, one per card."""
     for position, app in enumerate(reader.apps):
-        yield from _allocations(reader, app, f"{_PLACEMENT}{position}")
-
-
-def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation]:
-    core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
-    if core is None and memory is None:
-        return []
-    whole = core is not None and core % 100 == 0
-    count = core // 100 if core is not None and whole else 1
-    if not reader.allows(app, count):
-        return []
-    cards = reader.placement(key, count)
-    if whole:
-        return reader.allocate(app, cards, Share(1.0, None), whole=True)
-    share = Share(_core(reader, core), reader.memory(memory, _MEMORY_UNIT))
-    return reader.allocate(app, cards, share)
+        core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
+        whole = core is not None and core % 100 == 0
+        count = core // 100 if core is not None and whole else 1
+        if (core is None and memory is None) or not reader.allows(app, count):
+            continue
+        share = Share(1.0, None)
+        if not whole:
+            share = Share(_core(reader, core), reader.memory(memory, _MEMORY_UNIT))
+        cards = reader.placement(f"{_PLACEMENT}{position}", count)
+        yield from reader.allocate(app, cards, share, whole=whole)
 
 
 def _core(reader: PodReader, asked: int | None) -> float | None:
@@ -54,6 +48,8 @@ def _core(reader: PodReader, asked: int | None) -> float | None:
     limit = parse_natural(text)
     if text and limit is None:
         reader.reject(Reason.BAD_QUANTITY, f"{_CORE_LIMIT}={text}")
+    # The pod's owner writes the annotation. It may raise what the scheduler gave him, and lowers
+    # nothing.
     share = reader.core(asked)
     raised = reader.core(limit) if share and limit else None
     return max(share, raised) if share and raised else share

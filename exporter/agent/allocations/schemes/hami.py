@@ -117,12 +117,22 @@ def read(reader: PodReader, names: ResourceNames = NAMES) -> list[Allocation]:
             reader.reject(Reason.NOT_REQUESTED, f"{key} without a limit on {own.count}")
         elif encoded := reader.annotation(key):
             allocations += _by_annotation(reader, encoded, Terms(own, key, percent=own is _DCU))
-    found = _once(reader, allocations)
+    # A container has a device once. A second entry of it is one too many of the annotation.
+    once: dict[object, Allocation] = {}
+    for place, allocation in enumerate(allocations):
+        known = allocation.container and allocation.device
+        device = (allocation.container, allocation.device) if known else place
+        if device in once:
+            reader.reject(Reason.DUPLICATE_DEVICE, str(allocation.device))
+        once.setdefault(device, allocation)
+    found = list(once.values())
     placed: dict[str, set[str]] = {}
     for allocation in found:
         if allocation.device:
             placed.setdefault(allocation.container, set()).add(allocation.device)
     for container in reader.lasting:
+        # A tenant may write the annotation, but not the kubelet's grants. Where the grants name
+        # other cards, the annotation is suspect.
         named = placed.get(container.name)
         if named and named.isdisjoint(part.uuid for part in instances(node)):
             granted = map(_CARD_OF_ID.sub, repeat(""), reader.granted(container, names.count))
@@ -147,11 +157,9 @@ def _other_names(key: str, asked: Collection[str]) -> ResourceNames:
 
 
 def _asks_for_others(reader: PodReader, names: ResourceNames) -> bool:
-    """Whether a pod may have devices of another vendor's from HAMi.
-
-    AMD's own plugin has the same resource that counts cards. A pod with that alone has them from
-    HAMi only where HAMi has registered AMD's cards.
-    """
+    """Whether a pod may have devices of another vendor's from HAMi."""
+    # AMD's own plugin has the same resource that counts cards. A pod with that alone has them from
+    # HAMi only where HAMi has registered AMD's cards.
     containers = reader.pod.containers
     if names is _AMD and not _may_be_registered(reader.node, AMD_REGISTERS):
         return any(map(names.share, containers))
@@ -231,6 +239,8 @@ def _owners(pod: Pod, asking: tuple[str, ...], segments: list[str]) -> tuple[Con
     of_apps = tuple(each for each in requesting if each.kind == "app")
     rules = (every, apps, requesting, of_apps)
     matching = [owners for owners in rules if len(owners) == len(segments)]
+    # HAMi's versions have segments for all containers, the app's, those with a vGPU, or the app's
+    # among these. Their number alone may fit several rules.
     filled = [bool(segment) for segment in segments]
     for owners in matching:
         if [asks_for(owner, asking) for owner in owners] == filled:
@@ -242,18 +252,6 @@ def _owners(pod: Pod, asking: tuple[str, ...], segments: list[str]) -> tuple[Con
                 places = list(accumulate(filled))  # how many have devices, up to each
                 return tuple(owners[max(place, 1) - 1] for place in places)
     return found or None
-
-
-def _once(reader: PodReader, allocations: list[Allocation]) -> list[Allocation]:
-    """Return the allocations, without a second one of a device for the same container."""
-    found: dict[object, Allocation] = {}
-    for place, allocation in enumerate(allocations):
-        known = allocation.container and allocation.device
-        key = (allocation.container, allocation.device) if known else place
-        if key in found:
-            reader.reject(Reason.DUPLICATE_DEVICE, str(allocation.device))
-        found.setdefault(key, allocation)
-    return list(found.values())
 
 
 def scheme(names: ResourceNames = NAMES) -> Scheme:

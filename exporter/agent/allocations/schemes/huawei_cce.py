@@ -30,7 +30,12 @@ _CARD_COUNT = "volcano.sh/gpu-num"  # a pod label
 def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the allocations of each container. The system does not name the cards."""
     if fraction := _FRACTION.fullmatch(container.limits.get(_GPU, "")):
-        return _fraction(reader, container, int(fraction[1]))
+        card, thousandths = reader.card_memory(None), int(fraction[1])
+        size = None
+        # Of cards that differ in size the fraction is of one that is not known.
+        if card is not None and thousandths:
+            size = reader.memory(card * thousandths // 1000 // _MEMORY_UNIT, _MEMORY_UNIT)
+        return reader.allocate(container, (None,), Share(None, size))
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     if core is None and memory is None:
         return []
@@ -40,14 +45,6 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
         reader.memory(memory, _MEMORY_UNIT, count),
     )
     return reader.allocate(container, (None,) * count, share)
-
-
-def _fraction(reader: PodReader, container: Container, thousandths: int) -> list[Allocation]:
-    card = reader.card_memory(None)
-    if not thousandths or card is None:
-        return reader.allocate(container, (None,), Share(None, None))
-    units = card * thousandths // 1000 // _MEMORY_UNIT
-    return reader.allocate(container, (None,), Share(None, reader.memory(units, _MEMORY_UNIT)))
 
 
 SCHEME = Scheme(

@@ -26,7 +26,7 @@ from exporter.agent.allocations.reader import (
 )
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
-from exporter.model import Allocation, Container, Device, Grant, Pod, Said, Tie
+from exporter.model import Allocation, Container, Grant, Pod, Said, Tie
 
 _VENDOR = "intel"
 _RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
@@ -60,15 +60,24 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     if not reader.allows(container, len(shares) + unplaced):
         return []
     numbers = [*sorted(shares, key=lambda n: (n is None, n)), *(None,) * unplaced]
-    return [
-        allocation
-        for number in numbers
-        for allocation in _placed(reader, container, number, shares[number], whole=whole)
-    ]
+    allocations: list[Allocation] = []
+    every = cards(reader.node, _VENDOR)
+    for number in numbers:
+        card = None
+        if number is not None:
+            card = card_by_number(reader.node, reader.basis, number, _VENDOR)
+        memory = card.memory_bytes if card else common_memory(every)
+        share = Share(1.0, memory) if whole else NOTHING
+        if whole is False:
+            share = share._replace(policy=SHARED, replicas=shares[number])
+        allocations += reader.allocate(container, (card,), share)
+    return allocations
 
 
 def _is_whole(reader: PodReader) -> bool | None:
     """Whether each device is a card of its own; None if that is unknown."""
+    # An id shows that a card is shared only from its second user on. So one such id on the node,
+    # of any pod, says it of all: the plugin divides every card alike.
     node = reader.node
     if (_SHARED,) in node.ties.get(_TIE, ()):
         return False
@@ -77,20 +86,6 @@ def _is_whole(reader: PodReader) -> bool | None:
     offered = sum(parse_quantity(node.allocatable.get(r, "")) or 0 for r in _RESOURCES)
     known = len(cards(node, _VENDOR))
     return offered <= known if offered and known else None
-
-
-def _placed(
-    reader: PodReader, container: Container, number: int | None, shares: int, *, whole: bool | None
-) -> list[Allocation]:
-    card = None if number is None else card_by_number(reader.node, reader.basis, number, _VENDOR)
-    share = Share(1.0, _memory(cards(reader.node, _VENDOR), card)) if whole else NOTHING
-    if whole is False:
-        share = share._replace(policy=SHARED, replicas=shares)
-    return reader.allocate(container, (card,), share)
-
-
-def _memory(intel: tuple[Device, ...], card: Device | None) -> int | None:
-    return card.memory_bytes if card else common_memory(intel)
 
 
 SCHEME = Scheme(

@@ -80,21 +80,20 @@ def read(reader: PodReader, namespaces: Namespaces = frozenset()) -> list[Alloca
     container = _container(reader)
     policy = ENFORCED if container.memory_hook else UNENFORCED
     fraction = reader.share(_FRACTION)
-    return [
-        replace(allocation, kept_bytes=_kept(reader, card, fraction))
-        for card in _devices(reader, container, reserved)
-        for allocation in reader.allocate(
-            container, (card,), Share(fraction, _memory(reader, card, fraction, policy), policy)
-        )
-    ]
-
-
-def _kept(reader: PodReader, card: Device | None, fraction: float | None) -> int | None:
-    """Return the memory that is kept for a pod with a higher limit; None without one."""
-    if not reader.pod.annotations.keys() & {_FRACTION_LIMIT, _MEMORY_LIMIT}:
-        return None
-    size = reader.card_memory(card)
-    return _amount(reader, _MEMORY) or (int(size * fraction) if size and fraction else None)
+    # A pod with a limit above its request may use up to the limit. The scheduler keeps no more for
+    # it than the request: the rest goes to others.
+    has_limit = bool(pod.annotations.keys() & {_FRACTION_LIMIT, _MEMORY_LIMIT})
+    allocations: list[Allocation] = []
+    for card in _devices(reader, container, reserved):
+        share = Share(fraction, _memory(reader, card, fraction, policy), policy)
+        made = reader.allocate(container, (card,), share)
+        kept = None
+        if has_limit:
+            size = reader.card_memory(card)
+            of_card = int(size * fraction) if size and fraction else None
+            kept = _amount(reader, _MEMORY) or of_card
+        allocations += (replace(allocation, kept_bytes=kept) for allocation in made)
+    return allocations
 
 
 def is_reservation(pod: Pod, namespaces: Namespaces = frozenset()) -> bool:
@@ -211,24 +210,25 @@ def _devices(
     ``groups`` has, for each group, what its reservations name. There are never more devices than
     groups, whatever number the pod states.
     """
-    count = _count(reader, container)
+    text = reader.annotation(_DEVICES)
+    count = parse_natural(text)
+    if text and not count:
+        reader.reject(Reason.BAD_ANNOTATION, f"{_DEVICES}={text}")
+    if not count or not reader.allows(container, count):
+        count = 1
     if len(groups) != count:
         reader.reject(Reason.PLACEMENT_MISMATCH, f"{len(groups)} groups for {count} devices")
         return [None] * min(count, len(groups))
-    found = [_reserved(reader, group) for group in groups]
+    found: list[Device | None] = []
+    for group in groups:
+        # Reservations of one group that name two devices name none.
+        stated = set(group) - {""}
+        found.append(reader.device(stated.pop()) if len(stated) == 1 else None)
     known = [device.uuid for device in found if device is not None]
     if len(set(known)) < len(known):
         reader.reject(Reason.DUPLICATE_DEVICE, ", ".join(known))
         return [None] * count
     return found
-
-
-def _count(reader: PodReader, container: Container) -> int:
-    text = reader.annotation(_DEVICES)
-    count = parse_natural(text)
-    if text and not count:
-        reader.reject(Reason.BAD_ANNOTATION, f"{_DEVICES}={text}")
-    return count if count and reader.allows(container, count) else 1
 
 
 def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[str]:
@@ -241,12 +241,6 @@ def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[st
         if namespace != own or own in (namespaces or RESERVATION_NAMESPACES)
         if _holds(node, stated, held)
     ]
-
-
-def _reserved(reader: PodReader, named: Sequence[str]) -> Device | None:
-    """Return the device that a group's reservations name."""
-    stated = set(named) - {""}
-    return reader.device(stated.pop()) if len(stated) == 1 else None
 
 
 def scheme(namespaces: Namespaces = frozenset()) -> Scheme:

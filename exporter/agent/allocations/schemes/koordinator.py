@@ -114,23 +114,14 @@ def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entr
         elif minor in found:
             reader.reject(Reason.DUPLICATE_DEVICE, f"minor {minor}")
         else:
-            found[minor] = _entry(reader, _card(reader, minor, device.get("id")), resources)
+            # A minor may be another card's after a restart. A UUID is not.
+            uuid = device.get("id")
+            named = device_by_uuid(reader.node, uuid) if isinstance(uuid, str) else None
+            amounts = [natural_of(resources.get(key, 0)) for key in (_CORE, _RATIO, _MEMORY)]
+            if None in amounts:
+                reader.reject(Reason.BAD_QUANTITY, _annotation(reader))
+            found[minor] = _Entry(named or reader.card(minor), *(each or None for each in amounts))
     return list(found.values())
-
-
-def _card(reader: PodReader, minor: int, uuid: object) -> Device | None:
-    """Return the card of an entry: by its UUID, which does not move as a minor does."""
-    named = device_by_uuid(reader.node, uuid) if isinstance(uuid, str) else None
-    return named or reader.card(minor)
-
-
-def _entry(reader: PodReader, card: Device | None, resources: dict[str, object]) -> _Entry:
-    stated = [resources.get(key, 0) for key in (_CORE, _RATIO, _MEMORY)]
-    amounts = [natural_of(amount) for amount in stated]
-    if None in amounts:
-        reader.reject(Reason.BAD_QUANTITY, _annotation(reader))
-    core, ratio, memory = (amount or None for amount in amounts)
-    return _Entry(card, core, ratio, memory)
 
 
 def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]) -> bool:
@@ -151,6 +142,8 @@ def _by_annotation(
     reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]
 ) -> list[Allocation]:
     sums = _sums(reader, users)
+    # The annotation may be the pod owner's. What the limits say has passed the scheduler, so its
+    # ratios count only where they add up to that.
     ratios = [entry.ratio for entry in entries]
     if sums.ratio and sum(ratio or 0 for ratio in ratios) != sums.ratio:
         if any(ratios):

@@ -132,20 +132,16 @@ def _devices(reader: PodReader, container: Container) -> tuple[Device | None, ..
     named = [part.strip() for part in text.split(",") if part.strip()]
     if not reader.allows(container, len(named)):
         return ()
-    found = [_device(reader, one) for one in named]
+    found: list[Device | None] = []
+    for one in named:
+        name = one.rpartition("=")[2]  # without the kind of a CDI device
+        number = parse_natural(name)
+        found.append(reader.device(name) if number is None else reader.card(number))
     known = [device.uuid for device in found if device is not None]
     if len(set(known)) < len(known):
         reader.reject(Reason.DUPLICATE_DEVICE, text)
         return (None,)
     return tuple(found) or (None,)
-
-
-def _device(reader: PodReader, name: str) -> Device | None:
-    name = name.rpartition("=")[2]  # without the kind of a CDI device
-    number = parse_natural(name)
-    if number is None:
-        return reader.device(name)
-    return reader.card(number)
 
 
 SCHEME = Scheme(

@@ -78,9 +78,13 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
         own = resource.startswith((_DOMAIN, _DAS)) and resource not in _OTHERS
         held = _held(reader, container, resource) if own else {}
+        # These are the plugin's whatever it grants. Others under its domain may be another
+        # plugin's, and count only by ids of its form.
+        is_usual = resource in {_GPU, _GPU + _RENAMED} or resource.startswith((_MIG, _DAS))
+        is_known = is_usual or _OF_A_SIZE.fullmatch(resource)
         if not seen.isdisjoint(held):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
-        elif not held and _is_own(resource):
+        elif not held and is_known:
             made = _unplaced(reader, container, resource)
             allocations += _limited(reader, container, resource, "", made)
         elif reader.allows(container, len(held)):
@@ -106,17 +110,11 @@ def _limited(
         return made
     card = common_memory((device,) if device else _units(reader.node, resource))
     limit = environment_limit(reader, container, card)
-    return [replace(one, memory_bytes=_least(one.memory_bytes, limit)) for one in made]
-
-
-def _least(promised: int | None, limit: int | None) -> int | None:
-    return min((most for most in (promised, limit) if most is not None), default=None)
-
-
-def _is_own(resource: str) -> bool:
-    """Whether a resource is known before its grants are."""
-    named = resource in {_GPU, _GPU + _RENAMED} or resource.startswith((_MIG, _DAS))
-    return named or bool(_OF_A_SIZE.fullmatch(resource))
+    limited: list[Allocation] = []
+    for one in made:
+        most = [each for each in (one.memory_bytes, limit) if each is not None]
+        limited.append(replace(one, memory_bytes=min(most, default=None)))
+    return limited
 
 
 def _held(reader: PodReader, container: Container, resource: str) -> dict[str, int]:

@@ -20,7 +20,7 @@ from exporter.agent.allocations.quantities import GIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis
-from exporter.model import Allocation, Container, Device
+from exporter.model import Allocation, Container
 
 _CORE = "tke.cloud.tencent.com/qgpu-core"
 _GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"
@@ -50,23 +50,19 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
         reader.memory(None if memory is None else memory // count, GIB),
         priority=reader.one_of(_CLASSES, reader.annotation(_CLASS)),
     )
-    return [
-        allocation
-        for card in reader.placement(_PLACEMENT + container.name, count)
-        for allocation in reader.allocate(
-            container, (card,), share._replace(policy=_policy(reader, card)), whole=whole
-        )
-    ]
-
-
-def _policy(reader: PodReader, card: Device | None) -> str:
-    node = reader.node
-    if node.labels.get(_MIXED) == "enable":
-        return "mixed"
-    numbered = numbered_cards(node, reader.basis)
-    number = next((number for known, number in numbered if known == card), None)
-    own = "" if number is None else node.card_policies.get(number, "").strip()
-    return reader.one_of(_POLICIES, own or node.labels.get(_POLICY, ""))
+    allocations: list[Allocation] = []
+    node, numbered = reader.node, numbered_cards(reader.node, reader.basis)
+    for card in reader.placement(_PLACEMENT + container.name, count):
+        # The node itself says the policy of each card. Its label says what was asked of it, which
+        # may be later than what holds.
+        policy = "mixed"
+        if node.labels.get(_MIXED) != "enable":
+            number = next((number for known, number in numbered if known == card), None)
+            own = "" if number is None else node.card_policies.get(number, "").strip()
+            policy = reader.one_of(_POLICIES, own or node.labels.get(_POLICY, ""))
+        with_policy = share._replace(policy=policy)
+        allocations += reader.allocate(container, (card,), with_policy, whole=whole)
+    return allocations
 
 
 SCHEME = Scheme(

@@ -176,7 +176,12 @@ def _entries(
     seen: set[str] = set()
     for index, texts in own:
         for place, text in enumerate(texts):
-            entry = _entry(reader, text, terms.instances.get((index, place)))
+            uuid, *fields = text.split(",", _DEVICE_FIELDS)
+            entry: _Entry | None = None
+            if len(fields) < _DEVICE_FIELDS - 1:
+                reader.reject(Reason.BAD_ANNOTATION, text)
+            else:
+                entry = _Entry(uuid, fields[1], fields[2], terms.instances.get((index, place)))
             name = entry and (entry.instance.uuid if entry.instance else entry.uuid)
             if name and name in seen:
                 reader.reject(Reason.DUPLICATE_DEVICE, text)
@@ -186,17 +191,17 @@ def _entries(
     return found
 
 
-def _entry(reader: PodReader, text: str, instance: Instance | None) -> _Entry | None:
-    uuid, *fields = text.split(",", _DEVICE_FIELDS)
-    if len(fields) < _DEVICE_FIELDS - 1:
-        reader.reject(Reason.BAD_ANNOTATION, text)
-        return None
-    return _Entry(uuid, fields[1], fields[2], instance)
-
-
 def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) -> list[Allocation]:
-    mig = _is_mig(reader, entry)
-    device = _device(reader, entry, mig=mig)
+    # A vGPU is a MIG instance if the entry says so, or if its GPU is divided into instances.
+    gpu, bracket, _ = entry.uuid.partition("[")
+    own = instances(reader.node)
+    divided = any(entry.uuid in {part.uuid, part.parent_uuid} for part in own)
+    mig = entry.instance is not None or bool(bracket) or divided
+    if entry.instance is not None:
+        device = _instance(reader, gpu, entry.instance)
+    else:
+        device = reader.device(gpu)
+        device = device if device and bool(device.parent_uuid) == mig else None
     memory, core = parse_natural(entry.memory), parse_natural(entry.core)
     if memory is None or core is None:
         reader.reject(Reason.BAD_QUANTITY, ",".join(text[:50] for text in entry[:3]))
@@ -207,17 +212,14 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
         _priority(reader, owner, terms),
     )
     asked, slack = _asked(reader, owner, terms, entry.uuid)
-    among = _parts(reader, entry) if mig else None
+    # An instance that is named and is not known is none of those that are.
+    among: list[Device] | None = None
+    if mig:
+        among = [part for part in own if part.parent_uuid == gpu and entry.instance is None]
     if mig and (device is not None or _can_be(reader, entry, share, asked)):
         return reader.allocate(owner, (device,), share, whole=device is not None, among=among)
     agreed_on = agreed(reader, (share,), asked, slack=slack)[0]
     return reader.allocate(owner, (device,), agreed_on, among=among)
-
-
-def _parts(reader: PodReader, entry: _Entry) -> list[Device]:
-    """Return the instances of which a vGPU is one; none if it is named and is not known."""
-    gpu, _, _ = entry.uuid.partition("[")
-    return [p for p in instances(reader.node) if p.parent_uuid == gpu and entry.instance is None]
 
 
 def _can_be(reader: PodReader, entry: _Entry, stated: Share, asked: Share) -> bool:
@@ -237,34 +239,16 @@ def _can_be(reader: PodReader, entry: _Entry, stated: Share, asked: Share) -> bo
     return wanted <= made <= most
 
 
-def _is_mig(reader: PodReader, entry: _Entry) -> bool:
-    """Whether a vGPU is a MIG instance: the entry says so, or its GPU is divided into them."""
-    parts = instances(reader.node)
-    divided = any(entry.uuid in {part.uuid, part.parent_uuid} for part in parts)
-    return entry.instance is not None or "[" in entry.uuid or divided
-
-
-def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
-    """Return the GPU or MIG instance of an entry; None if it is not named or does not exist."""
-    gpu, _, _ = entry.uuid.partition("[")
-    if entry.instance is not None:
-        return _instance(reader, gpu, entry.instance)
-    device = reader.device(gpu)
-    return device if device and bool(device.parent_uuid) == mig else None
-
-
 def _instance(reader: PodReader, gpu: str, named: Instance) -> Device | None:
-    device = reader.device(named.uuid) if named.uuid else _placed(reader, named)
+    # One whose UUID is not written yet is found by its placement.
+    own = [part for part in instances(reader.node) if part.parent_uuid == named.gpu]
+    device = next((p for p in own if p.placement_start == named.start is not None), None)
+    if named.uuid:
+        device = reader.device(named.uuid)
     if named.gpu == gpu and (device is None or device.parent_uuid == gpu):
         return device
     reader.reject(Reason.PLACEMENT_MISMATCH, f"{named.uuid} of {named.gpu} on {gpu}")
     return None
-
-
-def _placed(reader: PodReader, named: Instance) -> Device | None:
-    """Return the instance at a placement, whose UUID is not written yet."""
-    own = [part for part in instances(reader.node) if part.parent_uuid == named.gpu]
-    return next((p for p in own if p.placement_start == named.start is not None), None)
 
 
 def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:

@@ -56,7 +56,10 @@ def read(reader: PodReader) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
     every = reader.pod.containers
     users = [c for c in reader.lasting if asks_for(c, _RESOURCES)]
-    lists = _lists(reader)
+    # The device plugin writes what it gave, the scheduler what it planned. The plan counts for
+    # containers that have been given nothing yet.
+    real, planned = _list(reader, _ALLOCATED), _list(reader, _PLANNED)
+    lists = real if len(real) >= len(planned) else {**planned, **real}
     if lists and not any(asks_for(c, _RESOURCES) for c in every):
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NUMBER}")
     if not users:
@@ -64,18 +67,13 @@ def read(reader: PodReader) -> list[Allocation]:
     strangers = lists.keys() - {container.name for container in every}
     if strangers:
         reader.reject(Reason.CONTAINER_MISMATCH, ", ".join(sorted(strangers)))
-    policy = _policy(reader)
+    stated = reader.annotation(_POLICY) or reader.node.annotations.get(_POLICY, "")
+    policy = reader.one_of(_POLICIES, stated.lower()) or "fixed"
     return [
         allocation
         for user in users
         for allocation in _allocations(reader, user, lists.get(user.name, ()), policy)
     ]
-
-
-def _lists(reader: PodReader) -> dict[str, tuple[_Claim, ...]]:
-    """Return the claims by container: the device plugin's, else the scheduler's."""
-    real, planned = _list(reader, _ALLOCATED), _list(reader, _PLANNED)
-    return real if len(real) >= len(planned) else {**planned, **real}
 
 
 def _list(reader: PodReader, key: str) -> dict[str, tuple[_Claim, ...]]:
@@ -99,20 +97,17 @@ def _claim(text: str) -> _Claim | None:
     return None if cores is None or memory is None else _Claim(fields[1], cores, memory)
 
 
-def _policy(reader: PodReader) -> str:
-    """Return the compute policy; fixed unless the pod or the node states a known one."""
-    stated = reader.annotation(_POLICY) or reader.node.annotations.get(_POLICY, "")
-    return reader.one_of(_POLICIES, stated.lower()) or "fixed"
-
-
 def _allocations(
     reader: PodReader, user: Container, claims: Sequence[_Claim], policy: str
 ) -> list[Allocation]:
     count = reader.quantity(user, _NUMBER)
     if not count or not reader.allows(user, count) or not reader.allows(user, len(claims)):
         return []
-    asked = _asked(reader, user)
-    all_memory = reader.quantity(user, _MEMORY) is None
+    # Of one card; core is 0 if the limits ask for none.
+    cores, memory = reader.quantity(user, _CORES), reader.quantity(user, _MEMORY)
+    core = (reader.core(cores) if cores else None) or 0.0
+    asked = Share(core, reader.memory(memory, _factor(reader) * MIB))
+    all_memory = memory is None
     whole = all_memory and not asked.core
     uuids = [claim.uuid for claim in claims]
     if claims and len(claims) != count:
@@ -120,32 +115,20 @@ def _allocations(
     elif len(set(uuids)) < len(uuids):
         reader.reject(Reason.DUPLICATE_DEVICE, ", ".join(uuids))
     elif claims and is_backed(reader, user, _RESOURCES, _ALLOCATED):
-        return [
-            allocation
-            for claim in claims
-            for allocation in _placed(reader, user, claim, asked, policy)
-        ]
+        # Without amounts in the limits it is a whole card, or as much as the annotation has.
+        if not asked.core and asked.memory_bytes is None:
+            asked = asked._replace(core=None)
+        allocations: list[Allocation] = []
+        for claim in claims:
+            core_share, size = (
+                reader.core(claim.cores or None),
+                reader.memory(claim.memory or None, MIB),
+            )
+            share = agreed(reader, (Share(core_share, size, policy),), asked)[0]
+            allocations += reader.allocate(user, (reader.device(claim.uuid),), share)
+        return allocations
     share = Share(1.0 if whole else asked.core or None, asked.memory_bytes, policy)
     return reader.allocate(user, (None,) * count, share, whole=all_memory)
-
-
-def _placed(
-    reader: PodReader, user: Container, claim: _Claim, asked: Share, policy: str
-) -> list[Allocation]:
-    stated = Share(
-        reader.core(claim.cores or None), reader.memory(claim.memory or None, MIB), policy
-    )
-    if not asked.core and asked.memory_bytes is None:
-        asked = asked._replace(core=None)  # a whole card, as the annotation has it
-    share = agreed(reader, (stated,), asked)[0]
-    return reader.allocate(user, (reader.device(claim.uuid),), share)
-
-
-def _asked(reader: PodReader, user: Container) -> Share:
-    """Return the limits' amounts for one card; core is 0 if they ask for none."""
-    cores, memory = reader.quantity(user, _CORES), reader.quantity(user, _MEMORY)
-    core = (reader.core(cores) if cores else None) or 0.0
-    return Share(core, reader.memory(memory, _factor(reader) * MIB))
 
 
 def _factor(reader: PodReader) -> int:

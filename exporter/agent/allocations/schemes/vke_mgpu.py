@@ -17,7 +17,7 @@ from exporter.agent.allocations.quantities import MIB, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis, Reason
-from exporter.model import Allocation, Container, Device, Pod
+from exporter.model import Allocation, Container, Device
 
 _CORE = "vke.volcengine.com/mgpu-core"
 _MEMORY = "vke.volcengine.com/mgpu-memory"
@@ -34,26 +34,18 @@ def read(reader: PodReader) -> Iterator[Allocation]:
         return
     stated = reader.annotation(_POLICY) or reader.node.labels.get(_POLICY, "")
     policy = reader.one_of(_POLICIES, stated)
-    counts = _card_counts(reader, apps)
-    keys = _placement_keys(reader.pod, apps)
-    for app, count, key in zip(apps, counts, keys, strict=True):
-        yield from _allocations(reader, app, count, key, policy)
-
-
-def _card_counts(reader: PodReader, apps: tuple[Container, ...]) -> tuple[int, ...]:
     counts = reader.numbers(_CARD_COUNTS)
     if counts and len(counts) != len(apps):
         reader.reject(Reason.CONTAINER_MISMATCH, f"{_CARD_COUNTS} has {len(counts)} entries")
         counts = ()
-    stated = zip(apps, counts or (0,) * len(apps), strict=True)
-    return tuple(count if reader.allows(app, count) else 0 for app, count in stated)
-
-
-def _placement_keys(pod: Pod, apps: tuple[Container, ...]) -> list[str]:
-    by_name = [_PLACEMENT + app.name for app in apps]
-    if any(key in pod.annotations for key in by_name):
-        return by_name
-    return [f"{_PLACEMENT}{position}" for position in range(len(apps))]
+    # The key ends in the name of the container, or maybe in its position. A container may be called
+    # like a number, so it is one or the other for all of a pod.
+    keys = [_PLACEMENT + app.name for app in apps]
+    if reader.pod.annotations.keys().isdisjoint(keys):
+        keys = [f"{_PLACEMENT}{position}" for position in range(len(apps))]
+    for app, count, key in zip(apps, counts or (0,) * len(apps), keys, strict=True):
+        allowed = count if reader.allows(app, count) else 0
+        yield from _allocations(reader, app, allowed, key, policy)
 
 
 def _allocations(

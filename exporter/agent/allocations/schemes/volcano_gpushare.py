@@ -22,7 +22,7 @@ from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.registered import memory_factor
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis
-from exporter.model import Allocation, Container, Device
+from exporter.model import Allocation, Device
 
 _MEMORY = "volcano.sh/gpu-memory"
 _NUMBER = "volcano.sh/gpu-number"
@@ -36,30 +36,17 @@ def read(reader: PodReader, stated_factor: int = 0) -> Iterator[Allocation]:
     alone = sum(count > 0 for count in counts) <= 1
     unit = MIB * memory_factor(reader.node, _MEMORY, (), stated_factor)
     for container, count in zip(users, counts, strict=True):
-        if count:
-            yield from _whole_cards(reader, container, count, alone=alone)
-        else:
-            yield from _part(reader, container, unit)
-
-
-def _whole_cards(
-    reader: PodReader, container: Container, count: int, *, alone: bool
-) -> list[Allocation]:
-    if not reader.allows(container, count):
-        return []
-    cards = _cards(reader, count) if alone else (None,) * count
-    return reader.allocate(container, cards, Share(1.0, None), whole=True)
-
-
-def _part(reader: PodReader, container: Container, unit: int) -> list[Allocation]:
-    amount = reader.quantity(container, _MEMORY)
-    if amount is None:
-        return []
-    return reader.allocate(container, _cards(reader, 1), Share(None, reader.memory(amount, unit)))
-
-
-def _cards(reader: PodReader, count: int) -> tuple[Device | None, ...]:
-    return reader.placement(_PLACEMENT, count)
+        if count and reader.allows(container, count):
+            # The annotation lists the cards of the pod. Where several containers have whole ones,
+            # it does not say which has which.
+            cards: tuple[Device | None, ...] = (None,) * count
+            if alone:
+                cards = reader.placement(_PLACEMENT, count)
+            yield from reader.allocate(container, cards, Share(1.0, None), whole=True)
+        amount = None if count else reader.quantity(container, _MEMORY)
+        if amount is not None:
+            share = Share(None, reader.memory(amount, unit))
+            yield from reader.allocate(container, reader.placement(_PLACEMENT, 1), share)
 
 
 def scheme(stated_factor: int = 0) -> Scheme:
