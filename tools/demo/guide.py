@@ -46,7 +46,7 @@ def where_to_look(places: Places) -> Iterator[str]:
     if places.has_grafana:
         yield f"  http://localhost:{GRAFANA_PORT}  Grafana with the boards, once its image is here"
     else:
-        yield "  No Grafana: that needs Docker. The boards are dashboards/*.json."
+        yield "  No Grafana: no Docker, or its port is taken. The boards are dashboards/*.json."
     yield ""
     yield "Commands, for another terminal in this folder:"
     yield from (f"  {command}  # {about}" for command, about in commands(places))

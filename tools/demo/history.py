@@ -95,7 +95,7 @@ def written(scraped: Sequence[str], node: str, until_s: int) -> Iterator[str]:
         head = f"{name}{{{','.join(filter(None, (labels, target)))}}}"
         for number in range(SCRAPES + 1):
             turn, place = divmod(number, repeated)
-            yield f"{head} {found[place] + turn * grows:.9g} {first_s + number * SCRAPE_S}\n"
+            yield f"{head} {found[place] + turn * grows:.15g} {first_s + number * SCRAPE_S}\n"
 
 
 def main(scenario: str, node: str, until_s: str, file: str) -> int:

@@ -313,7 +313,8 @@ def _cards_held(held: Mapping[str, float]) -> str:
 
 
 def _memory(case: Case) -> Iterator[Sentence]:
-    known = [part for part in case.parts if part.memory_bytes is not None]
+    # What a lost device held is of the time before: a store may have it for some minutes.
+    known = [one for one in case.parts if one.memory_bytes is not None and not _is_lost(one)]
     if not known:
         return
     limited = [part for part in known if part.memory_limit_bytes or part.misplaced]

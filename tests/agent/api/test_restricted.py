@@ -134,8 +134,18 @@ def test_the_page_says_what_it_does_not_show() -> None:
         for shown in ({"inference"}, None)
     )
     assert "You may see the pods of these namespaces only: <bdi>inference</bdi>" in own
-    assert "namespaces and groups" in own
+    *own_rows, others = re.findall(r'<details class="entry" data-k="([^"]*)"', own)
+    assert own_rows
+    assert others == "others"
+    assert own.count("others, not shown to you") >= 2
     assert "namespaces only" not in full
+
+
+def test_the_readers_own_rows_stand_before_the_sum_of_others() -> None:
+    own = page(node_of(demo(), ABOUT, 0, {"research"}), choice_of({}), 0.0, "/metrics")
+    card = own.split("<article")[2].partition("</article>")[0]
+    rows = [card.index(f'title="{name}') for name in ("batch-scoring", "others, not shown")]
+    assert rows == sorted(rows)
 
 
 def test_the_history_of_others_is_not_for_the_page() -> None:

@@ -48,9 +48,11 @@ def test_a_lost_device_is_said_first_and_explains_what_is_not_known() -> None:
         container="main",
         card=Card(uuid="a", gpu="1"),
         share=0.5,
+        memory_bytes=float(2**30),  # the store's last value, of before
         unmeasured=dict.fromkeys(("core", "memory", "decoder"), "gpu_lost"),
     )
     found = said(lost)
+    assert Topic.MEMORY not in found
     assert next(iter(found)) is Topic.LOST
     assert found[Topic.LOST] == (
         "GPU 1 has fallen off the bus, or needs a reset: nothing of it is known. The kernel's log "

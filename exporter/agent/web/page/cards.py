@@ -19,7 +19,7 @@ from exporter.agent.web.page.cells import (
     spark,
 )
 from exporter.agent.web.page.charts import Hour, Owned
-from exporter.agent.web.page.entries import Colours, Part, TreeEntry, key_of, why
+from exporter.agent.web.page.entries import OTHERS, Colours, Part, TreeEntry, key_of, why
 from exporter.agent.web.page.templates import shortened
 from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods
 from exporter.shown.marks import Mark, MarkKind
@@ -177,7 +177,7 @@ def card_of(
 
 
 def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
-    """The tenants of each device by its UUID: most core first, then most memory."""
+    """The tenants of each device by its UUID: most core first, then most memory, others last."""
     made: dict[str, list[Tenant]] = {}
     for entry in entries:
         for part in entry.parts:
@@ -189,9 +189,9 @@ def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[st
     return made
 
 
-def _weight(tenant: Tenant) -> tuple[float, float, str]:
-    figures = tenant.part.figures
-    return (-(figures.core or 0.0), -(figures.memory_bytes or 0), tenant.entry.key)
+def _weight(tenant: Tenant) -> tuple[bool, float, float, str]:
+    figures, key = tenant.part.figures, tenant.entry.key
+    return (key == OTHERS, -(figures.core or 0.0), -(figures.memory_bytes or 0), key)
 
 
 def boards_of(gpus: Sequence[Gpu]) -> list[Board]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from exporter.agent.web.page.entries import TreeEntry
+from exporter.agent.web.page.entries import OTHERS, TreeEntry
 from exporter.model import DeviceFacts
 from exporter.shown.tree import Figures
 
@@ -93,12 +93,16 @@ def has_all(text: str, words: Sequence[str]) -> bool:
 
 
 def in_order(entries: Iterable[TreeEntry], choice: Choice) -> list[TreeEntry]:
-    """The entries in the chosen order. Those that lack the figure come later, ended ones last."""
+    """The entries in the chosen order. Those that lack the figure come later, ended ones last.
+
+    What the reader may not see comes after all that he may.
+    """
     figure = SORTED_BY.get(choice.sort)
 
-    def place(entry: TreeEntry) -> tuple[bool, float, int, str, str]:
+    def place(entry: TreeEntry) -> tuple[bool, bool, float, int, str, str]:
         number = None if figure is None else figure(entry.figures)
         weight = 1.0 if number is None else -number
-        return (entry.ended, weight, KINDS.index(entry.kind), entry.space, entry.name)
+        kind, hidden = KINDS.index(entry.kind), entry.key == OTHERS
+        return (entry.ended, hidden, weight, kind, entry.space, entry.name)
 
     return sorted(entries, key=place)

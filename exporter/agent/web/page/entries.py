@@ -162,6 +162,10 @@ def key_of(*names: str) -> str:
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
+OTHERS = key_of("others")
+"""The key of what the reader may not see, as one entry."""
+
+
 def series_of(device: DeviceFacts) -> SeriesKey:
     """The series of a device itself in the history."""
     return SeriesKey(None, device.uuid)
@@ -263,8 +267,8 @@ def _others(tree: Tree) -> Iterator[TreeEntry]:
         if device.facts is not None and device.others is not None and any(device.others)
     )
     if parts:
-        names, note = ("other", "namespaces and groups"), "one sum, without names"
-        yield TreeEntry(key_of("others"), "group", *names, note, _summed(parts), parts)
+        names, note = ("", "others, not shown to you"), "one sum, without names"
+        yield TreeEntry(OTHERS, "group", *names, note, _summed(parts), parts)
 
 
 def _unattributed(tree: Tree) -> Iterator[TreeEntry]:
