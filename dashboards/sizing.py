@@ -1,7 +1,7 @@
 """What a workload should ask for, as expressions by what rules/mgpu-recording.yaml records of it.
 
-They say what the command ``advise`` says: ``advised`` of exporter/answers/prometheus/advice.py has
-the same conditions, and tests hold both together.
+They say what the command ``advise`` says, by the same numbers: those, and the conditions as Python,
+are in exporter/answers/prometheus/advice.py. Tests hold both together.
 """
 
 from collections import defaultdict
@@ -9,11 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.answers.prometheus.advice import LATELY, LEVEL, NOW, Outcome
+from exporter.answers.prometheus.advice import (
+    DAY,
+    FLAT,
+    FULL,
+    HIGH,
+    LATELY,
+    LEAST_KNOWN,
+    LEVEL,
+    MARGIN,
+    MOST,
+    NOW,
+    SOME,
+    Outcome,
+)
 from exporter.answers.prometheus.amounts import UNITS, USUAL, Resource, step_of
 
 _ALLOCATIONS, _LASTING = "mgpu_allocations:count", "mgpu_lasting_pods:count"
-_DAY = 96  # steps: the rules record each 15 minutes
 
 
 class _Terms(NamedTuple):
@@ -73,8 +85,8 @@ class Recorded:
         used, allocated, target, cases = terms
         steps = f"count_over_time({self._of(_LASTING)})"
         known = f"(count_over_time({used}) or 0 * {steps})"
-        upper = f"{target} * (1 + {_DAY} / {known})"
-        too_early = f"{steps} < {_DAY}"
+        upper = f"{target} * (1 + {DAY} / {known})"
+        too_early = f"{steps} < {DAY}"
         early = f"{too_early} and ({cases[Outcome.AT_LIMIT]})"
         if taken_at_once := cases.get(Outcome.PREALLOCATED):
             early = f"{early} unless ({taken_at_once})"
@@ -82,7 +94,7 @@ class Recorded:
             Outcome.EARLY: f"({early})",
             Outcome.TOO_EARLY: too_early,
             Outcome.SHORT_LIVED: f"max_over_time({self._of(_LASTING)}) == 0",
-            Outcome.UNMEASURED: f"{known} / {steps} < 0.9",
+            Outcome.UNMEASURED: f"{known} / {steps} < {LEAST_KNOWN}",
             Outcome.LOWER: f"{allocated} > {upper}",
             Outcome.RAISE: f"{allocated} < {target}",
             Outcome.KEEP: allocated,
@@ -93,19 +105,19 @@ class Recorded:
     def _core(self) -> _Terms:
         used = self._of("mgpu_core_seconds:max_rate5m_15m")
         allocated = self._last("mgpu_core_limit_ratio:max")
-        high = f"quantile_over_time(0.95, {used})"
+        high = f"quantile_over_time({HIGH}, {used})"
         of_one = self._steps(Resource.CORE)
-        rounded = f"clamp_min(ceil(round({high} * 1.15 * {of_one}, 1e-6)), 1) / {of_one}"
+        rounded = f"clamp_min(ceil(round({high} * {MARGIN} * {of_one}, 1e-6)), 1) / {of_one}"
         return _Terms(
             used,
             allocated,
             f"clamp_max({rounded}, 1)",
             {
                 Outcome.NO_SHARE: f"{self._last(_ALLOCATIONS)} unless {allocated}",
-                Outcome.AT_LIMIT: f"{high} >= 0.95 * {allocated}",
+                Outcome.AT_LIMIT: f"{high} >= {HIGH} * {allocated}",
                 Outcome.FULL_CARD: (
                     f"count_over_time({self._of('mgpu_on_full_card:max')})"
-                    f" / count_over_time({used}) > 0.05"
+                    f" / count_over_time({used}) > {SOME}"
                 ),
             },
         )
@@ -115,19 +127,19 @@ class Recorded:
         needed = self._of("mgpu_memory_needed_bytes:max_15m")
         allocated = self._last("mgpu_memory_limit_bytes:max")
         usable = self._last("mgpu_memory_usable_bytes:max")
-        full = f"max_over_time({self._of('mgpu_vllm_kv_cache_usage:max_15m')}) >= 0.95"
+        full = f"max_over_time({self._of('mgpu_vllm_kv_cache_usage:max_15m')}) >= {FULL}"
         peak = f"max_over_time({needed})"
         step = self._steps(Resource.MEMORY)
-        rounded = f"clamp_min(ceil(round({peak} * 1.15 / {step}, 1e-6)), 1) * {step}"
+        rounded = f"clamp_min(ceil(round({peak} * {MARGIN} / {step}, 1e-6)), 1) * {step}"
         least = f"quantile_over_time(0.5, {self._of('mgpu_memory_needed_bytes:min_15m')})"
-        flat = f"{peak} >= 0.7 * ({allocated} or {usable}) and {least} >= 0.98 * {peak}"
+        flat = f"{peak} >= {MOST} * ({allocated} or {usable}) and {least} >= {FLAT} * {peak}"
         return _Terms(
             self._of("mgpu_memory_used_bytes:max_15m"),
             allocated,
             f"({usable} < {rounded} or {rounded})",
             {
                 Outcome.PREALLOCATED: f"{flat} unless {full}",
-                Outcome.AT_LIMIT: f"{full} or {peak} >= 0.95 * {allocated}",
+                Outcome.AT_LIMIT: f"{full} or {peak} >= {HIGH} * {allocated}",
                 Outcome.NO_LIMIT: f"{peak} unless {allocated}",
             },
         )

@@ -115,7 +115,7 @@ def _choosing() -> str:
 def _way(way: Way) -> tuple[str, ...]:
     link = f"[{way.share}](../{EXAMPLES}/{way.example}.yaml)"
     name = f"[{way.name}](#{way.scheme})"
-    return name, way.asked, way.step, way.enforced, way.policies, link
+    return name, way.asks, way.steps, way.enforced, way.policies, link
 
 
 def _names(names: Sequence[str]) -> str:

@@ -25,8 +25,15 @@ LATELY, NOW = "1d", "1h"  # what is said of a workload at the end of a range
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3600, 60
 _RECORDED_S = 900  # the rules record each 15 minutes
 _SCRAPE_S = 15
-_MARGIN, _HIGH, _FULL, _SOME, _MOST, _FLAT = 1.15, 0.95, 0.95, 0.05, 0.7, 0.98
-_LEAST_KNOWN = 0.9
+
+# What advice goes by, here and in the expressions of dashboards/sizing.py.
+DAY = _DAY_S // _RECORDED_S  # that many recorded steps
+MARGIN = 1.15  # on what is needed
+HIGH = 0.95  # the percentile of core that is its need, and the part of a limit that is at it
+FULL = 0.95  # of vLLM's cache
+SOME = 0.05  # of the time on a full card, which bounds the core
+MOST, FLAT = 0.7, 0.98  # of what it may have; of its peak: a program that takes that at once
+LEAST_KNOWN = 0.9  # of the time
 
 
 class Outcome(Enum):
@@ -112,7 +119,7 @@ _ASKED = {
     Resource.CORE: {
         "known": (_CORE, "count_over_time", _ALL),
         "typical": (_CORE, "quantile_over_time(0.5, ", _ALL),
-        "needed": (_CORE, f"quantile_over_time({_HIGH}, ", _ALL),
+        "needed": (_CORE, f"quantile_over_time({HIGH}, ", _ALL),
         "peak": (_CORE, "max_over_time", _ALL),
         "full": ("mgpu_on_full_card:max", "count_over_time", _ALL),
         "allocated": ("mgpu_core_limit_ratio:max", "last_over_time", LATELY),
@@ -253,7 +260,7 @@ def _advice(resource: Resource, own: Mapping[str, float], scheme: str, day: floa
     target = None
     if needed is not None:
         most = 1.0 if resource is Resource.CORE else own.get("usable", float("inf"))
-        target = min(in_steps(scheme, resource, needed * _MARGIN), most)
+        target = min(in_steps(scheme, resource, needed * MARGIN), most)
     holds = {
         **_refusals(resource, own, day),
         **_bounds(resource, own),
@@ -293,15 +300,15 @@ def _refusals(resource: Resource, own: Mapping[str, float], day: float) -> dict[
     if resource is Resource.MEMORY and needed is not None:
         have = own.get("usable", float("inf")) if allocated is None else allocated
         # A program that takes a constant part at once says nothing of its need.
-        is_flat = needed >= _MOST * have and own.get("least", 0.0) >= _FLAT * needed
-        is_flat = is_flat and own.get("full", 0.0) < _FULL
+        is_flat = needed >= MOST * have and own.get("least", 0.0) >= FLAT * needed
+        is_flat = is_flat and own.get("full", 0.0) < FULL
     too_early = steps < day
     return {
         Outcome.EARLY: too_early and not is_flat and _bounds(resource, own)[Outcome.AT_LIMIT],
         Outcome.NO_SHARE: resource is Resource.CORE and allocated is None,
         Outcome.TOO_EARLY: too_early,
         Outcome.SHORT_LIVED: own.get("lasting") == 0,
-        Outcome.UNMEASURED: own.get("known", 0.0) < _LEAST_KNOWN * steps,
+        Outcome.UNMEASURED: own.get("known", 0.0) < LEAST_KNOWN * steps,
         Outcome.PREALLOCATED: is_flat,
     }
 
@@ -309,11 +316,11 @@ def _refusals(resource: Resource, own: Mapping[str, float], day: float) -> dict[
 def _bounds(resource: Resource, own: Mapping[str, float]) -> dict[Outcome, bool]:
     """Whether its need may be more than was seen, by why."""
     needed, allocated, known = own.get("needed"), own.get("allocated"), own.get("known", 0.0)
-    at_limit = None not in {needed, allocated} and (needed or 0.0) >= _HIGH * (allocated or 0.0)
+    at_limit = None not in {needed, allocated} and (needed or 0.0) >= HIGH * (allocated or 0.0)
     is_core = resource is Resource.CORE
     return {
-        Outcome.AT_LIMIT: at_limit or (not is_core and own.get("full", 0.0) >= _FULL),
-        Outcome.FULL_CARD: is_core and bool(known) and own.get("full", 0.0) / known > _SOME,
+        Outcome.AT_LIMIT: at_limit or (not is_core and own.get("full", 0.0) >= FULL),
+        Outcome.FULL_CARD: is_core and bool(known) and own.get("full", 0.0) / known > SOME,
         Outcome.NO_LIMIT: not is_core and needed is not None and allocated is None,
     }
 

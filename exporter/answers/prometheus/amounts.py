@@ -27,18 +27,20 @@ class Unit(NamedTuple):
     """How a pod asks: by this resource or annotation, and how much one of it is.
 
     That is of a GPU, or bytes. ``step`` and ``least`` count them. ``step`` is None if it is not
-    known. Without a ``name``, that is another one for each model of a card.
+    known. Without a ``name``, that is another one for each model of a card. docs/sharing.md has the
+    names and steps of the usual systems.
     """
 
     name: str
     size: float
-    step: int | None = 1
+    step: float | None = 1
     least: int = 1
 
 
 # Names are those of a usual installation. HAMi's and volcano-vgpu's can be configured, and their
 # memory may be counted in several MiB. A system that divides by percentages of a card's memory, or
-# by instances, has no entry: an amount of bytes is none of its units.
+# by instances, has no entry: an amount of bytes is none of its units, and the profiles of instances
+# (sevenths of an H100's core, quarters of an A30's) are the card's.
 UNITS: Mapping[tuple[str, Resource], Unit] = {
     # At least 256 MiB: Volcano's design proposal on mGPU, "Webhook Admission"
     ("vke-mgpu", _CORE): Unit("vke.volcengine.com/mgpu-core", PERCENT),
@@ -52,7 +54,9 @@ UNITS: Mapping[tuple[str, Resource], Unit] = {
     ("volcano-vgpu", _CORE): Unit("volcano.sh/vgpu-cores", PERCENT),
     ("volcano-vgpu", _MEMORY): Unit("volcano.sh/vgpu-memory", MIB),
     ("volcano-gpushare", _MEMORY): Unit("volcano.sh/gpu-memory", MIB),
-    # Whole MiB: KAI-Scheduler, docs/gpu-sharing/README.md
+    # A part of a card with two decimals, pkg/scheduler/cache; or, instead of it, whole MiB:
+    # KAI-Scheduler, docs/gpu-sharing/README.md
+    ("kai", _CORE): Unit("gpu-fraction", 1.0, step=0.01),
     ("kai", _MEMORY): Unit("gpu-memory", MIB),
     # Whole units of GiB: AliyunContainerService/gpushare-device-plugin, README. Of ACK and ACS no
     # document that could be read says the step of the core.
@@ -84,7 +88,7 @@ class Asked(NamedTuple):
     """What stands in the pod's limits or annotations."""
 
     name: str
-    quantity: int
+    quantity: float
 
 
 def step_of(scheme: str, resource: Resource) -> float:
@@ -114,4 +118,6 @@ def asked(scheme: str, resource: Resource, recommended: float | None) -> Asked |
     unit = UNITS.get((scheme, resource))
     if unit is None or not unit.name or recommended is None:
         return None
-    return Asked(unit.name, max(unit.least, ceil(round(recommended / unit.size, _DIGITS))))
+    step = 1 if unit.step is None or unit.step > 1 else unit.step  # what is advised is in steps
+    count = ceil(round(recommended / unit.size / step, _DIGITS))
+    return Asked(unit.name, max(unit.least * step, round(count * step, _DIGITS)))

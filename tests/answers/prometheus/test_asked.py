@@ -24,6 +24,7 @@ OF_SCHEME = {scheme.name: scheme for scheme in SCHEMES}
         ("vke-mgpu", Resource.MEMORY, 100 << 20, Asked("vke.volcengine.com/mgpu-memory", 256)),
         ("baidu-cce", Resource.CORE, 0.25, None),  # whose names have the card's model in them
         ("koordinator", Resource.MEMORY, GIB, Asked("koordinator.sh/gpu-memory", GIB)),
+        ("kai", Resource.CORE, 0.29, Asked("gpu-fraction", 0.29)),
         ("nvidia-device-plugin", Resource.CORE, 0.5, None),
         ("hami", Resource.CORE, None, None),
         ("", Resource.CORE, 0.5, None),
@@ -46,6 +47,7 @@ def test_the_amount_in_the_systems_own_unit(
         ("huawei-cce", Resource.MEMORY, GIB + (1 << 20), GIB + (128 << 20)),
         ("koordinator", Resource.MEMORY, GIB - 5, GIB),  # a need is not known to the byte
         ("aliyun-ack", Resource.CORE, 0.131, 0.14),
+        ("kai", Resource.CORE, 0.131, 0.14),
     ],
 )
 def test_what_is_needed_goes_up_to_a_step_of_the_system(
