@@ -220,14 +220,23 @@ def _of(known: Callable[[str], object]) -> Callable[[str], object]:
     return read
 
 
-def _say(shown: Progress) -> Callable[[float], None]:
-    """Says how far the longest question is; those after it begin again, and are short."""
-    most = 0.0
+def _say(shown: Progress) -> Callable[[int, int, str], None]:
+    """Says how far the longest question is, and how long the looks at single steps will take.
 
-    def say(part: float) -> None:
-        nonlocal most
-        most = max(most, part)
-        shown.say(f"reading the books: {most:.0%} ...")
+    The questions after the longest begin again, and are short.
+    """
+    most, began_s = 0.0, 0.0
+
+    def say(number: int, of: int, what: str) -> None:
+        nonlocal most, began_s
+        if not what:
+            most = max(most, number / of)
+            shown.say(f"reading the books: {most:.0%} ...")
+            return
+        now_s = time.monotonic()
+        began_s = began_s if number > 1 else now_s
+        left_s = (now_s - began_s) / max(1, number - 1) * (of - number)
+        shown.say(f"looking at {number} of {of} {what}, {left_s:.0f} s more ...")
 
     return say
 

@@ -64,7 +64,10 @@ class Grid(NamedTuple):
 
 
 class Prometheus:
-    """Asks one address. ``asked`` receives how much of a long question is answered, 0 to 1.
+    """Asks one address.
+
+    ``asked`` receives how many parts of a long question are answered, of how many, and what they
+    are; "" are times of one query.
 
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
     ``whole``, a server of several stores answers only if all of them do. ``targets``: which targets
@@ -74,14 +77,14 @@ class Prometheus:
     def __init__(
         self,
         http: HttpClient,
-        asked: Callable[[float], None] = lambda _: None,
+        asked: Callable[[int, int, str], None] = lambda *_: None,
         namespace: str = "",
         *,
         whole: bool = False,
         targets: Mapping[str, str] | None = None,
     ) -> None:
         self._http = http
-        self._asked = asked
+        self.asked = asked
         self.targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
         self._always = {"namespace": namespace} if namespace else {}
         self._always |= _WHOLE if whole else {}
@@ -159,7 +162,7 @@ class Prometheus:
                 continue
             yield answer
             begin += len(part)
-            self._asked(begin / len(times))
+            self.asked(begin, len(times), "")
             points = MAX_SAMPLES // max(1, len(answer)) - _LABELS
             points = max(1, min(MAX_POINTS, points))
 

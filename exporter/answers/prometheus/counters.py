@@ -199,12 +199,18 @@ class Counters:
         for target, steps in self._unclear().items():
             for step in steps:
                 unclear[step].add(target)
-        for step in sorted(unclear):
-            for some in self._some_at_once(sorted(unclear[step], key=sorted), step):
-                self._look_closer(some, step)
-            for target in unclear[step]:
-                what = f"{self._prometheus.address} has two exporters under one set of labels"
+        # Where pods or exporters come and go in each step there are as many looks as steps.
+        looks = [
+            (some, step)
+            for step in sorted(unclear)
+            for some in self._some_at_once(sorted(unclear[step], key=sorted), step)
+        ]
+        what = f"{self._prometheus.address} has two exporters under one set of labels"
+        for number, (some, step) in enumerate(looks, 1):
+            self._look_closer(some, step)
+            for target in some:
                 check(what, self.scrapes.by_life([target]))
+            self._prometheus.asked(number, len(looks), "steps in which something began or ended")
 
     def _unclear(self) -> dict[Target, set[int]]:
         """The steps whose ends do not say all, by target."""

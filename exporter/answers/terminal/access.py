@@ -105,7 +105,7 @@ def far_prometheus(
     arguments: Namespace,
     environ: Mapping[str, str] = os.environ,
     *,
-    asked: Callable[[float], None] = lambda _: None,
+    asked: Callable[[int, int, str], None] = lambda *_: None,
     namespace: str = "",
     whole: bool = False,
     timeout_s: float = TIMEOUT_S,

@@ -1,6 +1,7 @@
 """The bill against counters of known truth, under a real Prometheus."""
 
 import json
+import re
 import time
 import urllib.request
 from collections import defaultdict
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from exporter.answers.prometheus import client
 from exporter.answers.prometheus.ranges import Span, written
 from exporter.cli import main
+from exporter.console.progress import Progress
 from tests.answers.terminal.test_http import Server
 from tests.store import Store, Target
 
@@ -210,6 +212,17 @@ def test_of_days_a_card_is_billed_from_when_it_came_and_one_that_was_away_goes_o
     of_c = parts(document, "GPU-c")
     assert of_c["team", "used"] == pytest.approx(DAYS, abs=EVERY_S)
     assert ("old", "used") not in of_c
+
+
+def test_of_many_looks_at_steps_it_is_said_how_many_there_are_and_how_long_they_take(
+    days: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Progress, "say", lambda _, words: said.append(words))
+    bill(days, capsys, "--price=1", f"--until={DAYS_LATER}")
+    looks = [found for words in said if (found := re.search(r"looking at (\d+) of (\d+) ", words))]
+    assert [int(one[1]) for one in looks] == list(range(1, int(looks[0][2]) + 1))
+    assert all(re.search(r", \d+ s more \.\.\.$", one.string) for one in looks)
 
 
 def questions(store: Store) -> int:
