@@ -26,11 +26,12 @@ from dashboards.panels import (
     NOBODY,
     READ,
     Panel,
+    Words,
     folded,
     series,
     stat,
 )
-from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, colored, table, tinted
+from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Cell, Column, colored, table, tinted
 
 EVENTS = events(DEVICE, starts=False)
 
@@ -38,6 +39,8 @@ BY_DEVICE = "cluster, instance, gpu, uuid"
 HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
 GROUP = "{{kind}} {{name}}"
+OF_BOARD = -1  # in the place of a figure that only the whole card has
+ITS_BOARDS: Words = {str(OF_BOARD): ("the card's", "text")}
 HOT = ((None, GOOD), (85, LOOK), (95, BAD))
 MOST = most_of_containers(BY_HOLDER, DEVICE)
 BY_GROUP = "kind, name"
@@ -142,10 +145,17 @@ def _devices() -> Panel:
     total = of("memory_total_bytes")
     allocated = f"{of('allocated_memory_bytes')} / {total}"
     hottest = f"max by ({BY_DEVICE}) ({of('temperature_celsius')})"
+    parts = of("info", ',parent_uuid!=""')
+    part = f"{OF_BOARD} + 0 * group by ({BY_DEVICE}) ({parts})"
+
+    def or_of_board(expr: str) -> str:
+        return with_names(f"{expr} or on ({BY_DEVICE}) {part}")
+
     return table(
         "Devices now",
         "Each GPU, and each partition of a card: what it does, what of it is promised, how it "
-        "is. A click on a UUID shows that device alone.",
+        "is. The use of a divided card is that of its parts; power and heat are the card's. A "
+        "click on a UUID shows that device alone.",
         {
             "card": "GPU",
             "instance": "Node",
@@ -166,8 +176,8 @@ def _devices() -> Panel:
             ),
             Column("Mem. share", with_names(allocated), "percentunit", GIVEN),
             Column("Memory", with_names(total), "bytes"),
-            Column("Power", with_names(of("power_watts")), "watt"),
-            Column("Hottest", with_names(hottest), "celsius", tinted(HOT)),
+            Column("Power", or_of_board(of("power_watts")), "watt", Cell("auto", words=ITS_BOARDS)),
+            Column("Hottest", or_of_board(hottest), "celsius", tinted(HOT, ITS_BOARDS)),
         ],
         links={"UUID": to("node", "node", node="${__data.fields.Node}", uuid="${__value.raw}")},
         lowest_of="State",

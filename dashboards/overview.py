@@ -2,10 +2,21 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
+from dashboards import fleet
 from dashboards.boards import alerts, firing
 from dashboards.cost import PRICE_GPU_HOUR, price
+from dashboards.fleet import (
+    BUSY,
+    BY_CARD,
+    BY_NODE,
+    FEW_POINTS,
+    LOST,
+    OF_SILENT,
+    TO_NODE,
+    UNSEEN,
+    of,
+)
 from dashboards.frame import (
-    BUILD,
     NAMESPACE,
     NODE,
     SILENT,
@@ -16,55 +27,40 @@ from dashboards.frame import (
     hit,
     in_range,
     to,
-    usable_memory,
 )
 from dashboards.lines import group_figure
 from dashboards.panels import (
     ALLOCATED,
     ANY,
     BAD,
-    FREE,
-    GOOD,
-    HIGH,
     IDLE,
     LOOK,
     NO_SHARE,
-    QUARTERS,
-    SPARE,
     Panel,
     Words,
     folded,
     series,
     stat,
-    timeline,
 )
-from dashboards.sizing import Recorded
+from dashboards.sizing import freed, to_ask_for
 from dashboards.tables import (
     FILLED,
-    GIVEN,
     SHARE_USE,
     USE,
     Column,
     bar,
     colored,
-    matrix,
     table,
-    tinted,
 )
-from exporter.answers.prometheus.advice import Outcome
 from exporter.answers.prometheus.amounts import Resource
 
 EVENTS = events()
-BY_CARD = "cluster, instance, gpu"
-BY_NODE = "cluster, instance"
 BY_NAMESPACE = "cluster, $namespace_label"
-BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
 TO_NAMESPACE = to("overview", "overview", namespace="${__value.raw}")
 TO_OWNER = to(
     "overview", "overview", namespace="${__data.fields.Namespace}", owner="${__value.raw}"
 )
-TO_NODE = to("overview", "node", node="${__value.raw}")
 TO_POD = to(
     "overview",
     "pod",
@@ -99,50 +95,9 @@ TROUBLE: Words = {
     "1": ("node silent", BAD),
     "2": ("waits", LOOK),
 }
-# In the order of what to look at first; a part of a card's time is 0 and more.
-CARD_STATE: Words = {
-    "-3": ("lost", BAD),
-    "-2": ("silent", BAD),
-    "-1": ("?", LOOK),
-}
-BAND_WORDS = ("without work", "0 to 25 %", "25 to 50 %", "50 to 75 %", "75 to 100 %")
-# Few steps are enough for the way of a fleet, and its series are many.
-FEW_POINTS = 72
 # Not "and": without pods' infos, as where a site drops them, all pods are shown.
 OF_OWNER = f'unless on ({BY_POD}) mgpu_pod_info{{{NAMESPACE},owner_name!~"$owner"}}'
 IDLE_BAR = bar(((None, IDLE),), top=None)
-
-# Of the last week, because a shorter range says nothing of need. The rules know no job and no node.
-SIZING_RANGE = "7d"
-SIZING = Recorded('cluster=~"$cluster"', '$namespace_label=~"$namespace"', "$__range")
-NOT_RECORDED = "The recording rules have seen no allocation"
-_VERDICTS = {
-    "lower": IDLE,
-    "raise": BAD,
-    "keep": GOOD,
-    "at_least": LOOK,
-    "refused": FREE,
-}
-ADVICE: Words = {str(code): (one.words, _VERDICTS[one.verdict]) for code, one in enumerate(Outcome)}
-
-
-def _of(family: str) -> str:
-    return f"mgpu_device_{family}{{{NODE}}}"
-
-
-def _of_cards(expr: str, by: str = BY_CARD) -> str:
-    """A ratio of each card: of a partitioned one the sum, as each part's is of the whole card."""
-    return f"sum by ({by}) ({expr})"
-
-
-USABLE = usable_memory(NODE)
-LOST = f"group by ({BY_CARD}) ({_of('up')} == 0)"
-OF_SILENT = f"(group by ({BY_CARD}) ({in_range(_of('up'))}) and on ({BY_NODE}) {SILENT})"
-# Where a number is absent that is of a fleet: then it is not zero, but not known.
-UNSEEN = f"({SILENT} or {LOST})"
-NODE_STATE: Words = {"1": ("read", GOOD), "0": ("silent", BAD)}
-SILENT_THEN = 100  # in the timeline of lost cards: more than a node has
-BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
 
 
 def dashboard() -> build.Dashboard:
@@ -155,22 +110,22 @@ def dashboard() -> build.Dashboard:
         labels=WORKLOAD,
     )
     found.with_variable(price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
-    for panel in (*_totals(), _cards(), _in_trouble(), alerts("overview", _firing)):
+    for panel in (*_totals(), fleet.cards(), _in_trouble(), alerts("overview", _firing)):
         found.with_panel(panel)
     found.with_row(build.Row("Who uses what, of what share"))
     found.with_panel(_namespaces()).with_panel(_workloads()).with_panel(_pods())
     found.with_panel(_used()).with_panel(_groups())
     found.with_row(build.Row("Nodes, with all namespaces"))
-    for panel in (_memory(), _power(), _nodes(), _bands(), _lost()):
+    for panel in (fleet.memory(), fleet.power(), fleet.nodes(), fleet.bands(), fleet.lost()):
         found.with_panel(panel)
     found.with_row(build.Row("What is idle, and what is short"))
-    for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
+    for panel in (_idle_pods(), fleet.idle_cards(), _over_share(), _over_memory()):
         found.with_panel(panel)
     sizing = [
-        _freed(Resource.CORE, "short"),
-        _freed(Resource.MEMORY, "bytes"),
-        _sizing(Resource.CORE, "percentunit", "short"),
-        _sizing(Resource.MEMORY, "bytes", "bytes"),
+        freed(Resource.CORE, "short"),
+        freed(Resource.MEMORY, "bytes"),
+        to_ask_for(Resource.CORE, "percentunit", "short"),
+        to_ask_for(Resource.MEMORY, "bytes", "bytes"),
     ]
     return found.with_row(folded("What workloads should ask for", sizing))
 
@@ -187,7 +142,7 @@ def _totals() -> list[Panel]:
         stat(
             "GPUs, all",
             "Cards that are read now, of all namespaces. Partitions of a card are not counted.",
-            f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
+            f"count(count by ({BY_CARD}) ({of('up')} == 1))",
             "short",
             unknown=UNSEEN,
             width=3,
@@ -196,7 +151,7 @@ def _totals() -> list[Panel]:
             "Not read, all",
             "Cards that are lost, and those of silent nodes: nodes whose exporter was read in the "
             "time range and is not now. A card of which a partition cannot be read is one.",
-            f"count({LOST} or {OF_SILENT}) or 0 * count({_of('up')})",
+            f"count({LOST} or {OF_SILENT}) or 0 * count({of('up')})",
             "short",
             ANY,
             unknown=UNSEEN,
@@ -214,7 +169,7 @@ def _totals() -> list[Panel]:
         stat(
             "Free, all",
             "GPUs that are kept for nobody, of all namespaces.",
-            f"sum(rate({_of('unallocated_gpu_seconds_total')}{INTERVAL}))",
+            f"sum(rate({of('unallocated_gpu_seconds_total')}{INTERVAL}))",
             "short",
             unknown=UNSEEN,
             width=3,
@@ -247,45 +202,6 @@ def _totals() -> list[Panel]:
     ]
 
 
-def _cards() -> Panel:
-    each = (
-        f"-3 * {LOST} or -2 * {OF_SILENT} or clamp_max({BUSY}, 1)"
-        f" or -1 * group by ({BY_CARD}) ({_of('up')} == 1)"
-    )
-    return matrix(
-        "All GPUs now",
-        "Of each card, by its node and its number, the part of its time with work, of all "
-        "namespaces. First are nodes with a card that is lost, or that are silent; ? is a card "
-        "whose work cannot be measured.",
-        ("node", "Node"),
-        "gpu",
-        # The matrix knows a row by one label; nodes of two clusters may have one name.
-        f'label_join({each}, "node", " ", "instance", "cluster")',
-        colored(QUARTERS, CARD_STATE),
-        width=12,
-    )
-
-
-def _bands() -> Panel:
-    # One pass over the cards: a count for each quarter of a card's time, 0 without any work.
-    parts = f'count_values("quarter", ceil(clamp_max({BUSY}, 1) * 4))'
-    for quarter, words in enumerate(BAND_WORDS):
-        parts = f'label_replace({parts}, "part", "{words}", "quarter", "{quarter}")'
-    ends = (f"{words.partition(' ')[2]}$" for words in BAND_WORDS)
-    colors = {end: color for end, (_, color) in zip(ends, QUARTERS, strict=True)}
-    return series(
-        "All GPUs, by how busy they are",
-        "How many cards had work in which part of their time, of all namespaces, and how many "
-        "could not be read.",
-        {"{{part}}": parts, "not read": f"count({LOST})"},
-        "short",
-        stacked=True,
-        few=True,
-        colors={"^not read$": BAD, **colors},
-        width=12,
-    ).max_data_points(FEW_POINTS)
-
-
 def _in_trouble() -> Panel:
     waits = f"topk(20, {WAITING} > {WAITS})"
     was = in_range(f"mgpu_container_allocation_info{{{NAMESPACE}}}")
@@ -312,31 +228,6 @@ def _in_trouble() -> Panel:
         nothing="No pod waits, and none is on a lost GPU or a silent node",
         known=trouble,
         lowest_of="Trouble",
-        width=12,
-    )
-
-
-def _memory() -> Panel:
-    return stat(
-        "Memory in use",
-        "Device memory in use, of all GPUs whose use is known. A partitioned card counts by its "
-        "partitions.",
-        f"sum({_of('memory_used_bytes')}) / sum({USABLE})",
-        "percentunit",
-        HIGH,
-        unknown=UNSEEN,
-        width=12,
-    )
-
-
-def _power() -> Panel:
-    return stat(
-        "Power",
-        "What the boards draw now.",
-        f"sum({_of('power_watts')})",
-        "watt",
-        nothing="No board measures its power",
-        unknown=UNSEEN,
         width=12,
     )
 
@@ -442,7 +333,7 @@ def _groups() -> Panel:
         return f"sum by ({by}) ({group_figure(figure, by, info)})"
 
     used = named("core_utilization_ratio")
-    cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"
+    cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({of('up')}))"
     return table(
         "Outside of pods now",
         "Slurm jobs, units, users and containers that are no pod's. The board Groups has more of "
@@ -464,74 +355,6 @@ def _groups() -> Panel:
     )
 
 
-def _lost() -> Panel:
-    read = f"group by ({BY_NODE}) ({BUILD})"
-    silent = f"{SILENT_THEN} * (group by ({BY_NODE}) (last_over_time({BUILD}[1h])) unless {read})"
-    return timeline(
-        "GPUs that could not be read",
-        "How many of a node, over time, and when a node was silent that was read in the hour "
-        "before. Nodes whose GPUs could all be read are left out.",
-        {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0) or {silent}"},
-        {
-            **{str(count): (f"{count} lost", BAD) for count in range(1, 17)},
-            str(SILENT_THEN): ("silent", BAD),
-        },
-        known=_of("up"),
-        none="no GPU",
-        width=12,
-    ).max_data_points(FEW_POINTS)
-
-
-def _nodes() -> Panel:
-    watts = f"sum by ({BY_NODE}) ({_of('power_watts')})"
-    memory = f"sum by ({BY_NODE}) ({_of('memory_used_bytes')})"
-    total = f"sum by ({BY_NODE}) ({USABLE})"
-    lost = f"count by ({BY_NODE}) ({LOST})"
-    share = _of_cards(_of("allocated_core_ratio"))
-    cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"
-    last_cards = f"count by ({BY_NODE}) ({OF_SILENT})"
-    return table(
-        "Nodes now",
-        "Of each node: whether it is read now (a silent one was read in the time range), its "
-        "cards, how busy they are, what of them is promised, and how many to look at: lost, with "
-        "an XID in the time range, a recovery or a repair that waits, or too few PCIe lanes. Its "
-        "page says which.",
-        {"instance": "Node", "cluster": "Cluster"},
-        [
-            Column(
-                "State",
-                f"group by ({BY_NODE}) ({BUILD}) or 0 * {SILENT}",
-                "short",
-                colored(words=NODE_STATE),
-            ),
-            Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
-            Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
-            Column("Mem. use", f"{memory} / {total}", "percentunit", FILLED),
-            Column("GPUs", f"{cards} or {last_cards}", "short"),
-            Column("Lost", f"{lost} or 0 * {cards}", "short", tinted(ANY)),
-            Column("To look at", f"{_wrong_cards()} or 0 * {cards}", "short", tinted(ANY)),
-            Column("Power", watts, "watt"),
-        ],
-        links={"Node": TO_NODE},
-        known=in_range(BUILD),
-        lowest_of="State",
-    )
-
-
-def _wrong_cards() -> str:
-    """How many cards of each node something is wrong with."""
-    signs = (
-        f"{_of('up')} == 0",
-        f"increase({_of('xid_errors_total')}[$__range]) > 0",
-        f"{_of('recovery_action')} > 0",
-        f"{_of('row_remapping')} == 1",
-        f"{_of('retired_pages_pending')} == 1",
-        f"{_of('pcie_link_width')} < {_of('pcie_link_max_width')}",
-    )
-    wrong = " or ".join(f"group by ({BY_CARD}) ({sign})" for sign in signs)
-    return f"count by ({BY_NODE}) ({wrong})"
-
-
 def _idle_pods() -> Panel:
     idle = f"topk(20, sum by ({BY_POD}) ({IDLE_HOURS}) > 0)"
     return table(
@@ -550,32 +373,6 @@ def _idle_pods() -> Panel:
         links=LINKS,
         known=f"mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}",
         nothing=NO_SHARE,
-        width=12,
-    )
-
-
-def _idle_cards() -> Panel:
-    # An average over the samples, not over the time range: of a card that was lost, or of a node
-    # that is young, the time without a sample is no idle time.
-    used = _of_cards(f"avg_over_time({_of('utilization_ratio')}[$__range])")
-    read = f"and on ({BY_CARD}) group by ({BY_CARD}) ({_of('up')} == 1)"
-    idlest = f"topk(20, 1 - clamp_max({used}, 1) {read})"
-    return table(
-        "GPUs that idle most, of all",
-        "The twenty cards with the least work in that part of the time range in which they were "
-        "measured, of those that are read now, and what of them is promised.",
-        {"instance": "Node", "gpu": "GPU"},
-        [
-            Column("Without work", idlest, "percentunit", bar(SPARE)),
-            Column(
-                "Core share",
-                f"{_of_cards(_of('allocated_core_ratio'))} and {idlest}",
-                "percentunit",
-                GIVEN,
-            ),
-        ],
-        links={"Node": TO_NODE},
-        known=_of("utilization_ratio"),
         width=12,
     )
 
@@ -613,44 +410,3 @@ def _over_memory() -> Panel:
         nothing="No pod's device memory is limited here",
         width=12,
     )
-
-
-def _freed(resource: Resource, unit: str) -> Panel:
-    return stat(
-        f"{resource.title()} that could be freed",
-        f"What all workloads whose advice is to lower their {resource} would give back, in "
-        f"{'GPUs' if resource is Resource.CORE else 'bytes of device memory'}.",
-        f"sum({SIZING.figures(resource)['freed']}) or 0 * sum({SIZING.allocations})",
-        unit,
-        nothing=NOT_RECORDED,
-        width=12,
-    ).time_from(SIZING_RANGE)
-
-
-def _sizing(resource: Resource, unit: str, of_all: str) -> Panel:
-    figures = {
-        name: f"max by ({BY_WORKLOAD}) ({expr})"  # one name of each label, or rows fall apart
-        for name, expr in SIZING.figures(resource).items()
-    }
-    return table(
-        f"{resource.title()} to ask for",
-        "What the command advise says, by the same rules: amounts are of one card, what could be "
-        "freed is of all pods and cards. docs/your-pods.md says what the advice means.",
-        {
-            "namespace": "Namespace",
-            "owner_kind": "Kind",
-            "owner_name": "Owner",
-            "container": "Container",
-        },
-        [
-            Column("Could be freed", figures["freed"], of_all, tinted(((None, IDLE),))),
-            Column("Allocated", figures["allocated"], unit),
-            Column("Typical", figures["typical"], unit),
-            Column("Peak", figures["peak"], unit),
-            Column("Ask for", figures["recommended"], unit),
-            Column("Advice", figures["outcome"], "short", colored(words=ADVICE)),
-        ],
-        links={"Namespace": TO_NAMESPACE},
-        nothing=NOT_RECORDED,
-        known=SIZING.allocations,
-    ).time_from(SIZING_RANGE)

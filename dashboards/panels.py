@@ -355,7 +355,7 @@ def _legend() -> common.VizLegendOptions:
         .display_mode(LegendDisplayMode.TABLE)
         .placement(LegendPlacement.BOTTOM)
         .show_legend(show_legend=True)
-        .calcs(["mean", "max", "lastNotNull"])
+        .calcs(["mean", "max"])  # not the last: of a series that ended it is no value of now
         .sort_by("Mean")
         .sort_desc(sort_desc=True)
     )

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dashboards.frame import to
+from dashboards.panels import BAD, FREE, GOOD, IDLE, LOOK, Panel, Words, stat
+from dashboards.tables import Column, colored, table, tinted
 from exporter.answers.prometheus.advice import (
     DAY,
     FLAT,
@@ -180,3 +183,61 @@ class Recorded:
     def _lately(self, expression: str) -> str:
         """Of the workloads that were there lately."""
         return f"({expression}) and {self._last(_ALLOCATIONS)}"
+
+
+BY_WORKLOAD = "cluster, $namespace_label, owner_kind, owner_name, $container_label"
+# Of the last week, because a shorter range says nothing of need. The rules know no job and no node.
+SIZING_RANGE = "7d"
+SIZING = Recorded('cluster=~"$cluster"', '$namespace_label=~"$namespace"', "$__range")
+NOT_RECORDED = "The recording rules have seen no allocation"
+_VERDICTS = {
+    "lower": IDLE,
+    "raise": BAD,
+    "keep": GOOD,
+    "at_least": LOOK,
+    "refused": FREE,
+}
+ADVICE: Words = {str(code): (one.words, _VERDICTS[one.verdict]) for code, one in enumerate(Outcome)}
+
+
+def freed(resource: Resource, unit: str) -> Panel:
+    """What all lower advice together gives back."""
+    return stat(
+        f"{resource.title()} that could be freed",
+        f"What all workloads whose advice is to lower their {resource} would give back, in "
+        f"{'GPUs' if resource is Resource.CORE else 'bytes of device memory'}.",
+        f"sum({SIZING.figures(resource)['freed']}) or 0 * sum({SIZING.allocations})",
+        unit,
+        nothing=NOT_RECORDED,
+        width=12,
+    ).time_from(SIZING_RANGE)
+
+
+def to_ask_for(resource: Resource, unit: str, of_all: str) -> Panel:
+    """A row for each workload: what it has, what it used, what it should ask for."""
+    figures = {
+        name: f"max by ({BY_WORKLOAD}) ({expr})"  # one name of each label, or rows fall apart
+        for name, expr in SIZING.figures(resource).items()
+    }
+    return table(
+        f"{resource.title()} to ask for",
+        "What the command advise says, by the same rules: amounts are of one card, what could be "
+        "freed is of all pods and cards. docs/your-pods.md says what the advice means.",
+        {
+            "namespace": "Namespace",
+            "owner_kind": "Kind",
+            "owner_name": "Owner",
+            "container": "Container",
+        },
+        [
+            Column("Could be freed", figures["freed"], of_all, tinted(((None, IDLE),))),
+            Column("Allocated", figures["allocated"], unit),
+            Column("Typical", figures["typical"], unit),
+            Column("Peak", figures["peak"], unit),
+            Column("Ask for", figures["recommended"], unit),
+            Column("Advice", figures["outcome"], "short", colored(words=ADVICE)),
+        ],
+        links={"Namespace": to("overview", "overview", namespace="${__value.raw}")},
+        nothing=NOT_RECORDED,
+        known=SIZING.allocations,
+    ).time_from(SIZING_RANGE)

@@ -54,9 +54,9 @@ def colored(steps: Steps = (), words: Words | None = None) -> Cell:
     return Cell("color-background-solid", steps, words)
 
 
-def tinted(steps: Steps) -> Cell:
-    """The text in a colour."""
-    return Cell("color-text", steps)
+def tinted(steps: Steps, words: Words | None = None) -> Cell:
+    """The text in a colour, by steps or by words."""
+    return Cell("color-text", steps, words)
 
 
 NARROW = 80
@@ -199,11 +199,13 @@ def matrix(
         [
             override("noValue", "-"),
             override("custom.minWidth", NARROW / 2),
-            override("custom.align", "center"),
             *_looks(cell),
+            override("custom.align", "center"),
         ],
     )
-    plain = [override("unit", "string"), override("custom.displayMode", "auto")]
+    # A name is no number, which Grafana would take for one that is missing.
+    plain = [override("unit", "string"), override("mappings", [])]
+    plain.append(override("custom.displayMode", "auto"))
     width_of = override("custom.minWidth", 2 * NARROW)
     panel.override_by_name(head, [*plain, override("custom.align", "left"), width_of])
     return panel

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dashboards.node import OF_BOARD
 from tests.dashboards.grafana import FOLDER, fill, load, queries
 from tests.store import Store, Target
 
@@ -19,6 +20,10 @@ mgpu_device_up{{gpu="2",uuid="gone"}} 0
 mgpu_device_up{{gpu="2",uuid="gone-a"}} 0
 mgpu_device_up{{gpu="2",uuid="gone-b"}} 0
 mgpu_device_up{{gpu="3",uuid="dark"}} 1
+mgpu_device_info{{gpu="0",uuid="board",model="m",sharing="mig"}} 1
+mgpu_device_info{{gpu="0",uuid="part-a",model="m",gpu_instance="1",parent_uuid="board"}} 1
+mgpu_device_info{{gpu="3",uuid="dark",model="m"}} 1
+mgpu_device_power_watts{{gpu="0",uuid="board"}} 100
 mgpu_device_memory_total_bytes{{gpu="0",uuid="board"}} {80 * GIB}
 mgpu_device_memory_total_bytes{{gpu="0",uuid="part-a"}} {40 * GIB}
 mgpu_device_memory_total_bytes{{gpu="0",uuid="part-b"}} {40 * GIB}
@@ -68,3 +73,14 @@ def test_a_divided_board_counts_once(
     (found,) = store.query(fill(query.expr, EVERYTHING), AT)
 
     assert float(found["value"][1]) == pytest.approx(expected)
+
+
+@pytest.mark.program("prometheus")
+def test_a_part_says_that_its_power_is_the_boards(store: Store) -> None:
+    """A card whose power is not known has none; a part's is never measured."""
+    every = queries(load(FOLDER / "mgpu-node.json"))
+    (query,) = (one for one in every if (one.panel, one.letter) == ("Devices now", "G"))
+
+    found = store.values(fill(query.expr, EVERYTHING), AT, "uuid")
+
+    assert found == {("board",): 100, ("part-a",): OF_BOARD}

@@ -291,6 +291,8 @@ def test_names_in_tables_are_not_formatted_as_numbers(dashboard: Dashboard) -> N
             ((name, head),) = panel["transformations"][1]["options"]["renameByName"].items()
             (own,) = (one for one in panel["fieldConfig"]["overrides"] if _names(one) == head)
             assert {"id": "unit", "value": "string"} in own["properties"], name
+            # one of "null and NaN" takes every name for a number that is missing
+            assert {"id": "mappings", "value": []} in own["properties"], name
             continue
         units_of = {
             override["matcher"]["options"]: one["value"]
@@ -492,6 +494,8 @@ def test_many_series_have_their_legend_as_a_table_below(dashboard: Dashboard) ->
             few = panel["title"] == "All GPUs, by how busy they are"  # of six names
             assert panel["options"]["legend"]["displayMode"] == ("list" if few else "table")
             assert panel["options"]["legend"]["placement"] == "bottom"
+            # The last of a series that ended would stand there as the value of now.
+            assert {*panel["options"]["legend"]["calcs"]} <= {"mean", "max"}
             assert panel["options"]["tooltip"]["mode"] == "multi"
 
 
