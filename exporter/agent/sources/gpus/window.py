@@ -478,7 +478,7 @@ class WindowCursor:
         if not self._is_asked_seldom or mono_us < self._learn_at_us:
             return
         if self._learn_at_us:
-            self._learn_in_us = min(2 * self._learn_in_us, RELEARN_MOST_US)
+            self._learn_in_us = min(4 * self._learn_in_us, RELEARN_MOST_US)
         self._learn_at_us = mono_us + self._learn_in_us
         depths = []
         for engine in QUANTITIES:

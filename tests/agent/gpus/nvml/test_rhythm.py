@@ -13,6 +13,7 @@ SECOND = 10**9
 SELDOM = Demand(deadline_s=60, samples_every_ns=5 * SECOND)
 SAMPLES, ENERGY = "nvmlDeviceGetSamples", "nvmlDeviceGetTotalEnergyConsumption"
 LISTS, ROWS = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization"
+MEMORY = "nvmlDeviceGetMemoryInfo"
 
 
 @pytest.fixture
@@ -44,7 +45,8 @@ def test_rings_and_energy_are_read_each_five_seconds_and_cut_into_seconds(one: N
     # Core and memory; encoder and decoder each second time, because they idle.
     assert calls(after, SAMPLES) - calls(before, SAMPLES) == 2 * 2 + 2
     assert calls(after, ENERGY) - calls(before, ENERGY) == 2
-    assert calls(after, LISTS) - calls(before, LISTS) >= 9
+    assert calls(after, LISTS) - calls(before, LISTS) == 2
+    assert calls(after, MEMORY) - calls(before, MEMORY) >= 10, "where it stays, so do processes"
     windows = [window for each in seen for window in each.windows]
     assert all(a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
     assert all(abs(w.length_ns - SECOND) < SECOND / 3 for w in windows)
@@ -101,12 +103,13 @@ def used_s(seen: list[DeviceReading]) -> dict[int, float]:
     return {pid: ns / SECOND for pid, ns in used.items()}
 
 
-def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node) -> None:
+@pytest.mark.parametrize("more_bytes", [1, 0])
+def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node, more_bytes: int) -> None:
     """On an H200 the driver says that a new process used what the one before it did."""
     one.scenario.gpus = [Gpu(0, sample_period=0.2, inherits=True)]
     one.scenario.processes = [
         Process(gpu=0, pid=101, memory=2 << 30, end=START + 92.6),
-        Process(gpu=0, pid=102, memory=2 << 30, start=START + 92.8),
+        Process(gpu=0, pid=102, memory=(2 << 30) + more_bytes, start=START + 92.8),
     ]
     one.scenario.works = [
         Work(gpu=0, pid=101, start=START - 60, end=START + 92.6),
@@ -116,7 +119,40 @@ def test_a_process_has_nothing_of_the_one_whose_place_it_took(one: Node) -> None
     reads(one, 88)
     used = used_s(reads(one, 15))
     assert used[102] <= 1.7, "0.6 s of its own, and at most what was used since a look missed it"
-    assert used[102] >= 0.5
+    # One that takes just as much memory within the same second is seen by the next list only.
+    assert used[102] >= (0.5 if more_bytes else 0.3)
+
+
+def listed(seen: list[DeviceReading]) -> list[set[int]]:
+    """The processes that each reading lists."""
+    memories = [each.memory for each in seen]
+    return [{one.pid for one in memory.processes or ()} for memory in memories if memory]
+
+
+def test_a_process_that_comes_is_listed_in_the_next_second(one: Node) -> None:
+    one.scenario.processes.append(Process(gpu=0, pid=102, memory=1 << 20, start=START + 20.5))
+    settled(one)
+    reads(one, 18)
+    assert listed(reads(one, 3)) == [{101}, {101, 102}, {101, 102}]
+
+
+def test_a_process_that_goes_is_missed_in_the_next_second(one: Node) -> None:
+    one.scenario.processes.append(Process(gpu=0, pid=102, memory=1 << 20, end=START + 20.5))
+    settled(one)
+    reads(one, 18)
+    assert listed(reads(one, 3)) == [{101, 102}, {101}, {101}]
+
+
+def test_while_processes_come_and_go_the_list_is_read_each_second(one: Node) -> None:
+    """Jobs of a chain take the same memory, one after the other."""
+    one.scenario.processes += [
+        Process(gpu=0, pid=200 + n, memory=1 << 20, start=START + 20 + n, end=START + 21 + n)
+        for n in range(20)
+    ]
+    settled(one)
+    reads(one, 18)
+    named = set[int]().union(*listed(reads(one, 21)))
+    assert named == {101, *range(200, 220)}
 
 
 def test_while_processes_come_and_go_each_second_is_read(one: Node) -> None:

@@ -127,7 +127,12 @@ class BoardReader:
         self.bind(handle)
 
     def follow(self, demand: Demand) -> None:
-        """Applies another demand, with the same handle. Sums go on."""
+        """Applies another demand, with the same handle. Sums go on.
+
+        Nothing is read again because somebody begins or ceases to look: each scrape may do that.
+        """
+        if demand.disabled == self._disabled:
+            return
         profiled = self._gpm is not None
         self._disabled = demand.disabled
         self._counters.follow(demand)

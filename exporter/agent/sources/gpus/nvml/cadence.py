@@ -53,11 +53,12 @@ SENSORS = "sensors"
 COUNTERS = "counters"
 PROFILING = "profiling"  # GPM; also the name of its group of metric families
 COUNTERS_EVERY_NS = 10 * SECOND  # memory errors and NVLink: the driver asks the board's firmware
+COUNTERS_SELDOM_NS = 30 * SECOND  # while nobody looks
 PROFILING_EVERY_NS = 10 * SECOND  # a figure of GPM is the average of the time in between
 SLOW_PHASES: Mapping[str, Callable[[Demand], int]] = {  # with their intervals
     PROCESSES: lambda demand: demand.processes_every_ns,
     SENSORS: lambda demand: demand.sensors_every_ns,
-    COUNTERS: lambda _: COUNTERS_EVERY_NS,
+    COUNTERS: lambda d: COUNTERS_SELDOM_NS if d.samples_every_ns else COUNTERS_EVERY_NS,
     PROFILING: lambda _: PROFILING_EVERY_NS,
 }
 
@@ -68,7 +69,7 @@ class Cadence:
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic_ns
         self._adaptive = AdaptiveInterval()
-        self.cost_ns: int | None = None  # of the newest read
+        self.cost_ns = 0  # of the newest read
         self.set_interval(0)
         self.restart()
 

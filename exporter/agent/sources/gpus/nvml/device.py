@@ -175,10 +175,13 @@ class NvmlDevice:
     def _read(self) -> DeviceReading:
         is_seldom = bool(self._demand.samples_every_ns)
         holds = not (self._in_mig_mode and self.divided)
+        self._residents.is_steady = self._is_steady
         if holds and is_seldom and self._residents.looks:
             # Before the rings: a process that came or went makes them due in this cycle.
             self._note(self._residents.read(frozenset(), look=True))
         is_due = self._is_due()
+        if not is_due:
+            self._energy.look()
         self._cursor.absent_until_us = self._presence.absent_until_us
         windows = self._windows() if is_due else ()
         active = frozenset([one.pid for window in windows for one in window.processes])
@@ -270,14 +273,18 @@ class NvmlDevice:
             return True
         if not self._coreless:
             # ``is_due`` is asked in any case: it also follows the clocks.
-            is_steady = self._presence.is_steady(self._clock.monotonic_ns() // 1000)
-            return self._cursor.is_due(every_ns) or not is_steady
+            return self._cursor.is_due(every_ns) or not self._is_steady
         if self._end_ns is None:
             return True
         is_due = self._clock.monotonic_ns() - self._ended_mono_ns >= every_ns - HALF_A_CYCLE_NS
         if not is_due:
             self._engines.power_mw()  # the cheapest question to which a lost board says so
         return is_due
+
+    @property
+    def _is_steady(self) -> bool:
+        """Whether no process has come or gone lately."""
+        return self._presence.is_steady(self._clock.monotonic_ns() // 1000)
 
     def _windows(self) -> tuple[Window, ...]:
         mono_ns = self._clock.monotonic_ns()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
+from exporter.agent.sources.gpus.counter_bridge import CounterBridge
 from exporter.agent.sources.gpus.energy import EnergyUse
 from exporter.agent.sources.gpus.nvml.calls import DeviceCalls
 from exporter.agent.sources.gpus.nvml.library import Library
@@ -128,15 +129,34 @@ class NvmlEnergy:
         self._refusals = refusals
         self._clock = clock
         self._board = BoardEnergy(compares=False)
+        self._bridge = CounterBridge()
 
     @property
     def method(self) -> str:
         return self._board.method
 
+    def look(self) -> None:
+        """Notes the power between two windows, where that says how far a costly counter is."""
+        if self._bridge.is_dear:
+            begun_ns = self._clock.monotonic_ns()
+            milliwatts = self._engines.power_mw()
+            now_ns = self._clock.monotonic_ns()
+            self._bridge.add_power(milliwatts, now_ns - begun_ns, now_ns)
+
     def take(self, core_ns: int | None) -> EnergyUse:
         """Energy since the last window. Called once a window."""
-        counter_uj = self._engines.energy_uj() if self._has_counter else None
+        counter_uj = self._counter() if self._has_counter else None
         if "energy" in self._refusals:
             self._board.lose_counter()
         mono_ns = self._clock.monotonic_ns()
         return self._board.take(counter_uj, self._engines.power_mw, mono_ns, core_ns)
+
+    def _counter(self) -> int | None:
+        self.look()
+        begun_ns = self._clock.monotonic_ns()
+        counter_uj = self._bridge.continued(begun_ns)
+        if counter_uj is not None:
+            return counter_uj
+        counter_uj = self._engines.energy_uj()
+        now_ns = self._clock.monotonic_ns()
+        return self._bridge.read(counter_uj, now_ns - begun_ns, now_ns)
