@@ -13,6 +13,7 @@ from exporter.agent.attribution.tenancy import account_for, without_tenants_serv
 from exporter.agent.collector.allocations import Allocations, Search
 from exporter.agent.collector.group_names import GroupNames
 from exporter.agent.collector.owners import (
+    KnownHolders,
     ProcessOwners,
     Residency,
     SandboxWatch,
@@ -92,7 +93,7 @@ class Collector:
         self._plausible = Plausible()
         self._dropped = DroppedSeries()
         self._group_names = GroupNames()
-        self._residency = Residency()
+        self._residency, self._holders = Residency(), KnownHolders()
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
 
@@ -187,12 +188,13 @@ class Collector:
     ) -> None:
         """Enters the states, memory and windows of all devices into the ledger."""
         ledger, owners = self._ledger, found.owners
+        self._holders.follow(found, devices.values())
         for uuid, reading in devices.items():
             # A device that cannot be read is observed too: one that is not has left the node.
             ledger.observe(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
-            held, residents = found.holders(reading.memory)
+            held, residents = self._holders[uuid]
             if residents is not None or held:
                 ledger.set_memory(uuid, held, now, is_complete=residents is not None)
             # Idle energy is divided by the allocations of the cycle before, which were there while

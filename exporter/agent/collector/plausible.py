@@ -126,10 +126,14 @@ class Plausible:
         return devices
 
     def _with_sensors(self, reading: DeviceReading) -> DeviceReading:
-        uuid, wrong = reading.device.uuid, out_of_bounds(reading.sensors)
-        contradicted = self._board(uuid).contradicted(reading)
+        uuid, board = reading.device.uuid, self._board(reading.device.uuid)
+        if reading.sensors is board.accepted and not reading.windows:
+            return reading  # they are reported in each cycle, and read every few seconds
+        wrong = out_of_bounds(reading.sensors)
+        contradicted = board.contradicted(reading)
         wrong |= contradicted
         before, self._out_of_bounds[uuid] = self._out_of_bounds.get(uuid), wrong
+        board.accepted = None if wrong else reading.sensors
         if not wrong:
             return reading
         # A sensor is reported in each cycle, and read every few seconds: the same wrong value again
@@ -297,6 +301,7 @@ class _Board:
         self._limit = self._watts = 0.0
         self._beyond, self._moves = 0.0, False  # the first power beyond the limit, and any other
         self._still_ns = 0  # for so long the profile says idle and the core is busy
+        self.accepted: Sensors | None = None  # the newest, if nothing in them is wrong
         self._since_mono_ns: int | None = None
 
     def contradicted(self, reading: DeviceReading) -> dict[tuple[str, str], float]:

@@ -124,6 +124,7 @@ class BoardReader:
         self._counters = BoardCounters(library, refusals, demand, phases)
         self._gpm: Gpm | None = None
         self._disabled = demand.disabled
+        self._all: Sensors | None = None  # None: some were read since they were put together
         self.bind(handle)
 
     def follow(self, demand: Demand) -> None:
@@ -134,7 +135,7 @@ class BoardReader:
         if demand.disabled == self._disabled:
             return
         profiled = self._gpm is not None
-        self._disabled = demand.disabled
+        self._disabled, self._all = demand.disabled, None
         self._counters.follow(demand)
         if profiled is (PROFILING in demand.disabled):
             self._restart_profiling()
@@ -142,7 +143,7 @@ class BoardReader:
 
     def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Uses another handle from now on; everything is due at once."""
-        self._handle = handle
+        self._handle, self._all = handle, None
         self._counters.bind(handle)
         self._restart_profiling()
         self._sensors = Sensors()
@@ -165,21 +166,26 @@ class BoardReader:
             self._gpm.close()
 
     def read(self) -> Sensors:
-        """The sensor values; those that fail are left out."""
+        """The sensor values; those that fail are left out. The same object: none was read."""
         if self._cadences[SENSORS].begin_if_due():
             self._phases.read(SENSORS, self._read_sensors)
+            self._all = None
         if self._cadences[COUNTERS].begin_if_due():
             self._phases.read(COUNTERS, self._read_counters)
+            self._all = None
         if self._cadences[PROFILING].begin_if_due() and self._gpm is not None:
             self._profile = self._phases.read(PROFILING, self._gpm.read)
             self._moved = self._count_traffic(self._profile)
+            self._all = None
         counting = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
         if counting:
             self._counters.read(SAMPLES)  # each cycle, because it wraps
         elif self._counting:
             self._counters.traffic.restart()  # GPM counts from now on
+        if self._all is None or counting or self._counting:
+            self._all = self._sum()
         self._counting = counting
-        return self._sum()
+        return self._all
 
     def _sum(self) -> Sensors:
         """All values: the counters add labels to families and whole families."""
