@@ -29,7 +29,7 @@ class Board:
             self.second += 1
             now_ns = self.second * SECOND
             said = self.power and int(self.watts(self.second - 1) * 1000 * self.power)
-            if self.bridge.is_dear:
+            if self.bridge.is_costly:
                 self.bridge.add_power(said, power_ns, now_ns)
         counter_uj = self.bridge.continued(now_ns)
         if counter_uj is None:

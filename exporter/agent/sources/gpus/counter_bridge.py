@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter.agent.sources.gpus.energy import LONGEST_GAP_NS
 
-DEAR_NS = 1_000_000  # a counter that takes less is read each time
+COSTLY_NS = 1_000_000  # a counter that takes less is read each time
 CHEAPER = 10  # times that power takes less: else the whole driver is slow
 EVERY_NS = 15_000_000_000
 SLACK_NS = 500_000_000  # reads come at whole seconds, or nearly so
@@ -39,13 +39,13 @@ class CounterBridge:
         self._said_uj = 0
 
     @property
-    def is_dear(self) -> bool:
+    def is_costly(self) -> bool:
         """Whether the counter is costly here, and power is not.
 
         Of two reads the cheaper counts: one slow call alone may be the machine's doing.
         """
         took_ns = min(self._took_ns) if len(self._took_ns) > 1 else 0
-        return took_ns >= DEAR_NS and took_ns >= CHEAPER * min(self._power_took_ns)
+        return took_ns >= COSTLY_NS and took_ns >= CHEAPER * min(self._power_took_ns)
 
     def add_power(self, milliwatts: int | None, took_ns: int, mono_ns: int) -> None:
         """Takes the board's power; None: it is not known."""
@@ -63,7 +63,7 @@ class CounterBridge:
         """How far the counter has come, after ``add_power``; None: it is to be read."""
         counted, scale = self._counted, self._scale
         power_uj = self._power_since(counted)
-        if counted is None or scale is None or power_uj is None or not self.is_dear:
+        if counted is None or scale is None or power_uj is None or not self.is_costly:
             return None
         if mono_ns - counted.mono_ns >= EVERY_NS - SLACK_NS:
             return None

@@ -137,7 +137,7 @@ class NvmlEnergy:
 
     def look(self) -> None:
         """Notes the power between two windows, where that says how far a costly counter is."""
-        if self._bridge.is_dear:
+        if self._bridge.is_costly:
             begun_ns = self._clock.monotonic_ns()
             milliwatts = self._engines.power_mw()
             now_ns = self._clock.monotonic_ns()
