@@ -45,9 +45,11 @@ class Clock(SetClock):
         self.set_ns = 0
 
     def set(self, now_ns: int) -> None:
+        """Show this time now."""
         self.now_ns, self.set_ns = now_ns, time.process_time_ns()
 
     def monotonic_ns(self) -> int:
+        """The time, with the CPU that this process has taken since it was set."""
         return self.now_ns + time.process_time_ns() - self.set_ns
 
 

@@ -28,7 +28,8 @@ class Board:
             self.joules += self.watts(self.second)
             self.second += 1
             now_ns = self.second * SECOND
-            said = self.power and int(self.watts(self.second - 1) * 1000 * self.power)
+            watts = self.watts(self.second - 1)
+            said = None if self.power is None else int(watts * 1000 * self.power)
             if self.bridge.is_costly:
                 self.bridge.add_power(said, power_ns, now_ns)
         counter_uj = self.bridge.continued(now_ns)
@@ -91,7 +92,9 @@ def test_where_power_costs_as_much_the_counter_is_read_each_time() -> None:
 def test_windows_are_right_and_sums_are_the_counters(watts: Watts, power: float) -> None:
     """Power that is a quarter too high or low is scaled by what the counter said of it."""
     board = begun(Board(watts, power=power))
-    before, truth, found = board.joules, [], []
+    before = board.joules
+    truth: list[float] = []
+    found: list[float] = []
     for _ in range(720):
         at = board.joules
         found += board.windows(5)

@@ -29,7 +29,7 @@ WAIT = "nvmlEventSetWait_v2"
 
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
 FIRST_WAIT_MS = 50
-LONGEST_WAIT_MS = 1500  # a call in progress cannot be ended: a stop waits so long, within a deadline
+LONGEST_WAIT_MS = 1500  # a stop waits so long, because a call in progress cannot be ended
 STOP_WITHIN_S = 2.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
