@@ -10,7 +10,7 @@ from pathlib import Path
 import exporter
 
 ROOT = Path(exporter.__file__).parent
-AGENT_LINES = 41_300
+AGENT_LINES = 41_150
 PLUGIN_LINES = 15_000
 SIMULATION = ("exporter.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")

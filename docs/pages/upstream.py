@@ -165,9 +165,14 @@ def readings() -> str:
     """Return the table, in the order of the schemes.
 
     Raises:
-        KeyError: a scheme has no row.
+        SystemExit: a scheme has no row; it says what to add, to who has just written the scheme.
 
     """
+    if missing := [scheme.name for scheme in SCHEMES if scheme.name not in READINGS]:
+        raise SystemExit(
+            f"docs/pages/upstream.py: add to READINGS a row for {', '.join(missing)}: which "
+            "version was read, on what day, what it promises and what it enforces"
+        )
     return table(HEADS, (_row(scheme.name, READINGS[scheme.name]) for scheme in SCHEMES))
 
 

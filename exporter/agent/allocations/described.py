@@ -108,24 +108,18 @@ def _stated(reader: PodReader, key: str) -> Fraction | None:
     return amount or None
 
 
-def _memory(reader: PodReader, about: SchemeDescription, container: Container) -> Fraction | None:
-    """Return a container's memory in units of the description."""
-    amount = reader.quantity(container, about.memory_resource)
-    if amount is not None:
-        return Fraction(amount)
-    text = _text(reader, about.memory_key).strip()
-    size = parse_quantity(text)
-    if text[-1:].isalpha() and size:
-        return Fraction(size, about.memory_unit)
-    return _stated(reader, about.memory_key)
-
-
 def _allocations(
     reader: PodReader, about: SchemeDescription, container: Container, policy: str
 ) -> list[Allocation]:
     core: int | Fraction | None = reader.quantity(container, about.core_resource)
     core = core or _stated(reader, about.core_key)
-    memory = _memory(reader, about, container)
+    amount = reader.quantity(container, about.memory_resource)
+    memory = None if amount is None else Fraction(amount)
+    if memory is None:
+        # With a suffix (``4Gi``) it is bytes, else it has the units of the resource.
+        text = _text(reader, about.memory_key).strip()
+        size = parse_quantity(text) if text[-1:].isalpha() else None
+        memory = Fraction(size, about.memory_unit) if size else _stated(reader, about.memory_key)
     stated = reader.quantity(container, about.count_resource) or _count(reader, about, container)
     if core is None and memory is None and stated is None:
         return []
@@ -137,10 +131,14 @@ def _allocations(
     parts = count if divided else 1
     whole = core is None and memory is None and about.count_alone == "whole-cards"
     share = 1.0 if whole else _share(reader, core, parts, about.core_units)
-    size = None if memory is None else int(memory * about.memory_unit)
-    part = reader.memory(size, 1, parts)
+    bytes_ = None if memory is None else int(memory * about.memory_unit)
+    part = reader.memory(bytes_, 1, parts)
     cards: tuple[Device | None, ...] = (None,) * count
-    key = _placement_key(reader, about.placement_annotation, container)
+    key, place = about.placement_annotation, reader.positions.get(container.name)
+    if _INDEX not in key:
+        key = key.replace(_CONTAINER, container.name)
+    else:
+        key = "" if place is None else key.replace(_INDEX, str(place))
     if key and about.index_basis == IndexBasis.UUID:
         cards = _cards_by_uuid(reader, key, count)
     elif key:
@@ -159,22 +157,15 @@ def _count(reader: PodReader, about: SchemeDescription, container: Container) ->
     return int(stated) if stated and is_possible else None
 
 
-def _share(reader: PodReader, core: int | Fraction | None, parts: int, whole: int) -> float | None:
-    """Return the share of one card that has ``whole`` units."""
+def _share(reader: PodReader, core: int | Fraction | None, parts: int, units: int) -> float | None:
+    """Return the share of one card that has so many units."""
     if core is None:
         return None
     part = Fraction(core) / parts
-    if not 0 < part <= whole:
-        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{float(part)} of {whole} units of one card")
+    if not 0 < part <= units:
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{float(part)} of {units} units of one card")
         return None
-    return float(part / whole)
-
-
-def _placement_key(reader: PodReader, template: str, container: Container) -> str:
-    if _INDEX not in template:
-        return template.replace(_CONTAINER, container.name)
-    place = reader.positions.get(container.name)
-    return "" if place is None else template.replace(_INDEX, str(place))
+    return float(part / units)
 
 
 def _cards_by_uuid(reader: PodReader, key: str, count: int) -> tuple[Device | None, ...]:

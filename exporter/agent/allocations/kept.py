@@ -29,14 +29,14 @@ def kept(
             if uuid in devices
         }
         return found.pop() if len(found) == 1 else allocation.core
-    whole = _whole(device, devices)
+    of_gpu = _part_of_gpu(device, devices)
     # Replicas promise nothing by themselves. They divide the device, and an allocation may have
     # some.
     if allocation.replicas is not None and allocation.kept_bytes is None:
         divided = max(replicas.get(device.uuid) or sharers, allocation.replicas, 1)
-        return whole * allocation.replicas / divided
+        return of_gpu * allocation.replicas / divided
     if device.parent_uuid:
-        return whole / max(sharers, 1)
+        return of_gpu / max(sharers, 1)
     memory = allocation.memory_bytes if allocation.kept_bytes is None else allocation.kept_bytes
     # The larger of the core's and the memory's share: nobody else can use what is left of the
     # other.
@@ -45,7 +45,7 @@ def kept(
         return min(max(promised), 1.0)
     # Memory is promised, and the device's size is not known: so the part is not, either. Where
     # nothing is promised, those on the device share it alike.
-    return None if memory else whole / max(sharers, 1)
+    return None if memory else of_gpu / max(sharers, 1)
 
 
 def _alone(
@@ -62,7 +62,7 @@ def _alone(
     return kept(replace(allocation, device=device.uuid), devices, replicas, 1)
 
 
-def _whole(device: Device, devices: Mapping[str, Device]) -> float:
+def _part_of_gpu(device: Device, devices: Mapping[str, Device]) -> float:
     """The part of its GPU that a device is.
 
     Compute instances of one GPU instance have its memory together, so each has a part of it.

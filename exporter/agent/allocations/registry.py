@@ -111,7 +111,12 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
         knows_none = beginnings and not any(key.startswith(beginnings) for key in keys)
         if knows_none or not claimed.isdisjoint(scheme.resources):
             continue
-        found = _guarded(scheme, pod, node)
+        # A defect of a decoder may cost one pod, not the exporter.
+        try:
+            found = read_by(scheme, pod, node)
+        except Exception as error:  # noqa: BLE001 - see above
+            problem = DecodeProblem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
+            found = Decoded(problems=(problem,))
         problems += found.problems
         allocations += (
             a if a.policy == (policy := scheme.policy(a)) else replace(a, policy=policy)
@@ -140,11 +145,3 @@ def read_by(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
     """Return the allocations of a pod by one scheme alone."""
     reader = PodReader(scheme.name, pod, node, scheme.index_basis)
     return reader.decoded(scheme.read(reader))
-
-
-def _guarded(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
-    try:
-        return read_by(scheme, pod, node)
-    except Exception as error:  # noqa: BLE001 - a defect here may cost one pod, not the exporter
-        problem = DecodeProblem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
-        return Decoded(problems=(problem,))

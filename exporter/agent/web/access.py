@@ -20,7 +20,7 @@ from aiohttp.typedefs import Handler
 from exporter.agent.web.connection import ClientConnection, peer
 from exporter.agent.web.passwords import Passwords, credentials
 from exporter.agent.web.peers import UNIX, Busy
-from exporter.agent.web.views import NOTHING, PAGE, RELOAD, SCRAPE, WHOLE, View, Views
+from exporter.agent.web.views import EVERYTHING, NOTHING, PAGE, RELOAD, SCRAPE, View, Views
 from exporter.agent.web.webconfig import WebConfig
 from exporter.agent.web.webfile import RateLimit, WebFile
 from exporter.model import Clock
@@ -31,7 +31,9 @@ def is_this_machine(host: str) -> bool:
 
     A request without the header does not come from a browser.
     """
-    name = _without_port(host).lower().removesuffix(".")
+    bracketed = host.startswith("[")  # an IPv6 address
+    name = host[1:].partition("]")[0] if bracketed else host.partition(":")[0]
+    name = name.lower().removesuffix(".")
     own = socket.gethostname().lower()
     if name in {"", "localhost", own, own.partition(".")[0]}:
         return True
@@ -44,12 +46,6 @@ def is_this_machine(host: str) -> bool:
 def is_foreign(origin: str, host: str) -> bool:
     """Whether an ``Origin`` header names another site than ``Host``; "" stands for no header."""
     return bool(origin) and origin.partition("://")[2].lower() != host.lower()
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 class TokenBucket:
@@ -141,13 +137,13 @@ class Gate:
     def trusts(self, request: web.Request) -> bool:
         """Whether a request that was let in may read what is PRIVATE."""
         if self.views is not None:
-            return self.view(request).whole
+            return self.view(request).sees_all
         known = self._is_known(request) or _is_local(request)
         return known and not self._is_of_other_site(request)
 
     def view(self, request: web.Request) -> View:
         """What a request that was let in may see. Only VIEW lets in who may not see everything."""
-        view: View = request.get(_VIEW, NOTHING if self.views is not None else WHOLE)
+        view: View = request.get(_VIEW, NOTHING if self.views is not None else EVERYTHING)
         return view
 
     def _is_known(self, request: web.Request) -> bool:
@@ -174,6 +170,8 @@ class Gate:
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuses requests. The rate limit is checked first, as in exporter-toolkit."""
         access = self.access(request)
+        # A kubelet that is refused would restart the pod, so probes pass whatever comes in beside
+        # them.
         if access is not Access.HEALTH:
             file = self.config.active.file
             self._limit_rate(file)
@@ -196,7 +194,7 @@ class Gate:
         machine, or of the pod, reaches it.
         """
         if _is_local(request) and peer(request) == UNIX:
-            request[_VIEW] = WHOLE
+            request[_VIEW] = EVERYTHING
             return
         async with views.deciding():
             client = await views.client(request)
@@ -204,7 +202,7 @@ class Gate:
                 request[_VIEW] = await views.view(client)
             elif (right := _RIGHTS.get(access)) is not None:
                 await views.need(client, right)
-                request[_VIEW] = WHOLE if access is Access.PRIVATE else NOTHING
+                request[_VIEW] = EVERYTHING if access is Access.PRIVATE else NOTHING
 
     def _limit_rate(self, file: WebFile) -> None:
         if file.rate is None:

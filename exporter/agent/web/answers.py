@@ -18,7 +18,7 @@ from aiohttp.payload import Payload
 from exporter.agent.web.connection import peer
 from exporter.agent.web.negotiation import accepts_gzip, header
 from exporter.agent.web.peers import Busy, FairQueue
-from exporter.agent.web.views import WHOLE, View
+from exporter.agent.web.views import EVERYTHING, View
 from exporter.model import Clock, Snapshot
 
 MOST = 32  # answers that are kept; a client may ask for any number
@@ -77,22 +77,25 @@ class Answers:
             if self._cache[0] != stamp:
                 self._cache = (stamp, {})
             answers = self._cache[1]
-            answer = answers.pop((name, False), None) or self._render(stamp, snapshot, render)
+            answer = answers.pop((name, False), None)
             if answer is None:
-                return None
+                now_ns = self._clock.monotonic_ns()
+                body = render(snapshot, now_ns - snapshot.mono_ns)
+                if body is None:
+                    return None
+                answer = Answer(body, "-".join(f"{part:x}" for part in stamp), now_ns)
             answers[name, False] = answer  # the one used last comes last
             if zipped:
                 plain, answer = answer, answers.pop((name, True), None)
-                answers[name, True] = answer = answer or _zipped(plain)
+                if answer is None:
+                    # Zipped bytes are others, so they have a tag of their own. Without a time in
+                    # them they are the same each time.
+                    body = gzip.compress(plain.body, _GZIP_LEVEL, mtime=0)
+                    answer = Answer(body, f"{plain.tag}-gzip", plain.at_mono_ns)
+                answers[name, True] = answer
             while len(answers) > MOST:
                 del answers[next(iter(answers))]
             return answer
-
-    def _render(self, stamp: Stamp, snapshot: Snapshot, render: Render) -> Answer | None:
-        now_ns = self._clock.monotonic_ns()
-        body = render(snapshot, now_ns - snapshot.mono_ns)
-        tag = "-".join(f"{part:x}" for part in stamp)
-        return None if body is None else Answer(body, tag, now_ns)
 
     def _stamp(self, snapshot: Snapshot) -> Stamp:
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
@@ -105,7 +108,7 @@ class Answers:
         name: Hashable,
         render: Render,
         content_type: str,
-        view: View = WHOLE,
+        view: View = EVERYTHING,
     ) -> web.Response | None:
         """The response to a request; None if there is no such answer.
 
@@ -133,11 +136,6 @@ class Answers:
             hdrs.VARY: hdrs.ACCEPT_ENCODING,
         }
         return respond_with(request, answer.body, tag, headers, zipped=zipped)
-
-
-def _zipped(plain: Answer) -> Answer:
-    body = gzip.compress(plain.body, _GZIP_LEVEL, mtime=0)
-    return Answer(body, f"{plain.tag}-gzip", plain.at_mono_ns)
 
 
 def respond_with(

@@ -10,7 +10,7 @@ from exporter.agent import api
 from exporter.agent.api import About, Document
 from exporter.agent.web.access import Access, Route
 from exporter.agent.web.answers import Answers
-from exporter.agent.web.views import WHOLE, View
+from exporter.agent.web.views import EVERYTHING, View
 from exporter.model import Snapshot
 
 JSON = "application/json"
@@ -19,7 +19,7 @@ _NO_POD = "no such pod uses or is allocated a GPU of this node"
 
 MAX_MINUTES = 60
 _LONGEST_NUMBER = 10
-_WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
+_OF_NODE = {"snapshot": api.snapshot, "devices": api.devices}
 
 
 class Api:
@@ -29,7 +29,7 @@ class Api:
         self,
         answers: Answers,
         about: Callable[[], About],
-        view: Callable[[web.Request], View] = lambda _: WHOLE,
+        view: Callable[[web.Request], View] = lambda _: EVERYTHING,
     ) -> None:
         self._answers = answers
         self._about = about
@@ -40,15 +40,15 @@ class Api:
         """The routes. Documents are for those who may see what they name: pods."""
         pods = f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}"
         return (
-            *(Route(f"{PREFIX}/{n}", partial(self._whole, n), Access.VIEW) for n in _WHOLE),
+            *(
+                Route(f"{PREFIX}/{name}", partial(self._answer, (name,), make), Access.VIEW)
+                for name, make in _OF_NODE.items()
+            ),
             Route(f"{PREFIX}/history", self._history, Access.VIEW),
             Route(pods, self._pod, Access.VIEW),
             Route(f"{PREFIX}/schema", self._serve_schema, Access.OPEN),
             Route(f"{PREFIX}/{{unknown:.*}}", self._unknown, Access.OPEN),
         )
-
-    async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, (name,), _WHOLE[name])
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
@@ -57,17 +57,17 @@ class Api:
         if not 0 < minutes <= MAX_MINUTES:
             return _error(400, f"minutes is a number from 1 to {MAX_MINUTES}")
         make = partial(api.history, minutes=minutes)
-        return await self._answer(request, ("history", f"{minutes}"), make)
+        return await self._answer(("history", f"{minutes}"), make, request)
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         name = (request.match_info["namespace"], request.match_info["pod"])
-        return await self._answer(request, ("pod", *name), partial(api.pod, name=name))
+        return await self._answer(("pod", *name), partial(api.pod, name=name), request)
 
     async def _answer(
         self,
-        request: web.Request,
         name: tuple[str, ...],
         make: Callable[[Snapshot, About, int, Collection[str] | None], Document | None],
+        request: web.Request,
     ) -> web.StreamResponse:
         """The document of this name, of which a client sees no more than its view.
 
@@ -86,7 +86,7 @@ class Api:
         return web.Response(body=self._schema, content_type="application/schema+json")
 
     async def _unknown(self, _: web.Request) -> web.StreamResponse:
-        paths = ", ".join([*_WHOLE, "history", "pods/{namespace}/{pod}", "schema"])
+        paths = ", ".join([*_OF_NODE, "history", "pods/{namespace}/{pod}", "schema"])
         return _error(404, f"no such path; there are {paths} below {PREFIX}")
 
 

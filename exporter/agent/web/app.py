@@ -63,14 +63,27 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app.on_response_prepare.append(_add_headers(config))
     for route in (
         *_checks(health, clock),
-        _reload(reload if settings.web_enable_lifecycle else None),
+        Route(
+            "/-/reload",
+            reload_handler(reload if settings.web_enable_lifecycle else None),
+            Access.RELOAD,
+            "POST",
+        ),
         Route(settings.web_telemetry_path, _metrics(pages), Access.METRICS),
     ):
         gate.add(app, route)
     if not settings.web_metrics_only:
         about = about or (lambda: About(window_ns=settings.collection_window_ns))
-        reading = _page_and_api(gate, health, clock, about, settings.web_telemetry_path)
-        for route in (*routes(gate), *reading):
+        answers = Answers(lambda: health.snapshot, clock)
+        live = LivePage(answers, about, settings.web_telemetry_path)
+        home = _home(gate, live, health, clock, settings.web_telemetry_path)
+        for route in (
+            *routes(gate),
+            Route("/", home, Access.OPEN if views is None else Access.VIEW),
+            *static_routes(),
+            *runbooks.routes(gate),
+            *Api(answers, about, gate.view).routes(),
+        ):
             gate.add(app, route)
     return app
 
@@ -90,28 +103,12 @@ def _noting(viewers: Viewers, metrics: str, gate: Gate) -> Middleware:
     return noted
 
 
-def _reload(reload: Reload | None) -> Route:
-    return Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST")
-
-
-def _page_and_api(
-    gate: Gate, health: CollectorState, clock: Clock, about: Callable[[], About], metrics: str
-) -> Iterator[Route]:
-    """The live page with its files, and the JSON documents."""
-    answers = Answers(lambda: health.snapshot, clock)
-    home = _home(gate, LivePage(answers, about, metrics), health, clock, metrics)
-    yield Route("/", home, Access.OPEN if gate.views is None else Access.VIEW)
-    yield from static_routes()
-    yield from runbooks.routes(gate)
-    yield from Api(answers, about, gate.view).routes()
-
-
 def _home(
     gate: Gate, live: LivePage, health: CollectorState, clock: Clock, metrics: str
 ) -> Handler:
     async def home(request: web.Request) -> web.StreamResponse:
         view = gate.view(request)
-        if gate.trusts(request) or not view.whole:
+        if gate.trusts(request) or not view.sees_all:
             return await live.show(request, view)
         snapshot = health.snapshot
         age_ns = clock.monotonic_ns() - snapshot.mono_ns

@@ -28,24 +28,24 @@ def listen(addresses: Iterable[Address]) -> list[socket.socket]:
     with contextlib.ExitStack() as undo:
         for address in addresses:
             try:
-                opened = _open(address)
+                if address.path:
+                    opened = [_unix(Path(address.path))]
+                else:
+                    opened = _at(address) if address.host else _everywhere(address.port)
             except OSError as error:
                 where = address.path or f"{address.host}:{address.port}"
+                # create_server adds the address to the system's message, as a tuple. The message
+                # by the error's number is without it.
+                has_number = error.errno is not None and error.errno > 0
+                why = os.strerror(error.errno or 0) if has_number else error.strerror or str(error)
                 raise BindError(
-                    f"cannot listen on {where}: {_why(error)}; set another --web.listen-address"
+                    f"cannot listen on {where}: {why}; set another --web.listen-address"
                 ) from error
             for sock in opened:
                 undo.callback(close, sock)
             sockets += opened
         undo.pop_all()
     return sockets
-
-
-def _why(error: OSError) -> str:
-    """The system's message. create_server adds the address as a tuple, which is left out."""
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error)
 
 
 def _everywhere(port: int) -> list[socket.socket]:
@@ -72,12 +72,6 @@ def _at(address: Address) -> list[socket.socket]:
             sock.close()
         raise
     return sockets
-
-
-def _open(address: Address) -> list[socket.socket]:
-    if address.path:
-        return [_unix(Path(address.path))]
-    return _at(address) if address.host else _everywhere(address.port)
 
 
 def _unix(path: Path) -> socket.socket:

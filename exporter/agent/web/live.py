@@ -13,7 +13,7 @@ from exporter.agent.web.access import Access, Route
 from exporter.agent.web.answers import Answers, respond_with
 from exporter.agent.web.negotiation import accepts_gzip, header
 from exporter.agent.web.page import CONTENT_SECURITY_POLICY, choice_of, node_of, page
-from exporter.agent.web.views import WHOLE, View
+from exporter.agent.web.views import EVERYTHING, View
 from exporter.model import Snapshot
 from exporter.shown.marks import Earlier
 
@@ -36,12 +36,18 @@ class LivePage:
         self._earlier: Mapping[str, Earlier] = {}
         self._newer: Mapping[str, Earlier] = {}
 
-    async def show(self, request: web.Request, view: View = WHOLE) -> web.StreamResponse:
+    async def show(self, request: web.Request, view: View = EVERYTHING) -> web.StreamResponse:
         """The page for the request's choice and its view."""
         choice = choice_of(dict(request.query.items()))  # of two values, the button's is the last
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            self._note(snapshot)
+            # The devices of one page in ten seconds are kept, to compare the next ones with them:
+            # what was throttled shows only in between.
+            newer = next(iter(self._newer.values()), None)
+            if newer is None or snapshot.unix_ns - newer.unix_ns >= _COMPARED_NS:
+                self._earlier = self._newer
+                devices = snapshot.facts.devices
+                self._newer = {each.uuid: Earlier(each, snapshot.unix_ns) for each in devices}
             node = node_of(snapshot, self._about(), age_ns, view.namespaces)
             age_s = (max(age_ns, 0) + snapshot.figures_age_ns) / 1e9
             return page(node, choice, age_s, self._metrics_path, self._earlier).encode()
@@ -51,14 +57,6 @@ class LivePage:
             raise web.HTTPNotFound
         response.headers[hdrs.CONTENT_SECURITY_POLICY] = CONTENT_SECURITY_POLICY
         return response
-
-    def _note(self, snapshot: Snapshot) -> None:
-        """Keeps the devices of one page in ten seconds, to compare the next ones with them."""
-        newer = next(iter(self._newer.values()), None)
-        if newer is None or snapshot.unix_ns - newer.unix_ns >= _COMPARED_NS:
-            self._earlier = self._newer
-            devices = snapshot.facts.devices
-            self._newer = {each.uuid: Earlier(each, snapshot.unix_ns) for each in devices}
 
 
 def static_routes() -> Sequence[Route]:

@@ -68,20 +68,15 @@ def _block(lines: Sequence[str]) -> Iterator[Block]:
         rows = (line.strip("|") for line in lines if not _RULE.fullmatch(line))
         yield Block("table", [[_spans(each.strip()) for each in _CELL.split(row)] for row in rows])
     elif _ITEM.fullmatch(lines[0]):
-        yield Block("ul", [[_spans(item)] for item in _items(lines)])
+        items: list[str] = []
+        for line in lines:
+            if item := _ITEM.fullmatch(line):
+                items.append(item[1])
+            else:  # a line without a dash goes on with the one before
+                items[-1] += f" {line}"
+        yield Block("ul", [[_spans(each)] for each in items])
     else:
         yield Block("p", [[_spans(" ".join(lines))]])
-
-
-def _items(lines: Sequence[str]) -> list[str]:
-    """The items of a list. A line without a dash goes on with the one before."""
-    found: list[str] = []
-    for line in lines:
-        if item := _ITEM.fullmatch(line):
-            found.append(item[1])
-        else:
-            found[-1] += f" {line}"
-    return found
 
 
 def _spans(text: str) -> Spans:

@@ -42,7 +42,9 @@ def _choose_format(accept: str) -> ResponseFormat:
     The library (0.26) takes the first item that it can serve, and repeats a version 2.0.0 in the
     header of a body that has another version.
     """
-    wanted = ",".join(item for item, _ in _by_weight(accept))
+    items = [(item.strip(), _weight(item.partition(";")[2])) for item in accept.split(",")]
+    by_weight = sorted((i for i in items if i[1] > 0), key=lambda item: -item[1])
+    wanted = ",".join(item for item, _ in by_weight)
     try:
         _, content_type = choose_encoder(wanted)
     except TypeError:  # a version that is not made of numbers
@@ -63,12 +65,6 @@ def _accepts_gzip(accept_encoding: str) -> bool:
         name, _, parameters = item.partition(";")
         weights[name.strip()] = _weight(parameters)
     return weights.get("gzip", weights.get("*", 0.0)) > 0
-
-
-def _by_weight(header: str) -> list[tuple[str, float]]:
-    """The items of a header by weight, the largest first, without those of weight 0."""
-    items = [(item.strip(), _weight(item.partition(";")[2])) for item in header.split(",")]
-    return sorted((i for i in items if i[1] > 0), key=lambda item: -item[1])
 
 
 def _weight(parameters: str) -> float:

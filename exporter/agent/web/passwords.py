@@ -60,13 +60,26 @@ class Passwords:
             Busy: too many checks of this peer wait. Cached credentials never wait.
 
         """
+        # For a user who is not known, a real user's hash is checked: always the same one for a
+        # name. So the answer takes as long as for a known user, whatever the cost of the hashes,
+        # and nobody finds out who is known.
         known = given.user in users
-        hashed = users[given.user] if known else self._stand_in(given.user, users)
+        if known:
+            hashed = users[given.user]
+        else:
+            hashes = list(users.values())
+            hashed = hashes[int.from_bytes(self._digest(given.user.encode())) % len(hashes)]
         digest = self._digest(given.user.encode(), hashed, given.password)
         if known and digest in self._verified:
             self._verified.move_to_end(digest)
             return True
-        if await self._check(given.password, hashed, peer) and known:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "passwords", initializer=_give_way)
+        async with self._queue.turn(peer):
+            self.checks += 1
+            loop = asyncio.get_running_loop()
+            matches = await loop.run_in_executor(self._thread, _matches, given.password, hashed)
+        if matches and known:
             self._verified[digest] = None
             while len(self._verified) > _MAX_VERIFIED:
                 self._verified.popitem(last=False)
@@ -78,27 +91,11 @@ class Passwords:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _stand_in(self, user: str, users: Mapping[str, bytes]) -> bytes:
-        """A real user's hash to check for an unknown user; always the same one for a name.
-
-        So an answer takes as long as for a known user, whatever the cost of the hashes.
-        """
-        hashes = list(users.values())
-        return hashes[int.from_bytes(self._digest(user.encode())) % len(hashes)]
-
     def _digest(self, *parts: bytes) -> bytes:
         mac = hmac.new(self._key, digestmod=hashlib.sha256)
         for part in parts:
             mac.update(len(part).to_bytes(8) + part)
         return mac.digest()
-
-    async def _check(self, password: bytes, hashed: bytes, peer: str) -> bool:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "passwords", initializer=_give_way)
-        async with self._queue.turn(peer):
-            self.checks += 1
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, _matches, password, hashed)
 
 
 def _give_way() -> None:

@@ -51,34 +51,23 @@ def runbook(name: str, query: Mapping[str, str]) -> str | None:
     elif (text := runbooks().get(name)) is None:
         return None
     else:
-        shown = list(blocks(_filled(text, said)))
+        # The legend says what the variables are. With names in their places it is left out, and the
+        # page begins with the names.
+        names = dict(said)
+        if one := said.get("node", said.get("instance")):  # the same, as the chart has it
+            names = {"node": one, "instance": one} | names
+        text = _LEGEND.sub("", text, count=1) if said else text
+        filled = _VARIABLE.sub(lambda found: names.get(found[1].lower(), found[0]), text)
+        shown = list(blocks(filled))
     return written(
         "runbook",
         title=name or "Runbooks",
         said=said,
         more=more,
         blocks=shown,
-        targets=_targets(),
+        targets={f"{each}.md": each for each in runbooks()},  # links to other runbooks
         style=STYLE,
     )
-
-
-def _filled(text: str, said: Mapping[str, str]) -> str:
-    """The text with the names for its variables, as far as they are said.
-
-    What the variables are is then no longer said: the page begins with the names.
-    """
-    names = dict(said)
-    if one := said.get("node", said.get("instance")):  # the same, as the chart has it
-        names = {"node": one, "instance": one} | names
-    text = _LEGEND.sub("", text, count=1) if said else text
-    return _VARIABLE.sub(lambda found: names.get(found[1].lower(), found[0]), text)
-
-
-@cache
-def _targets() -> Mapping[str, str]:
-    """The links that lead to other runbooks."""
-    return {f"{name}.md": name for name in runbooks()}
 
 
 def routes(gate: Gate) -> Iterator[Route]:

@@ -73,20 +73,16 @@ def select(query: Query) -> Selection | None:
         raise SelectionError("collect[] and exclude[] cannot be combined; give one of them")
     if not collect and not exclude:
         return None
-    names = frozenset[str]().union(*map(_choice, collect or exclude))
+    for name in collect or exclude:
+        if name not in CHOICES:
+            raise SelectionError(
+                f"no such level, group or family: {name[:64]!r}\n"
+                f"levels: {', '.join(LEVELS)}\ngroups: {', '.join(OPTIONAL_GROUPS)}\n"
+                f"other exporters' names: {', '.join(PROGRAMS)}\n"
+                f"families: {_FAMILIES}"
+            )
+    names = frozenset[str]().union(*(CHOICES[name] for name in collect or exclude))
     return Selection(names, excluded=bool(exclude))
-
-
-def _choice(name: str) -> frozenset[str]:
-    try:
-        return CHOICES[name]
-    except KeyError:
-        raise SelectionError(
-            f"no such level, group or family: {name[:64]!r}\n"
-            f"levels: {', '.join(LEVELS)}\ngroups: {', '.join(OPTIONAL_GROUPS)}\n"
-            f"other exporters' names: {', '.join(PROGRAMS)}\n"
-            f"families: {_FAMILIES}"
-        ) from None
 
 
 def selected(page: bytes, selection: Selection) -> bytes:

@@ -111,8 +111,12 @@ class HttpServer:
                 client, address = await loop.sock_accept(sock)
             except ConnectionAbortedError:
                 continue  # the client is gone
-            except OSError as error:  # usually the limit of open files
-                self._warn_once(error)
+            except OSError as error:
+                # Usually the limit of open files. The connection waits in the queue meanwhile: one
+                # that is idle gives way to it, or else it is tried again a moment later.
+                if not self._warned:
+                    logger.warning("no connection can be accepted: %s; raise that limit", error)
+                self._warned = True
                 await asyncio.sleep(0 if self._clients.close_one() else _NO_ROOM_S)
                 continue
             peer = peer_of(address)
@@ -132,19 +136,14 @@ class HttpServer:
             ssl_shutdown_timeout=limit_s,
         )
         task = self._clients.open[connection] = asyncio.create_task(opening)
-        task.add_done_callback(lambda task: self._opened(task, connection, client))
 
-    def _opened(
-        self, opening: asyncio.Task[Any], connection: ClientConnection, client: socket.socket
-    ) -> None:
-        if opening.cancelled() or opening.exception() is not None:  # no handshake, or not in time
-            client.close()
-            self._clients.open.pop(connection, None)
+        def opened(opening: asyncio.Task[Any]) -> None:
+            # There was no handshake, or not in time. asyncio then leaves the socket open.
+            if opening.cancelled() or opening.exception() is not None:
+                client.close()
+                self._clients.open.pop(connection, None)
 
-    def _warn_once(self, error: OSError) -> None:
-        if not self._warned:
-            logger.warning("no connection can be accepted: %s; raise that limit", error)
-        self._warned = True
+        task.add_done_callback(opened)
 
     async def _refresh(self) -> None:
         while True:

@@ -41,7 +41,13 @@ def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
-    _load_pair(context, material)
+    # The contents are loaded and not the files: they were read together, and may have no file.
+    try:
+        with _as_file(material.cert) as cert, _as_file(material.key) as key:
+            context.load_cert_chain(cert, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or "not a PEM certificate and its key"
+        raise TlsError(f"cert_file and key_file: {reason}") from error
     _choose_versions(context, tls)
     if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -56,16 +62,6 @@ def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
         except (ssl.SSLError, ValueError) as error:
             raise TlsError("client_ca_file: no certificate can be read from it") from error
     return context
-
-
-def _load_pair(context: ssl.SSLContext, material: Material) -> None:
-    """Loads the contents and not the files: they were read together, and may have no file."""
-    try:
-        with _as_file(material.cert) as cert, _as_file(material.key) as key:
-            context.load_cert_chain(cert, key, password="")
-    except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or "not a PEM certificate and its key"
-        raise TlsError(f"cert_file and key_file: {reason}") from error
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class View:
     namespaces: frozenset[str] | None = None
 
     @property
-    def whole(self) -> bool:
+    def sees_all(self) -> bool:
         """Whether the client may see everything."""
         return self.namespaces is None
 
@@ -41,7 +41,7 @@ class View:
         return f"-{hashlib.sha256(names.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
-WHOLE = View()
+EVERYTHING = View()
 NOTHING = View(frozenset())
 
 
@@ -116,28 +116,24 @@ class Views:
     async def view(self, client: Client) -> View:
         """What a client may see; raises the refusal if that is nothing."""
         if await self._verdicts.permits(client, PAGE):
-            return WHOLE
+            return EVERYTHING
         here = await self._here()
         if here and await self._verdicts.permits(client, _pods_of("")):
             return View(frozenset(here))
-        seen = frozenset(await self._permitted(client, here[:MAX_NAMESPACES]))
+        # Whoever may see a namespace's pods may see what they use. A few are asked about at once,
+        # so that one client does not take all of the API server's time.
+        seen: set[str] = set()
+        asked = here[:MAX_NAMESPACES]
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            rights = (self._verdicts.permits(client, _pods_of(name)) for name in some)
+            seen.update(compress(some, await asyncio.gather(*rights)))
         if not seen:
             raise web.HTTPForbidden(
                 text=f"You need the right to get the non-resource URL {PAGE.path}, or to get pods "
                 "in a namespace that uses a GPU of this node.\n"
             )
-        return View(seen)
-
-    async def _permitted(self, client: Client, namespaces: Sequence[str]) -> list[str]:
-        """Those namespaces in which a client may get pods. A few are asked about at once."""
-        found: list[str] = []
-        for start in range(0, len(namespaces), _AT_ONCE):
-            some = namespaces[start : start + _AT_ONCE]
-            verdicts = await asyncio.gather(
-                *(self._verdicts.permits(client, _pods_of(n)) for n in some)
-            )
-            found += compress(some, verdicts)
-        return found
+        return View(frozenset(seen))
 
     async def _here(self) -> tuple[str, ...]:
         """The namespaces of the newest Snapshot, those of pods that are there first."""

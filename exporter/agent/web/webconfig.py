@@ -118,8 +118,12 @@ class WebConfig:
             if old and old.file != WebFile() and says_nothing(text):
                 raise _refused(path, "it says nothing; {} stands for neither TLS nor users")
             file = parse(text, str(path))
-        if self._tokens and (key := _other_identity(file)):
-            raise _refused(path, _CONTRADICTION, key)
+        # With tokens nobody may be known by anything else. A client certificate that is required is
+        # a further condition, not another way in.
+        if self._tokens and file.users:
+            raise _refused(path, _CONTRADICTION, "basic_auth_users")
+        if self._tokens and file.tls is not None and file.tls.client_auth_type == IF_GIVEN:
+            raise _refused(path, _CONTRADICTION, "tls_server_config.client_auth_type")
         material = _material(file.tls, path.parent) if file.tls else None
         contents = _Contents(raw, file, material)
         if contents == old:
@@ -132,18 +136,6 @@ class WebConfig:
         self._loaded = contents
         self.active = ActiveConfig(file, tls)
         return True
-
-
-def _other_identity(file: WebFile) -> str:
-    """The key by which clients would be known without a token; "" if there is none.
-
-    A client certificate that is required is a further condition, not another way in.
-    """
-    if file.users:
-        return "basic_auth_users"
-    if file.tls is not None and file.tls.client_auth_type == IF_GIVEN:
-        return "tls_server_config.client_auth_type"
-    return ""
 
 
 def _decoded(raw: bytes, path: Path) -> str:

@@ -8,7 +8,7 @@ The suites are those that Go's ``tls.CipherSuites()`` lists as secure.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ssl import TLSVersion
 from typing import Any, NamedTuple
@@ -120,12 +120,12 @@ _TLS: Section = {
         RequireAnyClientCert=f"{_UNVERIFIED} {REQUIRE}",
         RequireClientCert=f"{_UNVERIFIED} {REQUIRE}",
     ),
-    "client_allowed_sans": keys.listed(keys.text),
+    "client_allowed_sans": keys.list_of(keys.text),
     "min_version": keys.choice(TLS_VERSIONS, TLS10=_OLD, TLS11=_OLD),
     "max_version": keys.choice(TLS_VERSIONS, TLS10=_OLD, TLS11=_OLD),
-    "cipher_suites": keys.listed(keys.choice(CIPHERS)),
+    "cipher_suites": keys.list_of(keys.choice(CIPHERS)),
     "prefer_server_cipher_suites": keys.switch,
-    "curve_preferences": keys.listed(keys.choice(CURVES)),
+    "curve_preferences": keys.list_of(keys.choice(CURVES)),
 }
 
 _HEADERS: Section = {
@@ -157,12 +157,23 @@ def parse(text: str, path: str) -> WebFile:
     try:
         root = yamldocument.parse(text)
         given = read_mapping(root, _FILE, wrong) if root is not None else {}
-        wrong += _left_open(root)
+        # A section that would protect and has nothing below it may be the end of a file that was
+        # cut off. Read as empty it would let everybody in.
+        for name, key, value, _ in (
+            yamldocument.items(root) if isinstance(root, yaml.MappingNode) else ()
+        ):
+            if name in _PROTECTING and value.tag == yamldocument.NULL:
+                words = "nothing is below it; {} stands for none"
+                wrong.append(StructureProblem(yamldocument.line_of(key), name, words))
     except YamlError as error:
         place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
         raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
     problems = [Problem(Place(path, where, line), text) for line, where, text in wrong]
-    tls = _tls(given.get("tls_server_config"), path, problems)
+    tls: TlsKeys | None = None
+    if given.get("tls_server_config") and not problems:
+        tls = TlsKeys(**given["tls_server_config"])
+        place = Place(path, "tls_server_config")
+        problems += [Problem(place, text) for text in _contradictions(tls)]
     rate = _rate(given.get("rate_limit"), path, problems)
     if problems:
         raise WebFileError(problems)
@@ -182,24 +193,6 @@ def says_nothing(text: str) -> bool:
     except YamlError:
         return False
     return root is None or root.tag == yamldocument.NULL
-
-
-def _left_open(root: yaml.Node | None) -> Iterator[StructureProblem]:
-    """The sections that would protect and have nothing below them, as if the file were cut off."""
-    if isinstance(root, yaml.MappingNode):
-        for name, key, value, _ in yamldocument.items(root):
-            if name in _PROTECTING and value.tag == yamldocument.NULL:
-                line = yamldocument.line_of(key)
-                yield StructureProblem(line, name, "nothing is below it; {} stands for none")
-
-
-def _tls(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> TlsKeys | None:
-    if not given or problems:
-        return None
-    tls = TlsKeys(**given)
-    place = Place(path, "tls_server_config")
-    problems += [Problem(place, text) for text in _contradictions(tls)]
-    return tls
 
 
 def _contradictions(tls: TlsKeys) -> list[str]:

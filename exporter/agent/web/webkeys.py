@@ -1,7 +1,7 @@
 """Readers of values of the web configuration, which raise InvalidValue. Pure."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import yaml
@@ -63,7 +63,7 @@ def choice(allowed: Iterable[str], **refused: str) -> Callable[[yaml.Node], str]
     return read_choice
 
 
-def listed(reader: Callable[[yaml.Node], T]) -> Callable[[yaml.Node], tuple[T, ...]]:
+def list_of(reader: Callable[[yaml.Node], T]) -> Callable[[yaml.Node], tuple[T, ...]]:
     """A reader of a list whose items ``reader`` reads."""
 
     def read_list(node: yaml.Node) -> tuple[T, ...]:
@@ -91,18 +91,14 @@ def users(node: yaml.Node) -> dict[str, bytes]:
     if not isinstance(node, yaml.MappingNode):
         raise InvalidValue("names with bcrypt hashes are expected")
     found: dict[str, bytes] = {}
-    for name, key, value, first_line in _users(node):
-        if first_line:
-            raise InvalidValue(f"given twice; see line {first_line}", key, name)
-        if not _BCRYPT.fullmatch(value):
-            raise InvalidValue("not a bcrypt hash; htpasswd -nB makes one", key, name)
-        found[name] = value.encode()
-    return found
-
-
-def _users(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, str, int]]:
     for _, key, value, first_line in items(node):
         name = text(key)
         if ":" in name:  # a colon ends the name in a request
             raise InvalidValue("a user's name has no colon", key)
-        yield name, key, value.value if isinstance(value, yaml.ScalarNode) else "", first_line
+        if first_line:
+            raise InvalidValue(f"given twice; see line {first_line}", key, name)
+        hashed = value.value if isinstance(value, yaml.ScalarNode) else ""
+        if not _BCRYPT.fullmatch(hashed):
+            raise InvalidValue("not a bcrypt hash; htpasswd -nB makes one", key, name)
+        found[name] = hashed.encode()
+    return found

@@ -5,7 +5,7 @@ import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,7 +80,16 @@ def bill(arguments: Namespace) -> int:
         since_s, until_s = range_of(arguments, now_s, _SHORTEST_S)
         if moment(arguments.until, now_s) > now_s:
             _warn(arguments, "--until is in the future: the bill ends now")
-        prices = _prices(arguments)
+        prices = Prices()
+        if arguments.prices:
+            try:
+                prices = prices_of(yamldocument.read_bytes(arguments.prices).decode())
+            except (OSError, ValueError, yamldocument.YamlError) as error:
+                raise PriceError([f"{arguments.prices}: {_said(error)}"]) from None
+        if arguments.price is not None:
+            prices = replace(prices, flat=arguments.price)
+        if arguments.currency:
+            prices = replace(prices, currency=arguments.currency)
         if why := _at_odds(arguments):
             return _refused(arguments, why)
         with progress() as shown:
@@ -104,26 +113,24 @@ def _at_odds(arguments: Namespace) -> str:
     for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
         if given:
             return f"{flag}: the bill is of whole cards, as a Prometheus has them"
-    if arguments.output and (why := _unwritable(Path(arguments.output))):
-        return why
+    # A month takes minutes to read. So it is seen before whether the bill can be written: what is
+    # there stays as it is.
+    if arguments.output:
+        path = Path(arguments.output)
+        place, number = path if path.exists() else path.parent, 0
+        if path.is_dir():
+            number = errno.EISDIR
+        elif not place.exists():
+            number = errno.ENOENT
+        elif not os.access(place, os.W_OK):
+            number = errno.EACCES
+        if number:
+            return f"--output: {path}: {os.strerror(number)}"
     if _is_parquet(arguments) and arguments.format != "focus":
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:
         return "Parquet needs the package pyarrow: pip install pyarrow"
     return ""
-
-
-def _unwritable(path: Path) -> str:
-    """Why no file can be written there; empty if one can. What is there stays as it is."""
-    place = path if path.exists() else path.parent
-    number = 0
-    if path.is_dir():
-        number = errno.EISDIR
-    elif not place.exists():
-        number = errno.ENOENT
-    elif not os.access(place, os.W_OK):
-        number = errno.EACCES
-    return f"--output: {path}: {os.strerror(number)}" if number else ""
 
 
 def _made(
@@ -138,21 +145,20 @@ def _made(
             f"the first data is of {written(int(first_s))}, and the bill begins there: "
             "before, nothing was scraped, or it is past the retention of this Prometheus",
         )
-    for said in (*_late(books), *_unlabelled(books, prices)):
+    for said in _late(books):
         _warn(arguments, said)
-    begin_s = max(since_s, int(first_s))  # what the heading says is what was billed
-    return bill_of(books, prices, arguments.method, by, begin_s, until_s)
-
-
-def _unlabelled(books: Sequence[CardBook], prices: Prices) -> Iterator[str]:
-    """The labels of the price file that no node has: their prices are quietly of no card."""
+    # A label of the price file that no node has would be no fault to see: the default's price would
+    # be taken for its cards.
     known = {name for book in books for name in book.facts.node_labels}
     for name in prices.by_node_label:
         if not known & {name, sanitized(name)}:
-            yield (
+            _warn(
+                arguments,
                 f"no node has the label {name}, as a label of its target or in kube_node_labels of "
-                "this Prometheus: its prices are of no card"
+                "this Prometheus: its prices are of no card",
             )
+    begin_s = max(since_s, int(first_s))  # what the heading says is what was billed
+    return bill_of(books, prices, arguments.method, by, begin_s, until_s)
 
 
 def _late(books: Iterable[CardBook]) -> Iterator[str]:
@@ -172,20 +178,6 @@ def _late(books: Iterable[CardBook]) -> Iterator[str]:
     if len(hours) > _MOST_LINES:
         rest = sum(sum(many) for _, many in sorted(hours.items())[_MOST_LINES:])
         yield f"so does that of {len(hours) - _MOST_LINES} others: {rest:.2f} GPU hours"
-
-
-def _prices(arguments: Namespace) -> Prices:
-    prices = Prices()
-    if arguments.prices:
-        try:
-            prices = prices_of(yamldocument.read_bytes(arguments.prices).decode())
-        except (OSError, ValueError, yamldocument.YamlError) as error:
-            raise PriceError([f"{arguments.prices}: {_said(error)}"]) from None
-    if arguments.price is not None:
-        prices = replace(prices, flat=arguments.price)
-    if arguments.currency:
-        prices = replace(prices, currency=arguments.currency)
-    return prices
 
 
 def _said(error: Exception) -> str:

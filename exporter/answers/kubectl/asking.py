@@ -68,7 +68,9 @@ def _case(user: _User) -> Case:
     elsewhere = not namespace and not far_namespace(given)  # none was named
     node, namespace = user.cluster.node_of(namespace or user.namespace, pod, elsewhere=elsewhere)
     exporters = user.cluster.exporters(given.selector, node)
-    *others, last = exporters  # two releases may have one on this node
+    # Two releases may have an exporter on this node. One that does not answer costs nothing while
+    # another does; the last one's error is the user's answer.
+    *others, last = exporters
     for exporter in others:
         with suppress(NoAnswerError):
             return _case_of(user, exporter, namespace, pod)
@@ -91,23 +93,18 @@ _COMMANDS = {
 def ask(arguments: Namespace) -> int:
     """Run the command that the arguments name; its exit status, 2 if nothing can be asked."""
     command = _COMMANDS[arguments.command]
+    # A flag or a variable may name the server to ask. The variable of an exporter counts only for
+    # commands that can ask exporters.
+    url = command.run is not None and os.environ.get(URL)
+    has_address = arguments.url or arguments.prometheus or os.environ.get(PROMETHEUS) or url
     try:
-        if _has_address(command, arguments):
+        if has_address:
             _look_at_own_namespace(arguments)
             return command.with_prometheus(arguments)
         return _in_cluster(command, arguments)
     except (NoAnswerError, KubeconfigError, ApiError) as error:
         warn(f"kubectl mgpu {arguments.command}: {error}")
         return _NOTHING
-
-
-def _has_address(command: _Command, arguments: Namespace) -> bool:
-    """Whether a flag or a variable names the server to ask.
-
-    The variable of an exporter counts only for commands that can ask exporters.
-    """
-    url = command.run is not None and os.environ.get(URL)
-    return bool(arguments.url or arguments.prometheus or os.environ.get(PROMETHEUS) or url)
 
 
 def _look_at_own_namespace(arguments: Namespace) -> None:
@@ -117,20 +114,15 @@ def _look_at_own_namespace(arguments: Namespace) -> None:
         return
     if arguments.command == "bill" or far_namespace(arguments):  # a bill is of whole cards
         return
-    namespace = _namespace_of_context(arguments)
+    # Who gives an address may have no kubeconfig at all. Then no namespace is meant.
+    path, namespace = _kubeconfig(arguments), ""
+    files = (Path(each).expanduser() for each in path.split(os.pathsep) if each)
+    if arguments.kubeconfig or arguments.context or any(file.exists() for file in files):
+        namespace = namespace_of(path, arguments.context)
     if arguments.command != "why":
         arguments.namespace = namespace
     elif namespace and "/" not in arguments.pod:  # -n would also hide the names of all others
         arguments.pod = f"{namespace}/{arguments.pod}"
-
-
-def _namespace_of_context(arguments: Namespace) -> str:
-    """The namespace of the user's context; "" if he has no kubeconfig, and names none."""
-    path = _kubeconfig(arguments)
-    files = (Path(each).expanduser() for each in path.split(os.pathsep) if each)
-    if not (arguments.kubeconfig or arguments.context or any(file.exists() for file in files)):
-        return ""
-    return namespace_of(path, arguments.context)
 
 
 def _kubeconfig(arguments: Namespace) -> str:

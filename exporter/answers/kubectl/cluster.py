@@ -132,9 +132,12 @@ class Cluster:
                 if error.status not in _DENIED:  # who may list some of them shall not miss others
                     raise
                 refusals.append(error)
-        there = [pod for pod in found if _of(pod, "status").get("phase") not in _OVER]
+        there = [_exporter(p) for p in found if _of(p, "status").get("phase") not in _OVER]
         if there:
-            return _ready_ones([_exporter(pod) for pod in there])
+            # Those that can be asked. Of a node without one all, so that the user sees why.
+            ready = {one.node for one in there if not one.why_not}
+            asked = (one for one in there if not one.why_not or one.node not in ready)
+            return sorted(asked, key=lambda one: (one.node, one.pod))
         if len(refusals) == len(self._namespaces):
             raise NoAnswerError(f"{refusals[0]}; {_NAME_IT}")
         where = f"on {node}" if node else "in this cluster"
@@ -174,13 +177,17 @@ class Cluster:
         refused: list[str] = []
         added = Credentials(headers=self._credentials().headers)
         for label, namespace in product(STORES, self._namespaces):
+            path = f"/api/v1/namespaces/{quote(namespace)}/services"
             try:
-                services = self._services(namespace, label)
+                services = self._get(path, "services", labelSelector=label, limit=_MOST)
             except NoAnswerError as error:
                 refused.append(str(error))
                 continue
-            for service in services:
-                name = _named(service)
+            for service in _items(services):
+                meta = _of(service, "metadata")
+                name = f"{meta.get('namespace')}/{meta.get('name')}"
+                # A store may be another team's, without one exporter in it. Its answers would be
+                # empty, and look like a cluster without GPUs.
                 try:
                     address = self._store(service)
                     asks = Prometheus(HttpClient(address, added, name=name))
@@ -195,10 +202,6 @@ class Cluster:
             f"no Prometheus in {', '.join(self._namespaces)} has the exporter's series{seen}; "
             f"{_NAME_IT}, or its address: --prometheus http://prometheus.example.org"
         )
-
-    def _services(self, namespace: str, label: str) -> list[Json]:
-        path = f"/api/v1/namespaces/{quote(namespace)}/services"
-        return list(_items(self._get(path, "services", labelSelector=label, limit=_MOST)))
 
     def _store(self, service: Json) -> str:
         """The local address of a service's first ready pod."""
@@ -250,16 +253,15 @@ class Cluster:
         return found if isinstance(found, Mapping) else None
 
 
-def _ready_ones(exporters: Sequence[Exporter]) -> list[Exporter]:
-    """Those that can be asked, and of a node without one all, by node and name."""
-    ready = {one.node for one in exporters if not one.why_not}
-    asked = (one for one in exporters if not one.why_not or one.node not in ready)
-    return sorted(asked, key=lambda one: (one.node, one.pod))
-
-
 def _exporter(pod: Json) -> Exporter:
     meta, spec = _of(pod, "metadata"), _of(pod, "spec")
-    container, port = _container_of(spec)
+    # A pod may have a proxy beside the exporter. The container with the port of this name is asked,
+    # and its probe shows whether that port has TLS.
+    container: Json = {}
+    port = 0
+    for one, listed in ((c, p) for c in _list(spec, "containers") for p in _list(c, "ports")):
+        if not port and listed.get("name") == _PORT:
+            container, port = one, int(listed.get("containerPort", 0))
     probe = _of(_of(container, "readinessProbe"), "httpGet")
     return Exporter(
         namespace=str(meta.get("namespace", "")),
@@ -269,15 +271,6 @@ def _exporter(pod: Json) -> Exporter:
         is_tls=probe.get("scheme") == "HTTPS",
         why_not="" if _is_ready(pod) else "is not ready",
     )
-
-
-def _container_of(spec: Json) -> tuple[Json, int]:
-    """The container with the exporter's port, and that port."""
-    for container in _list(spec, "containers"):
-        for port in _list(container, "ports"):
-            if port.get("name") == _PORT:
-                return container, int(port.get("containerPort", 0))
-    return {}, 0
 
 
 def _target(spec: Json, pod: Json) -> int:
@@ -298,11 +291,6 @@ def _target(spec: Json, pod: Json) -> int:
 def _is_ready(pod: Json) -> bool:
     conditions = _list(_of(pod, "status"), "conditions")
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-
-
-def _named(service: Json) -> str:
-    meta = _of(service, "metadata")
-    return f"{meta.get('namespace')}/{meta.get('name')}"
 
 
 def _of(document: Json, name: str) -> Json:

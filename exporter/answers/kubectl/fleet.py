@@ -1,7 +1,7 @@
 """The feed of all exporters of a cluster, for `kubectl mgpu top`."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -39,7 +39,7 @@ class FleetFeed:
         self._found_ns = clock.monotonic_ns()
         self._http = http
         self._feeds: dict[Exporter, RemoteFeed] = {}
-        self._is_whole = True
+        self._has_all = True  # each exporter answered, or has nothing for this user
         self._pool = ThreadPoolExecutor(_AT_ONCE)
 
     @property
@@ -50,11 +50,25 @@ class FleetFeed:
 
     def read(self) -> FeedResult:
         """All nodes; raises NoAnswerError if none answers."""
-        self._look_again()
+        # An exporter that did not answer may have been replaced. Looking for it is a list of pods,
+        # so it is done from time to time, and not each second.
+        now_ns = self._clock.monotonic_ns()
+        if not self._has_all and now_ns - self._found_ns >= _FOUND_NS:
+            self._found_ns = now_ns
+            with suppress(NoAnswerError):
+                self._exporters = self._find()
+            self._feeds = {e: feed for e, feed in self._feeds.items() if e in self._exporters}
         answers = list(self._pool.map(self._read, self._exporters))
         errors = [each for each in answers if isinstance(each, NoAnswerError)]
-        self._is_whole = all(each.status == HTTPStatus.FORBIDDEN for each in errors)
-        found = _once(node for e in answers if isinstance(e, FeedResult) for node in e.nodes)
+        self._has_all = all(each.status == HTTPStatus.FORBIDDEN for each in errors)
+        # Two releases may have an exporter on one node. Its devices are shown once.
+        known: set[tuple[str, str]] = set()
+        found: list[NodeSight] = []
+        for node in (node for e in answers if isinstance(e, FeedResult) for node in e.nodes):
+            devices = {(node.name, each.uuid) for each in node.tree.devices}
+            if not devices or not devices <= known:
+                found.append(node)
+            known |= devices
         if not found:
             raise NoAnswerError("; ".join(dict.fromkeys(map(str, errors))))
         troubles = tuple(str(each) for each in errors if each.status != HTTPStatus.FORBIDDEN)
@@ -63,16 +77,6 @@ class FleetFeed:
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _look_again(self) -> None:
-        """Look for the exporters if one did not answer, from time to time."""
-        now_ns = self._clock.monotonic_ns()
-        if self._is_whole or now_ns - self._found_ns < _FOUND_NS:
-            return
-        self._found_ns = now_ns
-        with suppress(NoAnswerError):
-            self._exporters = self._find()
-        self._feeds = {e: feed for e, feed in self._feeds.items() if e in self._exporters}
 
     def _read(self, exporter: Exporter) -> FeedResult | NoAnswerError:
         try:
@@ -88,15 +92,3 @@ class FleetFeed:
             return NoAnswerError(f"{exporter.name} answers with something unexpected: {error!r}")
         named = [replace(node, name=node.name or exporter.node) for node in result.nodes]
         return result._replace(nodes=named)
-
-
-def _once(nodes: Iterable[NodeSight]) -> list[NodeSight]:
-    """Each node's devices once: two releases may have an exporter there."""
-    known: set[tuple[str, str]] = set()
-    found = []
-    for node in nodes:
-        devices = {(node.name, each.uuid) for each in node.tree.devices}
-        if not devices or not devices <= known:
-            found.append(node)
-        known |= devices
-    return found

@@ -50,8 +50,11 @@ class Forwarder:
         self._tasks: set[asyncio.Task[None]] = set()  # one for each connection
 
     def __enter__(self) -> Self:
+        async def begin() -> None:  # a session is made in the loop in which it is used
+            self._session = aiohttp.ClientSession()
+
         self._thread.start()
-        self._run(self._begin())
+        self._run(begin())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,9 +75,6 @@ class Forwarder:
     def _run(self, doing: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
 
-    async def _begin(self) -> None:
-        self._session = aiohttp.ClientSession()
-
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
@@ -86,7 +86,9 @@ class Forwarder:
 
     async def _open(self, namespace: str, pod: str, port: int) -> int:
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward?ports={port}"
-        socket = await self._connected(path)  # says now what would fail later
+        # What would fail later, without words, is tried now: a user who may not forward ports
+        # would otherwise see a connection that ends.
+        socket = await self._connected(path)
         await socket.close()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -176,8 +178,10 @@ async def _carry(
     """Carry bytes both ways until one side ends."""
     back = asyncio.create_task(_receive(socket, writer))
     forth = asyncio.create_task(_send(socket, reader))
+    # The pod ends a connection. A client that goes away ends it by ``forth``, which closes the
+    # WebSocket, and with it ``back``.
     try:
-        await back  # the pod ends a connection; a client that goes ends it by ``forth``
+        await back
     finally:
         forth.cancel()
         await asyncio.gather(forth, return_exceptions=True)

@@ -5,7 +5,6 @@ What runs a command is imported once it is named, so that ``--help`` is there at
 
 import logging
 import sys
-from argparse import Namespace
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import NamedTuple
@@ -42,7 +41,10 @@ _COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    arguments = _read(sys.argv[1:] if argv is None else argv)
+    given = sys.argv[1:] if argv is None else argv
+    # Only the commands that are named are imported, for their flags: a help text would otherwise
+    # wait for them all.
+    arguments = _parser(_COMMANDS.keys() & set(given)).parse(given)
     logs.configure("warn", logs.PLAIN, program=_PluginParser.program)
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
     if not arguments.command:
@@ -51,11 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     from exporter.answers.kubectl.asking import ask  # noqa: PLC0415 - see above
 
     return without_traceback(lambda: ask(arguments), _PluginParser.program)
-
-
-def _read(argv: Sequence[str]) -> Namespace:
-    """The parsed arguments."""
-    return _parser(_COMMANDS.keys() & set(argv)).parse(argv)
 
 
 def _parser(known: Collection[str]) -> Parser:

@@ -1,7 +1,7 @@
 """The bill of a range: every card's time, divided to the last millisecond and unit of money."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -86,43 +86,37 @@ def bill_of(
 
 
 def _card_rows(book: CardBook, hourly: Decimal, method: str, by: str) -> list[BillRow]:
-    whole_ms = round((book.end_s - book.begin_s) * _MS)
+    length_ms = round((book.end_s - book.begin_s) * _MS)
     parts: Parts = defaultdict(float)
     for step in book.steps.values():
         for (payer, part), seconds in divide(step, method).items():
             parts[payer.of(by), part] += seconds
-    divided = _divided(parts, whole_ms)
+    # What nobody counted of the card's time is a part too, so that they are all of it. The time
+    # is divided into whole milliseconds, and the price by these into whole units of money: rounded
+    # one by one, neither would add up.
+    exact = {key: Decimal(repr(seconds * _MS)) for key, seconds in parts.items()}
+    missing = length_ms - sum(exact.values(), Decimal(0))
+    if missing > 0:
+        unobserved = NOBODY, Part.UNOBSERVED
+        exact[unobserved] = exact.get(unobserved, Decimal(0)) + missing
+    divided = largest_remainder(length_ms, exact)
     costs = largest_remainder(
-        units(cost_of(whole_ms, hourly)), {key: Decimal(ms) for key, ms in divided.items()}
+        units(cost_of(length_ms, hourly)), {key: Decimal(ms) for key, ms in divided.items()}
     )
-    borrowed = _borrowed(book, by)
+    borrowed: dict[Payer, float] = defaultdict(float)
+    for step in book.steps.values():
+        for payer, had in step.had.items():
+            borrowed[payer.of(by)] += had.borrowed
+    # What was borrowed is a note on a payer's first row, and no part: it is in what others left.
     marked: set[Payer] = set()
     rows = []
     for key in sorted(divided):
         payer, part = key
         if not divided[key] and not costs[key]:
             continue
-        note = 0 if payer in marked else borrowed.get(payer, 0)
+        note = 0 if payer in marked else round(borrowed[payer] * _MS)
         marked.add(payer)
         rows.append(
             BillRow(book.facts, payer, part, divided[key], amount(costs[key]), hourly, note)
         )
     return rows
-
-
-def _divided(parts: Parts, whole_ms: int) -> dict[tuple[Payer, Part], int]:
-    """The parts in whole milliseconds, with the time that nobody counted."""
-    exact = {key: Decimal(repr(seconds * _MS)) for key, seconds in parts.items()}
-    missing = whole_ms - sum(exact.values(), Decimal(0))
-    if missing > 0:
-        key = NOBODY, Part.UNOBSERVED
-        exact[key] = exact.get(key, Decimal(0)) + missing
-    return largest_remainder(whole_ms, exact)
-
-
-def _borrowed(book: CardBook, by: str) -> Mapping[Payer, int]:
-    found: dict[Payer, float] = defaultdict(float)
-    for step in book.steps.values():
-        for payer, had in step.had.items():
-            found[payer.of(by)] += had.borrowed
-    return {payer: round(seconds * _MS) for payer, seconds in found.items()}

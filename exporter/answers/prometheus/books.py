@@ -105,7 +105,9 @@ class Books:
         counters = Counters(self._prometheus, names, self._span)
         if _UNALLOCATED not in counters.names:
             raise NoAnswerError(self._why_none())
-        infos = self._infos()
+        infos: dict[str, list[Series]] = defaultdict(list)  # by the card's or instance's UUID
+        for one in self._last(_INFO):
+            infos[label(one.labels, "uuid")].append(one)
         boards = _boards(infos)
         owners = self._owners(counters) if self._by in {"owner", "label"} else {}
         sorter = _Sorter(boards, owners)
@@ -153,13 +155,6 @@ class Books:
             length_s = min(_DAY_S, end_s - self._span.since_s)
             found += self._prometheus.at(f"last_over_time({selector}[{length_s}s])", end_s)
         return found[::-1]
-
-    def _infos(self) -> dict[str, list[Series]]:
-        """What is known of each card and of each instance, by UUID."""
-        found: dict[str, list[Series]] = defaultdict(list)
-        for one in self._last(_INFO):
-            found[label(one.labels, "uuid")].append(one)
-        return found
 
     def _facts(
         self, card: CardGrowth, infos: Mapping[str, Sequence[Series]], counters: Counters
@@ -233,11 +228,15 @@ def _boards(infos: Mapping[str, Sequence[Series]]) -> dict[str, _PartOf]:
             parent = label(one.labels, "parent_uuid")
             if parent and parent != uuid:
                 instances[parent][uuid] = label(one.labels, "profile")
-    return {
-        uuid: _PartOf(board, _part(profile, len(all_of)))
-        for board, all_of in instances.items()
-        for uuid, profile in all_of.items()
-    }
+    found: dict[str, _PartOf] = {}
+    for board, all_of in instances.items():
+        for uuid, profile in all_of.items():
+            # The profile says how many of the board's slices it has. Other vendors' do not: their
+            # partitions are equal parts.
+            slices = _SLICES.match(profile)
+            part = int(slices[1]) / _MIG_SLICES if slices else 1 / len(all_of)
+            found[uuid] = _PartOf(board, part)
+    return found
 
 
 class _Sorter:
@@ -320,9 +319,3 @@ def _add_rest(had: dict[Payer, Had], whole: Mapping[Payer, Had]) -> None:
             borrowed = max(0.0, total.borrowed - sum(one.borrowed for one in seen))
             rest = had.setdefault(payer, Had(allocatable=total.allocatable))
             rest.add(allocated, used, borrowed)
-
-
-def _part(profile: str, instances: int) -> float:
-    """The part of its board that an instance of MIG is, or one of equal parts."""
-    slices = _SLICES.match(profile)
-    return int(slices[1]) / _MIG_SLICES if slices else 1 / instances

@@ -66,19 +66,16 @@ def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
         "ChargePeriodStart": written(bill.since_s),
         **dict.fromkeys(_ISSUER, issuer),
     }
-    for row, ratio in zip(bill.rows, _ratios(bill), strict=True):
-        yield dict(sorted({**same, **_of_payer(row), **_of_charge(row, ratio)}.items()))
-
-
-def _ratios(bill: Bill) -> list[Decimal]:
-    """The part of its card's charge that each row is; those of a card add up to 1."""
+    # The part of its card's charge that each row is. FOCUS wants those of a card to add up to 1.
     by_card: dict[str, dict[int, Decimal]] = defaultdict(dict)
     for position, row in enumerate(bill.rows):
         by_card[row.card.uuid][position] = Decimal(row.milliseconds)
     parts: dict[int, int] = {}
     for weights in by_card.values():
         parts |= largest_remainder(10**_RATIO_DIGITS, weights)
-    return [Decimal(part).scaleb(-_RATIO_DIGITS) for _, part in sorted(parts.items())]
+    for position, row in enumerate(bill.rows):
+        ratio = Decimal(parts[position]).scaleb(-_RATIO_DIGITS)
+        yield dict(sorted({**same, **_of_payer(row), **_of_charge(row, ratio)}.items()))
 
 
 def _of_payer(row: BillRow) -> dict[str, Any]:
@@ -157,13 +154,11 @@ def as_parquet(bill: Bill, issuer: str, account: str) -> bytes:
         if name.endswith(("PeriodStart", "PeriodEnd")):
             columns[name] = pa.array([datetime.fromisoformat(value) for value in values], time)
         elif any(isinstance(value, Decimal) for value in values):
-            columns[name] = pa.array([_scaled(value) for value in values], number)
+            # Arrow refuses a decimal with more digits after the point than its type has.
+            exact = [value.quantize(Decimal(1).scaleb(-_SCALE)) for value in values]
+            columns[name] = pa.array(exact, number)
         else:
             columns[name] = pa.array(values, text)
     out = io.BytesIO()
     parquet.write_table(pa.table(columns), out)
     return out.getvalue()
-
-
-def _scaled(value: Decimal) -> Decimal:
-    return value.quantize(Decimal(1).scaleb(-_SCALE))

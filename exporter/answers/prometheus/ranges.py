@@ -2,6 +2,7 @@
 
 import re
 from argparse import Namespace, _ArgumentGroup
+from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
 from typing import NamedTuple
@@ -43,26 +44,21 @@ def moment(text: str, now_s: int) -> int:
         ValueError: it is none of these, or before 1970.
 
     """
-    unix_s = _read(text, now_s)
+    unix_s = -1
+    if text == "now":
+        unix_s = now_s
+    elif ago := _AGO.match(text):
+        unix_s = now_s - int(ago[1]) * _SECONDS[ago[2]]
+    else:
+        with suppress(ValueError, OverflowError):
+            found = datetime.fromisoformat(text)
+            unix_s = int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
     if unix_s < 0:
         raise ValueError(
             f"{text[:40]!r} is no time: give now, 7d (7 days ago), 2026-11-01 or "
             "2026-11-01T12:00:00Z"
         )
     return unix_s
-
-
-def _read(text: str, now_s: int) -> int:
-    """The time; one below 0 if it is none."""
-    if text == "now":
-        return now_s
-    if ago := _AGO.match(text):
-        return now_s - int(ago[1]) * _SECONDS[ago[2]]
-    try:
-        found = datetime.fromisoformat(text)
-        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
-    except (ValueError, OverflowError):
-        return -1
 
 
 def written(unix_s: int) -> str:

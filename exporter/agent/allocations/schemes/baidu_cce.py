@@ -11,8 +11,6 @@ with one container". Each amount is divided evenly over the cards counted. The c
 whole cards.
 """
 
-from itertools import chain
-
 from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.quantities import GIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
@@ -29,26 +27,24 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     suffixes = ("", _CORE, _MEMORY, _MEMORY_PERCENT)
     names = (name.partition(_CARD) for name in container.limits if name.startswith(_DOMAIN))
     models = {model + card for model, card, suffix in names if card and suffix in suffixes}
-    found = (_allocations(reader, container, model) for model in sorted(models))
-    return list(chain.from_iterable(found))
-
-
-def _allocations(reader: PodReader, container: Container, model: str) -> list[Allocation]:
-    count = reader.quantity(container, model) or 1
-    parts = (_CORE, _MEMORY, _MEMORY_PERCENT)
-    core, memory, percent = (reader.quantity(container, model + part) for part in parts)
-    whole = not asks_for(container, [model + part for part in parts])
-    if not reader.allows(container, count) or (whole and not reader.quantity(container, model)):
-        return []
-    if whole:
-        return reader.allocate(container, (None,) * count, Share(1.0, None), whole=True)
-    share = Share(
-        reader.core(core, count),
-        reader.part_of_memory(None, None if percent is None else percent // count)
-        if memory is None
-        else reader.memory(memory, GIB, count),
-    )
-    return reader.allocate(container, (None,) * count, share)
+    allocations: list[Allocation] = []
+    for model in sorted(models):
+        count = reader.quantity(container, model) or 1
+        parts = (_CORE, _MEMORY, _MEMORY_PERCENT)
+        core, memory, percent = (reader.quantity(container, model + part) for part in parts)
+        # Cards that are counted and of which no part is stated are whole ones.
+        whole = not asks_for(container, [model + part for part in parts])
+        if not reader.allows(container, count) or (whole and not reader.quantity(container, model)):
+            continue
+        share = Share(1.0, None)
+        if not whole:
+            of_card = None if percent is None else percent // count
+            size = reader.part_of_memory(None, of_card)
+            if memory is not None:
+                size = reader.memory(memory, GIB, count)
+            share = Share(reader.core(core, count), size)
+        allocations += reader.allocate(container, (None,) * count, share, whole=whole)
+    return allocations
 
 
 SCHEME = Scheme(

@@ -26,7 +26,12 @@ _PLACEMENT = "elasticgpu.io/container-"
 
 def read(reader: PodReader, container: Container) -> list[Allocation]:
     """Return the allocations of each container, one per card."""
-    core, memory = (_quantity(reader, container, name) for name in (_CORE, _MEMORY))
+    # The README and the API types have two domains. The first that states an amount counts.
+    amounts = (
+        [reader.quantity(container, f"{domain}/{name}") for domain in _DOMAINS]
+        for name in (_CORE, _MEMORY)
+    )
+    core, memory = (next((a for a in each if a is not None), None) for each in amounts)
     if core is None and memory is None:
         return []
     whole = core is not None and core % 100 == 0
@@ -37,12 +42,6 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     if whole:
         return reader.allocate(container, cards, Share(1.0, None), whole=True)
     return reader.allocate(container, cards, Share(reader.core(core), reader.memory(memory, MIB)))
-
-
-def _quantity(reader: PodReader, container: Container, name: str) -> int | None:
-    """Return a limit under the first domain that has one."""
-    amounts = (reader.quantity(container, f"{domain}/{name}") for domain in _DOMAINS)
-    return next((amount for amount in amounts if amount is not None), None)
 
 
 SCHEME = Scheme(

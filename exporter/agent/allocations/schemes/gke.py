@@ -62,21 +62,17 @@ def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -
         return []
     allocations: list[Allocation] = []
     for place in dict.fromkeys(places):
-        device, partition = _device(reader, place), place[1] is not None
+        number, gpu_instance = place
+        partition = gpu_instance is not None
+        device = card_by_number(reader.node, reader.basis, number)
+        if device is not None and partition:
+            parts = [part for part in instances(reader.node) if part.parent_uuid == device.uuid]
+            device = next((part for part in parts if part.gpu_instance == gpu_instance), None)
+        if device is None and reader.node.devices:
+            reader.reject(Reason.UNKNOWN_DEVICE, f"nvidia{number}, instance {gpu_instance}")
         share = _share(reader, device, partition=partition, clients=clients[place])
         allocations += reader.allocate(container, (device,), share, among=())
     return allocations
-
-
-def _device(reader: PodReader, place: _Place) -> Device | None:
-    number, gpu_instance = place
-    found = card_by_number(reader.node, reader.basis, number)
-    if found is not None and gpu_instance is not None:
-        parts = [i for i in instances(reader.node) if i.parent_uuid == found.uuid]
-        found = next((part for part in parts if part.gpu_instance == gpu_instance), None)
-    if found is None and reader.node.devices:
-        reader.reject(Reason.UNKNOWN_DEVICE, f"nvidia{number}, instance {gpu_instance}")
-    return found
 
 
 def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:

@@ -37,22 +37,18 @@ def read(reader: PodReader) -> Iterator[Allocation]:
             continue
         share = Share(1.0, None)
         if not whole:
-            share = Share(_core(reader, core), reader.memory(memory, _MEMORY_UNIT))
+            # The pod's owner writes the annotation. It may raise what the scheduler gave him, and
+            # lowers nothing.
+            text = reader.annotation(_CORE_LIMIT)
+            limit = parse_natural(text)
+            if text and limit is None:
+                reader.reject(Reason.BAD_QUANTITY, f"{_CORE_LIMIT}={text}")
+            part = reader.core(core)
+            raised = reader.core(limit) if part and limit else None
+            part = max(part, raised) if part and raised else part
+            share = Share(part, reader.memory(memory, _MEMORY_UNIT))
         cards = reader.placement(f"{_PLACEMENT}{position}", count)
         yield from reader.allocate(app, cards, share, whole=whole)
-
-
-def _core(reader: PodReader, asked: int | None) -> float | None:
-    """Return the enforced share of a card, from per cent asked for."""
-    text = reader.annotation(_CORE_LIMIT)
-    limit = parse_natural(text)
-    if text and limit is None:
-        reader.reject(Reason.BAD_QUANTITY, f"{_CORE_LIMIT}={text}")
-    # The pod's owner writes the annotation. It may raise what the scheduler gave him, and lowers
-    # nothing.
-    share = reader.core(asked)
-    raised = reader.core(limit) if share and limit else None
-    return max(share, raised) if share and raised else share
 
 
 SCHEME = Scheme(

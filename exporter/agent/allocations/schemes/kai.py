@@ -77,7 +77,14 @@ def read(reader: PodReader, namespaces: Namespaces = frozenset()) -> list[Alloca
         known = ", ".join(sorted(namespaces or RESERVATION_NAMESPACES))
         reader.reject(Reason.UNPROVEN, f"no pod reserves a GPU for {groups[0]} (in {known})")
         return []
-    container = _container(reader)
+    # The fraction is of one container, by the annotation or else the first. If it is not there, the
+    # pod as a whole has it.
+    stated = reader.annotation(_CONTAINER)
+    by_name = (c for c in pod.containers if c.name == stated)
+    container = next(by_name if stated else iter(reader.apps), None)
+    if container is None:
+        reader.reject(Reason.CONTAINER_MISMATCH, f"{_CONTAINER}={stated}")
+        container = Container(name="")
     policy = ENFORCED if container.memory_hook else UNENFORCED
     fraction = reader.share(_FRACTION)
     # A pod with a limit above its request may use up to the limit. The scheduler keeps no more for
@@ -147,16 +154,6 @@ def _groups(pod: Pod) -> tuple[str, ...]:
     """Return the reservation groups that a pod belongs to, in the order of their labels."""
     keys = (key for key in pod.labels if key == _GROUP or key.startswith(f"{_GROUP}/"))
     return tuple(dict.fromkeys(pod.labels[key] for key in keys))
-
-
-def _container(reader: PodReader) -> Container:
-    """Return the container that has the fraction, or the pod as a whole if it is not there."""
-    stated = reader.annotation(_CONTAINER)
-    named = (c for c in reader.pod.containers if c.name == stated)
-    found = next(named if stated else iter(reader.apps), None)
-    if found is None:
-        reader.reject(Reason.CONTAINER_MISMATCH, f"{_CONTAINER}={stated}")
-    return found or Container(name="")
 
 
 def _amount(reader: PodReader, key: str) -> int | None:

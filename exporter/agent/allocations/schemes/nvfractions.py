@@ -59,20 +59,6 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     if not _is_at_work(reader.node):
         reader.reject(Reason.UNPROVEN, f"{_PREFIX}, but fractiond has not labelled this node")
         return []
-    return _allocations(reader, container)
-
-
-def serves(pod: Pod, node: NodeFacts) -> bool:
-    """Whether a container of this pod has memory by these annotations."""
-    return _is_at_work(node) and any(states_amounts(pod, one) for one in lasting_containers(pod))
-
-
-def _is_at_work(node: NodeFacts) -> bool:
-    """Whether ``fractiond`` runs on the node. While nothing is known of the node, it may."""
-    return _LABEL in node.labels or not (node.labels or node.annotations or node.allocatable)
-
-
-def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     request, limit = (_memory(reader, container, end) for end in (_REQUEST, _LIMIT))
     if request is None and limit is None:
         return []
@@ -83,8 +69,19 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
         return []
     portion = reader.share(f"{_PREFIX}{container.name}.{_PORTION}")
     made = reader.allocate(container, devices, Share(portion, limit or request))
+    # A container may use up to its limit. No more is kept from others than its request.
     less = request if request and limit and request < limit else None
     return [replace(one, kept_bytes=less) for one in made]
+
+
+def serves(pod: Pod, node: NodeFacts) -> bool:
+    """Whether a container of this pod has memory by these annotations."""
+    return _is_at_work(node) and any(states_amounts(pod, one) for one in lasting_containers(pod))
+
+
+def _is_at_work(node: NodeFacts) -> bool:
+    """Whether ``fractiond`` runs on the node. While nothing is known of the node, it may."""
+    return _LABEL in node.labels or not (node.labels or node.annotations or node.allocatable)
 
 
 def environment_limit(reader: PodReader, container: Container, card: int | None) -> int | None:

@@ -81,20 +81,20 @@ def _list(reader: PodReader, key: str) -> dict[str, tuple[_Claim, ...]]:
     found: dict[str, tuple[_Claim, ...]] = {}
     for part in filter(None, parts):
         owner = _OWNER.fullmatch(part)
-        claims = [_claim(text) for text in owner[2].split(",") if text] if owner else [None]
+        claims: list[_Claim | None] = []
+        for text in owner[2].split(",") if owner else ():
+            fields = text.split("_")
+            if text and len(fields) == _CLAIM_FIELDS:
+                cores, memory = parse_natural(fields[2]), parse_natural(fields[3])
+                is_known = cores is not None and memory is not None
+                claims.append(_Claim(fields[1], cores or 0, memory or 0) if is_known else None)
+            elif text:
+                claims.append(None)
         if owner is None or None in claims or owner[1] in found:
             reader.reject(Reason.BAD_ANNOTATION, f"{key}: {part}")
         else:
             found[owner[1]] = tuple(claim for claim in claims if claim)
     return found
-
-
-def _claim(text: str) -> _Claim | None:
-    fields = text.split("_")
-    if len(fields) != _CLAIM_FIELDS:
-        return None
-    cores, memory = (parse_natural(each) for each in fields[2:])
-    return None if cores is None or memory is None else _Claim(fields[1], cores, memory)
 
 
 def _allocations(

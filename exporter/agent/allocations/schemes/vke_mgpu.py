@@ -17,7 +17,7 @@ from exporter.agent.allocations.quantities import MIB, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis, Reason
-from exporter.model import Allocation, Container, Device
+from exporter.model import Allocation, Container
 
 _CORE = "vke.volcengine.com/mgpu-core"
 _MEMORY = "vke.volcengine.com/mgpu-memory"
@@ -65,25 +65,16 @@ def _allocations(
         reader.memory(memory, MIB, count),
         policy,
     )
-    return [
-        allocation
-        for card in reader.placement(key, count)
-        for allocation in reader.allocate(
-            app,
-            (card,),
-            share._replace(memory_bytes=_card_memory(reader, card)) if whole else share,
-        )
-    ]
-
-
-def _card_memory(reader: PodReader, card: Device | None) -> int | None:
-    """Return the memory of a whole card, by NVML, else by the node's mGPU totals."""
-    allocatable = reader.node.allocatable
-    core = parse_quantity(allocatable.get(_CORE, ""))
-    memory = parse_quantity(allocatable.get(_MEMORY, ""))
-    if (known := reader.card_memory(card)) is not None or not core or not memory or core % 100:
-        return known
-    return reader.memory(memory // (core // 100), MIB)
+    allocatable, allocations = reader.node.allocatable, list[Allocation]()
+    cores, sizes = (parse_quantity(allocatable.get(name, "")) for name in (_CORE, _MEMORY))
+    for card in reader.placement(key, count):
+        # A whole card has the memory that NVML reports, or else its part of what the node offers.
+        size = reader.card_memory(card)
+        if whole and size is None and cores and sizes and cores % 100 == 0:
+            size = reader.memory(sizes // (cores // 100), MIB)
+        own = share._replace(memory_bytes=size) if whole else share
+        allocations += reader.allocate(app, (card,), own)
+    return allocations
 
 
 SCHEME = Scheme(

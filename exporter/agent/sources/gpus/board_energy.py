@@ -97,6 +97,9 @@ class BoardEnergy:
         busy_ns: int | None,
     ) -> EnergyUse:
         """Energy since the last window, in which the core was busy for ``busy_ns``."""
+        # Which of the two counts is decided at each window, by what is seen of both. A counter is
+        # accepted while it moves, and as long as power says about the same. Power is a call of its
+        # own, so a driver whose calls are costly is asked for it only in doubt.
         slept, self._slept, self.begun = self._slept, False, True
         if slept:  # a board that is off draws nothing
             self._counter.value = None
@@ -115,6 +118,8 @@ class BoardEnergy:
         method = COUNTER if is_away else self._method(power_uj, fresh=fresh)
         is_accepted = (self._counter.has_moved or fresh) and not self._counter.stands
         value = {COUNTER: counter_uj if is_accepted else None, POWER: power_uj}.get(method)
+        # The other method goes on from where it would have begun. So a change of method neither
+        # loses energy nor counts any twice.
         if method != self.method:
             self.method = method
             self._meter.restart()  # the two do not count from the same zero
@@ -125,6 +130,7 @@ class BoardEnergy:
         return energy.as_idle() if slept else energy
 
     def _method(self, power_uj: int | None, *, fresh: bool) -> str:
+        # A counter that is seen for the first time is accepted: it has had no time to move.
         if self.method != POWER and fresh:
             return COUNTER
         if self._compared.agrees:

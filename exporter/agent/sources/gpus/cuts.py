@@ -55,13 +55,15 @@ def parts_of(spans: Sequence[SampleSpan], begin_us: int) -> list[Part]:
 
 def split(total: int, weights: Sequence[int]) -> list[int]:
     """The total in whole parts by weight, which add up to it; all in the last without weights."""
-    whole = sum(weights)
-    if not whole:
+    sum_of_weights = sum(weights)
+    if not sum_of_weights:
         return [*[0] * (len(weights) - 1), total]
+    # Each part ends where the sum of the weights so far ends, rounded. Parts rounded one by
+    # one would not add up.
     parts, upto, begin = [], 0, 0
     for weight in weights:
         upto += weight
-        end = total * upto // whole
+        end = total * upto // sum_of_weights
         parts.append(end - begin)
         begin = end
     return parts
@@ -69,7 +71,7 @@ def split(total: int, weights: Sequence[int]) -> list[int]:
 
 def activities_of(
     parts: Sequence[Part],
-    whole: Sequence[ProcessActivity],
+    of_read: Sequence[ProcessActivity],
     last_us: Mapping[int, int],
     since_us: Mapping[int, int],
 ) -> list[tuple[ProcessActivity, ...]]:
@@ -78,10 +80,10 @@ def activities_of(
     ``last_us`` is the time of its last sample, ``since_us`` when a new one was not there yet.
     """
     if len(parts) == 1:
-        return [tuple(whole)]
-    cores = _cores(parts, whole, last_us, since_us)
+        return [tuple(of_read)]
+    cores = _cores(parts, of_read, last_us, since_us)
     found: list[list[ProcessActivity]] = [[] for _ in parts]
-    for pid, (core, *others) in whole:
+    for pid, (core, *others) in of_read:
         columns = [[None] * len(parts) if core is None else cores[pid]]
         for engine, amount in enumerate(others, 1):
             if amount is None:
@@ -98,7 +100,7 @@ def activities_of(
 
 def _cores(
     parts: Sequence[Part],
-    whole: Sequence[ProcessActivity],
+    of_read: Sequence[ProcessActivity],
     last_us: Mapping[int, int],
     since_us: Mapping[int, int],
 ) -> dict[int, list[int]]:
@@ -112,7 +114,7 @@ def _cores(
         for span in part.spans
     }
     found: dict[int, list[int]] = {}
-    ordered = sorted(whole, key=lambda one: last_us[one.pid])
+    ordered = sorted(of_read, key=lambda one: last_us[one.pid])
     for pid, (core, *_) in ordered:
         found[pid] = [0] * len(parts)
         place, busy_ns = samples.get(last_us[pid], (0, 0))
@@ -135,25 +137,27 @@ def _cores(
     return found
 
 
-def energies_of(parts: Sequence[Part | Window], whole: EnergyUse) -> list[EnergyUse]:
+def energies_of(parts: Sequence[Part | Window], of_read: EnergyUse) -> list[EnergyUse]:
     """The energy of each part: what idling takes by time, what work takes by core time.
 
     The late part is from before all of them.
     """
-    if whole.used_uj is None or len(parts) == 1:
-        return [whole] * len(parts)
+    if of_read.used_uj is None or len(parts) == 1:
+        return [of_read] * len(parts)
     lengths = [part.length_ns for part in parts]
     observed = [part.observed_ns for part in parts]
-    own_uj = whole.used_uj - whole.late_uj
+    # Of time that nobody watched it is not known what drew how much. It takes its part by length,
+    # as if the board had drawn the same throughout.
+    own_uj = of_read.used_uj - of_read.late_uj
     unobserved_uj = own_uj * (sum(lengths) - sum(observed)) // max(sum(lengths), 1)
     seen_uj = own_uj - unobserved_uj
-    idle_uj = min(whole.idle_uj or 0, seen_uj)
+    idle_uj = min(of_read.idle_uj or 0, seen_uj)
     cores = [part.busy.core or 0 for part in parts]
     unobserved = split(unobserved_uj, [a - b for a, b in zip(lengths, observed, strict=True)])
     idle = split(idle_uj, observed)
     active = split(seen_uj - idle_uj, cores if any(cores) else observed)
-    late = [whole.late_uj, *[0] * (len(parts) - 1)]
+    late = [of_read.late_uj, *[0] * (len(parts) - 1)]
     return [
-        EnergyUse(sum(each), None if whole.idle_uj is None else each[1], each[3])
+        EnergyUse(sum(each), None if of_read.idle_uj is None else each[1], each[3])
         for each in zip(unobserved, idle, active, late, strict=True)
     ]

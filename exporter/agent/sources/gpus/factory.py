@@ -4,11 +4,13 @@
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from exporter.agent.settings import Settings
 from exporter.agent.sources.gpus.fleet import AnyFleet
+from exporter.agent.sources.gpus.sysfs import text
 
 NVIDIA_MODULE, NVIDIA_ID, DISPLAY_CLASS = "nvidia", "0x10de", "0x03"
 OTHER_MODULES = ("amdgpu", "i915", "xe")
@@ -19,7 +21,11 @@ def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
 
     They should if one is on the bus, if NVIDIA's module is loaded, or if no other vendor's is.
     """
-    on_bus = _on_bus(sysfs)
+    on_bus = False
+    with suppress(OSError):
+        for device in (sysfs / "bus/pci/devices").iterdir():
+            vendor, kind = text(device / "vendor"), text(device / "class")
+            on_bus = on_bus or (vendor == NVIDIA_ID and kind.startswith(DISPLAY_CLASS))
 
     def missed() -> bool:
         modules = sysfs / "module"
@@ -27,26 +33,6 @@ def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
         return on_bus or not others or (modules / NVIDIA_MODULE).is_dir()
 
     return missed
-
-
-def _on_bus(sysfs: Path) -> bool:
-    try:
-        return any(map(_is_nvidia_gpu, (sysfs / "bus/pci/devices").iterdir()))
-    except OSError:
-        return False
-
-
-def _is_nvidia_gpu(device: Path) -> bool:
-    try:
-        vendor = (device / "vendor").read_text(encoding="ascii", errors="replace").strip()
-        kind = (device / "class").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return vendor == NVIDIA_ID and kind.startswith(DISPLAY_CLASS)
-
-
-def _never() -> bool:
-    return False
 
 
 def open_gpus(settings: Settings) -> tuple[AnyFleet, ...]:
@@ -61,8 +47,10 @@ def open_gpus(settings: Settings) -> tuple[AnyFleet, ...]:
         if name not in asked and "auto" not in asked:
             continue
         source = opener(settings)
+        # Nobody has named it. So it is missed only where the node is one for NVIDIA's: else a node
+        # without GPUs of a vendor would show a source that is down.
         if name not in asked:
-            source.missed = nvidia_missed(sysfs) if name == "nvml" else _never
+            source.missed = nvidia_missed(sysfs) if name == "nvml" else lambda: False
         sources.append(source)
     return tuple(sources)
 

@@ -65,16 +65,16 @@ class Hwmon:
             is_possible = not limit or (counted_watts or 0) <= MARGIN * limit / 1e6
             counted_watts = counted_watts if is_possible else None
             watts = counted_watts if power is None else power / 1e6
+        heat: dict[str, float] = {}
+        for label, value in () if "temperature" in disabled else self._labelled("temp"):
+            # A driver's own word, so it is bounded. Without a label it is the GPU's.
+            heat[_SENSORS.get(label) or _plain(label) or "gpu"] = value / 1000
         return Sensors.of(
             power_watts=watts,
             power_limit_watts=None if limit is None else limit / 1e6,
-            temperature_celsius={} if "temperature" in disabled else dict(self._temperatures()),
+            temperature_celsius=heat,
             clock_hertz={} if "clocks" in disabled else dict(self._clocks()),
         )
-
-    def _temperatures(self) -> Iterator[tuple[str, float]]:
-        for label, value in self._labelled("temp"):
-            yield _SENSORS.get(label) or _plain(label) or "gpu", value / 1000
 
     def _clocks(self) -> Iterator[tuple[str, int]]:
         values = map(number, self._graphics_mhz)

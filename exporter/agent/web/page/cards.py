@@ -153,6 +153,10 @@ def card_of(
     """
     facts = gpu.facts
     rows = [_row(tenant) for tenant in gpu.tenants]
+    # Of a device that cannot be read it is not known whether anybody is on it.
+    nobody = (
+        "It has no parts that are measured." if _has_partitions(facts) else "Nothing runs on it."
+    )
     return Card(
         key=f"gpu-{facts.uuid}",
         name=card_name(facts),
@@ -169,7 +173,7 @@ def card_of(
         others_core=sum(each.part.figures.core or 0.0 for each in gpu.tenants[TENANTS_SHOWN:]),
         ended=gpu.ended_core if gpu.ended_core >= LEAST else 0.0,
         unattributed=gpu.unattributed,
-        nobody="" if parts else _nobody(facts),
+        nobody=nobody if facts.is_up and not parts else "",
         details=_details(facts),
         hour=hour,
         parts=parts,
@@ -184,24 +188,27 @@ def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[st
             if entry.kind != "unattributed" and part.uuid and not part.ended:
                 tenant = Tenant(entry, part, colours[entry.key, part.name, part.uuid])
                 made.setdefault(part.uuid, []).append(tenant)
+    # The key comes last, so that tenants with equal figures do not change places at each refresh.
     for tenants in made.values():
-        tenants.sort(key=_weight)
+        tenants.sort(
+            key=lambda one: (
+                one.entry.key == OTHERS,  # a reader's own come before what he may not see
+                -(one.part.figures.core or 0.0),
+                -(one.part.figures.memory_bytes or 0),
+                one.entry.key,
+            )
+        )
     return made
-
-
-def _weight(tenant: Tenant) -> tuple[bool, float, float, str]:
-    figures, key = tenant.part.figures, tenant.entry.key
-    return (key == OTHERS, -(figures.core or 0.0), -(figures.memory_bytes or 0), key)
 
 
 def boards_of(gpus: Sequence[Gpu]) -> list[Board]:
     """Each GPU with its parts, in the order given."""
     parts: dict[str, list[Gpu]] = {gpu.facts.uuid: [] for gpu in gpus}
-    whole = []
+    boards = []
     for gpu in gpus:
-        board = parts.get(gpu.facts.device.parent_uuid)
-        whole.append(gpu) if board is None else board.append(gpu)
-    return [Board(gpu, parts[gpu.facts.uuid]) for gpu in whole]
+        beside = parts.get(gpu.facts.device.parent_uuid)
+        boards.append(gpu) if beside is None else beside.append(gpu)
+    return [Board(gpu, parts[gpu.facts.uuid]) for gpu in boards]
 
 
 def ordered(boards: Sequence[Board], sort: str, faulty: Collection[str]) -> list[Board]:
@@ -217,7 +224,12 @@ def ordered(boards: Sequence[Board], sort: str, faulty: Collection[str]) -> list
 
 def _rank(board: Board, sort: str, faulty: Collection[str]) -> tuple[bool, float]:
     """Of a GPU with parts, those count together."""
-    core = sum(_busy(gpu) for gpu in board.all)
+    # The core by the mean of the last ten minutes: by the newest figure the cards would change
+    # their places all the time.
+    core = 0.0
+    for gpu in board.all:
+        past = known(gpu.core_past) or [gpu.facts.average.core or 0.0]
+        core += sum(past) / len(past)
     weights = {
         "core": core,
         "memory": sum(gpu.facts.memory.used_bytes or 0.0 for gpu in board.parts or board.all),
@@ -229,11 +241,6 @@ def _rank(board: Board, sort: str, faulty: Collection[str]) -> tuple[bool, float
 def is_faulty(board: Board, faulty: Collection[str]) -> bool:
     """Whether it, or a part of it, cannot be read or is one of the ``faulty``, by UUID."""
     return any(not gpu.facts.is_up or gpu.facts.uuid in faulty for gpu in board.all)
-
-
-def _busy(gpu: Gpu) -> float:
-    past = known(gpu.core_past) or [gpu.facts.average.core or 0.0]
-    return sum(past) / len(past)
 
 
 def known(past: Known) -> list[float]:
@@ -263,6 +270,8 @@ def _core(gpu: Gpu) -> Gauge:
     """How busy the device is, by container."""
     facts, share = gpu.facts, whole_core(gpu.facts)
     used, allocated = facts.average.core, facts.allocated.core
+    # The segments add up to what is in use: of those who are here, of who ended meanwhile, and what
+    # has no owner. Limits may be more than there is, so they have a scale of their own.
     segments = _segments(gpu.tenants, lambda part: part.figures.core, share, percent)
     segments.append(Segment(gpu.ended_core / share, "ended", f"ended: {percent(gpu.ended_core)}"))
     for part in gpu.unattributed:
@@ -325,7 +334,7 @@ def _memory_bar(gpu: Gpu, total: float) -> Bar:
 def _segments(
     tenants: Sequence[Tenant],
     figure: Callable[[Part], float | None],
-    whole: float,
+    scale: float,
     write: Write,
     lead: str = "",
 ) -> list[Segment]:
@@ -334,7 +343,7 @@ def _segments(
         value = figure(tenant.part)
         if value is not None:
             words = f"{tenant.name} {tenant.part.name}: {lead}{write(value)}"
-            made.append(Segment(value / whole, f"c{tenant.colour}", words))
+            made.append(Segment(value / scale, f"c{tenant.colour}", words))
     return made
 
 
@@ -381,13 +390,6 @@ def _has_partitions(facts: DeviceFacts) -> bool:
 def _is_divided(facts: DeviceFacts) -> bool:
     """Whether only the device's partitions are measured."""
     return _has_partitions(facts) and facts.is_up and facts.average.core is None
-
-
-def _nobody(facts: DeviceFacts) -> str:
-    """Why nobody is on a device; "" if it cannot be read, because nobody knows."""
-    if not facts.is_up:
-        return ""
-    return "It has no parts that are measured." if _has_partitions(facts) else "Nothing runs on it."
 
 
 def _sensed(facts: DeviceFacts) -> list[str]:

@@ -5,14 +5,15 @@ or the focus is on it: this needs no script. ``page.js`` lets the arrow keys go 
 next. The texts of the axes are HTML, so that they keep their size where the chart is narrow.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from exporter.agent.facts.history import POINTS, Past
 from exporter.agent.web.page.cells import sum_of
-from exporter.agent.web.page.entries import Part, TreeEntry, series_of
+from exporter.agent.web.page.entries import TreeEntry, series_of
 from exporter.model import DeviceFacts, History, SeriesKey
+from exporter.shown.tree import Figures
 from exporter.shown.words import memory, percent
 
 MINUTES = 60
@@ -98,31 +99,27 @@ def of_entry(entry: TreeEntry, history: History) -> Hour:
     """Core and memory of a pod or group, and of each of its containers on each device."""
     past = Past(history, POINTS)
     known = [part for part in entry.parts if part.series in past]
-    courses = _of_all(entry, [past[part.series] for part in known]) if len(known) > 1 else []
+    courses: list[Course] = []
+    if len(known) > 1:
+        core = sum_of([past[part.series]["core_utilization_ratio"] for part in known])
+        held = sum_of([past[part.series]["memory_used_bytes"] for part in known])
+        whose = "" if entry.kind == "group" else " of the pod"
+        courses += _both(whose, core, held, entry.figures)
     for part in known[: MAX_CHARTS // 2]:
+        series = past[part.series]
         whose = f" of {part.name or 'all containers'} on GPU {part.device}"
-        courses += _of_part(part, past, "" if len(known) == 1 else whose)
+        courses += _both(
+            "" if len(known) == 1 else whose,
+            series["core_utilization_ratio"],
+            series["memory_used_bytes"],
+            part.figures,
+        )
     more = len(known) - MAX_CHARTS // 2
     return _hour(courses, history, f"{more} more are not shown." if more > 0 else "")
 
 
-def _of_all(entry: TreeEntry, series: Sequence[Mapping[str, Values]]) -> list[Course]:
-    """The sums of a pod or group over its containers and devices."""
-    core = sum_of([each["core_utilization_ratio"] for each in series])
-    held = sum_of([each["memory_used_bytes"] for each in series])
-    limit, most = entry.figures.core_limit, entry.figures.memory_limit_bytes
-    return _both("" if entry.kind == "group" else " of the pod", core, held, limit, most)
-
-
-def _of_part(part: Part, past: Past, whose: str) -> list[Course]:
-    series, figures = past[part.series], part.figures
-    core, held = series["core_utilization_ratio"], series["memory_used_bytes"]
-    return _both(whose, core, held, figures.core_limit, figures.memory_limit_bytes)
-
-
-def _both(
-    whose: str, core: Values, held: Values, limit: float | None, most: float | None
-) -> list[Course]:
+def _both(whose: str, core: Values, held: Values, figures: Figures) -> list[Course]:
+    limit, most = figures.core_limit, figures.memory_limit_bytes
     return [
         Course(f"Core{whose}", core, max(_most(core), limit or 0.0), percent, limit),
         Course(f"Memory{whose}", held, max(_most(held), most or 0.0), memory, most),
@@ -149,10 +146,19 @@ def _chart(course: Course, history: History) -> Chart:
     at = f"{HEIGHT * (1 - limit / top):.1f}" if limit and limit <= top else None
     axis = [course.write(top * part) for part in (1, 0.5, 0)]
     moments = [_moment(course, n, minutes, parts, history) for n in range(MINUTES)]
+    # A minute without a figure breaks the line: a line through it would say that it was measured.
+    runs: list[list[str]] = [[]]
+    for number, minute in enumerate(minutes):
+        if minute.mean is None:
+            runs.append([])
+        else:
+            height = _height(minute.mean, top)
+            runs[-1].append(f"{number} {height}L{number + 1} {height}")
+    line = "".join(f"M{'L'.join(run)}" for run in runs if run)
     areas = _areas([means for _, means in parts], top)
     looks = (look for _, look, _ in course.parts)
     drawn = [pair for pair in zip(looks, areas, strict=True) if pair[1]]
-    return Chart(course.title, _stats(course), axis, _line(minutes, top), drawn, at, moments)
+    return Chart(course.title, _stats(course), axis, line, drawn, at, moments)
 
 
 def _areas(parts: Sequence[Sequence["Minute"]], top: float) -> list[str]:
@@ -196,17 +202,6 @@ def _minutes(values: Values, per_minute: int) -> list[Minute]:
         known = [value for value in some if value is not None]
         made.append(Minute(sum(known) / len(known), max(known)) if known else Minute(None, None))
     return made
-
-
-def _line(minutes: Sequence[Minute], top: float) -> str:
-    runs: list[list[str]] = [[]]
-    for number, minute in enumerate(minutes):
-        if minute.mean is None:
-            runs.append([])
-        else:
-            height = _height(minute.mean, top)
-            runs[-1].append(f"{number} {height}L{number + 1} {height}")
-    return "".join(f"M{'L'.join(run)}" for run in runs if run)
 
 
 def _moment(

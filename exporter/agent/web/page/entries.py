@@ -176,6 +176,8 @@ def _pod(name: PodName, here: Sequence[_OnDevice]) -> TreeEntry:
     facts = here[0][1].facts
     info = facts.info if facts is not None else None
     owner = "/".join(filter(None, (info.owner_kind, info.owner_name))) if info else ""
+    # Of a pod that is there, the containers that ended are left out: they would look as if they
+    # still had their allocation.
     ended = all(each.ended for _, each in here)
     parts = tuple(part for part in _containers(here) if ended or not part.ended)
     figures = here[0][1].over_all or _summed(parts)
@@ -196,6 +198,7 @@ def _containers(here: Sequence[_OnDevice]) -> Iterator[Part]:
     for device, pod in here:
         for container in pod.containers:
             held = container.holding
+            # What was allocated to the pod as a whole is what each of its containers uses.
             schemes = _schemes(held) or tuple(of_pod)
             yield _part(device, held, container.figures, schemes, container.processes)
     for held in unplaced.values():

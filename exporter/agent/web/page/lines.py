@@ -81,10 +81,17 @@ def line_of(
 ) -> Line:
     """The line of an entry."""
     devices = dict.fromkeys(part.device for part in entry.parts if part.device)
+    # One mark of each kind: the entry's own, or else the first of its parts'.
+    every = (*entry.marks, *(mark for part in entry.parts for mark in part.marks))
+    marks = list({mark.kind: mark for mark in reversed(every)}.values())[::-1]
+    keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
+    own: list[int | None] = [None]
+    if entry.kind != "unattributed":
+        own = list(dict.fromkeys(colours.get(key) for key in keys if key in colours))
     return Line(
         entry=entry,
-        colours=_colours(entry, colours),
-        marks=_marks(entry),
+        colours=own[:MAX_SWATCHES],
+        marks=marks,
         places=", ".join(devices) or "not known",
         measured=[("core", *_core(entry)), ("memory", *_memory(entry))],
         past=None if entry.ended else _past(entry, series),
@@ -94,26 +101,13 @@ def line_of(
     )
 
 
-def _marks(entry: TreeEntry) -> list[Mark]:
-    """Those of the entry, then those of its parts that it has not; one of each kind."""
-    marks = (*entry.marks, *(mark for part in entry.parts for mark in part.marks))
-    return list({mark.kind: mark for mark in reversed(marks)}.values())[::-1]
-
-
-def _colours(entry: TreeEntry, colours: Colours) -> list[int | None]:
-    """The colours of its containers, each once, up to a bound."""
-    if entry.kind == "unattributed":
-        return [None]
-    keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
-    return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MAX_SWATCHES]
-
-
 def _core(entry: TreeEntry) -> tuple[Cell, Meter | None]:
     if entry.ended:
         return ended_cell(sum(part.ended_core for part in entry.parts)), None
     used, limit = entry.figures.core, entry.figures.core_limit or None
     filled = entry.figures.core_of_limit if limit else used
-    # against the limit: only the use of the containers that have one
+    # Only the use of the containers that have a limit stands against it. What the others use would
+    # make a pod look as if it used more than its share.
     within = filled * limit if limit and filled is not None else used
     about = f"Core in use {percent(within)}" + (f", its share {percent(limit)}" if limit else "")
     if used is not None and within is not None and used - within > LEAST:
@@ -150,6 +144,12 @@ def _rows(entry: TreeEntry, part: Part, colours: Colours, now_unix_ns: int) -> l
         ("encoder", average.encoder),
         ("decoder", average.decoder),
     )
+    measured: list[Cell] = []
+    for quantity, value in ratios:
+        # Of what has ended nothing is unknown: there is nothing any more.
+        reasons = why(part.unmeasured, quantity) if value is None else []
+        cell = Cell(", ".join(reasons), look="unknown") if reasons else _percent(value)
+        measured.append(NOTHING if part.ended else cell)
     own = Row(
         key=key_of(part.name, part.uuid),
         name=part.name or "(all containers)",
@@ -160,7 +160,7 @@ def _rows(entry: TreeEntry, part: Part, colours: Colours, now_unix_ns: int) -> l
         cells=[
             core_of(part),
             memory_of(part),
-            *(_ratio(part, quantity, value) for quantity, value in ratios),
+            *measured,
             _since(part.since_unix_ns, now_unix_ns),
         ],
     )
@@ -181,15 +181,6 @@ def _process(process: Process, part: Part, now_unix_ns: int) -> Row:
             _since(process.start_unix_ns, now_unix_ns),
         ],
     )
-
-
-def _ratio(part: Part, quantity: str, value: float | None) -> Cell:
-    if part.ended:
-        return NOTHING
-    reasons = why(part.unmeasured, quantity)
-    if value is None and reasons:
-        return Cell(", ".join(reasons), look="unknown")
-    return _percent(value)
 
 
 def _percent(value: float | None) -> Cell:

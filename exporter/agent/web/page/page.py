@@ -1,6 +1,6 @@
 """The page of one Snapshot: what it shows to one reader, as values for its template."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ from exporter.agent.web.page.node import Node
 from exporter.agent.web.page.templates import written
 from exporter.model import SourceStatus, sum_of_known
 from exporter.shown.kinds import count_nouns
-from exporter.shown.marks import Earlier, Mark, device_marks
+from exporter.shown.marks import Earlier, device_marks
 from exporter.shown.reasons import what_to_do
 from exporter.shown.words import NBSP, joined, memory, page_plural
 
@@ -139,7 +139,10 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
     matching = in_order((each for each in everyone if matches(each, choice.words, texts)), choice)
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
     hosts = {part.uuid for entry in matching for part in entry.parts}
-    hosts |= {uuid for uuid, text in texts.items() if _has(text, marks[uuid], choice)}
+    # A GPU is found by its own words and by those of its marks.
+    for uuid, text in texts.items():
+        if has_all("\n".join((text, *(mark.kind for mark in marks[uuid]))), choice.words):
+            hosts.add(uuid)
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
     boards = ordered(boards_of(gpus), choice.sort, faulty)
     some = [each for board in boards if (each := _of_hosts(board, hosts))]
@@ -209,11 +212,6 @@ def _of_hosts(board: Board, hosts: Collection[str]) -> Board | None:
     return board._replace(parts=some) if some else None
 
 
-def _has(text: str, marks: Iterable[Mark], choice: Choice) -> bool:
-    """Whether a GPU has the words of the filter, those of its marks among them."""
-    return has_all("\n".join((text, *(mark.kind for mark in marks))), choice.words)
-
-
 def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
     """The names for this node and what is there."""
     if not node.is_off_kubernetes:
@@ -231,7 +229,8 @@ def names_of(node: Node, there: Sequence[TreeEntry]) -> OwnerNames:
 def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames) -> list[Sum]:
     up = [gpu.facts for gpu in gpus if gpu.facts.is_up]
     boards = [facts for facts in up if facts.average.core is not None]
-    whole = {facts.device.parent_uuid or facts.uuid for facts in boards}
+    # MIG instances and partitions are parts of one GPU, which is counted once.
+    counted = {facts.device.parent_uuid or facts.uuid for facts in boards}
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
     watts = [w for facts in up if (w := facts.sensors.value("power_watts")) is not None]
     held = sum_of_known(facts.memory.used_bytes for facts in boards)
@@ -239,7 +238,7 @@ def _sums(gpus: Sequence[Gpu], everyone: Sequence[TreeEntry], names: OwnerNames)
     core = sum(facts.average.core or 0.0 for facts in boards)
     unattributed = sum(part.core or 0.0 for gpu in gpus for part in gpu.unattributed)
     lost = len(gpus) - len(up)
-    of = f"of {page_plural(len(whole) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
+    of = f"of {page_plural(len(counted) + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
     return [
         Sum("Core in use", f"{core:.2f}" if boards else "?", of),
         Sum("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),

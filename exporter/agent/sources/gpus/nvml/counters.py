@@ -87,8 +87,8 @@ ALL_LINKS = 0xFFFFFFFF  # a scope: the sum over the links (nvml.h)
 PCIE = "pcie"
 
 
-class Counted(NamedTuple):
-    """A field, and its place in ``Sensors``: a label of a family, "" if it has none."""
+class FieldRow(NamedTuple):
+    """A row of TABLE: a field, and its place in ``Sensors``. A family may have no label: ""."""
 
     group: str  # of the metric families
     topic: str  # of a refusal, and the quantity that is then unmeasured
@@ -118,7 +118,7 @@ def _ways(transmit: int, receive: int) -> Mapping[str, int]:
     return {"transmit": transmit, "receive": receive}
 
 
-def _counted(
+def _rows(
     group: str,
     topic: str,
     family: str,
@@ -126,24 +126,24 @@ def _counted(
     numbers: Mapping[str, int],
     scope: int = 0,
     scale: int = 1,
-) -> Iterator[Counted]:
+) -> Iterator[FieldRow]:
     for label, number in numbers.items():
-        yield Counted(group, topic, family, label, Field(number, scope), phase, scale)
+        yield FieldRow(group, topic, family, label, Field(number, scope), phase, scale)
 
 
 TABLE = (
-    *_counted("temperature", "memory_temperature", "temperature_celsius", SENSORS, {"memory": 82}),
-    *_counted("throttle", "throttle", "throttle_seconds_total", COUNTERS, THROTTLE),
-    *_counted("ecc", "ecc_errors", "ecc_errors_total", COUNTERS, _errors(3, 4)),
-    *_counted("ecc", "retired_pages", "retired_pages", COUNTERS, _errors(29, 30)),
-    *_counted("ecc", "retired_pages", "retired_pages_pending", COUNTERS, {"": 31}),
-    *_counted("recovery", "recovery_action", "recovery_action", COUNTERS, {"": 230}),
-    *_counted("link", "pcie_replays", "pcie_replays_total", COUNTERS, {"": 94}),
-    *_counted("nvlink", "nvlink_errors", "nvlink_errors_total", COUNTERS, LINK_ERRORS),
-    *_counted("ecc", "remapped_rows", "remapped_rows", COUNTERS, _errors(142, 143)),
-    *_counted("ecc", "remapped_rows", "row_remapping", COUNTERS, {"pending": 144, "failed": 145}),
-    *_counted("nvlink", "nvlink", "nvlink_bytes_total", COUNTERS, _ways(138, 139), ALL_LINKS, KIB),
-    *_counted(PCIE, PCIE, "pcie_bytes_total", SAMPLES, _ways(197, 198)),
+    *_rows("temperature", "memory_temperature", "temperature_celsius", SENSORS, {"memory": 82}),
+    *_rows("throttle", "throttle", "throttle_seconds_total", COUNTERS, THROTTLE),
+    *_rows("ecc", "ecc_errors", "ecc_errors_total", COUNTERS, _errors(3, 4)),
+    *_rows("ecc", "retired_pages", "retired_pages", COUNTERS, _errors(29, 30)),
+    *_rows("ecc", "retired_pages", "retired_pages_pending", COUNTERS, {"": 31}),
+    *_rows("recovery", "recovery_action", "recovery_action", COUNTERS, {"": 230}),
+    *_rows("link", "pcie_replays", "pcie_replays_total", COUNTERS, {"": 94}),
+    *_rows("nvlink", "nvlink_errors", "nvlink_errors_total", COUNTERS, LINK_ERRORS),
+    *_rows("ecc", "remapped_rows", "remapped_rows", COUNTERS, _errors(142, 143)),
+    *_rows("ecc", "remapped_rows", "row_remapping", COUNTERS, {"pending": 144, "failed": 145}),
+    *_rows("nvlink", "nvlink", "nvlink_bytes_total", COUNTERS, _ways(138, 139), ALL_LINKS, KIB),
+    *_rows(PCIE, PCIE, "pcie_bytes_total", SAMPLES, _ways(197, 198)),
 )
 
 
@@ -193,7 +193,7 @@ class BoardCounters:
         before = self._wanted
         self._disabled = demand.disabled
         self._begin()
-        if not any(counted.topic == PCIE for counted in before[SAMPLES]):
+        if not any(row.topic == PCIE for row in before[SAMPLES]):
             self.traffic.restart()
 
     def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
@@ -204,12 +204,12 @@ class BoardCounters:
 
     def _begin(self) -> None:
         version = self._library.driver_version
-        self._wanted: dict[str, tuple[Counted, ...]] = {}
+        self._wanted: dict[str, tuple[FieldRow, ...]] = {}
         self._requests: dict[str, Request] = {}
         wanted = [
-            counted._replace(field=numbered(counted.field, version))
-            for counted in TABLE
-            if counted.group not in self._disabled
+            row._replace(field=numbered(row.field, version))
+            for row in TABLE
+            if row.group not in self._disabled
         ]
         self._all = {phase: tuple(c for c in wanted if c.phase == phase) for phase in PHASES}
         for phase in PHASES:
@@ -218,9 +218,9 @@ class BoardCounters:
         self.shown: dict[str, Mapping[str, float]] = {c.family: {} for c in TABLE}
         self._cadence.restart()
 
-    def _want(self, phase: str, wanted: tuple[Counted, ...]) -> None:
+    def _want(self, phase: str, wanted: tuple[FieldRow, ...]) -> None:
         self._wanted[phase] = wanted
-        self._requests[phase] = self._values.request([counted.field for counted in wanted])
+        self._requests[phase] = self._values.request([row.field for row in wanted])
 
     def read(self, phase: str) -> None:
         """Reads the fields of this phase in one call."""
@@ -231,42 +231,42 @@ class BoardCounters:
         if not wanted:
             return
         found: dict[str, dict[str, float]] = {}
-        for counted, answer in zip(wanted, self._ask(phase), strict=True):
-            _, topic, family, label, _, _, scale = counted
-            values = found.setdefault(family, {})
+        answers: Sequence[float | errors.NvmlError]
+        try:
+            answers = self._values.read(self._requests[phase])
+        except (errors.DriverGoneError, errors.DeviceLostError):
+            raise
+        except errors.NvmlError as error:  # the call as a whole: no field has an answer
+            answers = [error] * len(wanted)
+        for row, answer in zip(wanted, answers, strict=True):
+            values = found.setdefault(row.family, {})
             if isinstance(answer, errors.NvmlError):
-                self._miss(counted, answer)
-            elif topic == PCIE and answer < MAX_COUNTED:
-                values[label] = self.traffic.count(label, int(answer))
+                self._miss(row, answer)
+            elif row.topic == PCIE and answer < MAX_COUNTED:
+                values[row.label] = self.traffic.count(row.label, int(answer))
             else:
-                values[label] = answer * scale
-            if label in values:
-                self._refusals.drop(topic)
+                values[row.label] = answer * row.scale
+            if row.label in values:
+                self._refusals.drop(row.topic)
         if len(self._wanted[phase]) < len(wanted):  # some were refused now
             retry.failed()
         self.shown.update(found)
 
-    def _ask(self, phase: str) -> Sequence[float | errors.NvmlError]:
-        try:
-            return self._values.read(self._requests[phase])
-        except (errors.DriverGoneError, errors.DeviceLostError):
-            raise
-        except errors.NvmlError as error:
-            return [error] * len(self._wanted[phase])
-
-    def _miss(self, counted: Counted, error: errors.NvmlError) -> None:
+    def _miss(self, row: FieldRow, error: errors.NvmlError) -> None:
         """Leaves a refused field out for some minutes. The last of a topic is a refusal of it."""
         if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
             raise error
         if isinstance(error, errors.UnmeasurableError):
-            left = tuple(other for other in self._wanted[counted.phase] if other != counted)
-            self._want(counted.phase, left)
-            if counted.topic == PCIE:
+            left = tuple(other for other in self._wanted[row.phase] if other != row)
+            self._want(row.phase, left)
+            # The counter may wrap any number of times while it is not read, so what it shows then
+            # is where counting begins.
+            if row.topic == PCIE:
                 self.traffic.restart()
-            if all(other.topic != counted.topic for other in left):
-                self._refusals.add(counted.topic, error.reason)
+            if all(other.topic != row.topic for other in left):
+                self._refusals.add(row.topic, error.reason)
         else:
-            self._refusals.fail(counted.topic, error)
+            self._refusals.fail(row.topic, error)
 
 
 def numbered(field: Field, driver_version: str) -> Field:

@@ -92,18 +92,14 @@ def discover(library: Library) -> DeviceList:
     return DeviceList(tuple(found.values()), unreadable)
 
 
-def _cuda_version(library: Library) -> str:
-    """The highest CUDA version that the driver supports, such as 12.4; "" if it is not known."""
-    version = _optional(partial(library.ask, "nvmlSystemGetCudaDriverVersion_v2"))
-    return "" if not version else f"{version // 1000}.{version % 1000 // 10}"
-
-
 def _board(library: Library, index: int) -> tuple[DeviceHandle, DeviceList]:
     """A board and its instances."""
     ask = library.ask
     handle = ask("nvmlDeviceGetHandleByIndex", index)
     memory = _optional(partial(memory_info, library, handle))
     mig = _optional(lambda: ask("nvmlDeviceGetMigMode", handle)[0] == 1)
+    cuda = _optional(partial(ask, "nvmlSystemGetCudaDriverVersion_v2"))  # 12040 is 12.4
+    # Of all these only the UUID is needed: what else a driver does not say costs that alone.
     board = Device(
         uuid=ask("nvmlDeviceGetUUID", handle),
         index=index,
@@ -114,14 +110,23 @@ def _board(library: Library, index: int) -> tuple[DeviceHandle, DeviceList]:
         sharing=MIG if mig else "",
         driver_version=library.driver_version,
         memory_bytes=memory.total if memory else None,
-        cuda_version=_cuda_version(library),
+        cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
     )
     parts = _instances(library, board, handle) if mig else DeviceList((), {})
     return DeviceHandle(board, handle, bool(parts.found or parts.unreadable)), parts
 
 
 def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # noqa: ANN401 - pynvml's pointer
-    divided = MigBoard(board, parent, _slices(library, parent))
+    # The compute slices of the board are those of its largest possible instance. NVML has no
+    # number of its own for them.
+    slices = USUAL_SLICES
+    for profile in WHOLE_GPU_PROFILES:
+        ask = partial(library.ask, "nvmlDeviceGetGpuInstanceProfileInfo", parent, profile, 1)
+        largest = _optional(ask)
+        if largest is not None and largest.sliceCount:
+            slices = int(largest.sliceCount)
+            break
+    divided = MigBoard(board, parent, slices)
     found: list[DeviceHandle] = []
     unreadable: dict[Place, str] = {}
     try:
@@ -186,16 +191,6 @@ def _placement_start(library: Library, parent: Any, number: int | None) -> int |
         return None
     found = library.ask("nvmlDeviceGetGpuInstanceById", parent, number)
     return int(library.ask("nvmlGpuInstanceGetInfo", found).placement.start)
-
-
-def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer
-    """The compute slices of a board: those of its largest possible instance."""
-    ask = library.ask
-    for profile in WHOLE_GPU_PROFILES:
-        found = _optional(partial(ask, "nvmlDeviceGetGpuInstanceProfileInfo", parent, profile, 1))
-        if found is not None and found.sliceCount:
-            return int(found.sliceCount)
-    return USUAL_SLICES
 
 
 def is_part(profile: str) -> bool:

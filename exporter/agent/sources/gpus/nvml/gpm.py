@@ -120,21 +120,19 @@ class Gpm:
     def _next(self, now_ns: int) -> GpmReading | None:
         before_ns, self._taken_ns = self._taken_ns, None  # after a failure comes a first sample
         if not self._samples:
-            self._check_support()
+            # Some drivers do not answer this for MIG instances, which have GPM all the same. So
+            # only a clear no counts.
+            support = _Support(version=1, supported=1)
+            with suppress(errors.NvmlError):
+                self._library.call(SUPPORT, self._address, byref(support))
+            if not support.supported:
+                raise errors.error_of(errors.NOT_SUPPORTED, SUPPORT)
             self._samples = [self._new_sample(), self._new_sample()]
         self._library.call(SAMPLE, self._address, self._samples[0])
         self._samples.reverse()
         reading = None if before_ns is None else self._between(now_ns - before_ns)
         self._taken_ns = now_ns
         return reading
-
-    def _check_support(self) -> None:
-        """Raises if GPM is not supported. Some drivers do not answer this for MIG instances."""
-        support = _Support(version=1, supported=1)
-        with suppress(errors.NvmlError):
-            self._library.call(SUPPORT, self._address, byref(support))
-        if not support.supported:
-            raise errors.error_of(errors.NOT_SUPPORTED, SUPPORT)
 
     def _new_sample(self) -> c_void_p:
         sample = c_void_p()

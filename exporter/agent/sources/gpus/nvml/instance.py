@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from exporter.agent.sources.gpus.nvml.cadence import PROFILING
 from exporter.agent.sources.gpus.nvml.discovery import DeviceHandle, is_part
-from exporter.agent.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
+from exporter.agent.sources.gpus.nvml.gpm import GPM, Gpm
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import Refusals
 from exporter.agent.sources.gpus.source import Demand
@@ -126,10 +126,16 @@ class InstanceActivity:
         if self._start_ns is None:
             self._start_ns = self._end_ns = self._clock.time_ns()
             self._ended_mono_ns = mono_ns
-        self.sensors = Sensors() if reading is None else self._shown_of(reading)
-        ratio = _ratio(reading)
+        self.sensors = Sensors()
         if reading is None:
             return False
+        if self._shown:
+            self.sensors = Sensors(reading.ratios)
+        # The share of time with work. Where the driver does not report that, SMs that were busy are
+        # the nearest to it.
+        ratio = reading.graphics_ratio
+        if ratio is None:
+            ratio = reading.ratios.get("sm_active_ratio")
         if ratio is None:
             self._blind += 1
             return False
@@ -137,11 +143,6 @@ class InstanceActivity:
         self._extend(mono_ns, reading.elapsed_ns, ratio)
         before, self._at_work = self._at_work, ratio > 0
         return self._at_work and not before
-
-    def _shown_of(self, reading: GpmReading) -> Sensors:
-        if not self._shown:
-            return Sensors()
-        return Sensors(reading.ratios)
 
     def take(self) -> Window | None:
         """The window since the last one that was taken; None if there is nothing newer."""
@@ -171,12 +172,3 @@ class InstanceActivity:
         self._ended_mono_ns = mono_ns
         self._observed_ns += covered_ns
         self._busy_ns += int(covered_ns * ratio * self._share)
-
-
-def _ratio(reading: GpmReading | None) -> float | None:
-    """The share of time with work; if that is unknown, the busy share of the SMs."""
-    if reading is None:
-        return None
-    if reading.graphics_ratio is None:
-        return reading.ratios.get("sm_active_ratio")
-    return reading.graphics_ratio

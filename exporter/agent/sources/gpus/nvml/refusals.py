@@ -113,6 +113,9 @@ class Refusals:
         """
         if topic in self._reasons:
             return self._ask_again(topic, call, *arguments)
+        # There are three kinds of failure. If the driver or the device is gone, that concerns all
+        # calls, and goes up. If the device has no such thing, that is a refusal. All else may be a
+        # moment's trouble, and becomes a refusal only if it lasts.
         try:
             answer = call(*arguments)
         except UnmeasurableError as error:

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from ctypes import CDLL
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -85,40 +84,34 @@ class DriverConnection:
             NvmlError: the driver is not there, or does not answer; try again later.
 
         """
-        library = self._opened()
-        return Enumeration(library, self._session, discover(library))
+        if self._library is None:
+            try:
+                loaded = load(self._path, self._roots)
+            except errors.LibraryError:
+                # A node without NVIDIA's driver is asked again and again. Where it was looked for
+                # is said once.
+                if not (self._logged or self._path):
+                    self._logged = True
+                    logger.info("%s was looked for %s", SONAME, searched(self._roots))
+                raise
+            self._library = Library(loaded, self._clock, self.tally)
+        if not self.is_open:
+            try:
+                self._library.initialise()
+            except errors.NvmlError as error:
+                # Some failures look like a container that has lost its device files. Several in a
+                # row are no moment of trouble.
+                self.blocked = self.blocked + 1 if error.code in BLOCKED else 0
+                raise
+            self.blocked, self.is_open = 0, True
+            self._session += 1
+        return Enumeration(self._library, self._session, discover(self._library))
 
     def shut(self) -> None:
         """Closes the driver and its device files, with no call in progress. Voids all handles."""
         self.is_open = False
         if self._library:
             self._library.shutdown()
-
-    def _opened(self) -> Library:
-        if self._library is None:
-            self._library = Library(self._loaded(), self._clock, self.tally)
-        if not self.is_open:
-            self._initialise(self._library)
-            self.is_open = True
-            self._session += 1
-        return self._library
-
-    def _loaded(self) -> CDLL:
-        try:
-            return load(self._path, self._roots)
-        except errors.LibraryError:
-            if not (self._logged or self._path):
-                self._logged = True
-                logger.info("%s was looked for %s", SONAME, searched(self._roots))
-            raise
-
-    def _initialise(self, library: Library) -> None:
-        try:
-            library.initialise()
-        except errors.NvmlError as error:
-            self.blocked = self.blocked + 1 if error.code in BLOCKED else 0
-            raise
-        self.blocked = 0
 
 
 class NvmlSource(Fleet[Enumeration, NvmlDevice]):
@@ -250,11 +243,13 @@ class NvmlSource(Fleet[Enumeration, NvmlDevice]):
             return known
         return NvmlDevice(library, found, self._clock, self._demand, self._xids, self._cgroup_of)
 
-    def _cgroup_of(self, pid: int) -> str | None:
-        return self.cgroups.home_of(pid)
-
     def _depart(self, device: NvmlDevice) -> None:
+        # It may come back, as after a reset. Its sums then go on, instead of beginning at 0 under
+        # the same name.
         device.close()
         self._departed[device.device.uuid] = device
         if len(self._departed) > MAX_DEPARTED:
             del self._departed[next(iter(self._departed))]
+
+    def _cgroup_of(self, pid: int) -> str | None:
+        return self.cgroups.home_of(pid)
