@@ -56,7 +56,7 @@ class Recorded:
     def figures(self, resource: Resource) -> Mapping[str, str]:
         """The expression of each figure: amounts of one card, but ``freed`` of all that it has.
 
-        An outcome is its place in ``Outcome``, from 0.
+        An outcome is its place in ``Outcome``, from 0; ``advised`` is there where it is no refusal.
         """
         terms = self._core() if resource is Resource.CORE else self._memory()
         used, allocated, target, _ = terms
@@ -80,6 +80,7 @@ class Recorded:
                 f"({allocated} - {target}) * {self._last(_ALLOCATIONS, NOW)}"
                 f" and {lower} unless ({refused})"
             ),
+            "advised": self._lately(f"{allocated} unless ({refused})"),
             "outcome": self._lately(" or ".join(outcomes)),
         }
 
@@ -202,13 +203,15 @@ ADVICE: Words = {str(code): (one.words, _VERDICTS[one.verdict]) for code, one in
 
 def freed(resource: Resource, unit: str) -> Panel:
     """What all lower advice together gives back."""
+    found = SIZING.figures(resource)
     return stat(
         f"{resource.title()} that could be freed",
         f"What all workloads whose advice is to lower their {resource} would give back, in "
         f"{'GPUs' if resource is Resource.CORE else 'bytes of device memory'}.",
-        f"sum({SIZING.figures(resource)['freed']}) or 0 * sum({SIZING.allocations})",
+        # none is not nothing where all advice is refused
+        f"sum({found['freed']}) or 0 * sum({found['advised']})",
         unit,
-        nothing=NOT_RECORDED,
+        nothing="No workload has advice",
         width=12,
     ).time_from(SIZING_RANGE)
 

@@ -309,6 +309,18 @@ def test_the_board_shows_the_advice_row_for_row(
     )
 
 
+def test_no_sum_is_zero_where_all_advice_is_refused(prometheus: Store) -> None:
+    board = {one["title"]: one for one in panels(load(BOARDS / "mgpu-overview.json"))}
+    expr = board[SUMS["core"]]["targets"][0]["expr"]
+
+    def total(owner: str) -> list[float]:
+        of_one = expr.replace('"$namespace"', f'"$namespace",owner_name="{owner}"')
+        return [float(one["value"][1]) for one in asked(prometheus, of_one)]
+
+    assert total("dark") == []
+    assert total("on-step") == [0]
+
+
 def words_of(table: dict[str, Any], head: str) -> dict[str, str]:
     """What a column shows instead of its values."""
     return {
