@@ -95,14 +95,17 @@ class Reader(Protocol):
 
 
 class Ours:
-    """The exporter itself, at its default cadence: every cycle of the real collector.
+    """The exporter itself, in its default rhythm: every cycle of the real collector.
 
-    ``watched``: as it is while somebody looks.
+    ``watched``: as it is while somebody looks, when each second is read.
     """
 
     name = "this exporter"
+    name_watched = "with a viewer"
 
     def __init__(self, node: BenchNode, clock: SetClock, *, watched: bool = False) -> None:
+        if watched:
+            self.name = self.name_watched
         self._ledger = Ledger(300 * SECOND, 15 * SECOND)
         sources = Sources(
             (SimulatedGpus(node, clock),),

@@ -22,7 +22,9 @@ from exporter.simulation.load import describe
 from tests.scenario.truth import truth_of
 
 MINUTE_S = 60
-BEGIN_S = MINUTE_S  # measured from here on: everything runs, the idle power is known
+# Measured from here on: everything runs, the idle power is known, and no process has come for a
+# minute, so that the rhythm is the default one.
+BEGIN_S = 2 * MINUTE_S
 SCRAPES_S = (1, 15, 60, 300)  # at which the exporter's counters are read
 LEAST_NS = SECOND // 10  # who used less has no relative error worth a look
 
@@ -43,7 +45,8 @@ def readers(node: BenchNode, clock: SetClock) -> list[Reader]:
     gauges = [Gauge(node, clock, s, ring=ring) for ring in (False, True) for s in (15, 30)]
     polls = [RowPoll(node, clock, scaled=scaled) for scaled in (False, True)]
     accounting = [Accounting(node, scaled=scaled) for scaled in (False, True)]
-    return [Ours(node, clock), *gauges, *polls, *accounting]
+    ours = [Ours(node, clock, watched=watched) for watched in (False, True)]
+    return [*ours, *gauges, *polls, *accounting]
 
 
 def run(case: Case, rule: str, seed: int, minutes: tuple[int, ...]) -> list[Error]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-OURS = "this exporter"
+OURS, WATCHED = "this exporter", "with a viewer"
 READERS = (OURS, "raw poll 1 s", "ring gauge @30 s", "1 s gauge @30 s")
 COUNTED = "Busy seconds over "  # energy has nearly the same errors
 
@@ -56,15 +56,17 @@ def _typical(tables: Sequence[Results]) -> str:
     rules = list(dict.fromkeys(row["rule"] for row in tables[0].rows))
     rows = [
         [
-            title.removeprefix(COUNTED),
-            *(_range([row for row in rows if row["rule"] == rule]) for rule in rules),
+            title.removeprefix(COUNTED) + own,
+            *(_range([row for row in rows if row["rule"] == rule], reader) for rule in rules),
         ]
         for title, rows in tables
         if title.startswith(COUNTED)
+        for own, reader in (("", OURS), (f", {WATCHED}", WATCHED))
+        if reader in rows[0]
     ]
     return _table(["median / worst scenario", *(f"*{rule}*" for rule in rules)], rows)
 
 
-def _range(rows: Sequence[Mapping[str, str]]) -> str:
-    means = [mean(row[OURS]) for row in rows if row.get(OURS)]
+def _range(rows: Sequence[Mapping[str, str]], reader: str) -> str:
+    means = [mean(row[reader]) for row in rows if row.get(reader)]
     return f"{median(means):.1f}% / {max(means):.1f}%" if means else ""

@@ -5,10 +5,10 @@ import pytest
 from benchmarks.accuracy.__main__ import PAGE, RESULTS, page_of
 from benchmarks.accuracy.readers import SECOND, BenchNode, Ours, SetClock
 from benchmarks.accuracy.report import Found, missed, of, quality, table, within_reach
-from benchmarks.accuracy.run import Error, run
+from benchmarks.accuracy.run import BEGIN_S, Error, run
 from benchmarks.accuracy.scenarios import CASES, JOBS, Case
 from benchmarks.accuracy.summary import summary
-from exporter.model import ContainerKey
+from exporter.model import ContainerKey, Sample
 from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe
 from tests.scenario.truth import truth_of
@@ -33,6 +33,40 @@ def test_the_goal_is_met_wherever_the_driver_tells_enough(found: Found) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_read_seldom_is_as_right_as_what_is_read_each_second(found: Found) -> None:
+    for errors in found.values():
+        seldom, often = (of(errors, n, "core", MINUTES) for n in (Ours.name, Ours.name_watched))
+        assert seldom is not None
+        assert often is not None
+        assert seldom.mean <= often.mean + 0.01
+
+
+class Asked(BenchNode):
+    """A node that notes how often its ring is read."""
+
+    reads = 0
+
+    def busy_samples(self, device: int, engine: str, newer_than_us: int) -> list[Sample]:
+        self.reads += engine == "core"
+        return super().busy_samples(device, engine, newer_than_us)
+
+
+@pytest.mark.parametrize(("watched", "reads"), [(False, 10), (True, 40)])
+def test_the_bench_reads_as_seldom_as_users_do_and_with_a_viewer_each_second(
+    reads: int, *, watched: bool
+) -> None:
+    clock = SetClock()
+    node = Asked(describe(CASES["light bursts"].file("last", 1), "light bursts"), clock)
+    ours = Ours(node, clock, watched=watched)
+    for second in range(BEGIN_S + 40):
+        node.reads = 0 if second == BEGIN_S else node.reads
+        clock.now_ns += SECOND
+        ours.look(second)
+
+    assert reads <= node.reads <= reads + 2  # the ring's depth is learnt again
+
+
+@pytest.mark.slow
 def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
     worst: dict[str, float] = {}
     for (name, rule), errors in found.items():
@@ -40,6 +74,7 @@ def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
             cell = of(errors, reader, "core", MINUTES)
             worst[reader] = max(worst.get(reader, 0), cell.mean if cell else 0)
     ours = worst.pop(Ours.name)
+    del worst[Ours.name_watched]
     raw = worst.pop("raw poll 1 s")  # of each second: nearly as good, if its windows have no gap
     exact = min(worst.pop(name) for name in ("accounting v2", "accounting v2, scaled"))
     assert min(worst.values()) > 2 * ours
@@ -101,7 +136,7 @@ def test_the_page_has_the_summary_of_the_results() -> None:
 
 
 def test_the_summary_has_typical_and_worst_scenarios() -> None:
-    heads = "| scenario | rule | floor | this exporter | ring gauge @30 s | goal |\n| --- |\n"
+    heads = "| scenario | rule | floor | this exporter | with a viewer | goal |\n| --- |\n"
     text = summary(
         f"### Busy seconds over 20 min\n\n{heads}"
         "| a | last | 1.0% | 2.0% / 3.0% | 4.0% / 9.0% | met |\n"
@@ -112,5 +147,6 @@ def test_the_summary_has_typical_and_worst_scenarios() -> None:
     )
 
     assert "| 20 min | 4.0% / 9.0% |" in text
+    assert "| 20 min, with a viewer | 6.0% / 7.0% |" in text
     assert "By scrape interval: 15 s 3.0%." in text
     assert "worst of all" not in text

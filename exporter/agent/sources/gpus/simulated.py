@@ -21,6 +21,7 @@ from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.cuts import energies_of
 from exporter.agent.sources.gpus.energy import EnergyUse, with_energy
 from exporter.agent.sources.gpus.fleet import DeviceChanges
+from exporter.agent.sources.gpus.presence import Presence
 from exporter.agent.sources.gpus.source import Demand
 from exporter.agent.sources.gpus.window import WindowCursor
 from exporter.agent.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first
@@ -147,21 +148,36 @@ class _Card(_Device):
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         super().__init__(node, number, device, clock)
-        self._cursor = WindowCursor(self, clock)
+        self._cursor, self._presence = WindowCursor(self, clock), Presence()
 
     def _read(self) -> DeviceReading:
-        is_due = not self._every_ns or self._cursor.is_due(self._every_ns)
+        is_due = not self._every_ns or self._is_due()
+        self._cursor.absent_until_us = self._presence.absent_until_us
         windows = self._windows() if is_due else ()
         active = frozenset(row.pid for window in windows for row in window.processes)
+        memory = self._memory_now(active)
         return DeviceReading(
             self._device,
             window=windows[-1] if windows else None,
             earlier=windows[:-1],
-            memory=self._memory_now(active),
+            memory=memory,
             sensors=self._node.sensors(self._number),
             xids=self._xids(),
             raw=self._cursor.raw if is_due else None,
         )
+
+    def _is_due(self) -> bool:
+        """As of a driver's card: each second is read while processes come and go."""
+        self._memory_now(frozenset())
+        is_steady = self._presence.is_steady(self._clock.monotonic_ns() // 1000)
+        return self._cursor.is_due(self._every_ns) or not is_steady
+
+    def _memory_now(self, active: frozenset[int]) -> DeviceMemory:
+        before_ns, memory = self._memory_at_ns, super()._memory_now(active)
+        if self._memory_at_ns != before_ns:  # it was just read
+            pids = frozenset(process.pid for process in memory.processes or ())
+            self._presence.list(pids, self._memory_at_ns // 1000)
+        return memory
 
     def _windows(self) -> tuple[Window, ...]:
         windows = self._cut()
