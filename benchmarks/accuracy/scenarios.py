@@ -6,7 +6,7 @@ Everything begins after some idle seconds, in which the board's idle power can b
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from exporter.simulation.description import SampleRule
+from exporter.simulation.description import EndedRows, SampleRule
 
 START_S = 20
 JOBS = "jobs"  # containers of this namespace are measured together: each lives for seconds only
@@ -17,6 +17,7 @@ class Case(NamedTuple):
     """A scenario. ``pauses`` are seconds of each five minutes in which the collector stands still.
 
     ``beyond`` says for a rule why the goal cannot be met, ``period_ms`` how long a sample is.
+    ``ended_rows``: whether the driver names a process that has ended.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Case(NamedTuple):
     pauses: range = range(0)
     beyond: Mapping[str, str] = {}
     period_ms: float = 1000 / 6
+    ended_rows: str = EndedRows.KEPT
 
     @property
     def seeds(self) -> int:
@@ -37,6 +39,7 @@ class Case(NamedTuple):
         return {
             "devices": [device],
             "sample_rule": rule,
+            "ended_rows": self.ended_rows,
             "sample_period": f"{self.period_ms:.6f}ms",
             "seed": seed,
             "pods": list(self.pods),
@@ -48,6 +51,7 @@ class Case(NamedTuple):
 
 
 ENDS = "a turn that ends within a sample leaves it without a name, and its time has no owner"
+FORGOTTEN = "a process that ends takes along its time since the last read, which has no owner"
 LONGEST = "a sample names who used most of it, so that who is second in each is never named"
 STEP = "work in step with the samples is always seen at the same point of its turn"
 
@@ -117,6 +121,13 @@ _ALL = (
         "pods that live 0.5 to 5 s, beside one that stays",
         (*_jobs(), _pod(0, [_bursts(0.3, "400ms")])),
         beyond={"longest": LONGEST},
+    ),
+    Case(
+        "forgotten jobs",
+        "short jobs on a driver that forgets a process at its end",
+        (*_jobs(), _pod(0, [_bursts(0.3, "400ms")])),
+        beyond=dict.fromkeys(SampleRule, FORGOTTEN),
+        ended_rows=EndedRows.FORGOTTEN,
     ),
     Case(
         "between scrapes",

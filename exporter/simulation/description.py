@@ -23,6 +23,17 @@ class SampleRule(StrEnum):
     RANDOM = "random"
 
 
+class EndedRows(StrEnum):
+    """What a driver's rows say of a process that has ended.
+
+    KEPT: it stays as long as the ring holds its samples. FORGOTTEN: it has no row any more, as on
+    an H100 and an H200 with driver 580, which look a process up when they are asked.
+    """
+
+    KEPT = "kept"
+    FORGOTTEN = "forgotten"
+
+
 SAMPLE_PERIOD_NS = 166_666_667  # of most boards seen so far; Turing has 0.5 s
 
 
@@ -130,6 +141,7 @@ class Scenario:
     allocatable: Mapping[str, str] = field(default_factory=dict)
     sample_rule: SampleRule = SampleRule.LAST
     sample_period_ns: int = SAMPLE_PERIOD_NS
+    ended_rows: EndedRows = EndedRows.KEPT
     status_delay_ns: int = 0
     seed: int = 0
 

@@ -15,7 +15,7 @@ from exporter.inputs.problems import Place, Problem
 from exporter.inputs.values import choice, count
 from exporter.inputs.yamldocument import line_of, merge, value_of
 from exporter.simulation import ScenarioError, identity
-from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
+from exporter.simulation.description import SAMPLE_PERIOD_NS, EndedRows, SampleRule
 from exporter.simulation.values import (
     DURATION,
     NAME,
@@ -116,6 +116,14 @@ SAMPLE_PERIOD = unset(
     "1/6 s",
     "Between two of the driver's samples. Turing boards have 500 ms.",
     default=SAMPLE_PERIOD_NS,
+)
+ENDED_ROWS = may(
+    F,
+    "ended_rows",
+    choice(*EndedRows),
+    "kept",
+    "Whether the driver still names a process that has ended. An H100 and an H200 with driver 580 "
+    "have `forgotten` it.",
 )
 STATUS_DELAY = may(
     F, "status_delay", DURATION, "0s", "From a container's start until the API server knows its id."

@@ -10,7 +10,7 @@ from exporter.inputs.files import opened
 from exporter.inputs.yamldocument import YamlError
 from exporter.model import DeviceState
 from exporter.simulation import ScenarioError, keys
-from exporter.simulation.description import Fault, SampleRule, Scenario
+from exporter.simulation.description import EndedRows, Fault, SampleRule, Scenario
 from exporter.simulation.keys import Section
 from exporter.simulation.load_devices import read_devices
 from exporter.simulation.load_pods import below, read_pods, read_process
@@ -80,6 +80,7 @@ def _described(root: yaml.Node, origin: str) -> Scenario:
         faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS)),
         sample_rule=SampleRule(top.get(keys.SAMPLE_RULE)),
         sample_period_ns=top.get(keys.SAMPLE_PERIOD),
+        ended_rows=EndedRows(top.get(keys.ENDED_ROWS)),
         status_delay_ns=top.get(keys.STATUS_DELAY),
     )
 

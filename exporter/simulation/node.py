@@ -21,7 +21,7 @@ from exporter.model import (
 )
 from exporter.simulation import identity
 from exporter.simulation.board import BoardMeter, has_gpm, sensors
-from exporter.simulation.description import DeviceSpec, Scenario
+from exporter.simulation.description import DeviceSpec, EndedRows, Scenario
 from exporter.simulation.lifecycle import Lifecycle
 from exporter.simulation.population import Life, Population, busy_ns, segments
 from exporter.simulation.ring import SECOND_US, Ring
@@ -102,6 +102,10 @@ class Node:
         """
         start_us = self.start_unix_ns // 1000
         rows = self._rings[device].rows(self._now_us(), newer_than_us - start_us)
+        if self.scenario.ended_rows is EndedRows.FORGOTTEN:
+            now = self._now_ns()
+            live = {life.pid for life in self.population.lives(now, now + 1, device)}
+            rows = [row for row in rows if row.pid in live]
         return [row._replace(timestamp_us=start_us + row.timestamp_us) for row in rows]
 
     def memory(self, device: int) -> DeviceMemory:

@@ -58,6 +58,16 @@ def test_an_ended_process_stays_as_long_as_the_ring_holds_its_samples() -> None:
     clock.move(12)
     (row,) = ring.process_samples(0, 0)
     assert row.timestamp_us <= START_US + 1_000_000 + SAMPLE_US
+
+
+def test_a_driver_may_forget_a_process_at_its_end_and_keep_its_samples() -> None:
+    clock = ManualClock()
+    ring = node(clock, processes=[process(**{"for": "1s"})], ended_rows="forgotten")
+    clock.move(0.9)
+    assert ring.process_samples(0, 0)
+    clock.move(0.2)
+    assert not ring.process_samples(0, 0)
+    assert any(sample.percent for sample in ring.busy_samples(0, "core", 0))
     clock.move(1.5)
     assert not ring.process_samples(0, 0)
 
