@@ -46,6 +46,14 @@ class BenchNode(Node):
     """A node whose driver does not name every process, and which tells the bench who is who."""
 
     _labels: tuple[int, Mapping[int, str]] = (0, {})
+    _paths: tuple[int, Mapping[int, str]] = (0, {})
+
+    def cgroup_paths(self) -> Mapping[int, str]:
+        """The same for all who ask in one second: it is a quarter of what a run costs."""
+        now = self._now_ns()
+        if self._paths[0] != now:
+            self._paths = now, super().cgroup_paths()
+        return self._paths[1]
 
     def process_samples(self, device: int, newer_than_us: int) -> list[ProcessSample]:
         """The driver's rows, but for the unidentified."""

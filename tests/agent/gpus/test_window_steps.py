@@ -37,6 +37,7 @@ class Device:
     later stamps in the ring; "wall, all at once" stamps the ring when it is read; "boot" counts
     from boot. ``method`` "rates" keeps its samples for itself. ``sleeps``: it takes no samples
     while it is idle. ``rate``: what it tells as its newest rate, whatever its samples say.
+    Its ring has ``depth`` samples, ``period`` µs apart.
     """
 
     method: str
@@ -49,18 +50,20 @@ class Device:
     last: int = 0
     worked: int = 0
     rate: float | None = None
+    period: int = PERIOD
+    depth: int = DEPTH
 
     def pass_time(self, us: int) -> None:
         """Let time pass, and the driver sample."""
-        first, self.mono = self.mono // PERIOD + 1, self.mono + us
+        first, self.mono = self.mono // self.period + 1, self.mono + us
         self.last = 0 if self.working_pid is None else 100
         self.worked += us * self.last // 100
         if self.sleeps and self.working_pid is None:
             return
         ahead = self.wall_us if self.stamps == "wall" else 0
-        for number in range(first, self.mono // PERIOD + 1):
-            self.ring.append((number * PERIOD + ahead, self.working_pid, self.last))
-        del self.ring[:-DEPTH]
+        for number in range(first, self.mono // self.period + 1):
+            self.ring.append((number * self.period + ahead, self.working_pid, self.last))
+        del self.ring[: -self.depth]
 
     def _newer(self, newer_than_us: int) -> Iterator[tuple[int, int | None, int]]:
         ahead = self.wall_us if self.stamps == "wall, all at once" else 0
@@ -189,6 +192,17 @@ def test_samples_from_before_a_step_do_not_hide_it(method: str, stamps: str) -> 
 
         assert zeros(watch, begin) == [], step
         assert seconds_until_true(watch, begin) <= SOON_S, step
+
+
+@pytest.mark.parametrize("step", [6, 10, 30, 3600])
+def test_what_worked_before_a_step_ahead_reads_as_unobserved_and_not_as_nobodys(step: int) -> None:
+    watch = Watch(Device("samples", "wall"))
+    watch.seconds(SETTLED_S, PID)
+    watch.device.pass_time(700_000)
+    watch.device.wall_us += step * SECOND
+    watch.seconds(WATCHED_S, PID)
+
+    assert [each for each in watch.windows if each.window.observed_ns and not each.named_ns] == []
 
 
 @pytest.mark.parametrize("step", [3, 6, 10])

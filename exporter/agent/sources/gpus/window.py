@@ -172,6 +172,10 @@ class WindowCursor:
         # until the ring as a whole has shown by how much.
         if not samples or not self._clock.confirm(_newest(samples), mono_us, self._period_us):
             return ()
+        # After a step ahead a row is of samples in both clocks: nobody would have the time of those
+        # from before it, though somebody worked.
+        if self._clock.is_uncertain and any(row[1] > latest for row in rows or ()):
+            return ()
         self._learn_period(start, samples)
         longest_us = self._period_us if self._known_period_us else LONGEST_PERIOD_US
         spans = sample_spans(start, samples, longest_us * LONGEST_SAMPLE)
