@@ -136,12 +136,12 @@ def entries(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node]]:
         InvalidValue: a key is no plain value, or is given twice.
 
     """
-    for name, key, value, first_line in items(node):
-        if name is None:
-            raise InvalidValue("a key is one value", key)
-        if first_line:
-            raise InvalidValue(f"given twice; see line {first_line}", key, name)
-        yield name, value
+    for item in items(node):
+        if item.name is None:
+            raise InvalidValue("a key is one value", item.key)
+        if item.first_line:
+            raise InvalidValue(f"given twice; see line {item.first_line}", item.key, item.name)
+        yield item.name, item.value
 
 
 def flag_text(kind: ValueKind[object], node: yaml.Node) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from exporter.metrics.families import FAMILIES, LEVELS, NS, Family
+from exporter.metrics.families import FAMILIES, LEVELS, Family
 from exporter.metrics.reading import labelled_facts
-from exporter.model import Holding, Number, Snapshot
+from exporter.model import SECOND_NS, Holding, Number, Snapshot
 
 _WORDS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "True": "1", "False": "0"}
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -120,7 +120,7 @@ class StartTimes:
                 since_ns = (fact.since_unix_ns or 0) if is_owners else 0
                 # Prometheus keeps no more than milliseconds. Rounded down, no start is later than
                 # the first sample.
-                start_ms = max(self._earliest_ns, since_ns) // (NS // 1000)
+                start_ms = max(self._earliest_ns, since_ns) // (SECOND_NS // 1000)
                 start = f"{start_ms // 1000}.{start_ms % 1000:03}"
             starts[text] = start
             found.append((text, number, start))

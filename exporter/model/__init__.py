@@ -105,6 +105,7 @@ from exporter.model.snapshot import (
     Tenants,
 )
 from exporter.model.sources import CallCount, Clock, SourceStatus
+from exporter.model.units import GIB, KIB, MIB, SECOND_NS, TIB
 from exporter.model.usage import (
     NOTHING_USED,
     ContainerKey,

@@ -6,9 +6,11 @@ narrow one for the columns of a terminal. No line breaks between a number and it
 
 from collections.abc import Iterable, Sequence
 
+from exporter.model import GIB, KIB, MIB, TIB
+
 NBSP = "\u00a0"
-_KIB, _MIB, _GIB, _TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
-_NARROW_UNITS = ((_TIB, "T"), (_GIB, "G"), (_MIB, "M"), (_KIB, "k"))
+
+_NARROW_UNITS = ((TIB, "T"), (GIB, "G"), (MIB, "M"), (KIB, "k"))
 _ROUNDED = 0.9995  # what is shown as 1.0 of the next unit
 _HUNDRED = 99.95  # what is shown as 100
 _J, _KJ, _KWH = 1e6, 1e9, 3.6e12  # in microjoules
@@ -34,18 +36,18 @@ def narrow_percent(ratio: float) -> str:
 
 def gib(count: float) -> str:
     """Bytes in GiB, in a sentence."""
-    return f"{count / _GIB:.1f} GiB"
+    return f"{count / GIB:.1f} GiB"
 
 
 def memory(count: float | None) -> str:
     """Bytes in GiB, or in MiB below one GiB; "?" if they are None."""
     if count is None:
         return "?"
-    if abs(count) >= _GIB - _MIB / 2:  # less would be written as 1024 MiB
-        return f"{count / _GIB:.1f}{NBSP}GiB"
-    if 0 < count < _MIB / 2:  # would be written as 0
+    if abs(count) >= GIB - MIB / 2:  # less would be written as 1024 MiB
+        return f"{count / GIB:.1f}{NBSP}GiB"
+    if 0 < count < MIB / 2:  # would be written as 0
         return f"<1{NBSP}MiB"
-    return f"{count / _MIB:.0f}{NBSP}MiB" if count else "0"
+    return f"{count / MIB:.0f}{NBSP}MiB" if count else "0"
 
 
 def held_of(used: float | None, limit: float | None) -> str:

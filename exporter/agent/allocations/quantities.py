@@ -6,9 +6,6 @@ as ``"3k"`` (apimachinery ``pkg/api/resource/quantity.go``).
 
 import re
 
-MIB = 1 << 20
-GIB = 1 << 30
-
 # Above any card, and any oversubscription of one that makes sense.
 MAX_MEMORY_BYTES = 1 << 42
 MAX_QUANTITY = (1 << 63) - 1

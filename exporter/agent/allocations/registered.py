@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from math import gcd
 
 from exporter.agent.allocations.devices import cards, common_memory
-from exporter.agent.allocations.quantities import MIB, natural_of, parse_natural, parse_quantity
-from exporter.model import NodeFacts
+from exporter.agent.allocations.quantities import natural_of, parse_natural, parse_quantity
+from exporter.model import MIB, NodeFacts
 
 HAMI_REGISTERS = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
 AMD_REGISTERS = ("hami.io/node-amd-register",)  # HAMi's pkg/device/amd/device.go

@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
-WHOLE = {"type": "integer"}
+INTEGER = {"type": "integer"}
 FLAG = {"type": "boolean"}
 
 
@@ -111,7 +111,7 @@ def _made(kind: Json | Object | Many, value: Any, context: Any) -> Any:  # noqa:
 def _schema(kind: Json | Object | Many) -> Json:
     if isinstance(kind, Object):
         return {"$ref": f"#/$defs/{kind.name}"} if kind.name else kind.schema()
-    return listed(_schema(kind.kind)) if isinstance(kind, Many) else kind
+    return list_of(_schema(kind.kind)) if isinstance(kind, Many) else kind
 
 
 def object_of(fields: Mapping[str, Json], needed: Sequence[str] = ()) -> Json:
@@ -120,7 +120,7 @@ def object_of(fields: Mapping[str, Json], needed: Sequence[str] = ()) -> Json:
     return made | ({"required": list(needed)} if needed else {})
 
 
-def listed(of: Json) -> Json:
+def list_of(of: Json) -> Json:
     """The schema of a list."""
     return {"type": "array", "items": of}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from exporter.agent.api.fields import FLAG, NUMBER, TEXT, Json, described, listed, object_of
+from exporter.agent.api.fields import FLAG, NUMBER, TEXT, Json, described, list_of, object_of
 from exporter.metrics.families import FAMILIES, Family, Sample
 from exporter.model import Number
 
@@ -77,9 +77,9 @@ def _schema(family: Family) -> Json:
     if family.name in ONE:
         return described(object_of(labels), family.help)
     if family.name in LISTED:
-        return described(listed(object_of(labels)), family.help)
+        return described(list_of(object_of(labels)), family.help)
     numbers = object_of({**labels, "value": NUMBER}, [*labels, "value"])
-    return described(listed(numbers), family.help)
+    return described(list_of(numbers), family.help)
 
 
 def _plain(family: Family, sample: Sample) -> Json:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from exporter import __version__
 from exporter.agent.api.fields import (
     FLAG,
+    INTEGER,
     NUMBER,
     TEXT,
-    WHOLE,
     Field,
     Json,
     Many,
@@ -42,7 +42,7 @@ _JOB = "The job of a batch system inside of the container, such as slurm/31."
 _PROCESS = Object(
     "process",
     (
-        Field("pid", WHOLE),
+        Field("pid", INTEGER),
         maybe("name", TEXT, lambda p, _: p.name or None, _COMM),
         maybe(
             *("type", TEXT, lambda p, _: process_type(p.kinds or frozenset()) or None),
@@ -78,7 +78,7 @@ _UNATTRIBUTED = Object(
 _DEVICE = Object(
     "device",
     (
-        Field("index", WHOLE, about="The vendor's number of the device."),
+        Field("index", INTEGER, about="The vendor's number of the device."),
         Field("uuid", TEXT),
         LevelFields("device"),
         maybe(
@@ -104,7 +104,7 @@ def _on_device(level: str) -> Object:
     """What a container or group holds of one device."""
     parts: Sequence[Part] = (
         maybe(
-            *("index", WHOLE, "index"),
+            *("index", INTEGER, "index"),
             "Absent, as uuid, if the device of an allocation is not known.",
         ),
         maybe("uuid", TEXT, lambda held, _: held.uuid or None),
@@ -186,7 +186,7 @@ _SNAPSHOT_HEAD = Object(
     "snapshot_head",
     (
         Field(
-            *("number", WHOLE, "snapshot.version"),
+            *("number", INTEGER, "snapshot.version"),
             "Of the cycle, since the exporter's start; 0 before the first.",
         ),
         Field(

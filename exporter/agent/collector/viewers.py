@@ -9,13 +9,12 @@ a minute are right.
 from threading import Lock
 from typing import NamedTuple
 
-from exporter.model import Clock
+from exporter.model import SECOND_NS, Clock
 
-SECOND = 10**9
-STAYS_NS = 60 * SECOND  # after the last request
+STAYS_NS = 60 * SECOND_NS  # after the last request
 OFTEN_NS = 4_500_000_000  # less between two scrapes of one client than the readings have
 SOON_NS = 1_200_000_000  # a cycle, and what it takes
-SELDOM_NS = 120 * SECOND  # what is further apart is no Prometheus
+SELDOM_NS = 120 * SECOND_NS  # what is further apart is no Prometheus
 MOST_CLIENTS = 64  # of whom the last scrape is known
 
 

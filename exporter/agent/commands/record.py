@@ -32,7 +32,7 @@ from exporter.inputs.kinds import duration
 from exporter.inputs.values import count
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Clock, Snapshot
+from exporter.model import SECOND_NS, Clock, Snapshot
 from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 STDOUT = "-"
 SHARED = "board.rec.gz"
 TEMPLATE = 'the template "A board for the atlas" (.github/ISSUE_TEMPLATE/board.yml)'
-SECOND_NS = 10**9
 
 
 def add_arguments(parser: ArgumentParser) -> None:

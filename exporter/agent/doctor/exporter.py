@@ -13,10 +13,9 @@ from exporter.agent.collector.wiring import places_of
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.settings import TABLE, Settings, load
 from exporter.apiserver.answers import ApiError
+from exporter.model import MIB, SECOND_NS
 
 LEAST_FILES = 1024  # a pidfd for each process on a GPU, a connection for each scraper
-MIB = 1 << 20
-SECOND_NS = 10**9
 
 
 def exporter(evidence: ProbeResults) -> Iterator[CheckResult]:

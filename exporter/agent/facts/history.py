@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isnan
 
 from exporter.agent.ledger import Moment
-from exporter.model import Facts, History, HistoryPoint, SeriesKey
+from exporter.model import KIB, Facts, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
 MAX_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
 UNKNOWN = float("nan")
 _CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
 _NO_CORE = 0xFFFF
-_KIB = 1024  # memory is kept in KiB
 _NO_MEMORY = 0xFFFF_FFFF
 MEMORY = 0xFFFF_FFFF
 
@@ -67,7 +66,7 @@ def _with_point(
         if not isnan(core):
             cores[place] = min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1)
         if not isnan(memory):
-            held[place] = min(max(round(memory / _KIB), 0), _NO_MEMORY - 1)
+            held[place] = min(max(round(memory / KIB), 0), _NO_MEMORY - 1)
     point = HistoryPoint(cores.tobytes(), held.tobytes())
     missed = (HistoryPoint(b"", b""),) * min(steps - 1, POINTS)
     points = (*before.points, *missed, point)[-POINTS:]
@@ -128,7 +127,7 @@ class Past(Mapping[SeriesKey, Mapping[str, Known]]):
         if made is None:
             place = self._places[key]
             cores = [None if v == _NO_CORE else v / _CORE_UNIT for v in self._cores[place]]
-            held = [None if v == _NO_MEMORY else float(v * _KIB) for v in self._held[place]]
+            held = [None if v == _NO_MEMORY else float(v * KIB) for v in self._held[place]]
             # A series that began later is shorter. Gaps within it stay.
             both = enumerate(zip(cores, held, strict=True))
             began = next((n for n, at in both if at != (None, None)), 0)

@@ -201,18 +201,18 @@ class _FileReader:
         return self._given
 
     def _section(self, prefix: str, node: yaml.MappingNode) -> None:
-        for part, key, value, first_line in items(node):
+        for item in items(node):
             if len(self._problems) >= MAX_PROBLEMS:
                 return
-            name = f"{prefix}.{part}" if prefix else part or ""
-            if part is None:
-                self._refuse(key, prefix, "a name is expected, not a list or mapping")
-            elif first_line and name not in BY_NAME:  # ``_setting`` reports a setting itself
-                self._refuse(key, name, f"given twice; see line {first_line}")
-            elif isinstance(value, yaml.MappingNode) and _is_section(name):
-                self._section(name, value)
+            name = f"{prefix}.{item.name}" if prefix else item.name or ""
+            if item.name is None:
+                self._refuse(item.key, prefix, "a name is expected, not a list or mapping")
+            elif item.first_line and name not in BY_NAME:  # ``_setting`` reports a setting itself
+                self._refuse(item.key, name, f"given twice; see line {item.first_line}")
+            elif isinstance(item.value, yaml.MappingNode) and _is_section(name):
+                self._section(name, item.value)
             else:
-                self._setting(name, value)
+                self._setting(name, item.value)
 
     def _setting(self, name: str, node: yaml.Node) -> None:
         setting = BY_NAME.get(name)

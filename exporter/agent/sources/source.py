@@ -14,7 +14,6 @@ logger = logging.getLogger(__name__)
 G_contra = TypeVar("G_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
-SECOND_NS = 10**9
 CLOSE_TIMEOUT_S = 0.9
 MAX_LINES = 256  # about rejected items, of one source
 

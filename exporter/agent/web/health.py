@@ -11,10 +11,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from exporter.agent.collector import Pulse
-from exporter.model import Clock, Snapshot
+from exporter.model import SECOND_NS, Clock, Snapshot
 
-_SECOND_NS = 1_000_000_000
-_MIN_TIMEOUT_NS = 15 * _SECOND_NS
+_MIN_TIMEOUT_NS = 15 * SECOND_NS
 _TIMEOUT_CYCLES = 10
 
 
@@ -47,7 +46,7 @@ def alive(health: CollectorState, clock: Clock) -> ProbeAnswer:
         return ProbeAnswer(good=True, words="alive")
     return ProbeAnswer(
         good=False,
-        words=f"the collection cycle has stood still for {still_ns // _SECOND_NS} s; restart",
+        words=f"the collection cycle has stood still for {still_ns // SECOND_NS} s; restart",
     )
 
 

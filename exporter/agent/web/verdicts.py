@@ -19,7 +19,7 @@ from itertools import product
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from exporter.agent.web.peers import Busy, FairQueue
-from exporter.model import Clock, ReviewError, Right, Subject
+from exporter.model import SECOND_NS, Clock, ReviewError, Right, Subject
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 IDENTITY, PERMISSION = KINDS = "token", "right"
 OUTCOMES = ("allowed", "denied", "failed", "not_asked")
-_SECOND_NS = 1_000_000_000
 _LANES = 4
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"  # an extra, new in each token
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -114,7 +113,7 @@ class _Cache(Generic[T]):
         return value
 
     def put(self, key: Hashable, value: T, ttl_s: float) -> None:
-        self._held[key] = (self._clock.monotonic_ns() + int(ttl_s * _SECOND_NS), value)
+        self._held[key] = (self._clock.monotonic_ns() + int(ttl_s * SECOND_NS), value)
         self._held.move_to_end(key)
         while len(self._held) > self._most:
             self._held.popitem(last=False)

@@ -159,12 +159,11 @@ def parse(text: str, path: str) -> WebFile:
         given = read_mapping(root, _FILE, wrong) if root is not None else {}
         # A section that would protect and has nothing below it may be the end of a file that was
         # cut off. Read as empty it would let everybody in.
-        for name, key, value, _ in (
-            yamldocument.items(root) if isinstance(root, yaml.MappingNode) else ()
-        ):
-            if name in _PROTECTING and value.tag == yamldocument.NULL:
+        for item in yamldocument.items(root) if isinstance(root, yaml.MappingNode) else ():
+            if item.name in _PROTECTING and item.value.tag == yamldocument.NULL:
                 words = "nothing is below it; {} stands for none"
-                wrong.append(StructureProblem(yamldocument.line_of(key), name, words))
+                line = yamldocument.line_of(item.key)
+                wrong.append(StructureProblem(line, item.name, words))
     except YamlError as error:
         place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
         raise WebFileError([Problem(place, f"not YAML: {words}")]) from None

@@ -91,14 +91,14 @@ def users(node: yaml.Node) -> dict[str, bytes]:
     if not isinstance(node, yaml.MappingNode):
         raise InvalidValue("names with bcrypt hashes are expected")
     found: dict[str, bytes] = {}
-    for _, key, value, first_line in items(node):
-        name = text(key)
+    for item in items(node):
+        name = text(item.key)
         if ":" in name:  # a colon ends the name in a request
-            raise InvalidValue("a user's name has no colon", key)
-        if first_line:
-            raise InvalidValue(f"given twice; see line {first_line}", key, name)
-        hashed = value.value if isinstance(value, yaml.ScalarNode) else ""
+            raise InvalidValue("a user's name has no colon", item.key)
+        if item.first_line:
+            raise InvalidValue(f"given twice; see line {item.first_line}", item.key, name)
+        hashed = item.value.value if isinstance(item.value, yaml.ScalarNode) else ""
         if not _BCRYPT.fullmatch(hashed):
-            raise InvalidValue("not a bcrypt hash; htpasswd -nB makes one", key, name)
+            raise InvalidValue("not a bcrypt hash; htpasswd -nB makes one", item.key, name)
         found[name] = hashed.encode()
     return found

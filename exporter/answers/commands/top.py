@@ -14,10 +14,10 @@ from exporter.console.commandline import argument
 from exporter.console.output import is_terminal
 from exporter.httpclient import NoAnswerError
 from exporter.inputs.kinds import duration
+from exporter.model import SECOND_NS
 
 logger = logging.getLogger(__name__)
 
-SECOND_NS = 10**9
 PROMETHEUS_EVERY_NS = 5 * SECOND_NS
 _CANNOT = 2
 

@@ -8,7 +8,9 @@ from enum import StrEnum
 from math import ceil
 from typing import NamedTuple
 
-PERCENT, MIB, GIB = 0.01, 1 << 20, 1 << 30
+from exporter.model import GIB, MIB
+
+PERCENT = 0.01
 _DIGITS = 6  # a need is computed in floats: what is closer to a step than this is on it
 
 

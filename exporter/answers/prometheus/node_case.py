@@ -8,6 +8,7 @@ from exporter.answers.prometheus.why import Card, Case, OnCard
 from exporter.model import (
     NO_WAITING,
     OTHERS,
+    SECOND_NS,
     ContainerHolding,
     ContainerKey,
     DeviceFacts,
@@ -15,8 +16,6 @@ from exporter.model import (
     GroupKey,
     PodName,
 )
-
-_NS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def case_of(
             waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), seen),
             memory_bytes=one.memory.used_bytes,
             memory_limit_bytes=one.allocation.memory_bytes,
-            last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / _NS,
+            last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / SECOND_NS,
             scheme=", ".join(sorted({granted.scheme for granted in one.allocation.granted})),
             unmeasured={quantity: str(reason) for quantity, reason in one.unmeasured.items()},
             misplaced=one.misplaced,
@@ -74,7 +73,7 @@ def case_of(
         for one in mine
     )
     return Case(
-        namespace=namespace, pod=pod, unix_s=now.unix_ns / _NS, window_s=window_s, parts=parts
+        namespace=namespace, pod=pod, unix_s=now.unix_ns / SECOND_NS, window_s=window_s, parts=parts
     )
 
 

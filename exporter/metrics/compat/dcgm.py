@@ -13,8 +13,8 @@ A MIG instance has its board's ``gpu``, ``UUID`` and ``device``; ``GPU_I_ID`` an
 say which one it is. A board with instances has no memory of its own here, as in DCGM.
 """
 
-from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, Subject, of, per
-from exporter.model import DeviceFacts
+from exporter.metrics.compat.subjects import PERCENT, Alias, Figure, Subject, of, per
+from exporter.model import MIB, DeviceFacts
 
 _DEVICE = {
     "gpu": "board_gpu",

@@ -9,7 +9,14 @@ from types import MappingProxyType
 
 from exporter.metrics.families import FAMILIES
 from exporter.metrics.reading import labelled_facts
-from exporter.model import ContainerHolding, ContainerKey, DeviceFacts, Number, PodFacts, Snapshot
+from exporter.model import (
+    ContainerHolding,
+    ContainerKey,
+    DeviceFacts,
+    Number,
+    PodFacts,
+    Snapshot,
+)
 
 _FAMILIES = {(family.level, family.name): family for family in FAMILIES}
 SPLIT = {
@@ -232,7 +239,6 @@ def _with_holder(device: Subject, containers: Iterable[Subject]) -> Subject:
     return replace(device, labels={**device.labels, **holder})
 
 
-MIB = 1 << 20
 PERCENT = 100
 
 Figure = Callable[[Subject], float | None]

@@ -12,7 +12,8 @@ GPU and MiB; requests in GPUs and MiB.
 from collections.abc import Callable
 from functools import partial
 
-from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, of, quotient
+from exporter.metrics.compat.subjects import PERCENT, Alias, Figure, of, quotient
+from exporter.model import MIB
 
 _CARD = {"node": "node", "card": "gpu"}
 _POD = {"node": "node", "namespace": "namespace", "pod": "pod"}

@@ -13,7 +13,6 @@ from exporter.metrics.families.exporter import EXPORTER
 from exporter.metrics.families.family import (
     CORE,
     LEVELS,
-    NS,
     OFF_BY_DEFAULT,
     OWN_LEVEL,
     PREFIX,
@@ -28,7 +27,6 @@ __all__ = [
     "CORE",
     "FAMILIES",
     "LEVELS",
-    "NS",
     "OFF_BY_DEFAULT",
     "OPTIONAL_GROUPS",
     "OWN_LEVEL",

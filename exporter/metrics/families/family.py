@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from exporter.model import Averages, Number, Reasons, Used
+from exporter.model import SECOND_NS, Averages, Number, Reasons, Used
 
 PREFIX = "mgpu"
 
@@ -26,9 +26,8 @@ CONTENTION = "contention"
 OFF_BY_DEFAULT = frozenset({CONTENTION})
 """Groups that are served only if ``--metrics.enable`` names them: they have many series."""
 
-NS = 1_000_000_000  # the ledger counts time in nanoseconds
 UJ = 1_000_000  # and energy in microjoules
-_DIVISORS = {"seconds": NS, "joules": UJ}
+_DIVISORS = {"seconds": SECOND_NS, "joules": UJ}
 
 Sample = tuple[tuple[str, ...], Number]
 """The values of a family's own labels, and the number."""

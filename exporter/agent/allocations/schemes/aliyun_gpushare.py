@@ -13,11 +13,11 @@ NVML's.
 """
 
 from exporter.agent.allocations.devices import cards
-from exporter.agent.allocations.quantities import GIB, MAX_MEMORY_BYTES, MIB, parse_quantity
+from exporter.agent.allocations.quantities import MAX_MEMORY_BYTES, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis, Reason
-from exporter.model import Allocation, Container
+from exporter.model import GIB, MIB, Allocation, Container
 
 MEMORY = "aliyun.com/gpu-mem"
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"

@@ -12,10 +12,9 @@ whole cards.
 """
 
 from exporter.agent.allocations.evidence import asks_for
-from exporter.agent.allocations.quantities import GIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
-from exporter.model import Allocation, Container
+from exporter.model import GIB, Allocation, Container
 
 _DOMAIN = "baidu.com/"
 _CARD = "_cgpu"

@@ -12,11 +12,10 @@ elastic-gpu-scheduler, and the API types of elastic-gpu. The README has the doma
 which is in the order of PCI addresses.
 """
 
-from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis
-from exporter.model import Allocation, Container
+from exporter.model import MIB, Allocation, Container
 
 _DOMAINS = ("elasticgpu.io", "elasticgpu.com")
 _CORE = "gpu-core"

@@ -14,11 +14,11 @@ container at that position of ``spec.containers`` by the N of ``/dev/nvidiaN``.
 
 from collections.abc import Iterator
 
-from exporter.agent.allocations.quantities import MIB, parse_natural
+from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
-from exporter.model import Allocation
+from exporter.model import MIB, Allocation
 
 _CORE = "tencent.com/vcuda-core"
 _MEMORY = "tencent.com/vcuda-memory"

@@ -14,10 +14,9 @@ Kubernetes' own API server refuses a fraction, so it occurs on CCE only.
 
 import re
 
-from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
-from exporter.model import Allocation, Container
+from exporter.model import MIB, Allocation, Container
 
 _MEMORY = "volcano.sh/gpu-mem.128Mi"
 _MEMORY_UNIT = 128 * MIB

@@ -36,12 +36,12 @@ from functools import partial
 from math import ceil
 
 from exporter.agent.allocations.devices import device_by_uuid
-from exporter.agent.allocations.quantities import MIB, parse_natural
+from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import MAX_CARDS, PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import nvfractions
 from exporter.agent.allocations.terms import ENFORCED, UNENFORCED, Evidence, IndexBasis, Reason
-from exporter.model import Allocation, Container, Device, Grant, NodeFacts, Pod, Said, Tie
+from exporter.model import MIB, Allocation, Container, Device, Grant, NodeFacts, Pod, Said, Tie
 
 _GPU = "nvidia.com/gpu"
 _FRACTION = "gpu-fraction"

@@ -40,7 +40,7 @@ from exporter.agent.allocations.devices import (
     instances,
     sharing_replicas,
 )
-from exporter.agent.allocations.quantities import GIB, MIB, parse_natural, parse_quantity
+from exporter.agent.allocations.quantities import parse_natural, parse_quantity
 from exporter.agent.allocations.reader import (
     NOTHING,
     PodReader,
@@ -51,7 +51,7 @@ from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import vgpu_manager
 from exporter.agent.allocations.schemes.nvfractions import environment_limit
 from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
-from exporter.model import Allocation, Container, Device, NodeFacts
+from exporter.model import GIB, MIB, Allocation, Container, Device, NodeFacts
 
 _DOMAIN = "nvidia.com/"
 _GPU = "nvidia.com/gpu"

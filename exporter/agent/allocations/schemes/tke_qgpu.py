@@ -16,11 +16,10 @@ Sources: the documents 457/65734 and 457/90912 (resources, policies, online and 
 """
 
 from exporter.agent.allocations.devices import numbered_cards
-from exporter.agent.allocations.quantities import GIB
 from exporter.agent.allocations.reader import PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis
-from exporter.model import Allocation, Container
+from exporter.model import GIB, Allocation, Container
 
 _CORE = "tke.cloud.tencent.com/qgpu-core"
 _GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"

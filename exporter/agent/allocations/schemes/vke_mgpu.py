@@ -13,11 +13,11 @@ scheduling"), the scheduler plugin's ``type.go`` and validators, and product doc
 
 from collections.abc import Iterator
 
-from exporter.agent.allocations.quantities import MIB, parse_quantity
+from exporter.agent.allocations.quantities import parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import IndexBasis, Reason
-from exporter.model import Allocation, Container
+from exporter.model import MIB, Allocation, Container
 
 _CORE = "vke.volcengine.com/mgpu-core"
 _MEMORY = "vke.volcengine.com/mgpu-memory"

@@ -17,12 +17,11 @@ many as the first.
 from collections.abc import Iterator
 from functools import partial
 
-from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.registered import memory_factor
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import UNENFORCED, IndexBasis
-from exporter.model import Allocation, Device
+from exporter.model import MIB, Allocation, Device
 
 _MEMORY = "volcano.sh/gpu-memory"
 _NUMBER = "volcano.sh/gpu-number"

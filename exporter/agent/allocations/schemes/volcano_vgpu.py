@@ -22,7 +22,6 @@ from dataclasses import replace
 from functools import partial
 
 from exporter.agent.allocations.evidence import asks_for
-from exporter.agent.allocations.quantities import MIB
 from exporter.agent.allocations.reader import PodReader
 from exporter.agent.allocations.registered import VOLCANO_REGISTERS, memory_factor
 from exporter.agent.allocations.scheme import Scheme
@@ -35,7 +34,7 @@ from exporter.agent.allocations.schemes.vgpu import (
     read_mode,
 )
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
-from exporter.model import Allocation
+from exporter.model import MIB, Allocation
 
 _NAMES = ResourceNames(
     count="volcano.sh/vgpu-number",

@@ -29,6 +29,7 @@ from exporter.agent.sources.cgroups.proc import (
 )
 from exporter.agent.sources.cgroups.tree import ContainerTree
 from exporter.model import (
+    SECOND_NS,
     CgroupIdentity,
     Clock,
     ProcessInfo,
@@ -39,7 +40,6 @@ from exporter.model import (
     job_of,
 )
 
-SECOND_NS = 10**9
 MAX_PROCESSES = 8192
 READ_AGAIN_NS = 60 * SECOND_NS
 YOUNG_NS = 30 * SECOND_NS  # a process this young may still be moved into its container's cgroup

@@ -28,6 +28,7 @@ from exporter.agent.sources.gpus.xids import ACTED_ON, FALLEN_OFF, log_first
 from exporter.model import (
     PARTITIONED,
     QUANTITIES,
+    SECOND_NS,
     Clock,
     Device,
     DeviceMemory,
@@ -58,7 +59,6 @@ DETAILS = {
     DeviceState.STUCK: "the scenario lets calls for this device hang for a while",
     DeviceState.FAILED: "the scenario lets calls for this device fail for a while",
 }
-SECOND = 10**9
 UNITS = 304  # compute units of an MI300X
 NO_PART = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
 NO_PCIE = {"pcie": Unmeasured.NOT_SUPPORTED}
@@ -262,7 +262,7 @@ class _Amd(_Device):
         busiest = max(self._node.busy_percent(part, "core") for part in self._parts)
         return DeviceReading(
             self._device,
-            window=self._with_energy(window, int(busiest * SECOND)),
+            window=self._with_energy(window, int(busiest * SECOND_NS)),
             memory=None if parted else self._held(window),
             sensors=self._node.sensors(self._number),
             unmeasured={**(UNDER_PARTITIONS if parted else NO_PART), **NO_PCIE},

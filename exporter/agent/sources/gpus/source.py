@@ -6,11 +6,10 @@ from typing import Protocol
 
 from exporter.agent.settings import Settings
 from exporter.metrics.families import groups_without
-from exporter.model import DeviceReading, Reading
+from exporter.model import SECOND_NS, DeviceReading, Reading
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
-SECOND = 10**9  # in nanoseconds
 
 
 class DeviceCgroups(Protocol):
@@ -50,9 +49,9 @@ class Demand:
 
     deadline_s: float = 0.8
     samples_every_ns: int = 0
-    processes_every_ns: int = 5 * SECOND
-    processes_soonest_ns: int = SECOND
-    sensors_every_ns: int = 5 * SECOND
+    processes_every_ns: int = 5 * SECOND_NS
+    processes_soonest_ns: int = SECOND_NS
+    sensors_every_ns: int = 5 * SECOND_NS
     disabled: frozenset[str] = frozenset()
     wake: bool = False
 
@@ -62,7 +61,7 @@ def demand_of(settings: Settings) -> Demand:
 
     A cycle waits for the driver no longer than most of its interval, however it hangs.
     """
-    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / SECOND, LONGEST_S)
+    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / SECOND_NS, LONGEST_S)
     # A gauge is the average of some windows, also just before the next reading.
     every_ns = min(settings.collection_samples_interval_ns, settings.collection_window_ns // 3)
     return Demand(

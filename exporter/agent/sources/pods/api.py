@@ -19,10 +19,9 @@ from exporter.agent.sources.pods.wire import (
     lines,
     watch_event,
 )
-from exporter.agent.sources.source import SECOND_NS
 from exporter.apiserver.answers import ApiError
 from exporter.apiserver.client import KubeClient
-from exporter.model import NodeFacts, SourceStatus
+from exporter.model import SECOND_NS, NodeFacts, SourceStatus
 
 logger = logging.getLogger(__name__)
 

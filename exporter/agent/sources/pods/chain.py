@@ -16,8 +16,7 @@ from dataclasses import replace
 from exporter.agent.sources.pods.decode import KeyPrefixes
 from exporter.agent.sources.pods.reader import PodThread
 from exporter.agent.sources.pods.table import VERSIONS, indexed
-from exporter.agent.sources.source import SECOND_NS
-from exporter.model import Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
+from exporter.model import SECOND_NS, Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from exporter.agent.sources.pods.decode import MAX_CONTAINERS
 from exporter.agent.sources.pods.reader import USUAL, PodThread, ReaderOptions
-from exporter.agent.sources.source import SECOND_NS
-from exporter.model import Container, Pod
+from exporter.model import SECOND_NS, Container, Pod
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
 

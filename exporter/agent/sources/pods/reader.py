@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from exporter.agent.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
 from exporter.agent.sources.pods.table import MAX_ENDED, PodStore
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, list_parts
-from exporter.agent.sources.source import SECOND_NS, Rejections, Threaded
+from exporter.agent.sources.source import Rejections, Threaded
 from exporter.apiserver.answers import ApiError, ServerKind, explanation
 from exporter.apiserver.client import KubeClient
-from exporter.model import Clock, Pod, PodTable, SourceStatus
+from exporter.model import SECOND_NS, Clock, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)
 

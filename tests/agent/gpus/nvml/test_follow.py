@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.sources.gpus.nvml.counters import TABLE
-from exporter.agent.sources.gpus.source import SECOND, Demand
+from exporter.agent.sources.gpus.source import Demand
 from exporter.metrics.families import OFF_BY_DEFAULT, OPTIONAL_GROUPS
-from exporter.model import Reading
+from exporter.model import SECOND_NS, Reading
 from tests.agent.gpus.known import known
 from tests.agent.gpus.nvml.node import START, Node, calls
 from tests.fakenvml.scenario import Field, Gpu, Work, Xid
 
-DEMAND = Demand(deadline_s=60, processes_every_ns=5 * SECOND, sensors_every_ns=5 * SECOND)
+DEMAND = Demand(deadline_s=60, processes_every_ns=5 * SECOND_NS, sensors_every_ns=5 * SECOND_NS)
 TX = 197
 MIB = 1 << 20
 CALLS = {
@@ -111,8 +111,8 @@ def test_a_sum_that_was_switched_off_goes_on_without_what_it_missed(counting: No
 @pytest.mark.parametrize(
     ("changes", "call"),
     [
-        ({"sensors_every_ns": 2 * SECOND}, "nvmlDeviceGetPowerUsage"),
-        ({"processes_every_ns": 2 * SECOND}, "nvmlDeviceGetComputeRunningProcesses_v3"),
+        ({"sensors_every_ns": 2 * SECOND_NS}, "nvmlDeviceGetPowerUsage"),
+        ({"processes_every_ns": 2 * SECOND_NS}, "nvmlDeviceGetComputeRunningProcesses_v3"),
     ],
 )
 def test_a_cadence_is_followed(one: Node, changes: dict[str, float], call: str) -> None:

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from exporter.agent.sources.gpus.nvml.board import PLAIN
-from exporter.agent.sources.gpus.source import SECOND, Demand
-from exporter.model import DeviceState, ProcessMemory
+from exporter.agent.sources.gpus.source import Demand
+from exporter.model import SECOND_NS, DeviceState, ProcessMemory
 from tests.agent.gpus.known import known
 from tests.agent.gpus.nvml.node import START, Node, calls
 from tests.fakenvml.scenario import (
@@ -195,7 +195,9 @@ def test_what_a_board_refuses_is_absent_and_not_0(busy: Node) -> None:
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:
-    busy.start(Demand(deadline_s=60, processes_every_ns=5 * SECOND, sensors_every_ns=3 * SECOND))
+    busy.start(
+        Demand(deadline_s=60, processes_every_ns=5 * SECOND_NS, sensors_every_ns=3 * SECOND_NS)
+    )
     lists, power = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"
     first = busy.read()
     assert (calls(first, lists), calls(first, power)) == (2, 2)
@@ -210,7 +212,7 @@ def test_dear_questions_are_asked_seldom(busy: Node) -> None:
 def test_process_list_is_read_at_once_for_an_unknown_pid_but_not_each_cycle(node: Node) -> None:
     node.scenario.gpus = [Gpu(0)]
     node.scenario.works = [Work(gpu=0, pid=1, start=START - 60, end=START + 2)]
-    node.start(Demand(deadline_s=60, processes_every_ns=60 * SECOND))
+    node.start(Demand(deadline_s=60, processes_every_ns=60 * SECOND_NS))
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     node.read()
     assert calls(node.read(after=0.5), lists) == 1  # unknown, but too soon

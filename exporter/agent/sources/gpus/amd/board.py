@@ -26,6 +26,7 @@ from exporter.agent.sources.gpus.sysfs import RefusedError, as_count, is_gone, r
 from exporter.model import (
     MODULE,
     QUANTITIES,
+    SECOND_NS,
     Clock,
     DeviceMemory,
     DeviceReading,
@@ -37,13 +38,12 @@ from exporter.model import (
 
 logger = logging.getLogger(__name__)
 
-SECOND = 1_000_000_000
 MOST_PERCENT = 100
 WITHOUT_METRICS = (
     "throttling, the use of partitions and energy by counter are unknown, and what else has no "
     "file of its own"
 )
-LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s by default
+LONGEST_PAUSE_NS = 15 * SECOND_NS  # amdgpu lets a board sleep after 5 s by default
 IDLE_COVERS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
 SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
 FILES = {  # what is only in them, or in them first
@@ -137,7 +137,7 @@ class AmdBoard:
         # Only the very first read has none, and begins the counter.
         if window is not None or not self.energy.begun:
             counter = self._hwmon.energy_uj() if metrics.energy_uj is None else metrics.energy_uj
-            busy_ns = None if busiest is None else int(busiest * SECOND)
+            busy_ns = None if busiest is None else int(busiest * SECOND_NS)
             energy = self.energy.take(counter, self._hwmon.power_mw, now_ns, busy_ns)
             window = window and with_energy(window, energy, self.energy.method)
         self._sense(metrics, demand)

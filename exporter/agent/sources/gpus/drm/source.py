@@ -37,7 +37,6 @@ from exporter.model import (
 
 logger = logging.getLogger(__name__)
 
-SECOND_NS = 10**9
 ROLES = (CORE, ENCODER, DECODER)
 UNMEASURED = {"memory_active": Unmeasured.NOT_SUPPORTED}
 

@@ -17,6 +17,7 @@ from exporter.agent.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS,
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import Refusals, retry_of
 from exporter.agent.sources.gpus.source import Demand
+from exporter.model import KIB
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
 ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
@@ -79,7 +80,6 @@ def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
     return value if isfinite(value) else errors.error_of(errors.UNKNOWN, FIELD_VALUES)
 
 
-KIB = 1 << 10
 WRAPS_AT = 1 << 32
 MAX_COUNTED = 1 << 63  # what is above is no count: the sum does without, for ever
 PHASES = (SENSORS, COUNTERS, SAMPLES)  # of a reading, in which fields are read

@@ -14,11 +14,9 @@ from exporter.agent.sources.gpus.nvml.errors import (
     NvmlError,
 )
 from exporter.agent.sources.gpus.nvml.library import Library
-from exporter.model import Device
+from exporter.model import GIB, MIB, Device
 
 MIG = "mig"
-GIB = 1 << 30
-MIB = 1 << 20
 WHOLE_GPU_PROFILES = (5, 4, 6, 3, 2, 1, 0)  # NVML_GPU_INSTANCE_PROFILE_*, of 8, 7, 6, 4 … slices
 USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 4
 HOLES = {NOT_FOUND, INVALID_ARGUMENT}  # instances come and go: their numbering has holes

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import Refusals
+from exporter.model import MIB
 
 GPM = "profiling"  # the topic of a refusal
 SUPPORT = "nvmlGpmQueryDeviceSupport"
@@ -23,7 +24,6 @@ METRICS = "nvmlGpmMetricsGet"
 
 LEAST_NS = 150_000_000  # the driver wants more than 100 ms between two samples
 MAX_PERCENT = 101.0  # rounding may pass 100; more is garbage
-MIB = 1 << 20
 MAX_MIB = 1 << 20  # in a second, over PCIe: four times of what the seventh generation can
 MAX_METRICS = 512  # the array of nvmlGpmMetricsGet_t grew from 98 to 477; numMetrics says how many
 GRAPHICS = 1  # nvmlGpmMetricId_t

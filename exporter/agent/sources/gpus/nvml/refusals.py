@@ -16,7 +16,7 @@ from exporter.agent.sources.gpus.nvml.errors import (
     NvmlError,
     UnmeasurableError,
 )
-from exporter.model import QUANTITIES, Clock, Unmeasured
+from exporter.model import QUANTITIES, SECOND_NS, Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
 
@@ -41,16 +41,14 @@ OTHERS = {  # topic → its group of metric families, "" if it is always wanted
     "profiling": "profiling",
 }
 
-SECOND = 1_000_000_000
-
 
 class Backoff:
     """A wait that doubles after each failure, from ``first_s`` to ``most_s`` seconds."""
 
     def __init__(self, clock: Clock, first_s: float = 1.0, most_s: float = 60.0) -> None:
         self._clock = clock
-        self._first_ns = int(first_s * SECOND)
-        self._most_ns = int(most_s * SECOND)
+        self._first_ns = int(first_s * SECOND_NS)
+        self._most_ns = int(most_s * SECOND_NS)
         self.reset()
 
     def reset(self) -> None:
@@ -161,7 +159,7 @@ class Refusals:
     def fail(self, topic: str, error: NvmlError) -> None:
         """Notes a failure that concerns only its topic. One that lasts is a refusal."""
         now_ns = self._clock.monotonic_ns()
-        if now_ns - self._failing_ns.setdefault(topic, now_ns) < FAILS_S * SECOND:
+        if now_ns - self._failing_ns.setdefault(topic, now_ns) < FAILS_S * SECOND_NS:
             logger.debug("%s of device %s was not read this time: %s", topic, self._uuid, error)
         elif topic not in self._reasons:
             self._retries[topic] = Backoff(self._clock, FAILS_S, MAX_S)
