@@ -159,12 +159,13 @@ def _unless_all(name: str) -> build.QueryVariable:
     """What a link says of a choice on a board that has no "All" of it; nothing of "All".
 
     Grafana keeps a value of an address that cannot be chosen, so "All" must not stand there. It
-    writes "All" as ``$__all``, which PromQL takes for a group that is not there, or as below.
+    writes it as ``$__all``, which PromQL takes for a group that is not there, escaped, or, in 9.4,
+    as ``All``.
     """
     asked = f'query_result(label_replace(vector(0), "is", "${{{name}:queryparam}}", "", ""))'
     return (
         _query(f"{name}_link", f"Link with the {name}", asked)
-        .regex('/is="(var-\\w+=(?!%24__all|")[^"]+)"/')
+        .regex('/is="(var-\\w+=(?!%24__all|All"|")[^"]+)"/')
         .hide(VariableHide.HIDE_VARIABLE)
     )
 
