@@ -1,0 +1,53 @@
+"""Two clusters whose nodes, pods and cards have the same names: each keeps rows of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboards.grafana import FOLDER, PATHS, fill, load, panels, queries
+from tests.dashboards.test_silent import AT, EVERYTHING, MINUTE, _card, _hit, _pod
+from tests.store import Store, Target
+
+CLUSTERS = ("east", "west")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store(tmp_path_factory.mktemp("prometheus")) as store:
+        for minute in range(11):
+            seconds = minute * MINUTE
+            page = 'mgpu_exporter_build_info{version="1"} 1\n'
+            page += _card(0, "well", 1, seconds=seconds) + _pod("well", 0, "well", seconds)
+            page += _card(1, "gone", 0, seconds=seconds) + _hit("on-gone", 1, "gone")
+            for cluster in CLUSTERS:
+                target = Target({"job": "mgpu", "instance": "node", "cluster": cluster})
+                store.scrape(target, page, AT - 10 * MINUTE + seconds)
+        yield store
+
+
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_a_row_of_a_table_is_of_one_cluster(store: Store, path: Path) -> None:
+    asked = 0
+    for panel in panels(load(path)):
+        for target in panel["targets"] if panel["type"] == "table" else ():
+            both, east = (
+                store.query(fill(target["expr"], EVERYTHING | {"cluster": cluster}), AT)
+                for cluster in (".*", "east")
+            )
+            rows = [one for one in both if one["metric"].get("instance")]
+            own = [one for one in east if one["metric"].get("instance")]
+            assert {one["metric"]["cluster"] for one in rows} <= {*CLUSTERS}, panel["title"]
+            assert {one["metric"]["cluster"] for one in own} <= {"east"}, panel["title"]
+            assert len(rows) == 2 * len(own), (panel["title"], target["refId"])
+            asked += len(rows)
+    assert asked or path.stem not in {"mgpu-overview", "mgpu-node", "mgpu-pod"}
+
+
+@pytest.mark.program("prometheus")
+def test_a_number_counts_both(store: Store) -> None:
+    every = {query.panel: query for query in queries(load(FOLDER / "mgpu-overview.json"))}
+    for panel, expected in {"GPUs, all": 2, "Not read, all": 2, "In use, all": 1}.items():
+        (value,) = store.values(fill(every[panel].expr, EVERYTHING), AT).values()
+        assert value == pytest.approx(expected), panel
