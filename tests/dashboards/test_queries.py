@@ -152,7 +152,7 @@ def test_all_is_not_taken_to_a_board_that_has_none(ask: Ask, board: str) -> None
         }
         two = f"var-{name}=a&var-{name}=b"
         some = {"one": [f"var-{name}=node-0"], "two": [two]}
-        assert found == some | dict.fromkeys(all_of_them, [])
+        assert found == some | {key: [] for key in all_of_them}
 
 
 @pytest.mark.program("prometheus", "cc")
