@@ -67,7 +67,7 @@ UNMEASURED: Words = {"1": ("not measured", LOOK)}
 QUARTERS: Steps = (
     (None, FREE),
     (0.001, "#C7DCFC"),
-    (0.25, "#8AB8FF"),
+    (0.25, "#96C0FF"),  # light enough for Grafana to write on it in black
     (0.5, "#5794F2"),
     (0.75, USED),
 )

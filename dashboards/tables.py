@@ -61,6 +61,7 @@ def tinted(steps: Steps, words: Words | None = None) -> Cell:
 
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
+CELL = 56  # of a matrix: what the word "silent" needs
 # Of columns of text that is long or short wherever it stands, the least width.
 WIDTHS = {
     "GPU": 50,
@@ -198,7 +199,7 @@ def matrix(
         "/.*/",
         [
             override("noValue", "-"),
-            override("custom.minWidth", NARROW / 2),
+            override("custom.minWidth", CELL),
             *_looks(cell),
             override("custom.align", "center"),
         ],
