@@ -15,6 +15,7 @@ from exporter.agent import api
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.facts.history import Past
+from exporter.agent.hostuse import HostUses
 from exporter.agent.settings import Settings
 from exporter.agent.sources.groups.owners import Users
 from exporter.agent.sources.pods.factory import node_name
@@ -35,7 +36,6 @@ ENDS_WITHIN_S = 2.0
 FIRST_WITHIN_S = 10.0
 
 LONGEST_COMMAND = 4096  # bytes that are read of one
-_USER, _SYSTEM = 11, 12  # of /proc/PID/stat, behind the name
 MINUTES = api.HISTORY_MINUTES
 
 
@@ -46,37 +46,25 @@ class ProcessCommands:
         self._proc_root = proc_root
         self._users = Users(passwd, clock)
         self._known: dict[tuple[int, int | None], ProcessCommand] = {}
-        self._clock = clock
-        self._worked: dict[int, tuple[int, int]] = {}  # by pid: ticks of a CPU, and when
+        self._uses = HostUses(proc_root, clock)
 
     def of(self, processes: Iterable[Process]) -> Mapping[int, ProcessCommand]:
         """What is known of processes, by pid."""
         known: dict[tuple[int, int | None], ProcessCommand] = {}
+        names: dict[int, str] = {}
         for process in processes:
             key = process.pid, process.start_unix_ns
+            names[process.pid] = process.name
             found = self._known.get(key) or self._read(process.pid, process.name)
             if found is not None:
                 known[key] = found
         self._known = known
-        before, self._worked = self._worked, {}
-        return {pid: self._working(pid, found, before) for (pid, _), found in known.items()}
-
-    def _working(
-        self, pid: int, found: ProcessCommand, before: Mapping[int, tuple[int, int]]
-    ) -> ProcessCommand:
-        """With its use of the host: of CPUs as soon as it was read before."""
-        now_ns, folder = self._clock.monotonic_ns(), f"{self._proc_root}/{pid}"
-        try:
-            fields = _read(f"{folder}/stat").rpartition(b")")[2].split()  # a name may hold any
-            ticks = int(fields[_USER]) + int(fields[_SYSTEM])
-            held = int(_read(f"{folder}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, ValueError, IndexError):
-            return found
-        self._worked[pid] = ticks, now_ns
-        then, at_ns = before.get(pid, (ticks, now_ns))
-        spent_s, passed_s = (ticks - then) / os.sysconf("SC_CLK_TCK"), (now_ns - at_ns) / 1e9
-        cpus = spent_s / passed_s if passed_s > 0 and spent_s >= 0 else None  # else: no time yet
-        return found._replace(host_cpus=cpus, host_bytes=held)
+        commands = {pid: found for (pid, _), found in known.items()}
+        return commands | {
+            pid: commands[pid]._replace(host_cpus=use.cpus, host_bytes=use.resident_bytes)
+            for pid, use in self._uses.of(names).items()
+            if pid in commands
+        }
 
     def _read(self, pid: int, name: str) -> ProcessCommand | None:
         """The process of this pid if it has this name, else another one has the pid by now."""

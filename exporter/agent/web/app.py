@@ -8,6 +8,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from exporter.agent.api import About
 from exporter.agent.collector.viewers import Viewers
+from exporter.agent.hostuse import HostUses
 from exporter.agent.settings import Settings
 from exporter.agent.web import runbooks
 from exporter.agent.web.access import Access, Gate, Route
@@ -75,7 +76,8 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     if not settings.web_metrics_only:
         about = about or (lambda: About(window_ns=settings.collection_window_ns))
         answers = Answers(lambda: health.snapshot, clock)
-        live = LivePage(answers, about, settings.web_telemetry_path)
+        host = HostUses(str(settings.path_procfs), clock)
+        live = LivePage(answers, about, settings.web_telemetry_path, host)
         home = _home(gate, live, health, clock, settings.web_telemetry_path)
         for route in (
             *routes(gate),

@@ -9,6 +9,7 @@ from importlib.resources import files
 from aiohttp import hdrs, web
 
 from exporter.agent.api import About
+from exporter.agent.hostuse import HostUses
 from exporter.agent.web.access import Access, Route
 from exporter.agent.web.answers import Answers, respond_with
 from exporter.agent.web.negotiation import accepts_gzip, header
@@ -29,10 +30,13 @@ STATIC = {
 class LivePage:
     """The page of the newest Snapshot, for each choice and view."""
 
-    def __init__(self, answers: Answers, about: Callable[[], About], metrics_path: str) -> None:
+    def __init__(
+        self, answers: Answers, about: Callable[[], About], metrics_path: str, host: HostUses
+    ) -> None:
         self._answers = answers
         self._about = about
         self._metrics_path = metrics_path
+        self._host = host
         self._earlier: Mapping[str, Earlier] = {}
         self._newer: Mapping[str, Earlier] = {}
 
@@ -50,7 +54,9 @@ class LivePage:
                 self._newer = {each.uuid: Earlier(each, snapshot.unix_ns) for each in devices}
             node = node_of(snapshot, self._about(), age_ns, view.namespaces)
             age_s = (max(age_ns, 0) + snapshot.figures_age_ns) / 1e9
-            return page(node, choice, age_s, self._metrics_path, self._earlier).encode()
+            # the processes of a simulated node are none of this machine
+            read = (lambda _: {}) if snapshot.simulated else self._host.of
+            return page(node, choice, age_s, self._metrics_path, self._earlier, read).encode()
 
         response = await self._answers.respond(request, ("page", choice, view), render, HTML, view)
         if response is None:

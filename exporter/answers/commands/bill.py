@@ -213,22 +213,16 @@ def _of(known: Callable[[str], object]) -> Callable[[str], object]:
 
 
 def _say(shown: Progress) -> Callable[[int, int, str], None]:
-    """Says how far the longest question is, and how long the looks at single steps will take.
-
-    The questions after the longest begin again, and are short.
-    """
+    """Says how far the longest question is, then how long the looks at single steps will take."""
     most, began_s = 0.0, 0.0
 
     def say(number: int, of: int, what: str) -> None:
         nonlocal most, began_s
-        if not what:
-            most = max(most, number / of)
-            shown.say(f"reading the books: {most:.0%} ...")
-            return
-        now_s = time.monotonic()
-        began_s = began_s if number > 1 else now_s
-        left_s = (now_s - began_s) / max(1, number - 1) * (of - number)
-        shown.say(f"looking at {number} of {of} {what}, {left_s:.0f} s more ...")
+        most = max(most, number / of)
+        began_s = began_s if what and number > 1 else time.monotonic()
+        left_s = (time.monotonic() - began_s) / max(1, number - 1) * (of - number)
+        steps = f"looking at {number} of {of} {what}, {left_s:.0f} s more ..."
+        shown.say(steps if what else f"reading the books: {most:.0%} ...")
 
     return say
 

@@ -63,7 +63,9 @@ def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> 
 
     ``namespace``: only its pods; "" stands for all. A Prometheus is asked for those alone.
     """
-    every_ns = arguments.every or _usual(feed)
+    every_ns = arguments.every
+    if not every_ns:
+        every_ns = PROMETHEUS_EVERY_NS if isinstance(feed, PrometheusFeed) else SECOND_NS
     if namespace and not isinstance(feed, PrometheusFeed):
         feed = NamespaceFeed(feed, namespace)
     if not _is_live(arguments):
@@ -93,7 +95,3 @@ def _once(feed: Feed, wait_ns: int) -> int:
         return _CANNOT
     finally:
         feed.close()
-
-
-def _usual(feed: Feed) -> int:
-    return PROMETHEUS_EVERY_NS if isinstance(feed, PrometheusFeed) else SECOND_NS

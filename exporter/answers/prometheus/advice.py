@@ -27,13 +27,10 @@ _RECORDED_S = 900  # the rules record each 15 minutes
 _SCRAPE_S = 15
 
 # What advice goes by, here and in the expressions of dashboards/sizing.py.
-DAY = _DAY_S // _RECORDED_S  # that many recorded steps
-MARGIN = 1.15  # on what is needed
-HIGH = 0.95  # the percentile of core that is its need, and the part of a limit that is at it
-FULL = 0.95  # of vLLM's cache
-SOME = 0.05  # of the time on a full card, which bounds the core
+DAY, LEAST_KNOWN = _DAY_S // _RECORDED_S, 0.9  # recorded steps, and the part of the time
+MARGIN, HIGH = 1.15, 0.95  # on a need; the percentile that it is, and the part of a limit
+FULL, SOME = 0.95, 0.05  # of vLLM's cache; of the time on a full card, which bounds the core
 MOST, FLAT = 0.7, 0.98  # of what it may have; of its peak: a program that takes that at once
-LEAST_KNOWN = 0.9  # of the time
 
 
 class Outcome(Enum):

@@ -64,10 +64,7 @@ class Grid(NamedTuple):
 
 
 class Prometheus:
-    """Asks one address.
-
-    ``asked`` receives how many parts of a long question are answered, of how many, and what they
-    are; "" are times of one query.
+    """Asks one address. ``asked`` receives how many times or looks are answered, of how many.
 
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
     ``whole``, a server of several stores answers only if all of them do. ``targets``: which targets
@@ -123,7 +120,7 @@ class Prometheus:
             return self._series(QUERY, {"query": expression}, 0, _NEVER_S)
         selected = _RANGE.search(expression)
         length_s = int(selected[1]) if selected else _STALE_S
-        query = {"query": expression, "time": _seconds(unix_s)}
+        query = {"query": expression, "time": f"{unix_s:.3f}".rstrip("0").rstrip(".")}
         bounds = unix_s - length_s - _ROUNDED_S, unix_s + _ROUNDED_S
         try:
             return self._series(QUERY, query, *bounds)
@@ -329,7 +326,3 @@ def quoted(value: str) -> str:
     """A PromQL string literal with its special characters escaped."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def _seconds(unix_s: float) -> str:
-    return f"{unix_s:.3f}".rstrip("0").rstrip(".")

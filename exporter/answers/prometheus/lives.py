@@ -220,7 +220,10 @@ def check(
         ClaimedError: it names both, and what to do.
 
     """
-    bounds = {life: _bounds(times) for life, times in lives.items()}
+    bounds = {
+        life: (min(one[0] for one in times.values()), max(one[-1] for one in times.values()))
+        for life, times in lives.items()
+    }
     for one, other in combinations(sorted(lives, key=lambda life: bounds[life]), 2):
         together_s = min(bounds[one][1], bounds[other][1]) - max(bounds[one][0], bounds[other][0])
         if together_s > most_s:
@@ -228,10 +231,6 @@ def check(
                 f"{what}: {_described(one, lives[one])}, and {_described(other, lives[other])}. "
                 f"{_remedy(lives[one], lives[other])}"
             )
-
-
-def _bounds(times: Mapping[Target, Sequence[float]]) -> tuple[float, float]:
-    return min(one[0] for one in times.values()), max(one[-1] for one in times.values())
 
 
 def _described(life: Life, targets: Iterable[Target]) -> str:

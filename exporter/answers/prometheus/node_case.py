@@ -48,8 +48,9 @@ def case_of(
     Who ran while it waited, and what held clocks down, was counted between the two moments. With
     ``seen``, the viewer's namespace, the pods of other namespaces are "others".
     """
+    name = namespace, pod
     mine = sorted(
-        (one for one in now.facts.containers if _is_of(one, namespace, pod)),
+        (c for c in now.facts.containers if c.owner[:2] == name and not c.ended),
         key=lambda one: (one.owner.container, one.index or 0),
     )
     earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
@@ -75,10 +76,6 @@ def case_of(
     return Case(
         namespace=namespace, pod=pod, unix_s=now.unix_ns / SECOND_NS, window_s=window_s, parts=parts
     )
-
-
-def _is_of(one: ContainerHolding, namespace: str, pod: str) -> bool:
-    return (one.owner.namespace, one.owner.pod) == (namespace, pod) and not one.ended
 
 
 def _waiting_on(

@@ -281,7 +281,9 @@ class SeriesCase:
         }
         busy = self._rates(f"{_DEVICE}busy_seconds_total", matcher, _uuid)
         throttled: dict[str, dict[str, float]] = defaultdict(dict)
-        rates = self._rates(f"{_DEVICE}throttle_seconds_total", matcher, _uuid_and_reason)
+        rates = self._rates(
+            f"{_DEVICE}throttle_seconds_total", matcher, lambda of: (_uuid(of), label(of, "reason"))
+        )
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
         on = self._holders(self._select(_HOLDERS, matcher), *map(_pod, state.values()))
@@ -304,7 +306,8 @@ class SeriesCase:
         found: dict[str, set[str]] = defaultdict(set)
         for one in self._mine(holders, "", self._until_s):
             is_pod = _name(one).startswith(_CONTAINER)  # a target has a namespace too
-            name = _pod(one.labels) if is_pod else _group(one.labels)
+            group = f"{label(one.labels, 'kind')} {label(one.labels, 'group')}"
+            name = _pod(one.labels) if is_pod else group
             if is_pod and name in pod:
                 continue
             if self._seen and not (is_pod and label(one.labels, "namespace") == self._seen):
@@ -422,13 +425,5 @@ def _uuid(labels: Labels) -> str:
     return label(labels, "uuid")
 
 
-def _uuid_and_reason(labels: Labels) -> tuple[str, str]:
-    return _uuid(labels), label(labels, "reason")
-
-
 def _pod(labels: Labels) -> str:
     return f"{label(labels, 'namespace')}/{label(labels, 'pod')}"
-
-
-def _group(labels: Labels) -> str:
-    return f"{label(labels, 'kind')} {label(labels, 'group')}"

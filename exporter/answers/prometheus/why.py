@@ -303,13 +303,13 @@ def _clocks(case: Case) -> Iterator[Sentence]:
     if not by_cause:
         return
     order = sorted(by_cause.items(), key=lambda each: -max(each[1].values()))
-    said = " and ".join(f"{_cards_held(held)} by {cause}" for cause, held in order)
+    said = " and ".join(
+        _joined([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
+        + f" by {cause}"
+        for cause, held in order
+    )
     unusual = any(cause != _HELD_BY["sw_power_cap"] for cause in by_cause)
     yield Sentence(Topic.CLOCKS, f"Clocks were held down: {said}.", urgent=unusual)
-
-
-def _cards_held(held: Mapping[str, float]) -> str:
-    return _joined([f"{name} {time:.0%} of the time" for name, time in sorted(held.items())])
 
 
 def _memory(case: Case) -> Iterator[Sentence]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from exporter.agent import api
 from exporter.agent.api import About, Document
 from exporter.agent.api.context import Context
 from exporter.agent.api.fields import TEXT, Field, Object
+from exporter.agent.hostuse import HostUse
 from exporter.agent.web.page import choice_of, node_of, page
 from exporter.model import Averages, ContainerKey, HeldMemory, Snapshot
 from tests.agent.api.nodes import HOSTILE, crowded, demo, failing, hostile
@@ -146,6 +147,26 @@ def test_the_readers_own_rows_stand_before_the_sum_of_others() -> None:
     card = own.split("<article")[2].partition("</article>")[0]
     rows = [card.index(f'title="{name}') for name in ("batch-scoring", "others, not shown")]
     assert rows == sorted(rows)
+
+
+def test_processes_have_their_use_of_the_host_and_only_those_shown_are_read() -> None:
+    read: list[dict[int, str]] = []
+
+    def host(names: Mapping[int, str]) -> Mapping[int, HostUse]:
+        read.append(dict(names))
+        return {pid: HostUse(None if pid == min(names) else 1.25, 3 << 30) for pid in names}
+
+    whole_page, own, without = (
+        page(node_of(demo(), ABOUT, 0, shown), choice_of({}), 0.0, "/metrics", host=each)
+        for shown, each in ((None, host), ({"inference"}, host), (None, lambda _: {}))
+    )
+    everybody, mine = read
+    assert mine
+    assert mine.items() < everybody.items()
+    assert whole_page.count("1.25") == len(everybody) - 1
+    assert own.count("1.25") == len(mine) - 1
+    assert "Host CPUs" in own
+    assert "Host CPUs" not in without
 
 
 def test_the_history_of_others_is_not_for_the_page() -> None:

@@ -1,9 +1,11 @@
 """A line of the page's list: a pod, a group or unattributed use, with its containers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.agent.hostuse import HostUse
 from exporter.agent.web.page.cells import (
     LEAST,
     NOT_KNOWN,
@@ -62,7 +64,8 @@ class Line:
     """One line, which opens to the rows of its containers and processes.
 
     ``colours`` are those of its containers, None for unattributed use. ``hour`` has the charts of
-    its last hour, if they are shown; ``has_hour``: whether they can be asked for.
+    its last hour, if they are shown; ``has_hour``: whether they can be asked for. ``has_host``:
+    whether rows have what processes use of their host.
     """
 
     entry: TreeEntry
@@ -72,14 +75,20 @@ class Line:
     measured: Sequence[tuple[str, Cell, Meter | None]]
     past: Spark | None
     rows: Sequence[Row]
+    has_host: bool
     has_hour: bool
     hour: Hour | None
 
 
 def line_of(
-    entry: TreeEntry, colours: Colours, series: Series, now_unix_ns: int, hour: Hour | None = None
+    entry: TreeEntry,
+    colours: Colours,
+    series: Series,
+    now_unix_ns: int,
+    hour: Hour | None = None,
+    host: Mapping[int, HostUse] = MappingProxyType({}),
 ) -> Line:
-    """The line of an entry."""
+    """The line of an entry. ``host`` is what processes use of their host, by pid."""
     devices = dict.fromkeys(part.device for part in entry.parts if part.device)
     # One mark of each kind: the entry's own, or else the first of its parts'.
     every = (*entry.marks, *(mark for part in entry.parts for mark in part.marks))
@@ -95,7 +104,10 @@ def line_of(
         places=", ".join(devices) or "not known",
         measured=[("core", *_core(entry)), ("memory", *_memory(entry))],
         past=None if entry.ended else _past(entry, series),
-        rows=[row for part in entry.parts for row in _rows(entry, part, colours, now_unix_ns)],
+        rows=[
+            row for part in entry.parts for row in _rows(entry, part, colours, now_unix_ns, host)
+        ],
+        has_host=bool(host),
         has_hour=not entry.ended and entry.kind != "unattributed",
         hour=hour,
     )
@@ -137,7 +149,13 @@ def _past(entry: TreeEntry, series: Series) -> Spark:
     return spark(f"Core of {entry.name}, the last ten minutes", values, top)
 
 
-def _rows(entry: TreeEntry, part: Part, colours: Colours, now_unix_ns: int) -> list[Row]:
+def _rows(
+    entry: TreeEntry,
+    part: Part,
+    colours: Colours,
+    now_unix_ns: int,
+    host: Mapping[int, HostUse],
+) -> list[Row]:
     average = part.average
     ratios = (
         ("memory_active", average.memory_active),
@@ -161,13 +179,14 @@ def _rows(entry: TreeEntry, part: Part, colours: Colours, now_unix_ns: int) -> l
             core_of(part),
             memory_of(part),
             *measured,
+            *((NOTHING, NOTHING) if host else ()),
             _since(part.since_unix_ns, now_unix_ns),
         ],
     )
-    return [own, *(_process(process, part, now_unix_ns) for process in part.processes)]
+    return [own, *(_process(process, part, now_unix_ns, host) for process in part.processes)]
 
 
-def _process(process: Process, part: Part, now_unix_ns: int) -> Row:
+def _process(process: Process, part: Part, now_unix_ns: int, host: Mapping[int, HostUse]) -> Row:
     held = process.memory_bytes
     return Row(
         key=key_of(part.name, part.uuid, str(process.pid)),
@@ -178,9 +197,18 @@ def _process(process: Process, part: Part, now_unix_ns: int) -> Row:
             _percent(process.core),
             NOT_KNOWN if held is None else Cell(memory(held)),
             *map(_percent, (process.memory_active, process.encoder, process.decoder)),
+            *(_of_host(host.get(process.pid)) if host else ()),
             _since(process.start_unix_ns, now_unix_ns),
         ],
     )
+
+
+def _of_host(use: HostUse | None) -> tuple[Cell, Cell]:
+    """CPUs and memory of its host that a process uses."""
+    if use is None:
+        return NOT_KNOWN, NOT_KNOWN
+    cpus = NOT_KNOWN if use.cpus is None else Cell(f"{use.cpus:.2f}")
+    return cpus, Cell(memory(use.resident_bytes))
 
 
 def _percent(value: float | None) -> Cell:

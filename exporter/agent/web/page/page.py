@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from exporter.agent.facts.history import Past
+from exporter.agent.hostuse import HostUse
 from exporter.agent.web.page.cards import (
     Board,
     Card,
@@ -111,22 +112,30 @@ def page(
     age_s: float,
     metrics_path: str,
     earlier: Mapping[str, Earlier] = NOTHING_EARLIER,
+    host: Callable[[Mapping[int, str]], Mapping[int, HostUse]] = lambda _: {},
 ) -> str:
     """The page as HTML. Links are relative, so that a proxy may serve it under any path.
 
     ``age_s`` is the age of the snapshot in seconds. ``earlier`` are the devices at an earlier
-    moment, by UUID: what was throttled shows in between.
+    moment, by UUID: what was throttled shows in between. ``host`` reads what processes use of their
+    host, by their names by pid.
     """
     return written(
         "page",
-        page=_shown(node, choice, age_s, earlier),
+        page=_shown(node, choice, age_s, earlier, host),
         metrics=metrics_path.lstrip("/"),
         sorts=SORTS,
         lost_named=LOST_NAMED,
     )
 
 
-def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earlier]) -> Shown:
+def _shown(
+    node: Node,
+    choice: Choice,
+    age_s: float,
+    earlier: Mapping[str, Earlier],
+    host: Callable[[Mapping[int, str]], Mapping[int, HostUse]],
+) -> Shown:
     everyone = entries(node.tree, off_kubernetes=node.is_off_kubernetes)
     there = [entry for entry in everyone if not entry.ended]
     colour, series = colours(everyone), Past(node.history, POINTS)
@@ -138,6 +147,8 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
     texts = {gpu.facts.uuid: device_text(gpu.facts) for gpu in gpus}
     matching = in_order((each for each in everyone if matches(each, choice.words, texts)), choice)
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
+    processes = (each for entry in present for part in entry.parts for each in part.processes)
+    of_host = host({process.pid: process.name for process in processes})
     hosts = {part.uuid for entry in matching for part in entry.parts}
     # A GPU is found by its own words and by those of its marks.
     for uuid, text in texts.items():
@@ -162,7 +173,7 @@ def _shown(node: Node, choice: Choice, age_s: float, earlier: Mapping[str, Earli
 
     def line(entry: TreeEntry) -> Line:
         hour = of_entry(entry, node.history) if choice.hour == entry.key else None
-        return line_of(entry, colour, series, node.unix_ns, hour)
+        return line_of(entry, colour, series, node.unix_ns, hour, of_host)
 
     return Shown(
         node=node,

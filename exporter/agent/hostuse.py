@@ -1,0 +1,79 @@
+"""What processes use of their host: CPUs and resident memory, read from ``/proc`` for who looks."""
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from exporter.model import Clock
+
+MOST = 100  # processes that one answer reads: two files of each
+_AGAIN_NS = 5 * 10**8  # between two readings of a process, so that its ticks are many enough
+_FORGOTTEN_NS = 60 * 10**9
+_LONGEST = 4096
+_USER, _SYSTEM, _STARTED = 11, 12, 19  # of /proc/PID/stat, behind the name
+
+
+class HostUse(NamedTuple):
+    """CPUs since the reading before, None at the first; and resident bytes."""
+
+    cpus: float | None
+    resident_bytes: int
+
+
+class _Read(NamedTuple):
+    started: bytes
+    ticks: int
+    at_ns: int
+    use: HostUse
+
+
+class HostUses:
+    """Reads it of some processes, and keeps the last reading of each for its CPUs. Thread-safe."""
+
+    def __init__(self, procfs: str, clock: Clock) -> None:
+        self._procfs = procfs
+        self._clock = clock
+        self._last: dict[int, _Read] = {}
+        self._lock = threading.Lock()
+
+    def of(self, names: Mapping[int, str]) -> Mapping[int, HostUse]:
+        """The use of the first ``MOST`` of these, by pid; not of one with another name by now."""
+        now_ns, found = self._clock.monotonic_ns(), {}
+        with self._lock:
+            for pid, name in [*names.items()][:MOST]:
+                before = self._last.get(pid)
+                if before is None or now_ns - before.at_ns >= _AGAIN_NS:
+                    read = self._read(pid, name, before, now_ns)
+                    if read is None:
+                        continue
+                    self._last[pid] = before = read
+                found[pid] = before.use
+            self._last = {
+                pid: one for pid, one in self._last.items() if now_ns - one.at_ns < _FORGOTTEN_NS
+            }
+        return found
+
+    def _read(self, pid: int, name: str, before: _Read | None, now_ns: int) -> _Read | None:
+        """A reading; None if the process is gone, or another one has its pid by now."""
+        texts = []
+        try:
+            for file in ("stat", "statm"):
+                # a fourth of the time that pathlib takes
+                with open(f"{self._procfs}/{pid}/{file}", "rb", buffering=0) as one:  # noqa: PTH123
+                    texts.append(one.read(_LONGEST))
+            head, _, rest = texts[0].rpartition(b")")  # a name may hold any character
+            fields = rest.split()
+            ticks = int(fields[_USER]) + int(fields[_SYSTEM])
+            pages = int(texts[1].split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
+        if head.partition(b"(")[2].decode(errors="replace") != name:
+            return None
+        cpus = None
+        if before is not None and before.started == fields[_STARTED]:
+            spent_s = (ticks - before.ticks) / os.sysconf("SC_CLK_TCK")
+            cpus = spent_s / ((now_ns - before.at_ns) / 1e9)
+        return _Read(
+            fields[_STARTED], ticks, now_ns, HostUse(cpus, pages * os.sysconf("SC_PAGE_SIZE"))
+        )
