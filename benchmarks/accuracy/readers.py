@@ -12,6 +12,7 @@ from benchmarks.accuracy.scenarios import JOBS, UNIDENTIFIED
 from exporter.agent.attribution.shares import SCALE_CAP
 from exporter.agent.collector import Collector, Sources
 from exporter.agent.collector.rules import cycle_rules
+from exporter.agent.collector.viewers import Viewers
 from exporter.agent.ledger import Ledger
 from exporter.agent.settings import load
 from exporter.agent.sources.cgroups.source import SimulatedProcesses
@@ -23,6 +24,7 @@ from exporter.simulation.ring import RingSample
 from tests.scenario.truth import owner_of
 
 SECOND = 10**9
+SCRAPE_S = 15
 REMEMBERED_NS = 40 * SECOND  # longer than any ring
 Sums = Mapping[str, float]
 
@@ -103,13 +105,14 @@ class Reader(Protocol):
 
 
 class Ours:
-    """The exporter itself, in its default rhythm: every cycle of the real collector.
+    """The exporter itself, in the rhythm of a Prometheus that scrapes: all of its cycles.
 
     ``watched``: as it is while somebody looks, when each second is read.
     """
 
     name = "this exporter"
     name_watched = "with a viewer"
+    names = name, name_watched
 
     def __init__(self, node: BenchNode, clock: SetClock, *, watched: bool = False) -> None:
         if watched:
@@ -122,11 +125,16 @@ class Ours:
         )
         rules = cycle_rules(load({}, {}))
         self._collector = Collector(sources, self._ledger, clock, rules)
-        self._collector.is_watched = lambda: watched
+        self._viewers, self._watched = Viewers(clock), watched
+        self._collector.is_watched = self._viewers.are_there
 
-    def look(self, second: int) -> None:  # noqa: ARG002 - every second is one cycle
-        """One cycle."""
+    def look(self, second: int) -> None:
+        """One cycle; then somebody looks, or a scrape comes if it is time."""
         self._collector.cycle()
+        if self._watched:
+            self._viewers.look()
+        elif second % SCRAPE_S == 0:
+            self._viewers.scrape("prometheus")
 
     def busy(self) -> Sums:
         """The core accounts."""

@@ -59,7 +59,7 @@ def of(errors: Sequence[Error], reader: str, quantity: str, minutes: int) -> Qua
             for e in errors
             if (e.reader, e.quantity, e.minutes, e.scrape_s) == (reader, quantity, minutes, scrape)
         )
-        for scrape in (SCRAPES_S if reader == Ours.name else (0,))
+        for scrape in (SCRAPES_S if reader in Ours.names else (0,))
     ]
     known = [cell for cell in cells if cell]
     if not known:

@@ -96,7 +96,7 @@ def _errors(
 ) -> Iterator[Error]:
     for begin in range(0, len(truths) - minutes + 1, minutes):
         for reader, quantity in marks[0]:
-            for scrape_s in SCRAPES_S if reader == Ours.name else (0,):
+            for scrape_s in SCRAPES_S if reader in Ours.names else (0,):
                 first, last = _scraped(begin, minutes, scrape_s)
                 if first < last:
                     before, after = (marks[m][reader, quantity] for m in (first, last))
