@@ -181,3 +181,18 @@ def test_processes_that_stay_are_read_seldom_after_a_minute(one: Node) -> None:
     assert all(each.windows for each in reads(one, 50))
     reads(one, 15)
     assert sum(bool(each.windows) for each in reads(one, 20)) == 4
+
+
+def test_where_lists_cost_much_a_new_process_is_named_and_listed_in_the_second_it_works(
+    one: Node,
+) -> None:
+    one.scenario.processes.append(Process(gpu=0, pid=102, memory=2 << 30, start=START + 23.5))
+    one.scenario.works.append(Work(gpu=0, pid=102, start=START + 23.6, end=START + 25))
+    settled(one)
+    one.ask("take", 2_000_000)
+    *before, came = reads(one, 23)
+    assert all(102 not in each.seen for each in before)
+    assert came.memory is not None
+    listed = {process.pid for process in came.memory.processes or ()}
+    assert 102 in came.seen | {own.pid for w in came.windows for own in w.processes}
+    assert 102 in listed
