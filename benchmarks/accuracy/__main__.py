@@ -22,7 +22,10 @@ BEGIN, END = "<!-- tables: made by python -m benchmarks.accuracy --write -->\n",
 PREFACE = """\
 # Results of the accuracy bench
 
-Made by `python -m benchmarks.accuracy --write`. What the words mean: [accuracy.md][page].
+Made by `python -m benchmarks.accuracy --write`. Rules and raw poll: [accuracy.md][page]. Ring
+gauge: rows of the whole ring at each scrape (dcgm-exporter, Kepler). 1 s gauge: rows of the last
+second at each scrape (nvitop, HAMi). With a viewer each second is read; else each 4 to 5, and
+before a scrape each 15 s.
 The floor is the sampling noise of a container that is busy for a share p of T seconds:
 √((1-p)/(6·T·p)).
 

@@ -147,6 +147,6 @@ def test_the_summary_has_typical_and_worst_scenarios() -> None:
     )
 
     assert "| 20 min | 4.0% / 9.0% |" in text
-    assert "| 20 min, with a viewer | 6.0% / 7.0% |" in text
+    assert "| the first, with a viewer | 6.0% / 7.0% |" in text
     assert "By scrape interval: 15 s 3.0%." in text
     assert "worst of all" not in text
