@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from exporter.model import SECOND_NS
 from exporter.shown.printable import printable
 
 if TYPE_CHECKING:  # the model is not loaded to print a help
@@ -20,6 +19,7 @@ if TYPE_CHECKING:  # the model is not loaded to print a help
 
 PLAIN = "plain"
 _FORMS = ("logfmt", "json", PLAIN)
+SECOND_NS = 10**9
 REPEATS_NS = 60 * SECOND_NS
 MAX_REMEMBERED = 256
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from exporter.model import SECOND_NS
 from exporter.shown.printable import printable
 
 if TYPE_CHECKING:  # the model is not loaded to print a help
     from exporter.model import Clock
 
+SECOND_NS = 10**9
 _EVERY_NS = 10**8
 _CLEAR = "\r\x1b[K"
 

@@ -120,7 +120,12 @@ def _allocations(
         text = _text(reader, about.memory_key).strip()
         size = parse_quantity(text) if text[-1:].isalpha() else None
         memory = Fraction(size, about.memory_unit) if size else _stated(reader, about.memory_key)
-    stated = reader.quantity(container, about.count_resource) or _count(reader, about, container)
+    stated = reader.quantity(container, about.count_resource) or None
+    if not stated and (number := _stated(reader, about.count_key)) is not None:
+        if number.denominator > 1:
+            reader.reject(Reason.BAD_QUANTITY, f"{about.count_key}={number}")
+        elif reader.allows(container, int(number)):
+            stated = int(number)
     if core is None and memory is None and stated is None:
         return []
     # A core above one card's, of a system that states totals, is over as many cards as it needs.
@@ -145,16 +150,6 @@ def _allocations(
         cards = reader.placement(key, count)
     whole_card = share == 1 and memory is None
     return reader.allocate(container, cards, Share(share, part, policy), whole=whole_card)
-
-
-def _count(reader: PodReader, about: SchemeDescription, container: Container) -> int | None:
-    """Return the stated number of cards; None if there is none, or it cannot be."""
-    stated = _stated(reader, about.count_key)
-    if stated is not None and stated.denominator > 1:
-        reader.reject(Reason.BAD_QUANTITY, f"{about.count_key}={stated}")
-        return None
-    is_possible = stated is not None and reader.allows(container, int(stated))
-    return int(stated) if stated and is_possible else None
 
 
 def _share(reader: PodReader, core: int | Fraction | None, parts: int, units: int) -> float | None:

@@ -68,6 +68,8 @@ def memory_factor(node: NodeFacts, resource: str, keys: tuple[str, ...], stated:
 
 def _factors(known: Iterable[tuple[int, int]]) -> range:
     """Return the factors by which each number of MiB becomes its number of units."""
+    # A card's MiB were divided by the factor and rounded down, so each card leaves a range of
+    # factors. The one that was used is in all of them.
     sizes, units = zip(*known, strict=True)
     least = max(size // (count + 1) + 1 for size, count in zip(sizes, units, strict=True))
     most = min(size // count for size, count in zip(sizes, units, strict=True))

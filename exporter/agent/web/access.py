@@ -160,6 +160,7 @@ class Gate:
         listeners. Another machine's name in ``Host`` is accepted if the request is trusted anyway,
         because proxies pass such names on.
         """
+        # Through a Unix socket no browser comes.
         host, origin = (request.headers.get(name, "") for name in (hdrs.HOST, hdrs.ORIGIN))
         loopback = _is_local(request) and peer(request) != UNIX
         if loopback and not is_this_machine(host) and (origin or not self._is_known(request)):
@@ -196,6 +197,8 @@ class Gate:
         if _is_local(request) and peer(request) == UNIX:
             request[_VIEW] = EVERYTHING
             return
+        # A right may change at any time, so each request asks for it. What was answered lately is
+        # cached (``verdicts``).
         async with views.deciding():
             client = await views.client(request)
             if access is Access.VIEW:

@@ -98,6 +98,7 @@ class Answers:
             return answer
 
     def _stamp(self, snapshot: Snapshot) -> Stamp:
+        # While it is stale, an answer has its age in it, so it is another one each second.
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
         stale_s = age_ns // 1_000_000_000 if age_ns > snapshot.stale_after_ns else 0
         return Stamp(snapshot.version, snapshot.unix_ns, stale_s)

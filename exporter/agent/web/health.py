@@ -40,6 +40,8 @@ class ProbeAnswer(NamedTuple):
 
 def alive(health: CollectorState, clock: Clock) -> ProbeAnswer:
     """Alive means that collection makes progress."""
+    # A restart cures a cycle that stands still. It cures no source that fails, so those do not
+    # count: a driver that is gone would else restart the pod for ever.
     still_ns = clock.monotonic_ns() - health.pulse.moved_mono_ns
     timeout_ns = max(_TIMEOUT_CYCLES * health.pulse.interval_ns, _MIN_TIMEOUT_NS)
     if still_ns <= timeout_ns:
@@ -70,6 +72,7 @@ def reload_handler(reload: Reload | None) -> Handler:
     async def handler(_: web.Request) -> web.StreamResponse:
         if reload is None:
             raise web.HTTPForbidden(text=_OFF)
+        # The settings' file may be on a network mount, so it is read in a thread.
         async with one_at_a_time:
             problem = await asyncio.to_thread(reload)
         if problem is not None:

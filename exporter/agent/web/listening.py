@@ -76,6 +76,8 @@ def _at(address: Address) -> list[socket.socket]:
 
 def _unix(path: Path) -> socket.socket:
     """A Unix socket for its owner and group. A file that no process serves is replaced."""
+    # A process that was killed leaves its socket's file, and nobody could listen there again. One
+    # that is served is another exporter's, and stays.
     if path.is_socket() and not _is_served(path):
         path.unlink()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -49,6 +49,8 @@ def _choose_format(accept: str) -> ResponseFormat:
         _, content_type = choose_encoder(wanted)
     except TypeError:  # a version that is not made of numbers
         content_type = CONTENT_TYPE_PLAIN_0_0_4
+    # What is written is OpenMetrics 1.0, whatever the client asked for: a header that promises more
+    # would make a strict reader reject the page.
     if not content_type.startswith(_OPENMETRICS):
         return ResponseFormat(Format.TEXT, content_type)
     escaping = content_type.partition("; escaping=")[2]

@@ -92,8 +92,11 @@ class Pages:
     def _render(
         self, form: Format, selection: Selection | None, snapshot: Snapshot, age_ns: int
     ) -> bytes:
+        # A selection is cut out of the whole page, which is rendered once for all who select.
         if selection is not None:
             return selected(self.page(form, zipped=False), selection)
+        # Nothing old is served as if it were new: of a collection that stands still only its own
+        # metrics are shown, by which one sees that it does.
         is_stale = age_ns > snapshot.stale_after_ns
         levels = ("exporter",) if is_stale else tuple(LEVELS)
         page = self._renderer.render(snapshot, form, levels)

@@ -45,6 +45,8 @@ def gives_way(held: Collection[T], newcomer: str | None, free: Callable[[T], boo
     as ``newcomer`` without it. ``held`` is in the order of age. For nobody only a free one gives
     way.
     """
+    # By more than one: two peers with nearly as many would otherwise take turns in closing each
+    # other's connections.
     counts = Counter(each.peer for each in held)
     for crowd, most in counts.most_common(1):
         theirs = [each for each in held if each.peer == crowd]
@@ -83,6 +85,8 @@ class FairQueue:
     async def _wait(self, peer: str) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(peer, deque()).append(turn)
+        # Who sends most gives way, not who came last: else one peer with many requests would keep
+        # all others out.
         if sum(map(len, self._waiting.values())) > MAX_WAITING:
             crowd = max(self._waiting, key=lambda each: len(self._waiting[each]))
             newest = self._waiting[crowd][-1]

@@ -91,6 +91,8 @@ def selected(page: bytes, selection: Selection) -> bytes:
     A family begins with its HELP line. No other line looks like one, because label values have
     their line breaks escaped.
     """
+    # The page is cut at HELP lines and not parsed: it may have megabytes, and each client that
+    # selects would pay for that again.
     body, end = (page[: -len(_EOF)], _EOF) if page.endswith(_EOF) else (page, b"")
     blocks = (b"\n" + body).split(_HELP)[1:]
     taken = [_HELP + b for b in blocks if selection.takes(b.partition(b" ")[0].decode())]

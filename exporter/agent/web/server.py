@@ -34,26 +34,23 @@ def _admitting(serve: Serve) -> Serve:
         connection = request.protocol
         if isinstance(connection, ClientConnection):
             connection.at_work = True
-        refusal = _refusal(request)
-        if refusal is None:
+        # Nothing here has a body or a long path. What has one is no client of ours, and is refused
+        # before it costs more than its head.
+        if request.version < HttpVersion10:
+            refusal = _plain(505, "HTTP/1.0 or HTTP/1.1 is needed")
+        elif len(request.rel_url.raw_path) > _MAX_PATH:
+            refusal = _plain(414, f"a path may have {_MAX_PATH} bytes")
+        elif request.body_exists:
+            refusal = _plain(413, "no request may have a body")
+        elif request.headers.get(hdrs.EXPECT, "100-continue").lower() != "100-continue":
+            refusal = _plain(417, "only 100-continue may be expected")
+        else:
             return await serve(request)
         refusal.headers.update(HEADERS)
         refusal.force_close()
         return refusal
 
     return admit
-
-
-def _refusal(request: web.BaseRequest) -> web.Response | None:
-    if request.version < HttpVersion10:
-        return _plain(505, "HTTP/1.0 or HTTP/1.1 is needed")
-    if len(request.rel_url.raw_path) > _MAX_PATH:
-        return _plain(414, f"a path may have {_MAX_PATH} bytes")
-    if request.body_exists:
-        return _plain(413, "no request may have a body")
-    if request.headers.get(hdrs.EXPECT, "100-continue").lower() != "100-continue":
-        return _plain(417, "only 100-continue may be expected")
-    return None
 
 
 def _plain(status: int, words: str) -> web.Response:

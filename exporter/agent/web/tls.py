@@ -3,7 +3,7 @@
 import os
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -88,15 +88,11 @@ def _choose_versions(context: ssl.SSLContext, tls: TlsKeys) -> None:
 
 def has_allowed_name(peer: Mapping[str, Any], allowed: tuple[str, ...]) -> bool:
     """Whether one of a client certificate's alternative names (``getpeercert``) is allowed."""
-    names = {_normalized(kind, name) for kind, name in peer.get("subjectAltName", ())}
+    names: set[str] = set()
+    for kind, name in peer.get("subjectAltName", ()):
+        names.add(str(name))
+        # An address as Go writes it too, so that exporter-toolkit's files work here.
+        if kind == "IP Address":
+            with suppress(ValueError):
+                names.add(str(ip_address(name.strip())))
     return not names.isdisjoint(allowed)
-
-
-def _normalized(kind: str, name: str) -> str:
-    """The name, with an address as Go writes it, so that exporter-toolkit's files work here."""
-    if kind != "IP Address":
-        return str(name)
-    try:
-        return str(ip_address(name.strip()))
-    except ValueError:
-        return str(name)

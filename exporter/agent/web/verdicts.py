@@ -138,18 +138,17 @@ class _Lane:
 
         """
         async with asyncio.timeout(self._limits.wait_s), self._queue.turn(party):
-            await self._pace()
+            # The API server is everybody's. A burst may start at once, as when a page is opened;
+            # after it, reviews start one by one, whoever asks for how many.
+            now_s = asyncio.get_running_loop().time()
+            earliest_s = self._full_s - (self._limits.burst - 1) * self._limits.interval_s
+            if earliest_s > now_s:
+                await asyncio.sleep(earliest_s - now_s)
+            self._full_s = max(self._full_s, now_s) + self._limits.interval_s
             await self._running.acquire()
 
     def leave(self) -> None:
         self._running.release()
-
-    async def _pace(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        earliest_s = self._full_s - (self._limits.burst - 1) * self._limits.interval_s
-        if earliest_s > now_s:
-            await asyncio.sleep(earliest_s - now_s)
-        self._full_s = max(self._full_s, now_s) + self._limits.interval_s
 
 
 class Verdicts:
@@ -213,6 +212,7 @@ class Verdicts:
 
         Refusals of a client that was let in before are asked for again as its grants are.
         """
+        # A refusal is kept for less time than a grant: who was just given a right should not wait.
         key = (client.key, right)
         if self._granted.get(key):
             return True
@@ -237,20 +237,20 @@ class Verdicts:
 
     async def _once(self, key: Hashable, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
         """The verdict. Requests that need the same one at the same time share a review."""
+
+        def done(review: asyncio.Task[Any]) -> None:
+            self._asked.pop(key, None)
+            # Every client that waited may be gone. An error that nobody reads is logged by asyncio,
+            # with a traceback: so it is read here.
+            if not review.cancelled():
+                review.exception()
+
         task: asyncio.Task[T] | None = self._asked.get(key)
         if task is None:
-            task = asyncio.create_task(self._review(lane, party, ask))
-            self._asked[key] = task
-            task.add_done_callback(lambda done: self._done(key, done))
+            task = self._asked[key] = asyncio.create_task(self._review(lane, party, ask))
+            task.add_done_callback(done)
         # A client that goes away ends its own request, and not the review that others wait for.
         return await asyncio.shield(task)
-
-    def _done(self, key: Hashable, task: asyncio.Task[Any]) -> None:
-        self._asked.pop(key, None)
-        # Every client that waited may be gone. An error that nobody reads is logged by asyncio,
-        # with a traceback: so it is read here.
-        if not task.cancelled():
-            task.exception()
 
     async def _review(self, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
         try:
@@ -258,8 +258,10 @@ class Verdicts:
         except (Busy, TimeoutError):
             self._counts[lane.kind, "not_asked"] += 1
             raise Unavailable(_BUSY) from None
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_LANES * self.limits.at_once, "reviews")
         try:
-            verdict = await self._in_thread(ask)
+            verdict = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except ReviewError as error:
             self._counts[lane.kind, "failed"] += 1
             self._note(str(error))
@@ -277,8 +279,3 @@ class Verdicts:
         if self._problem and not problem:
             logger.info("clients are let in again")
         self._problem = problem
-
-    async def _in_thread(self, ask: Callable[[], T]) -> T:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_LANES * self.limits.at_once, "reviews")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask)

@@ -95,6 +95,7 @@ class WebConfig:
             return
         try:
             raw = _contents(self._path)
+            # Two looks with equal contents: the file is not being written now.
             is_stable, self._looked = raw == self._looked, raw
             if not (is_stable or changing):
                 return
@@ -115,6 +116,7 @@ class WebConfig:
             file = old.file
         else:
             text = _decoded(raw, path)
+            # A file that was cut off to nothing is valid: it would let everybody in.
             if old and old.file != WebFile() and says_nothing(text):
                 raise _refused(path, "it says nothing; {} stands for neither TLS nor users")
             file = parse(text, str(path))
@@ -124,6 +126,7 @@ class WebConfig:
             raise _refused(path, _CONTRADICTION, "basic_auth_users")
         if self._tokens and file.tls is not None and file.tls.client_auth_type == IF_GIVEN:
             raise _refused(path, _CONTRADICTION, "tls_server_config.client_auth_type")
+        # Certificates are renewed under the same names, so they are read each time.
         material = _material(file.tls, path.parent) if file.tls else None
         contents = _Contents(raw, file, material)
         if contents == old:

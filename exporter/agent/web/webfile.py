@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ssl import TLSVersion
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
@@ -173,7 +173,13 @@ def parse(text: str, path: str) -> WebFile:
         tls = TlsKeys(**given["tls_server_config"])
         place = Place(path, "tls_server_config")
         problems += [Problem(place, text) for text in _contradictions(tls)]
-    rate = _rate(given.get("rate_limit"), path, problems)
+    rate: RateLimit | None = None
+    limits = given.get("rate_limit") or {}
+    if limits.get("interval") and not problems:  # exporter-toolkit: 0 switches it off
+        rate = RateLimit(limits["interval"], limits.get("burst", 0))
+        if not rate.burst:
+            place = Place(path, "rate_limit.burst")
+            problems.append(Problem(place, "0 lets no request through; give 1 or more"))
     if problems:
         raise WebFileError(problems)
     headers = given.get("http_server_config", {}).get("headers", {})
@@ -210,14 +216,3 @@ def _contradictions(tls: TlsKeys) -> list[str]:
         "curve_preferences: Python's ssl takes one curve; give one": len(tls.curve_preferences) > 1,
     }
     return [problem for problem, wrong in checks.items() if wrong]
-
-
-def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> RateLimit | None:
-    given = given or {}
-    rate = RateLimit(given.get("interval", 0), given.get("burst", 0))
-    if problems or not rate.interval_ns:  # exporter-toolkit: 0 switches it off
-        return None
-    if not rate.burst:
-        place = Place(path, "rate_limit.burst")
-        problems.append(Problem(place, "0 lets no request through; give 1 or more"))
-    return rate

@@ -183,12 +183,16 @@ class _Card:
             targets = self._scrapes.by_life(self._shown[life])[life]
             stretches = path(targets, max(STALE_S, self._span.step_s))
             pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
+            # A life that is older than the range and was not read as it began may have counted
+            # anything before. Until its first scrape there, what is not certain is unobserved.
             early = [at for at in pages if at <= since_s]
             unread = not early or early[-1] < since_s - STALE_S
             dated = self._dated(life, pages[0])
             if unread and not dated.is_since(since_s) and pages[-1] > since_s:
                 late.append(Late(read_until_s, pages[len(early)], min(targets, key=sorted)))
-            begin_s = min(begin_s, _began(dated, pages, since_s))
+            # Since when the life is known to have had the card: not before the range.
+            began_s = pages[0] if dated.start_s is None else dated.start_s
+            begin_s = min(begin_s, max(began_s, since_s))
             end_s = max(end_s, pages[-1], *(known_until.get(target, 0.0) for target in targets))
             read_until_s = max(read_until_s, pages[-1])
             self._check_agreement(life, targets)
@@ -257,7 +261,9 @@ class _Card:
             if one.at_s <= since_s:
                 last = one
                 continue
-            if not _is_counted(one, stretches):
+            # Two jobs may scrape one exporter. At each time the scrapes of one of them are counted.
+            at = bisect_right(stretches, one.at_s, key=lambda each: each.begin_s) - 1
+            if at < 0 or stretches[at].target != one.target:
                 continue
             seen = _growth_to(last, one, life, pages, since_s)
             last = one
@@ -283,19 +289,6 @@ def _grown(samples: Sequence[_Sample], target: Target, times: Sequence[float]) -
     known = [each for each in mine if each[0] in wanted]
     first = known[0][1] if known and known[0][0] > times[0] else 0.0
     return first + sum(max(0.0, after - before) for (_, before), (_, after) in pairwise(known))
-
-
-def _began(life: Life, pages: Sequence[float], since_s: float) -> float:
-    """Since when the life is known to have had the card; at the earliest the range's begin."""
-    if life.start_s is None:
-        return max(pages[0], since_s)
-    return max(life.start_s, since_s)
-
-
-def _is_counted(one: _Sample, stretches: Sequence[Stretch]) -> bool:
-    """Whether the sample is of the target whose scrapes are counted at its time."""
-    at = bisect_right(stretches, one.at_s, key=lambda each: each.begin_s) - 1
-    return at >= 0 and stretches[at].target == one.target
 
 
 def _growth_to(

@@ -144,6 +144,8 @@ class Scrapes:
         return self._known[target]
 
     def _lives(self, target: Target) -> tuple[list[float], list[Life]]:
+        # A start time that drifts a little is the same process: the wall clock was corrected. Where
+        # it is missing, cycles that fell show another process.
         starts, cycles = self._starts[target], self._cycles[target]
         times = sorted(starts.keys() | cycles.keys())
         lives: list[Life] = []
@@ -220,6 +222,7 @@ def check(
         ClaimedError: it names both, and what to do.
 
     """
+    # When each life was scraped first and last, by any target.
     bounds = {
         life: (min(one[0] for one in times.values()), max(one[-1] for one in times.values()))
         for life, times in lives.items()

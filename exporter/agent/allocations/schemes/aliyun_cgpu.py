@@ -30,7 +30,7 @@ from exporter.agent.allocations.schemes.aliyun_gpushare import (
     unit_of,
 )
 from exporter.agent.allocations.terms import IndexBasis, Reason
-from exporter.model import Allocation, Container
+from exporter.model import Allocation
 
 _CORE = "aliyun.com/gpu-core.percentage"
 _MEMORY_TABLE = "scheduler.framework.gpushare.allocation"
@@ -61,7 +61,15 @@ def read(reader: PodReader) -> list[Allocation]:
     listed = _by_tables(reader, memory, core, policy)
     named = {allocation.container for allocation in listed}
     rest = [user for user in users if user.name not in named]
-    return [*listed, *(found for user in rest for found in _by_limits(reader, user, policy))]
+    allocations = [*listed]
+    for user in rest:
+        amount, percent = reader.quantity(user, MEMORY), reader.quantity(user, _CORE)
+        if amount is not None or percent is not None:
+            count = reader.spread(COUNT)
+            size = reader.memory(amount, unit_of(reader), count)
+            share = Share(reader.core(percent, count), size, policy)
+            allocations += reader.allocate(user, reader.placement(INDEX, count), share)
+    return allocations
 
 
 def _table(reader: PodReader, key: str) -> Table:
@@ -113,19 +121,6 @@ def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> li
             card = reader.card(number)
             allocations += reader.allocate(user, (card,), share)
     return allocations
-
-
-def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocation]:
-    memory, core = reader.quantity(user, MEMORY), reader.quantity(user, _CORE)
-    if memory is None and core is None:
-        return []
-    count = reader.spread(COUNT)
-    share = Share(
-        reader.core(core, count),
-        reader.memory(memory, unit_of(reader), count),
-        policy,
-    )
-    return reader.allocate(user, reader.placement(INDEX, count), share)
 
 
 SCHEME = Scheme(

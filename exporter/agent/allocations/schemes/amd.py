@@ -55,7 +55,11 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     seen: set[str] = set()
     named = container.limits.keys() | reader.granted_resources(container)
     for resource in (resource for resource in _RESOURCES if resource in named):
-        ids = _device_ids(reader, container, resource)
+        # A device whose id is not known, or not of this plugin's form, has "".
+        ids = tuple(dict.fromkeys(map(str.lower, reader.granted(container, resource))))
+        if not ids or not all(map(_DEVICE_ID.fullmatch, ids)):
+            count = reader.quantity(container, resource) or 0
+            ids = ("",) * count if reader.allows(container, count) else ()
         if not seen.isdisjoint(ids):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
         elif reader.allows(container, len(ids)):
@@ -63,15 +67,6 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
             for each in ids:
                 allocations += _placed(reader, container, resource, each)
     return allocations
-
-
-def _device_ids(reader: PodReader, container: Container, resource: str) -> tuple[str, ...]:
-    """Return the ids of a container's devices, "" for each that is not known."""
-    ids = tuple(dict.fromkeys(map(str.lower, reader.granted(container, resource))))
-    if ids and all(map(_DEVICE_ID.fullmatch, ids)):
-        return ids
-    count = reader.quantity(container, resource) or 0
-    return ("",) * count if reader.allows(container, count) else ()
 
 
 def _placed(
@@ -98,6 +93,8 @@ def _placed(
 
 
 def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:
+    # ``amd.com/gpu`` is a card, or with the strategy *single* a partition of one. The labels, the
+    # card itself or a partition's id show which.
     if resource == _GPU:
         modes = (node.labels[key] for key in _PARTITIONING if key in node.labels)
         mode = next(modes, "spx").lower()

@@ -79,6 +79,7 @@ def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:
     count = reader.quantity(container, _GPU)
     if count is None:
         return []
+    # On a node that shares, the amount counts clients, and nobody knows of how many cards.
     shared = _STRATEGY in reader.node.labels
     if not shared and not reader.allows(container, count):
         return []

@@ -193,6 +193,8 @@ def _is_at_work(reader: PodReader, names: ResourceNames) -> bool:
 
     HAMi's ids are not ids of devices.
     """
+    # NVIDIA's plugin has the same resource, and a tenant may write HAMi's annotation. Ids that are
+    # UUIDs of devices were granted by that plugin.
     granted = [i for c in reader.lasting for i in reader.granted(c, names.count)]
     if granted:
         return not any(device_by_uuid(reader.node, each) for each in granted)

@@ -168,6 +168,8 @@ def _memory(
     reader: PodReader, card: Device | None, fraction: float | None, policy: str
 ) -> int | None:
     """Return the most memory of one device that a pod may have, in bytes."""
+    # Without HAMi-core a pod that asks for a fraction may take as much as it likes: then these are
+    # what was asked for. With it, they are what the scheduler hands on to it, in its own rounding.
     most = reader.share(_FRACTION_LIMIT) if fraction else None
     if fraction and most and most < fraction:
         reader.reject(Reason.LIMITS_DIFFER, f"{_FRACTION_LIMIT}={most} below {fraction}")
@@ -230,6 +232,8 @@ def _devices(
 
 def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[str]:
     """Return the UUIDs that the pods name that hold a GPU for a group, "" for one that does not."""
+    # A tenant could make a pod that says it reserves a card for his own. So one of his namespace
+    # counts only where that is known to have reservations.
     own, node = reader.pod.namespace, reader.node
     reserved = [rest for word, *rest in node.ties.get((_TIE, group), {}) if word == _RESERVES]
     return [

@@ -68,7 +68,13 @@ def read(reader: PodReader) -> list[Allocation]:
     containers, has_list = reader.lasting, _ALLOCATED in reader.pod.annotations
     own = [c for c in containers if asks_for(c, _OWN_RESOURCES)]
     users = own or [c for c in containers if asks_for(c, (_ALSO_SERVED,))]
-    if not own and users and not _is_at_work(reader, users):
+    # Koordinator serves ``nvidia.com/gpu`` too, and then offers its own resources on the node. What
+    # the kubelet granted is a device plugin's. While nothing is known of the node, it may serve.
+    node = reader.node
+    unknown = not (node.labels or node.annotations or node.allocatable)
+    serves = unknown or any(name.startswith(_DOMAIN) for name in node.allocatable)
+    is_at_work = serves and not any(reader.granted(user, _ALSO_SERVED) for user in users)
+    if not own and users and not is_at_work:
         if has_list:
             reader.reject(Reason.UNPROVEN, f"{_ALLOCATED}, but Koordinator is not on this node")
         return []
@@ -85,18 +91,6 @@ def read(reader: PodReader) -> list[Allocation]:
     if _fits(reader, users, entries):
         return _by_annotation(reader, users, entries)
     return [found for user in users for found in _by_limits(reader, user)]
-
-
-def _is_at_work(reader: PodReader, users: Sequence[Container]) -> bool:
-    """Whether Koordinator serves ``nvidia.com/gpu`` on this node, and not a device plugin.
-
-    It then offers its own resources there too. While nothing is known of the node, it may.
-    """
-    node = reader.node
-    if any(reader.granted(user, _ALSO_SERVED) for user in users):
-        return False
-    unknown = not (node.labels or node.annotations or node.allocatable)
-    return unknown or any(name.startswith(_DOMAIN) for name in node.allocatable)
 
 
 def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entry]:
@@ -128,6 +122,7 @@ def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_Entr
     """Whether the number of devices is possible for the request."""
     if not entries:
         return False
+    # Of one container the number is certain. Several may share a card or have one each.
     counts = [_count(reader, user) for user in users]
     most = sum(max(count, 1) for count in counts)
     fewest = most if len(users) == 1 else max(1, -(-_sums(reader, users).core // 100))
@@ -193,6 +188,8 @@ def _sums(reader: PodReader, users: Sequence[Container]) -> _Sums:
 
 
 def _asked(reader: PodReader, user: Container) -> _Sums:
+    # Koordinator's own resources come first. ``nvidia.com/gpu`` counts whole cards, and means them
+    # only where none of its own is asked for.
     both = reader.quantity(user, _BOTH)
     if not asks_for(user, _OWN_RESOURCES):
         both = 100 * (reader.quantity(user, _ALSO_SERVED) or 0)

@@ -127,6 +127,8 @@ def _held(reader: PodReader, container: Container, resource: str) -> dict[str, i
         if device_id == _ALL_CARDS:
             held |= dict.fromkeys((card.uuid for card in cards(reader.node)), 0)
             continue
+        # ``<uuid>::<n>`` is a replica. Ids of another form are another plugin's, which has taken
+        # over the resource: then nothing here is this one's.
         uuid, replica, _ = device_id.partition("::")
         if device_by_uuid(reader.node, uuid) is None and not _DEVICE_ID.fullmatch(uuid):
             return {}
@@ -183,6 +185,8 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
 def _sharing(node: NodeFacts, resource: str) -> str:
     """Return how devices of this resource are shared: a strategy, "shared", or "" for not."""
     strategy = node.labels.get(_STRATEGY, _NONE)
+    # Labels are of a discovery that may lack the plugin's configuration. What the node offers, and
+    # a renamed resource, show sharing whatever they say.
     replicas = _replicas(node, resource)
     shared = strategy != _NONE if replicas is None else replicas > 1
     units = _units(node, resource)

@@ -228,6 +228,8 @@ def _can_be(reader: PodReader, entry: _Entry, stated: Share, asked: Share) -> bo
     It takes one that is no smaller. On a card that is not seen to be in MIG mode, where the list
     may be made up, that is at most twice as large, or a quarter of the card.
     """
+    # The annotation may be the pod owner's. An instance that no scheduler would have made of the
+    # limits is not taken from it.
     gpu = device_by_uuid(reader.node, entry.uuid.partition("[")[0])
     made, wanted = stated.memory_bytes or 0, asked.memory_bytes or 0
     whole = gpu.memory_bytes if gpu else None

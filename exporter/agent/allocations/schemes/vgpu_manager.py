@@ -106,7 +106,13 @@ def _allocations(
     # Of one card; core is 0 if the limits ask for none.
     cores, memory = reader.quantity(user, _CORES), reader.quantity(user, _MEMORY)
     core = (reader.core(cores) if cores else None) or 0.0
-    asked = Share(core, reader.memory(memory, _factor(reader) * MIB))
+    # The unit of memory is what the node's own plugin says it is, else MiB.
+    try:
+        config = json.loads(reader.node.annotations.get(_NODE, "{}"))
+    except (ValueError, RecursionError):
+        config = {}
+    stated = config.get("memoryFactor") if isinstance(config, dict) else None
+    asked = Share(core, reader.memory(memory, (natural_of(stated) or 1) * MIB))
     all_memory = memory is None
     whole = all_memory and not asked.core
     uuids = [claim.uuid for claim in claims]
@@ -129,16 +135,6 @@ def _allocations(
         return allocations
     share = Share(1.0 if whole else asked.core or None, asked.memory_bytes, policy)
     return reader.allocate(user, (None,) * count, share, whole=all_memory)
-
-
-def _factor(reader: PodReader) -> int:
-    """Return the MiB in one unit of memory of the limits."""
-    try:
-        document = json.loads(reader.node.annotations.get(_NODE, "{}"))
-    except (ValueError, RecursionError):
-        return 1
-    stated = document.get("memoryFactor") if isinstance(document, dict) else None
-    return natural_of(stated) or 1
 
 
 SCHEME = Scheme(

@@ -21,7 +21,7 @@ from exporter.agent.web.page.cells import (
 from exporter.agent.web.page.charts import Hour, Owned
 from exporter.agent.web.page.entries import OTHERS, Colours, Part, TreeEntry, key_of, why
 from exporter.agent.web.page.templates import shortened
-from exporter.model import MIG, PARTITIONED, DeviceFacts, Methods
+from exporter.model import MIG, PARTITIONED, DeviceFacts
 from exporter.shown.marks import Mark, MarkKind
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.tree import UnattributedEntry
@@ -419,26 +419,19 @@ def _details(facts: DeviceFacts) -> list[tuple[str, str]]:
         "SMs active": sensors.value("sm_active_ratio"),
         "Tensor cores": sensors.value("tensor_active_ratio"),
     }
+    methods, (naming, period) = facts.methods, facts.sampling.labels
+    ways = {}
+    if methods is not None:
+        ways = {"busy": methods.busy, "shares": methods.shares, "energy": methods.energy}
+    often = "" if period == "none" else f"one every {period} s; "
     pairs = {
         "UUID": facts.uuid,
         "PCI bus": device.pci_bus_id,
         "Part of": device.parent_uuid,
         "Driver": device.driver_version,
         **{name: percent(ratio) for name, ratio in ratios.items() if ratio is not None},
-        "Measured by": _ways(facts.methods) if facts.methods is not None else None,
-        "Samples": _samples(facts),
+        "Measured by": ", ".join(f"{what} by {how}" for what, how in ways.items()),
+        "Samples": "" if naming == "none" else f"{often}name a process: {naming}",
         "Not measured": ", ".join(f"{what} ({why})" for what, why in facts.unmeasured.items()),
     }
     return [(name, value) for name, value in pairs.items() if value]
-
-
-def _ways(methods: Methods) -> str:
-    ways = {"busy": methods.busy, "shares": methods.shares, "energy": methods.energy}
-    return ", ".join(f"{what} by {how}" for what, how in ways.items())
-
-
-def _samples(facts: DeviceFacts) -> str | None:
-    """How often the driver samples, and whether busy samples name a process."""
-    naming, period = facts.sampling.labels
-    often = "" if period == "none" else f"one every {period} s; "
-    return None if naming == "none" else f"{often}name a process: {naming}"

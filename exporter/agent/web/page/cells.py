@@ -122,6 +122,7 @@ class Bar(NamedTuple):
 
 def drawn(segments: Iterable[Segment]) -> list[Drawn]:
     """The segments side by side, as far as they fit."""
+    # Averages of parts may add up to more than the whole. A bar ends where it is full.
     made, at = [], 0.0
     for size, look, words in segments:
         shown = min(size, 1 - at)

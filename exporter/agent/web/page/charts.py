@@ -158,11 +158,20 @@ def _chart(course: Course, history: History) -> Chart:
     areas = _areas([means for _, means in parts], top)
     looks = (look for _, look, _ in course.parts)
     drawn = [pair for pair in zip(looks, areas, strict=True) if pair[1]]
-    return Chart(course.title, _stats(course), axis, line, drawn, at, moments)
+    # The same in words, for who reads no chart.
+    known = [value for value in course.values if value is not None]
+    stats = "not measured"
+    if known:
+        now, mean = course.write(course.values[-1]), course.write(sum(known) / len(known))
+        allocated = "" if course.limit is None else f", allocated {course.write(course.limit)}"
+        stats = f"now {now}, mean {mean}, most {course.write(max(known))}{allocated}"
+    return Chart(course.title, stats, axis, line, drawn, at, moments)
 
 
 def _areas(parts: Sequence[Sequence["Minute"]], top: float) -> list[str]:
     """The shape of each part by minute, the first lowest; "" of one that had nothing."""
+    # Each area stands on the one before. What was not measured is drawn as nothing: it would lift
+    # all areas above it.
     below, made = [0.0] * MINUTES, []
     for minutes in parts:
         above = [b + (each.mean or 0.0) for b, each in zip(below, minutes, strict=True)]
@@ -177,15 +186,6 @@ def _height(value: float, top: float) -> str:
     return f"{HEIGHT * (1 - min(max(value / top, 0), 1)):.1f}"
 
 
-def _stats(course: Course) -> str:
-    known = [value for value in course.values if value is not None]
-    if not known:
-        return "not measured"
-    now, mean = course.write(course.values[-1]), course.write(sum(known) / len(known))
-    allocated = "" if course.limit is None else f", allocated {course.write(course.limit)}"
-    return f"now {now}, mean {mean}, most {course.write(max(known))}{allocated}"
-
-
 class Minute(NamedTuple):
     """The mean and the largest value of a minute; None if nothing was measured."""
 
@@ -195,6 +195,7 @@ class Minute(NamedTuple):
 
 def _minutes(values: Values, per_minute: int) -> list[Minute]:
     """The last hour by minutes, the newest last."""
+    # From the newest back: a history that is shorter than an hour lacks its first minutes.
     made = []
     for back in range(MINUTES, 0, -1):
         end = len(values) - (back - 1) * per_minute

@@ -67,6 +67,7 @@ def matches(entry: TreeEntry, words: Sequence[str], devices: Mapping[str, str]) 
 
     ``devices`` is what ``device_text`` says of each device, by its UUID.
     """
+    # One text for all, so that the words of a filter may be found in different fields.
     if not words:
         return True
     texts = [entry.kind, entry.space, entry.name, entry.note, "ended" if entry.ended else ""]

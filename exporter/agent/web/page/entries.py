@@ -245,6 +245,8 @@ def _group(here: Sequence[_GroupOnDevice], *, off_kubernetes: bool) -> TreeEntry
         if ended or not each.holding.ended
     )
     info = first.info or GroupFacts()
+    # An engine without a name for a container repeats the beginning of its id. The whole id finds
+    # it in the logs.
     title = info.name or name
     if title == shortened(name):
         title = name
@@ -320,6 +322,8 @@ def colours(entries: Iterable[TreeEntry]) -> Colours:
         for part in entry.parts:
             if entry.kind != "unattributed" and part.uuid:
                 places[entry.key, part.name].add(part.uuid)
+    # The hash keeps an owner's colour when others come and go. Only where two on one device have
+    # the same one, the later takes the next that is free.
     made, taken = {}, defaultdict[str, set[int]](set)
     for (key, name), uuids in places.items():
         others = set[int]().union(*(taken[uuid] for uuid in uuids))

@@ -94,6 +94,11 @@ def line_of(
     every = (*entry.marks, *(mark for part in entry.parts for mark in part.marks))
     marks = list({mark.kind: mark for mark in reversed(every)}.values())[::-1]
     keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
+    listed = [series[p.series]["core_utilization_ratio"] for p in entry.parts if p.series in series]
+    values = sum_of(listed)
+    # At least a twentieth of a card high: else noise would look like work.
+    top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
+    past = spark(f"Core of {entry.name}, the last ten minutes", values, top)
     own: list[int | None] = [None]
     if entry.kind != "unattributed":
         own = list(dict.fromkeys(colours.get(key) for key in keys if key in colours))
@@ -103,7 +108,7 @@ def line_of(
         marks=marks,
         places=", ".join(devices) or "not known",
         measured=[("core", *_core(entry)), ("memory", *_memory(entry))],
-        past=None if entry.ended else _past(entry, series),
+        past=None if entry.ended else past,
         rows=[
             row for part in entry.parts for row in _rows(entry, part, colours, now_unix_ns, host)
         ],
@@ -140,13 +145,6 @@ def _memory(entry: TreeEntry) -> tuple[Cell, Meter | None]:
     cell = memory_against(used, limit, unmeasured(entry, "memory"), over=over)
     about = f"Memory held {held_of(used, limit)}"
     return cell, meter(about, filled, limited=bool(limit), over=over)
-
-
-def _past(entry: TreeEntry, series: Series) -> Spark:
-    listed = [series[p.series]["core_utilization_ratio"] for p in entry.parts if p.series in series]
-    values = sum_of(listed)
-    top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
-    return spark(f"Core of {entry.name}, the last ten minutes", values, top)
 
 
 def _rows(

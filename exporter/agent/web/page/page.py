@@ -157,7 +157,9 @@ def _shown(
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
     boards = ordered(boards_of(gpus), choice.sort, faulty)
     some = [each for board in boards if (each := _of_hosts(board, hosts))]
-    if not choice.sort and not choice.all:  # none that is faulty is cut off
+    # A long list of cards is cut. None that is faulty goes with the rest, and by number they stay
+    # where they are.
+    if not choice.sort and not choice.all:
         kept = sorted(some, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
         some = [*(board for board in some if board in kept), *(b for b in some if b not in kept)]
 
