@@ -81,12 +81,8 @@ def examine(
         settings = replace(settings, collection_samples_interval_ns=every_ns)
     for name, text in (*_contradictions(settings), *check(settings)):
         reading.complain(name, text)
-    return settings, sorted(problems, key=_by_line)
-
-
-def _by_line(problem: Problem) -> tuple[bool, int]:
-    """Sort key: flags and variables first, then the file by line."""
-    return problem.place.is_file, problem.place.line
+    # Flags and variables first, then the file by line.
+    return settings, sorted(problems, key=lambda one: (one.place.is_file, one.place.line))
 
 
 class _ValueReader:
@@ -102,7 +98,9 @@ class _ValueReader:
         given = self._given.get(setting.name)
         if given is not None and (given.node is not None or given.text != setting.default):
             try:
-                return self._read(setting, given)
+                if kind.read_node and given.node:
+                    return kind.read_node(given.node)
+                return kind.read(given.text)
             except StructureError as error:
                 self._problems += (_misread(given, setting, *wrong) for wrong in error.problems)
             except (ValueError, KeyError):
@@ -110,11 +108,6 @@ class _ValueReader:
             self._wrong.add(setting.name.split(".")[0])
         unset: object = () if kind.many or kind.read_node else ""
         return kind.read(setting.default) if setting.default else unset
-
-    def _read(self, setting: Setting, given: _GivenValue) -> object:
-        if setting.kind.read_node and given.node:
-            return setting.kind.read_node(given.node)
-        return setting.kind.read(given.text)
 
     def complain(self, name: str, text: str) -> None:
         """Add a complaint, unless another setting of the section could not be read.
@@ -209,7 +202,9 @@ class _FileReader:
                 self._refuse(item.key, prefix, "a name is expected, not a list or mapping")
             elif item.first_line and name not in BY_NAME:  # ``_setting`` reports a setting itself
                 self._refuse(item.key, name, f"given twice; see line {item.first_line}")
-            elif isinstance(item.value, yaml.MappingNode) and _is_section(name):
+            elif isinstance(item.value, yaml.MappingNode) and any(
+                known.startswith(f"{name}.") for known in BY_NAME
+            ):
                 self._section(name, item.value)
             else:
                 self._setting(name, item.value)
@@ -238,7 +233,3 @@ class _FileReader:
 
     def _place(self, node: yaml.Node, name: str) -> Place:
         return Place(self._path, name[:80], line_of(node))
-
-
-def _is_section(name: str) -> bool:
-    return any(known.startswith(f"{name}.") for known in BY_NAME)

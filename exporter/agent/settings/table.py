@@ -27,12 +27,8 @@ class Settings(
     """The settings in force. Durations are nanoseconds. A setting that is not set is "" or ()."""
 
 
-def _settings(subject: type) -> dict[str, Setting]:
-    return {field.name: field.metadata["setting"] for field in fields(subject)}
-
-
 SUBJECTS: dict[str, dict[str, Setting]] = {
-    subject.__doc__ or "": _settings(subject)
+    subject.__doc__ or "": {field.name: field.metadata["setting"] for field in fields(subject)}
     for subject in (
         WebSettings,
         GeneralSettings,

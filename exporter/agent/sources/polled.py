@@ -156,13 +156,13 @@ class Polled(Threaded, Generic[G, A, F]):
         period_s = max(least_s, self._timings.period_s * (1 - self._jitter() / 10))
         with self._news:
             self._news.wait_for(lambda: self._stopped, least_s)
-            self._news.wait_for(lambda: self._stopped or self._matters(), period_s - least_s)
+            self._news.wait_for(
+                lambda: self._stopped or self._subject not in {None, self._asked},
+                period_s - least_s,
+            )
             self._news.wait_for(lambda: self._stopped or self._subject is not None)
             self._asked = self._subject
             return [] if self._stopped else self._given
-
-    def _matters(self) -> bool:
-        return self._subject is not None and self._subject != self._asked
 
     def _answered(self, answer: A, started_ns: int) -> None:
         problem = self._inquiry.problem

@@ -258,10 +258,14 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
                 limits = {}
             left -= len(limits)
             variables = list(mappings(container, "env"))
+            # The current id, then the one before the last restart, without their ``<type>://``.
+            last = mapping(mapping(state, "lastState"), "terminated")
+            ids = (text(source.get("containerID")) for source in (state, last))
+            matches = map(CONTAINER_ID.fullmatch, ids)
             found[name] = Container(
                 name=name,
                 kind=kind,
-                container_ids=_container_ids(state),
+                container_ids=tuple(dict.fromkeys(match[1] for match in matches if match)),
                 limits=limits,
                 claims=claims.get(name, ()),
                 memory_hook=_has_memory_hook(container, of_host),
@@ -315,13 +319,6 @@ def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:
             sidecar = listed_kind == "init" and container.get("restartPolicy") == "Always"
             kind = "sidecar" if sidecar else listed_kind
             yield kind, container, states.get(text(container.get("name")), NONE)
-
-
-def _container_ids(state: Json) -> tuple[str, ...]:
-    """The current id, then the one before the last restart, without their ``<type>://``."""
-    last = mapping(mapping(state, "lastState"), "terminated")
-    matches = (CONTAINER_ID.fullmatch(text(source.get("containerID"))) for source in (state, last))
-    return tuple(dict.fromkeys(match[1] for match in matches if match))
 
 
 def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Mapping[str, str]:

@@ -141,8 +141,7 @@ def _shown(
     colour, series = colours(everyone), Past(node.history, POINTS)
     names, gpus = names_of(node, there), _gpus(node, everyone, colour, series)
     marks = {
-        gpu.facts.uuid: device_marks(gpu.facts, node.unix_ns, earlier.get(gpu.facts.uuid))
-        for gpu in gpus
+        g.facts.uuid: device_marks(g.facts, node.unix_ns, earlier.get(g.facts.uuid)) for g in gpus
     }
     texts = {gpu.facts.uuid: device_text(gpu.facts) for gpu in gpus}
     matching = in_order((each for each in everyone if matches(each, choice.words, texts)), choice)
@@ -151,27 +150,21 @@ def _shown(
     of_host = host({process.pid: process.name for process in processes})
     hosts = {part.uuid for entry in matching for part in entry.parts}
     # A GPU is found by its own words and by those of its marks.
-    for uuid, text in texts.items():
-        if has_all("\n".join((text, *(mark.kind for mark in marks[uuid]))), choice.words):
+    for uuid, its in marks.items():
+        if has_all("\n".join((texts[uuid], *(mark.kind for mark in its))), choice.words):
             hosts.add(uuid)
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
     boards = ordered(boards_of(gpus), choice.sort, faulty)
     some = [each for board in boards if (each := _of_hosts(board, hosts))]
-    # A long list of cards is cut. None that is faulty goes with the rest, and by number they stay
-    # where they are.
-    if not choice.sort and not choice.all:
+    if not choice.sort and not choice.all:  # a long list is cut, but none that is faulty
         kept = sorted(some, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
         some = [*(board for board in some if board in kept), *(b for b in some if b not in kept)]
 
     def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
         is_open = choice.hour == f"gpu-{uuid}"
-        owners = owned(gpu) if is_open else ()
-        hour = of_device(facts, whole_core(facts), node.history, owners) if is_open else None
+        hour = of_device(facts, whole_core(facts), node.history, owned(gpu)) if is_open else None
         return card_of(gpu, marks[uuid], hour, names.owner, parts, inside=inside)
-
-    def board_card(board: Board) -> Card:
-        return card(board.gpu, [card(part, inside=True) for part in board.parts])
 
     def line(entry: TreeEntry) -> Line:
         hour = of_entry(entry, node.history) if choice.hour == entry.key else None
@@ -188,7 +181,10 @@ def _shown(
         may_borrow=any(entry.figures.may_borrow for entry in there),
         has_allocations=any(gpu.facts.allocated.core is not None for gpu in gpus),
         lost=[(facts.uuid, card_name(facts)) for facts in node.unread],
-        cards=_first(some, GPUS_SHOWN, len(boards), choice, board_card),
+        cards=_first(
+            *(some, GPUS_SHOWN, len(boards), choice),
+            lambda board: card(board.gpu, [card(part, inside=True) for part in board.parts]),
+        ),
         lines=_first(present, ENTRIES_SHOWN, len(there), choice, line),
         ended=_first(gone, ENTRIES_SHOWN, len(gone), choice, line),
         meanings=explanations(node.tree.devices),
