@@ -28,6 +28,7 @@ NOT_IMPORTED = {
     "exporter.answers.terminal": "top's and snapshot's",
     "google.protobuf": "there is no kubelet to ask for devices, 9 MiB",
     "grpc": "likewise, 12 MiB",
+    "jinja2": "nobody opened a page, 4 MiB",
     "psutil": "check's",
     "rich": "top's",
     "textual": "top's",

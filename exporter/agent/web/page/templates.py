@@ -5,11 +5,13 @@ a template the end of a line is nothing, with the spaces around it, because a br
 """
 
 import re
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from jinja2.ext import Extension
+from functools import cache
+from typing import TYPE_CHECKING
 
 from exporter.shown.words import NBSP, age, memory, page_plural, percent
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # Control characters, characters that have no width or change the direction of text, and lone halves
 # of surrogate pairs, which UTF-8 cannot encode. Each is shown as a mark.
@@ -34,31 +36,37 @@ def shortened(name: str) -> str:
     return LONG_ID.sub(lambda found: found[0][:12], name)
 
 
-class _Joined(Extension):
-    """Joins the lines of a template."""
+@cache
+def _templates() -> "Environment":
+    """All templates. On most nodes nobody ever opens a page, and Jinja takes 4 MiB."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - see above
+    from jinja2.ext import Extension  # noqa: PLC0415
 
-    def preprocess(self, source: str, *_: object, **__: object) -> str:
-        return re.sub(r"\s*\n\s*", "", source)
+    class Joined(Extension):
+        """Joins the lines of a template."""
 
+        def preprocess(self, source: str, *_: object, **__: object) -> str:
+            return re.sub(r"\s*\n\s*", "", source)
 
-_TEMPLATES = Environment(
-    loader=PackageLoader("exporter.agent.web.page"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    finalize=seen,
-    auto_reload=False,
-    extensions=[_Joined],
-)
-_TEMPLATES.filters |= {
-    "age": age,
-    "memory": memory,
-    "percent": percent,
-    "plural": page_plural,
-    "shortened": shortened,
-}
-_TEMPLATES.globals["nbsp"] = NBSP
+    templates = Environment(
+        loader=PackageLoader("exporter.agent.web.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=seen,
+        auto_reload=False,
+        extensions=[Joined],
+    )
+    templates.filters |= {
+        "age": age,
+        "memory": memory,
+        "percent": percent,
+        "plural": page_plural,
+        "shortened": shortened,
+    }
+    templates.globals["nbsp"] = NBSP
+    return templates
 
 
 def written(name: str, **values: object) -> str:
     """The text of a template with these values."""
-    return _TEMPLATES.get_template(f"{name}.html").render(values)
+    return _templates().get_template(f"{name}.html").render(values)
