@@ -35,7 +35,7 @@ class ContainerKey(NamedTuple):
     @property
     def whole(self) -> "ContainerKey":
         """Its pod as a whole, whose container is not known."""
-        return self._replace(container="")
+        return ContainerKey(self.namespace, self.pod, "")
 
 
 class GroupKey(NamedTuple):
