@@ -11,7 +11,7 @@ import exporter
 
 ROOT = Path(exporter.__file__).parent
 AGENT_LINES = 41_150
-PLUGIN_LINES = 15_000
+PLUGIN_LINES = 14_960
 SIMULATION = ("exporter.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
 

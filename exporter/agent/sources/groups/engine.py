@@ -74,6 +74,7 @@ class ContainerEngine:
             timeout_s=self._timeout_s,
             largest=LARGEST_ANSWER,
         )
+        # The interrupt may have come before there was a client to end.
         self._client = client
         if self._interrupted:
             client.interrupt()

@@ -61,6 +61,8 @@ class Accounts:
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = _AccountRead(uid)
+        # One process after another, because some have another environment: a daemon of the job's,
+        # or one whose user has cleared it.
         pid = None if asked.account or asked.is_being_read else asked.next_of(pids)
         if pid is not None and not self._waits(key, asked):
             asked.pids.add(pid)
@@ -82,6 +84,8 @@ class Accounts:
 
         Said once, and only if one of those is slow: else it is its turn in the next cycle.
         """
+        # Each reading may never come back. So they are bounded, and a user's more than all: one who
+        # serves such a file himself loses his own accounts alone.
         users = [a.uid for a in self._asked.values() if a.is_being_read]
         is_full = len(users) >= MAX_AT_ONCE
         waits = is_full or users.count(asked.uid) >= MAX_OF_USER

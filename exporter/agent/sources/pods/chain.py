@@ -110,8 +110,8 @@ class ChainedPods:
             patient = reader is not self._names and lost_s < SWITCH_AFTER_S
             reader.want(up != 0 and (up is None or i <= up) and not patient)
         if up == 0 or lost_s >= SWITCH_AFTER_S:
-            self._note(statuses, up)
-        self._take(up)
+            self._publish(statuses, up)
+        self._use(up)
         return self._table
 
     def status(self) -> SourceStatus:
@@ -147,7 +147,7 @@ class ChainedPods:
 
     # --- inside ---
 
-    def _note(self, statuses: Sequence[SourceStatus], up: int | None) -> None:
+    def _publish(self, statuses: Sequence[SourceStatus], up: int | None) -> None:
         """Publish and log which reader is in use, once that has settled."""
         self._statuses = tuple(statuses if up is None else statuses[: up + 1])
         in_use = self._best.name if up is None else statuses[up].name
@@ -162,7 +162,7 @@ class ChainedPods:
         else:
             logger.warning("%s is down (%s); pods come from %s", best.name, best.detail, in_use)
 
-    def _take(self, up: int | None) -> None:
+    def _use(self, up: int | None) -> None:
         """The pods of the reader in use; while no complete one is up, with those of the names."""
         if up is not None and up < len(self._whole):
             base = self._whole[up]

@@ -148,14 +148,14 @@ def _shown(
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
     processes = (each for entry in present for part in entry.parts for each in part.processes)
     of_host = host({process.pid: process.name for process in processes})
-    hosts = {part.uuid for entry in matching for part in entry.parts}
+    matches_on = {part.uuid for entry in matching for part in entry.parts}
     # A GPU is found by its own words and by those of its marks.
     for uuid, its in marks.items():
         if has_all("\n".join((texts[uuid], *(mark.kind for mark in its))), choice.words):
-            hosts.add(uuid)
+            matches_on.add(uuid)
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
     boards = ordered(boards_of(gpus), choice.sort, faulty)
-    some = [each for board in boards if (each := _of_hosts(board, hosts))]
+    some = [each for board in boards if (each := _with_matches(board, matches_on))]
     if not choice.sort and not choice.all:  # a long list is cut, but none that is faulty
         kept = sorted(some, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
         some = [*(board for board in some if board in kept), *(b for b in some if b not in kept)]
@@ -213,10 +213,10 @@ def _gpus(node: Node, everyone: Sequence[TreeEntry], colour: Colours, series: Pa
     ]
 
 
-def _of_hosts(board: Board, hosts: Collection[str]) -> Board | None:
+def _with_matches(board: Board, matches_on: Collection[str]) -> Board | None:
     """The board with those of its parts that have what is looked for, or with all if it does."""
-    some = [part for part in board.parts if part.facts.uuid in hosts]
-    if board.gpu.facts.uuid in hosts:
+    some = [part for part in board.parts if part.facts.uuid in matches_on]
+    if board.gpu.facts.uuid in matches_on:
         return board._replace(parts=some or board.parts)
     return board._replace(parts=some) if some else None
 
