@@ -63,7 +63,9 @@ def _lasting(chosen: str, seconds: int) -> str:
 def _core(chosen: str, seconds: int) -> str:
     # rate() takes the whole five minutes as observed, of which in the first hours a part is not
     slope = f"clamp_min(deriv({_COUNTER}[5m]), 0)"
-    many = f"max_over_time(rate({_COUNTER}[5m])[TIME:5m])" if seconds > _RATE_S else slope
+    # Half of each rate is in the next too: what grew from the last sample of one to the first of
+    # the next would be in neither.
+    many = f"max_over_time(rate({_COUNTER}[5m])[TIME:150s])" if seconds > _RATE_S else slope
     return _most(many)(chosen, seconds)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from exporter.answers.prometheus.ranges import written
 from exporter.cli import main
 from rules.generate import FOLDER as RULES
 from tests.dashboards.grafana import FOLDER as BOARDS
@@ -413,3 +414,28 @@ def test_a_namespace_without_gpus_is_said(
     flags = [f"--prometheus=http://{prometheus.address}", *RANGE, "-n=nobody"]
     assert main(["advise", *flags]) == 2
     assert "knows no container of namespace nobody" in capsys.readouterr().err
+
+
+def test_bursts_between_scrapes_that_are_far_apart_are_seen_without_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bursts, counted = range(0, 600, 120), defaultdict[int, float](float)
+    with Store(tmp_path) as store:
+        for second in range(0, 25 * 3600, 120):
+            lines = []
+            for burst in bursts:  # each works in another two minutes of ten
+                counted[burst] += 60.0 if second % 600 == burst else 0.0
+                pod = f'namespace="team",pod="b{burst}-0"'
+                own = f'{{{pod},container="main",gpu="0",uuid="GPU-{burst}"}}'
+                lines += [
+                    f'mgpu_pod_info{{{pod},owner_kind="Job",owner_name="b{burst}"}} 1',
+                    f'mgpu_container_allocation_info{own[:-1]},scheme="hami"}} 1',
+                    f"mgpu_container_core_limit_ratio{own} 0.5",
+                    f"mgpu_container_core_seconds_total{own} {counted[burst]}",
+                ]
+            store.scrape(Target({"job": "mgpu", "instance": "n"}), "\n".join(lines), BEGIN + second)
+        flags = (f"--since={written(BEGIN)}", f"--until={written(BEGIN + 25 * 3600)}")
+        found = json.loads(advise(store, capsys, *flags, "--format=json"))
+    typical = {one["owner"]: one["typical"] for one in found["advice"] if one["resource"] == "core"}
+    assert len(typical) == len(bursts)
+    assert min(typical.values()) > 0.15, typical
