@@ -13,6 +13,8 @@ from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe
 from tests.scenario.truth import truth_of
 
+pytestmark = pytest.mark.timeout(900)  # the first of those that need all runs waits for them
+
 MINUTES = 5
 SEEDS = range(4)  # what five minutes of one seed come to is chance
 TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "unidentified")
