@@ -103,19 +103,15 @@ def add_arguments(parser: ArgumentParser, *, in_help: bool = True) -> None:
             switch: dict[str, Any] = {}
             if setting.default in ("true", "false"):
                 switch = {"nargs": "?", "const": "true"}
+            usual = f"default {setting.default}" if setting.default else "not set by default"
+            repeat = "; repeatable" if setting.kind.many else ""
+            text = f"{setting.about} [{setting.kind.allowed}; {usual}; ${setting.variable}{repeat}]"
             group.add_argument(
                 f"--{setting.name}",
                 dest=setting.name,
                 default=SUPPRESS,
                 action="append",
                 metavar="VALUE",
-                help=_help(setting) if in_help else SUPPRESS,
+                help=text.replace("%", "%%") if in_help else SUPPRESS,
                 **switch,
             )
-
-
-def _help(setting: Setting) -> str:
-    default = f"default {setting.default}" if setting.default else "not set by default"
-    repeat = "; repeatable" if setting.kind.many else ""
-    text = f"{setting.about} [{setting.kind.allowed}; {default}; ${setting.variable}{repeat}]"
-    return text.replace("%", "%%")

@@ -115,7 +115,10 @@ class WebConfig:
         if old and raw == old.raw:
             file = old.file
         else:
-            text = _decoded(raw, path)
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError:
+                raise _refused(path, "not UTF-8") from None
             # A file that was cut off to nothing is valid: it would let everybody in.
             if old and old.file != WebFile() and says_nothing(text):
                 raise _refused(path, "it says nothing; {} stands for neither TLS nor users")
@@ -139,13 +142,6 @@ class WebConfig:
         self._loaded = contents
         self.active = ActiveConfig(file, tls)
         return True
-
-
-def _decoded(raw: bytes, path: Path) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise _refused(path, "not UTF-8") from None
 
 
 def _material(tls: TlsKeys, folder: Path) -> Material:

@@ -68,7 +68,8 @@ class Hwmon:
         heat: dict[str, float] = {}
         for label, value in () if "temperature" in disabled else self._labelled("temp"):
             # A driver's own word, so it is bounded. Without a label it is the GPU's.
-            heat[_SENSORS.get(label) or _plain(label) or "gpu"] = value / 1000
+            is_word = label.isascii() and label.isidentifier() and len(label) <= _LONGEST_LABEL
+            heat[_SENSORS.get(label) or (label if is_word else "gpu")] = value / 1000
         return Sensors.of(
             power_watts=watts,
             power_limit_watts=None if limit is None else limit / 1e6,
@@ -107,11 +108,6 @@ class Hwmon:
             named = (path for path in found if text(f"{path}/name") == self._driver)
             self._folder, self._counter = next(named, ""), ""
         return self._folder
-
-
-def _plain(label: str) -> str:
-    is_word = label.isascii() and label.isidentifier() and len(label) <= _LONGEST_LABEL
-    return label if is_word else ""
 
 
 def unmeasured(

@@ -111,22 +111,17 @@ def _regions(texts: Mapping[str, str], prefixes: Sequence[str]) -> dict[str, int
     found: dict[str, int] = {}
     for prefix in prefixes:
         for key, text in texts.items():
-            name, size = key.removeprefix(prefix), _size(text)
+            name, match = key.removeprefix(prefix), _NUMBER.fullmatch(text)
+            unit = _SIZES.get(match[2]) if match else None
             is_region = key.startswith(prefix) and not key.startswith("drm-total-cycles-")
-            if is_region and size is not None and _NAME.fullmatch(name):
-                found.setdefault(name, size)
+            if is_region and match and unit and _NAME.fullmatch(name):
+                found.setdefault(name, int(match[1]) * unit)
     return dict(list(found.items())[:MAX_REGIONS])
 
 
 def _number(text: str, unit: str | None = None) -> int | None:
     match = _NUMBER.fullmatch(text)
     return int(match[1]) if match and match[2] == unit else None
-
-
-def _size(text: str) -> int | None:
-    match = _NUMBER.fullmatch(text)
-    unit = _SIZES.get(match[2]) if match else None
-    return int(match[1]) * unit if match and unit else None
 
 
 LOCAL = re.compile(r"(?:vram|local)[0-9]*", re.ASCII)  # amdgpu, xe and i915; others have none
