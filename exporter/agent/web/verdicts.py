@@ -190,22 +190,25 @@ class Verdicts:
         """
         # A dump of this process's memory has digests of tokens, which are of no use elsewhere.
         key = hmac.digest(self._key, token.encode(), hashlib.sha256)
-        subject = self._clients.get(key)
-        if subject is None:
-            if self._strangers.get(key):
-                return None
-            ask = partial(self._reviewer.identify, token)
-            # Who was let in before does not queue behind those who try any number of tokens. A new
-            # one takes turns as its address, because who it is is not known yet.
-            party = self._known.get(key)
-            lane = (self._first if party is None else self._renewals)[IDENTITY]
-            subject = await self._once(key, lane, party or peer, ask)
+        if known := self._clients.get(key):
+            return Client(known)
+        if self._strangers.get(key):
+            return None
+
+        def keep(subject: Subject | None) -> None:
             if subject is None:
                 self._strangers.put(key, True, self.limits.unknown_s)
-                return None
-            self._clients.put(key, subject, self.limits.allowed_s)
-            self._known.put(key, Client(subject).party, self.limits.known_s)
-        return Client(subject)
+            else:
+                self._clients.put(key, subject, self.limits.allowed_s)
+                self._known.put(key, Client(subject).party, self.limits.known_s)
+
+        # Who was let in before does not queue behind those who try any number of tokens. A new one
+        # takes turns as its address, because who it is is not known yet.
+        party = self._known.get(key)
+        lane = (self._first if party is None else self._renewals)[IDENTITY]
+        ask = partial(self._reviewer.identify, token)
+        subject = await self._once(key, lane, party or peer, ask, keep)
+        return None if subject is None else Client(subject)
 
     async def permits(self, client: Client, right: Right) -> bool:
         """Whether a client has a right; raises as ``identify``.
@@ -218,16 +221,18 @@ class Verdicts:
             return True
         if self._refused.get(key):
             return False
-        ask = partial(self._reviewer.permits, client.subject, right)
+
+        def keep(permits: bool) -> None:  # noqa: FBT001 - the verdict itself
+            if permits:
+                self._granted.put(key, True, self.limits.allowed_s)
+                self._known.put(client.key, client.party, self.limits.known_s)
+            else:
+                self._refused.put(key, True, self.limits.denied_s)
+
         known = self._known.get(client.key) is not None
         lane = (self._renewals if known else self._first)[PERMISSION]
-        permits = await self._once(key, lane, client.party, ask)
-        if permits:
-            self._granted.put(key, True, self.limits.allowed_s)
-            self._known.put(client.key, client.party, self.limits.known_s)
-        else:
-            self._refused.put(key, True, self.limits.denied_s)
-        return permits
+        ask = partial(self._reviewer.permits, client.subject, right)
+        return await self._once(key, lane, client.party, ask, keep)
 
     def close(self) -> None:
         """Stops without waiting for reviews."""
@@ -235,8 +240,19 @@ class Verdicts:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._reviewer.close()
 
-    async def _once(self, key: Hashable, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
-        """The verdict. Requests that need the same one at the same time share a review."""
+    async def _once(
+        self,
+        key: Hashable,
+        lane: _Lane,
+        party: str,
+        ask: Callable[[], T],
+        keep: Callable[[T], None],
+    ) -> T:
+        """The verdict. Requests that need the same one at the same time share a review.
+
+        The review itself keeps its verdict. Were that left to the requests, one that came between
+        the review's end and their next turn would find neither.
+        """
 
         def done(review: asyncio.Task[Any]) -> None:
             self._asked.pop(key, None)
@@ -247,12 +263,14 @@ class Verdicts:
 
         task: asyncio.Task[T] | None = self._asked.get(key)
         if task is None:
-            task = self._asked[key] = asyncio.create_task(self._review(lane, party, ask))
+            task = self._asked[key] = asyncio.create_task(self._review(lane, party, ask, keep))
             task.add_done_callback(done)
         # A client that goes away ends its own request, and not the review that others wait for.
         return await asyncio.shield(task)
 
-    async def _review(self, lane: _Lane, party: str, ask: Callable[[], T]) -> T:
+    async def _review(
+        self, lane: _Lane, party: str, ask: Callable[[], T], keep: Callable[[T], None]
+    ) -> T:
         try:
             await lane.enter(party)
         except (Busy, TimeoutError):
@@ -270,6 +288,7 @@ class Verdicts:
             lane.leave()
         self._counts[lane.kind, "allowed" if verdict else "denied"] += 1
         self._note("")
+        keep(verdict)
         return verdict
 
     def _note(self, problem: str) -> None:

@@ -1,20 +1,23 @@
 """Reviews are cached, limited and fail closed: real requests to a real server, hostile ones too."""
 
+import asyncio
 import logging
 import threading
 from base64 import b64encode
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
-from exporter.agent.web import ReviewLimits
+from exporter.agent.web import ReviewLimits, Verdicts
+from exporter.agent.web.verdicts import Client
 from exporter.agent.web.views import namespaces_of
-from exporter.model import Facts, NamespaceFacts, PodFacts
+from exporter.model import Facts, NamespaceFacts, PodFacts, Right, Subject
 from tests.agent.api.nodes import demo
 from tests.agent.pods.apistate import Account
 from tests.agent.web.reviewing import EVERYWHERE, SNAPSHOT, Guarded, ask, bearer, of, user
 from tests.agent.web.serving import PATIENCE_S, Site, serving
-from tests.scenario.clock import SECOND
+from tests.scenario.clock import SECOND, ManualClock
 
 EXTRA = "authentication.kubernetes.io/credential-id"
 
@@ -241,6 +244,50 @@ def test_requests_at_once_share_a_review(guarded: Guarded) -> None:
         crowd.join()
     assert made == [200] * 20
     assert guarded.asked("identify") <= 2
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_request_that_comes_as_a_review_ends_shares_it(turns: int) -> None:
+    asked: list[str] = []
+
+    class Reviewer:
+        def identify(self, token: str) -> Subject | None:
+            asked.append(token)
+            return None
+
+        def permits(self, subject: Subject, right: Right) -> bool:
+            asked.append(f"{subject.name} {right.path}")
+            return False
+
+        def close(self) -> None: ...
+
+    async def crowd(ask: Callable[[], Awaitable[object]]) -> None:
+        """Ask in each turn of the loop, some turns after the request was made, until one knows."""
+
+        async def request(turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await ask()
+
+        def turn() -> None:
+            if not requests[0].done():
+                asyncio.get_running_loop().call_soon(turn)
+                requests.append(asyncio.create_task(request(turns)))
+
+        requests = [asyncio.create_task(request(0))]
+        asyncio.get_running_loop().call_soon(turn)
+        await requests[0]
+        await asyncio.gather(*requests)
+
+    async def run() -> None:
+        verdicts = Verdicts(Reviewer(), ManualClock())
+        client, right = Client(Subject("nobody")), Right("get", path="/metrics")
+        await crowd(lambda: verdicts.permits(client, right))
+        await crowd(lambda: verdicts.identify("stranger", "127.0.0.1"))
+        verdicts.close()
+
+    asyncio.run(run())
+    assert asked == ["nobody /metrics", "stranger"]
 
 
 def test_reviews_are_counted_by_outcome(guarded: Guarded) -> None:
