@@ -158,7 +158,8 @@ DEVICE: tuple[FamilyOf[DeviceFacts], ...] = (
     _device(
         "energy_joules_total",
         "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics, or hwmon; "
-        "DRM: hwmon); estimated from power readings if device_method_info says so.",
+        "DRM: hwmon), by power in between where a read is costly; estimated from power readings if "
+        "device_method_info says so.",
         lambda d: d.used.energy_uj,
     ),
     _device(
