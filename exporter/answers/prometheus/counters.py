@@ -149,9 +149,13 @@ class Counters:
         except TooLongError:
             if len(names) == 1:
                 raise
-            half = len(names) // 2
-            self._take_last(names[:half], seconds, when)
-            self._take_last(names[half:], seconds, when)
+        else:
+            return
+        # Not in the handler: an error holds the answer that was too long, and there is one for each
+        # time that the names are halved.
+        half = len(names) // 2
+        self._take_last(names[:half], seconds, when)
+        self._take_last(names[half:], seconds, when)
 
     def _started(self, targets: Iterable[Target]) -> str:
         """The selector of when programs of these targets' jobs started: not exporters alone."""
@@ -287,12 +291,13 @@ class Counters:
             except TooLongError:
                 if len(names) == 1:
                     raise
-                take(names[: len(names) // 2])
-                take(names[len(names) // 2 :])
+            else:
+                for one in found:
+                    if not wanted.isdisjoint(self.index.of(one.labels)):
+                        self._take_samples(one.labels, one.samples)
                 return
-            for one in found:
-                if not wanted.isdisjoint(self.index.of(one.labels)):
-                    self._take_samples(one.labels, one.samples)
+            take(names[: len(names) // 2])  # not in the handler, as in ``_take_last``
+            take(names[len(names) // 2 :])
 
         take([*self._names, START])
 
