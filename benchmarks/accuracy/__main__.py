@@ -22,10 +22,10 @@ BEGIN, END = "<!-- tables: made by python -m benchmarks.accuracy --write -->\n",
 PREFACE = """\
 # Results of the accuracy bench
 
-Made by `python -m benchmarks.accuracy --write`. Rules and raw poll: [accuracy.md][page]. Ring
-gauge: rows of the whole ring at each scrape (dcgm-exporter, Kepler). 1 s gauge: rows of the last
-second at each scrape (nvitop, HAMi). With a viewer each second is read; else each 4 to 5, and
-before a scrape each 15 s.
+Made by `python -m benchmarks.accuracy --write --seeds={seeds}`. Rules and raw poll:
+[accuracy.md][page]. Ring gauge: rows of the whole ring at each scrape (dcgm-exporter, Kepler).
+1 s gauge: rows of the last second at each scrape (nvitop, HAMi). With a viewer each second is
+read; else each 4 to 5, and before a scrape each 15 s.
 The floor is the sampling noise of a container that is busy for a share p of T seconds:
 √((1-p)/(6·T·p)).
 
@@ -106,7 +106,8 @@ def main(arguments: Sequence[str]) -> int:
     print(text)
     print(f"{len(todo)} runs, {time.monotonic() - begun:.0f} s")
     if options.write:
-        RESULTS.write_text(f"{PREFACE}{text.rstrip()}\n", encoding="utf-8")
+        preface = PREFACE.format(seeds=options.seeds)
+        RESULTS.write_text(f"{preface}{text.rstrip()}\n", encoding="utf-8")
         write(RESULTS.read_text(encoding="utf-8"))
     failures = missed(found, minutes[-1])
     print("\n".join(f"goal missed: {failure}" for failure in failures))
