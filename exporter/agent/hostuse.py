@@ -1,4 +1,4 @@
-"""What processes use of their host: CPUs and resident memory, read from ``/proc`` for who looks."""
+"""What processes use of their host: CPUs and resident memory, read from ``/proc`` on demand."""
 
 import os
 import threading
@@ -29,7 +29,7 @@ class _Read(NamedTuple):
 
 
 class HostUses:
-    """Reads it of some processes, and keeps the last reading of each for its CPUs. Thread-safe."""
+    """Reads the use of some processes. CPUs are a difference to the reading before. Thread-safe."""
 
     def __init__(self, procfs: str, clock: Clock) -> None:
         self._procfs = procfs
