@@ -102,9 +102,9 @@ def test_nothing_found_is_no_rows() -> None:
         (3, errors.UnmeasurableError),
         (4, errors.UnmeasurableError),
         (13, errors.UnmeasurableError),
-        (2, errors.NvmlError),
-        (999, errors.NvmlError),
-        (12345, errors.NvmlError),
+        (2, errors.CallError),
+        (999, errors.CallError),
+        (12345, errors.CallError),
     ],
 )
 def test_codes_become_errors_that_can_be_told_apart(

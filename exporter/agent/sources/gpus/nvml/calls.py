@@ -90,10 +90,8 @@ ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 
 LEGACY_ROW = struct.Struct("=I4xQ4I")  # pid, µs, sm, memory, encoder, decoder
 NEWER_ROW = struct.Struct("=Q5I12x")  # µs, pid, sm, memory, encoder, decoder; jpeg, ofa
-SAMPLE_ROWS = {  # by nvmlValueType_t: µs and a union of 8 bytes
-    kind: struct.Struct(f"=Q{value}")
-    for kind, value in enumerate(("d", "I4x", "Q", "Q", "q", "i4x", "H6x"))
-}
+VALUE_TYPES = ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")  # by nvmlValueType_t: a union of 8 bytes
+SAMPLE_ROWS = {k: struct.Struct(f"=Q{value}") for k, value in enumerate(VALUE_TYPES)}  # µs, value
 UNSIGNED_INT = 1
 UNSIGNED_ROW = SAMPLE_ROWS[UNSIGNED_INT]
 SAMPLING_TYPES = {"core": 1, "memory_active": 2, "encoder": 3, "decoder": 4}
@@ -158,9 +156,7 @@ class DeviceCalls:
         for way in self._ways:
             try:
                 rows = way(newer_than_us)
-            except (errors.DriverGoneError, errors.DeviceLostError):
-                raise
-            except errors.NvmlError as error:
+            except errors.CallError as error:
                 failure = error
                 continue
             answered.append(way)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases
+from exporter.agent.sources.gpus.nvml.calls import VALUE_TYPES
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import Refusals, retry_of
 from exporter.agent.sources.gpus.source import Demand
@@ -21,10 +22,7 @@ from exporter.model import KIB
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
 ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
-VALUES = {  # by nvmlValueType_t
-    kind: struct.Struct(f"={value}")
-    for kind, value in enumerate(("d", "I4x", "Q", "Q", "q", "i4x", "H6x"))
-}
+VALUES = {kind: struct.Struct(f"={value}") for kind, value in enumerate(VALUE_TYPES)}
 
 
 class Field(NamedTuple):
@@ -234,9 +232,7 @@ class BoardCounters:
         answers: Sequence[float | errors.NvmlError]
         try:
             answers = self._values.read(self._requests[phase])
-        except (errors.DriverGoneError, errors.DeviceLostError):
-            raise
-        except errors.NvmlError as error:  # the call as a whole: no field has an answer
+        except errors.CallError as error:  # the call as a whole: no field has an answer
             answers = [error] * len(wanted)
         for row, answer in zip(wanted, answers, strict=True):
             values = found.setdefault(row.family, {})
@@ -254,7 +250,7 @@ class BoardCounters:
 
     def _miss(self, row: FieldRow, error: errors.NvmlError) -> None:
         """Leaves a refused field out for some minutes. The last of a topic is a refusal of it."""
-        if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
+        if not isinstance(error, errors.CallError):
             raise error
         if isinstance(error, errors.UnmeasurableError):
             left = tuple(other for other in self._wanted[row.phase] if other != row)

@@ -14,12 +14,7 @@ from exporter.agent.sources.gpus.nvml.board import BoardReader
 from exporter.agent.sources.gpus.nvml.cadence import ReadPhases
 from exporter.agent.sources.gpus.nvml.discovery import MIG, DeviceHandle, instance, made_of
 from exporter.agent.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
-from exporter.agent.sources.gpus.nvml.errors import (
-    NOT_FOUND,
-    DeviceLostError,
-    DriverGoneError,
-    NvmlError,
-)
+from exporter.agent.sources.gpus.nvml.errors import NOT_FOUND, CallError, DeviceLostError
 from exporter.agent.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
 from exporter.agent.sources.gpus.nvml.instance import InstanceActivity
 from exporter.agent.sources.gpus.nvml.library import Library
@@ -128,11 +123,9 @@ class NvmlDevice:
                 reading = self._read_instance() if self.device.parent_uuid else self._read()
                 self._retry.reset()
                 return (reading,)
-        except DriverGoneError:
-            raise
         except DeviceLostError as error:
             self.mark_lost(str(error))
-        except NvmlError as error:
+        except CallError as error:
             failed = str(error)
         finally:
             self._phases.add_up()
@@ -156,9 +149,7 @@ class NvmlDevice:
         try:
             handle = self._library.ask("nvmlDeviceGetHandleByUUID", self.device.uuid)
             self._library.ask("nvmlDeviceGetUUID", handle)  # a handle alone proves nothing
-        except DriverGoneError:
-            raise
-        except NvmlError as error:
+        except (DeviceLostError, CallError) as error:
             self.mark_lost(str(error))
             return False
         logger.info("device %s is back", self.device.uuid)

@@ -9,9 +9,8 @@ from exporter.agent.sources.gpus.nvml.board import memory_info
 from exporter.agent.sources.gpus.nvml.errors import (
     INVALID_ARGUMENT,
     NOT_FOUND,
+    CallError,
     DeviceLostError,
-    DriverGoneError,
-    NvmlError,
 )
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.model import GIB, MIB, Device
@@ -75,9 +74,7 @@ def discover(library: Library) -> DeviceList:
     for index in range(min(library.ask("nvmlDeviceGetCount"), MAX_DEVICES)):
         try:
             board, parts = _board(library, index)
-        except DriverGoneError:
-            raise
-        except NvmlError as error:
+        except (DeviceLostError, CallError) as error:
             unreadable[Place(index)] = str(error)
             continue
         unreadable |= parts.unreadable
@@ -129,17 +126,13 @@ def _instances(library: Library, board: Device, parent: Any) -> DeviceList:  # n
     unreadable: dict[Place, str] = {}
     try:
         places = library.ask("nvmlDeviceGetMaxMigDeviceCount", parent)
-    except (DriverGoneError, DeviceLostError):
-        raise
-    except NvmlError as error:  # it has any number of them
+    except CallError as error:  # it has any number of them
         return DeviceList((), {Place(0, board.uuid): str(error)})
     for index in range(min(places, MAX_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
             found.append(instance(library, divided, handle))
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError as error:
+        except CallError as error:
             if error.code not in HOLES:
                 unreadable[Place(index, board.uuid)] = str(error)
     return DeviceList(found, unreadable)
@@ -216,7 +209,5 @@ def _optional(ask: Any) -> Any:  # noqa: ANN401 - whatever the question answers
     """The answer, or None if this device has none, or one that is no text."""
     try:
         return ask()
-    except (DriverGoneError, DeviceLostError):
-        raise
-    except (NvmlError, UnicodeDecodeError):
+    except (CallError, UnicodeDecodeError):
         return None

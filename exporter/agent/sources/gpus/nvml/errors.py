@@ -3,11 +3,12 @@
 pynvml's ``NVMLError`` cannot be hashed and fails when compared with anything else, so it never
 leaves ``library``. The tree::
 
-    NvmlError               any code; this call failed, nothing else is known
+    NvmlError
     ├── DriverGoneError     1, 9, 12: the driver was unloaded or restarted; open it again
     │   └── OtherVersionError 18: the kernel's driver is of another version than the library
     ├── DeviceLostError     15, 16: this device has fallen off the bus or needs a reset
-    ├── UnmeasurableError   3, 4, 13: this device refuses this call; ask again after minutes
+    ├── CallError           any other code: this call failed, nothing else is known
+    │   └── UnmeasurableError 3, 4, 13: this device refuses this call; ask again after minutes
     └── LibraryError        12: no library that can be loaded was found
 
 Only a new process helps a driver that was open after 18, or when 17 or 999 persist at init: that
@@ -77,7 +78,11 @@ class DeviceLostError(NvmlError):
     """This device cannot be used until it is reset or comes back; the others can."""
 
 
-class UnmeasurableError(NvmlError):
+class CallError(NvmlError):
+    """This call failed. That costs what it was to answer, and says nothing of the device."""
+
+
+class UnmeasurableError(CallError):
     """This device refuses this call, for now or for ever."""
 
     @property
@@ -109,4 +114,4 @@ _CLASSES: dict[int, type[NvmlError]] = {
 
 def error_of(code: int, call: str) -> NvmlError:
     """The exception for a return code other than success."""
-    return _CLASSES.get(code, NvmlError)(code, call)
+    return _CLASSES.get(code, CallError)(code, call)

@@ -213,12 +213,10 @@ class XidWatch:
     def _register(self, events: _EventSet, uuid: str, address: int) -> bool:
         try:
             events.register(address)
-        except errors.DriverGoneError:
-            raise
         except errors.UnmeasurableError as error:
             self._refuse([uuid], error)
             return False
-        except errors.NvmlError as error:
+        except (errors.DeviceLostError, errors.CallError) as error:
             with self._changed:
                 self._failing.add(uuid)
             if error.code == errors.UNKNOWN:

@@ -163,9 +163,7 @@ class Library:
         """The driver's version; "" where it does not say it, which costs nothing else."""
         try:
             version: str = self.ask("nvmlSystemGetDriverVersion")
-        except errors.DriverGoneError:
-            raise
-        except errors.NvmlError as error:
+        except (errors.DeviceLostError, errors.CallError) as error:
             logger.warning("the driver does not say its version: %s", error)
             return ""
         return version

@@ -62,7 +62,7 @@ class MemoryLimits:
         code = call(self._address, byref(limits))
         if code != errors.SUCCESS:
             error = errors.error_of(code, NAME)
-            if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
+            if not isinstance(error, errors.CallError):
                 raise error
             return CgroupMemory(refused=errors.MEANINGS.get(code, "unknown"))
         used, soft, hard = (

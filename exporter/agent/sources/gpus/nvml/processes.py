@@ -18,12 +18,7 @@ from exporter.agent.sources.gpus.nvml.board import NOT_AVAILABLE, memory_info
 from exporter.agent.sources.gpus.nvml.cadence import PROCESSES, ReadPhases
 from exporter.agent.sources.gpus.nvml.calls import RowBuffer
 from exporter.agent.sources.gpus.nvml.discovery import DeviceHandle
-from exporter.agent.sources.gpus.nvml.errors import (
-    NOT_FOUND,
-    DeviceLostError,
-    DriverGoneError,
-    NvmlError,
-)
+from exporter.agent.sources.gpus.nvml.errors import NOT_FOUND, CallError, DeviceLostError
 from exporter.agent.sources.gpus.nvml.library import CFunction, Library
 from exporter.agent.sources.gpus.nvml.limits import CgroupOf, MemoryLimits
 from exporter.agent.sources.gpus.nvml.refusals import DEVICE_MEMORY, Refusals, listing_of
@@ -283,9 +278,7 @@ class ResidentReader:
         """Raises if the handle is another MIG instance's now: handles are reused."""
         try:
             uuid = self._library.ask("nvmlDeviceGetUUID", self._handle)
-        except DriverGoneError:
-            raise
-        except NvmlError as error:
+        except (DeviceLostError, CallError) as error:
             raise DeviceLostError(error.code, error.call) from error
         if uuid != self._device.uuid:
             raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")

@@ -10,12 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from exporter.agent.sources.gpus.nvml.errors import (
-    DeviceLostError,
-    DriverGoneError,
-    NvmlError,
-    UnmeasurableError,
-)
+from exporter.agent.sources.gpus.nvml.errors import CallError, UnmeasurableError
 from exporter.model import QUANTITIES, SECOND_NS, Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
@@ -119,9 +114,7 @@ class Refusals:
         except UnmeasurableError as error:
             self.add(topic, error.reason)
             return None
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError as error:
+        except CallError as error:
             self.fail(topic, error)
             if topic in self._reasons:
                 return None
@@ -133,9 +126,7 @@ class Refusals:
         """The same, and None if the call failed in another way that concerns only itself."""
         try:
             return self.ask(topic, call, *arguments)
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError:
+        except CallError:
             return None
 
     def _ask_again(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
@@ -145,18 +136,16 @@ class Refusals:
             return None
         try:
             answer = call(*arguments)
-        except (DriverGoneError, DeviceLostError):
-            raise
         except UnmeasurableError as error:
             self.add(topic, error.reason)
             return None
-        except NvmlError:
+        except CallError:
             retry.failed()
             return None
         self.drop(topic)
         return answer
 
-    def fail(self, topic: str, error: NvmlError) -> None:
+    def fail(self, topic: str, error: CallError) -> None:
         """Notes a failure that concerns only its topic. One that lasts is a refusal."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._failing_ns.setdefault(topic, now_ns) < FAILS_S * SECOND_NS:
