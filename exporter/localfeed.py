@@ -17,6 +17,7 @@ from exporter.agent.collector.wiring import make_collector, open_sources
 from exporter.agent.facts.history import Past
 from exporter.agent.hostuse import HostUses
 from exporter.agent.settings import Settings
+from exporter.agent.sources.files import read
 from exporter.agent.sources.groups.owners import Users
 from exporter.agent.sources.pods.factory import node_name
 from exporter.answers.terminal.details import ProcessCommand
@@ -71,22 +72,14 @@ class ProcessCommands:
         folder = f"{self._proc_root}/{pid}"
         try:
             uid = os.stat(folder).st_uid  # noqa: PTH116 - a string
-            arguments = _read(f"{folder}/cmdline").split(b"\0")
-            comm = _read(f"{folder}/comm").decode(errors="replace").rstrip("\n")
+            arguments = read(f"{folder}/cmdline", LONGEST_COMMAND).split(b"\0")
+            comm = read(f"{folder}/comm", LONGEST_COMMAND).decode(errors="replace").rstrip("\n")
         except OSError:
             return None
         if comm != name:
             return None
         command = " ".join(part.decode(errors="replace") for part in arguments if part)
         return ProcessCommand(self._users.names().get(uid, str(uid)), command)
-
-
-def _read(path: str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return os.read(file, LONGEST_COMMAND)
-    finally:
-        os.close(file)
 
 
 class ThisNode:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from exporter.agent.sources.files import read
 from exporter.model import Clock
 
 MOST = 100  # processes that one answer reads: two files of each
@@ -44,10 +45,10 @@ class HostUses:
             for pid, name in [*names.items()][:MOST]:
                 before = self._last.get(pid)
                 if before is None or now_ns - before.at_ns >= _AGAIN_NS:
-                    read = self._read(pid, name, before, now_ns)
-                    if read is None:
+                    newest = self._read(pid, name, before, now_ns)
+                    if newest is None:
                         continue
-                    self._last[pid] = before = read
+                    self._last[pid] = before = newest
                 found[pid] = before.use
             self._last = {
                 pid: one for pid, one in self._last.items() if now_ns - one.at_ns < _FORGOTTEN_NS
@@ -56,16 +57,12 @@ class HostUses:
 
     def _read(self, pid: int, name: str, before: _Read | None, now_ns: int) -> _Read | None:
         """A reading; None if the process is gone, or another one has its pid by now."""
-        texts = []
         try:
-            for file in ("stat", "statm"):
-                # a fourth of the time that pathlib takes
-                with open(f"{self._procfs}/{pid}/{file}", "rb", buffering=0) as one:  # noqa: PTH123
-                    texts.append(one.read(_LONGEST))
-            head, _, rest = texts[0].rpartition(b")")  # a name may hold any character
+            stat, statm = (read(f"{self._procfs}/{pid}/{n}", _LONGEST) for n in ("stat", "statm"))
+            head, _, rest = stat.rpartition(b")")  # a name may hold any character
             fields = rest.split()
             ticks = int(fields[_USER]) + int(fields[_SYSTEM])
-            pages = int(texts[1].split()[1])
+            pages = int(statm.split()[1])
         except (OSError, ValueError, IndexError):
             return None
         if head.partition(b"(")[2].decode(errors="replace") != name:

@@ -6,9 +6,9 @@ from pathlib import Path
 from exporter.agent.collector.wiring import cgroup_root
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import CGROUPS, HOST_PID
-from exporter.agent.sources.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
 from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
 from exporter.agent.sources.cgroups.walk import walk
+from exporter.agent.sources.proc import in_nested_pid_namespace, pid_namespace_depth
 from exporter.model import Unmeasured
 from exporter.shown.words import plural
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import PTRACE, SEE_PROCESSES
-from exporter.agent.sources.cgroups.proc import user_id
 from exporter.agent.sources.groups.containers import AUTO, NONE, OF_USERS, sockets_of
 from exporter.agent.sources.groups.engine import is_socket
+from exporter.agent.sources.proc import user_id
 from exporter.model import CgroupIdentity
 
 _BY_ID = "containers are shown by their ids without it"

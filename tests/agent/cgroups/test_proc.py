@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.agent.sources.cgroups.proc import (
-    ProcessState,
+from exporter.agent.sources.cgroups.proc import ProcessState, look_at
+from exporter.agent.sources.proc import (
     in_nested_pid_namespace,
-    look_at,
     pid_namespace_depth,
     shows_own_pids,
     start_time,

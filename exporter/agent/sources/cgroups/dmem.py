@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from exporter.agent.sources import files
 from exporter.agent.sources.cgroups.layout import PathState, descend, root_of
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.model import (
@@ -40,7 +41,6 @@ _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IG
 _AMOUNT = re.compile(r"max|[0-9]{1,20}", re.ASCII)  # 64 bits at most
 _LONGEST = 64 * 1024
 _UNIFIED = "0::"
-_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 LOOK_NS = 5 * 10**9  # between two looks at all cgroups: as often as drivers' lists are read
 MOST_FOLDERS = 4096  # of one look
@@ -87,15 +87,9 @@ def read(folder: str, name: str) -> Bytes | None:
 def _text(path: str) -> str | None:
     """A file's whole lines; None if it is not there. A pipe in its place has none."""
     try:
-        descriptor = os.open(path, _TO_READ)
+        content = files.read(path, _LONGEST)
     except OSError:
         return None
-    try:
-        content = os.read(descriptor, _LONGEST)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
     if len(content) == _LONGEST:
         content = content[: content.rfind(b"\n") + 1]
     return os.fsdecode(content)

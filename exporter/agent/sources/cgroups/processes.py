@@ -15,19 +15,16 @@ from dataclasses import dataclass
 
 from exporter.agent.sources.cgroups.layout import HOST, best_identity
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
-from exporter.agent.sources.cgroups.proc import (
-    Hold,
-    Lifetimes,
-    ProcessState,
+from exporter.agent.sources.cgroups.proc import Hold, Lifetimes, ProcessState, look_at
+from exporter.agent.sources.cgroups.tree import ContainerTree
+from exporter.agent.sources.proc import (
     in_nested_pid_namespace,
-    look_at,
     pid_namespace_depth,
     shows_own_pids,
     start_time,
     uptime_ns,
     user_id,
 )
-from exporter.agent.sources.cgroups.tree import ContainerTree
 from exporter.model import (
     SECOND_NS,
     CgroupIdentity,

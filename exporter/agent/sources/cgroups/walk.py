@@ -25,13 +25,11 @@ from typing import NamedTuple
 
 from exporter.agent.sources.cgroups.layout import PathState, descend, root_of
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
+from exporter.agent.sources.files import read_long
 from exporter.model import CgroupIdentity
 
 _DIGITS = 10  # of a process id, at most
 LARGEST_LIST = 4 * 1024 * 1024
-_CHUNK = 64 * 1024
-# Non-blocking, for where a plain directory stands in and holds a pipe instead of a list.
-_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 _REASONS = {
     errno.ENOENT: "vanished",
@@ -170,14 +168,7 @@ class _Walker:
             self._by_container[identity.container_id] = without_job
 
     def _read(self, path: str) -> bytes:
-        descriptor = os.open(path, _TO_READ)
-        try:
-            content = chunk = os.read(descriptor, _CHUNK)
-            while chunk and len(content) < LARGEST_LIST:
-                chunk = os.read(descriptor, _CHUNK)
-                content += chunk
-        finally:
-            os.close(descriptor)
+        content = read_long(path, LARGEST_LIST)
         if len(content) >= LARGEST_LIST:
             self._skipped["too_large"] += 1
             content = content[: content.rfind(b"\n") + 1]

@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from exporter.agent.sources.files import read
+
 MAX_BYTES = 16_384  # sysfs shows a page, gpu_metrics not more than this either
 LONGEST_LABEL = 64
 _GONE = {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR}
@@ -18,20 +20,6 @@ class RefusedError(Exception):
     """The kernel refuses a file: by its mode, or by the device cgroup (KFD returns EPERM)."""
 
 
-def read(path: str | Path, most: int = MAX_BYTES) -> bytes:
-    """The beginning of a file, in one call: the kernel may change it between two.
-
-    Raises:
-        OSError: it cannot be read.
-
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, most)
-    finally:
-        os.close(descriptor)
-
-
 def read_bytes(path: str | Path) -> bytes | None:
     """The beginning of a file; None if it is missing, or the driver cannot answer now.
 
@@ -40,7 +28,7 @@ def read_bytes(path: str | Path) -> bytes | None:
 
     """
     try:
-        return read(path)
+        return read(path, MAX_BYTES)
     except PermissionError as error:
         raise RefusedError(str(path)) from error
     except OSError:  # ENOENT, ENODEV; EBUSY and EIO while a board resets; EOPNOTSUPP

@@ -16,10 +16,11 @@ from threading import Thread
 from typing import NamedTuple
 
 from exporter.agent.sources.cgroups.layout import readable
-from exporter.agent.sources.cgroups.proc import user_id
+from exporter.agent.sources.files import read_long
 from exporter.agent.sources.groups.containers import NONE, RHYTHM, ContainerNames
 from exporter.agent.sources.groups.source import Facts, GroupSource, Members
 from exporter.agent.sources.polled import Polled
+from exporter.agent.sources.proc import user_id
 from exporter.agent.sources.source import AlwaysUp
 from exporter.model import (
     SEVERAL,
@@ -123,7 +124,7 @@ def slurm_account(proc_root: str, pid: int) -> str:
     ``environ`` of proc_pid_environ(5). Of all that is in it, one variable is looked at.
     """
     try:
-        content = _read(f"{proc_root}/{pid}/environ", LONGEST_ENVIRONMENT)
+        content = read_long(f"{proc_root}/{pid}/environ", LONGEST_ENVIRONMENT)
     except OSError:
         return ""
     for variable in content.split(b"\0"):
@@ -196,26 +197,13 @@ class Users:
         return f"{self._path}: {os.strerror(error.errno or 0)}"
 
     def _take(self, state: tuple[int, int, int]) -> None:
-        self._names = _parsed(_read(self._path, LARGEST_FILE))
+        self._names = _parsed(read_long(self._path, LARGEST_FILE))
         self._state, self._refusal = state, ""
 
     def _report(self, problem: str) -> None:
         if problem and problem != self.problem:
             logger.warning("users lack names (%s): set --path.passwd to the host's", problem)
         self.problem = problem
-
-
-def _read(path: str, most: int) -> bytes:
-    """At most so many bytes of a file; a pipe does not block."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        content = chunk = os.read(file, most)
-        while chunk and len(content) < most:
-            chunk = os.read(file, most)
-            content += chunk
-        return content[:most]
-    finally:
-        os.close(file)
 
 
 def _parsed(content: bytes) -> dict[int, str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from exporter.agent.sources.files import read
 from exporter.agent.sources.polled import Inquiry
 from exporter.model import NodeFacts, PodTable
 
@@ -65,12 +66,8 @@ class CardPolicies(Inquiry[PodTable, Mapping[int, str], NodeFacts]):
     def _policy(self, card: int) -> str:
         path = self._folder / str(card) / FILE
         try:
-            # One byte more than allowed shows that a file is too long; a pipe does not block.
-            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                text = os.read(file, MAX_BYTES + 1).decode(errors="replace").strip()
-            finally:
-                os.close(file)
+            # One byte more than allowed shows that a file is too long.
+            text = read(path, MAX_BYTES + 1).decode(errors="replace").strip()
         except OSError as error:
             if error.errno not in _GONE:
                 self._reject(card, path, os.strerror(error.errno or 0))

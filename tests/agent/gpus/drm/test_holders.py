@@ -16,7 +16,6 @@ from exporter.agent.sources.gpus.drm.holders import (
     Handles,
     HandleScan,
     HandleScanner,
-    sees_all_processes,
 )
 from exporter.agent.sources.gpus.source import Demand
 from exporter.model import DeviceState, Unmeasured
@@ -182,7 +181,6 @@ def test_the_proc_of_a_container_shows_not_all(
 
     reading = only(source.read())
 
-    assert sees_all_processes(str(machine.proc)) is sees
     assert known(reading.window).busy.core == (0 if sees else None)
     assert reading.unmeasured.get("core") == (None if sees else Unmeasured.NO_HOSTPID)
 

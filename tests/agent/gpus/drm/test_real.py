@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.agent.sources.files import read
 from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, parse
 from exporter.agent.sources.gpus.drm.holders import HandleScanner
-from exporter.agent.sources.gpus.sysfs import read
 
 NODES = sorted(Path("/dev/dri").glob("renderD*")) or sorted(Path("/dev/dri").glob("card*"))
 pytestmark = [

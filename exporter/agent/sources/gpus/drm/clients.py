@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from exporter.agent.sources.files import read
 from exporter.agent.sources.gpus.drm.discovery import COPY, role_of
 from exporter.agent.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.agent.sources.gpus.drm.holders import Handle, HandleScan
-from exporter.agent.sources.gpus.sysfs import read
 from exporter.model import Engines, ProcessActivity
 
 FORGET_AFTER_NS = 60 * 10**9  # a client may be on its way from process to process (SCM_RIGHTS)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from exporter.agent.sources.gpus.pool import DeviceWorkers
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.gpus.sysfs import read
+from exporter.agent.sources.proc import in_nested_pid_namespace, pid_namespace_depth, start_time
 from exporter.model import Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
@@ -35,9 +35,7 @@ _NODES = "/dev/dri/"
 SCAN = "clients"  # the worker's key; no UUID
 SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
 HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
-_START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
 _REFUSED = {errno.EACCES, errno.EPERM}
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 REFUSED = (
     "processes may not be looked into, so that not all clients can be seen: run as "
     "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
@@ -150,7 +148,10 @@ class HandleScanner:
         self._clock = clock
         self._took_ns = 0
         self._said = ""
-        self._nested = not sees_all_processes(proc_root)
+        # A container's own procfs hides the others. The node's, mounted there, is of a namespace
+        # further out, so that this process is in more than one.
+        is_own = pid_namespace_depth(proc_root) == 1
+        self._nested = is_own and in_nested_pid_namespace(proc_root)
         self.newest: HandleScan | None = None
         self.moved_mono_ns = clock.monotonic_ns()
         self.needed = True
@@ -271,7 +272,8 @@ def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
                     raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
                 minor = _minor(entry.name, folder)
                 if minor is not None:
-                    start = _start(root, pid) if start is None else start
+                    # Where its beginning cannot be read, the process counts as the oldest.
+                    start = (start_time(root, pid) or 0) if start is None else start
                     yield minor, Handle(start, pid, int(entry.name))
                 if number % AT_ONCE == 0:
                     yield None
@@ -295,28 +297,3 @@ def _minor(name: str, folder: int) -> int | None:
     # A container may have the device under another name: its number is the same everywhere.
     is_drm = stat.S_ISCHR(node.st_mode) and os.major(node.st_rdev) == DRM_MAJOR
     return os.minor(node.st_rdev) if is_drm else None
-
-
-def _start(root: str, pid: int) -> int:
-    """When the process began, in clock ticks since boot; 0 if that cannot be read."""
-    try:
-        return int(read(f"{root}/{pid}/stat", 1024).rpartition(b")")[2].split()[_START])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def sees_all_processes(proc_root: str) -> bool:
-    """Whether ``proc_root`` shows the whole machine's processes, as far as it can be read.
-
-    It does not where it is the procfs of a container's own PID namespace.
-    """
-    try:
-        depth = next(
-            len(line.split()) - 1
-            for line in read(f"{proc_root}/self/status", 16_384).split(b"\n")
-            if line.startswith(b"NSpid:")
-        )
-        link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string
-    except (OSError, StopIteration):
-        return True
-    return depth > 1 or link == _INITIAL_PID_NAMESPACE
