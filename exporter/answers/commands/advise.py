@@ -33,7 +33,11 @@ def advise(arguments: Namespace) -> int:
     """Print what to ask for. The exit status is 0; 2 if there is no advice."""
     try:
         since_s, until_s = range_of(arguments, int(time.time()), _SHORTEST_S)
-        if why := _at_odds(arguments):
+        if arguments.url:
+            why = "--url: advice is of days, which a Prometheus has (--prometheus)"
+            return _refused(arguments, why)
+        if arguments.job:
+            why = "--job: advice is by recorded series, which are of no job"
             return _refused(arguments, why)
         seen = far_namespace(arguments)
         prometheus = far_prometheus(arguments, namespace=seen, whole=True, timeout_s=_LONGEST_S)
@@ -44,13 +48,6 @@ def advise(arguments: Namespace) -> int:
         return _refused(arguments, str(error))
     say(printable(advice_report.written_as(arguments.format, found, since_s, until_s)))
     return _OK
-
-
-def _at_odds(arguments: Namespace) -> str:
-    """Why these flags make no advice; empty if they do."""
-    if arguments.url:
-        return "--url: advice is of days, which a Prometheus has (--prometheus)"
-    return "--job: advice is by recorded series, which are of no job" if arguments.job else ""
 
 
 def _warn(arguments: Namespace, why: str) -> None:

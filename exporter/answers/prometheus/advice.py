@@ -323,16 +323,11 @@ def _bounds(resource: Resource, own: Mapping[str, float]) -> dict[Outcome, bool]
 
 
 def _workload(labels: Labels) -> Workload:
+    added = sorted(value for name, value in labels.items() if name not in _OWN)
     return Workload(
-        _store_of(labels),
+        labels.get("cluster") or ", ".join(added),  # the cluster, or whatever a store calls it
         label(labels, "namespace"),
         labels.get("owner_kind", ""),
         labels.get("owner_name", ""),
         label(labels, "container"),
     )
-
-
-def _store_of(labels: Labels) -> str:
-    """The cluster: its label, or else all labels that a store added."""
-    added = sorted(value for name, value in labels.items() if name not in _OWN)
-    return labels.get("cluster") or ", ".join(added)

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from exporter.answers.prometheus.advice import Advice, Found, Workload
-from exporter.answers.prometheus.amounts import Resource, asked, is_known
+from exporter.answers.prometheus.amounts import DEVICES, Resource, asked, is_known
 from exporter.answers.prometheus.ranges import written
 from exporter.shown.words import gib, joined
 
@@ -19,7 +19,8 @@ _HEAD = ("workload", "", *_AMOUNTS, "advice", "confidence", "request")
 _WORDS = {
     "too_early": "seen for less than a day",
     "unmeasured": "more than a tenth of the time is unmeasured",
-    "preallocated": "its program takes a constant part at once: use says nothing of need",
+    "preallocated": "it always holds the same large part of its limit, as vLLM and JAX do: what "
+    "it needs of that is not known",
     "at_limit": "it used all it may have: it may need more",
     "full_card": "its card was full: it may need more",
     "not_promised": "its sharing system promises no amount",
@@ -81,13 +82,16 @@ def _table(found: Found, since_s: int, until_s: int) -> str:
 
 
 def _unknown_steps(advice: Sequence[Advice]) -> str:
-    """Of which systems it is not known in what steps they take an amount."""
-    of = {
-        f"{one.resource} of {one.scheme}"
-        for one in advice
-        if one.recommended is not None and not is_known(one.scheme, one.resource)
-    }
-    return f"The steps are not known of: {joined(sorted(of), 9)}.\n" if of else ""
+    """Of which systems it is not known in what steps they take an amount, or they take none."""
+    changed = [one for one in advice if one.recommended not in {None, one.allocated}]
+    unknown = [one for one in changed if not is_known(one.scheme, one.resource)]
+    devices = sorted({one.scheme for one in unknown} & DEVICES)
+    of = sorted({f"{one.resource} of {one.scheme}" for one in unknown if one.scheme not in DEVICES})
+    said = (
+        f"By {joined(devices, 9)} a pod gets whole cards, MIG instances or equal parts: take the "
+        "smallest that has both amounts, if there is one (nvidia-smi mig -lgip lists MIG's).\n"
+    ) * bool(devices)
+    return said + f"The steps are not known of: {joined(of, 9)}.\n" * bool(of)
 
 
 def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:

@@ -40,9 +40,8 @@ class Unit(NamedTuple):
 
 
 # Names are those of a usual installation. HAMi's and volcano-vgpu's can be configured, and their
-# memory may be counted in several MiB. A system that divides by percentages of a card's memory, or
-# by instances, has no entry: an amount of bytes is none of its units, and the profiles of instances
-# (sevenths of an H100's core, quarters of an A30's) are the card's.
+# memory may be counted in several MiB. A system that divides by percentages of a card's memory has
+# no entry for it: an amount of bytes is none of its units.
 UNITS: Mapping[tuple[str, Resource], Unit] = {
     # At least 256 MiB: Volcano's design proposal on mGPU, "Webhook Admission"
     ("vke-mgpu", _CORE): Unit("vke.volcengine.com/mgpu-core", PERCENT),
@@ -84,6 +83,11 @@ UNITS: Mapping[tuple[str, Resource], Unit] = {
     ("vgpu-manager", _CORE): Unit("nvidia.com/vgpu-cores", PERCENT),
     ("vgpu-manager", _MEMORY): Unit("nvidia.com/vgpu-memory", MIB),
 }
+
+
+# Their units are devices: a pod asks for a number of cards, of MIG instances by their profile, or
+# of a card's equal replicas. NVIDIA's MIG User Guide, "Supported MIG Profiles", has each card's.
+DEVICES = frozenset({"nvidia-device-plugin", "gke"})
 
 
 class Asked(NamedTuple):

@@ -67,6 +67,10 @@ class _Counted(NamedTuple):
         """Of the time in which it was observed; None if there was no such time."""
         return self.counted / self.observed_s if self.observed_s else None
 
+    def is_shorter(self, other: "_Counted") -> bool:
+        """Whether it was counted for a part only of the time in which the other was."""
+        return self.observed_s < other.observed_s * (1 - _PART)
+
     def and_(self, other: "_Counted") -> "_Counted":
         """Both: one counter as two series. Of one time, as of two jobs, the longer one stands."""
         if self.first_s < other.last_s and other.first_s < self.last_s:
@@ -108,7 +112,7 @@ class SeriesCase:
     def pods(self) -> list[str]:
         """The pods that are known to the viewer, as ``namespace/pod``."""
         names = [_POD_INFO, f"{_CONTAINER}allocation_info"]
-        found = self._at(self._select(names))
+        found = self._prometheus.at(self._select(names), self._until_s)
         return sorted(
             {
                 _pod(one.labels)
@@ -141,7 +145,7 @@ class SeriesCase:
         self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
-        others = self._others(core)
+        others = self._others(waiting)
         cards = self._cards({key: many[0].labels for key, many in state.items()})
         behind_s = self._behind_s()
         parts = tuple(
@@ -247,7 +251,7 @@ class SeriesCase:
                 known[_key(one.labels)] = before.and_(now) if before else now
         return known
 
-    def _others(self, core: Mapping[_Key, _Counted]) -> dict[_Key, dict[str, float]]:
+    def _others(self, waiting: Mapping[_Key, _Counted]) -> dict[_Key, dict[str, float]]:
         def named(labels: Labels) -> tuple[_Key, str]:
             namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
             if self._seen and namespace != self._seen:
@@ -264,8 +268,8 @@ class SeriesCase:
             for one in self._mine(chosen, _CONTENTION, self._unix_s)
         ]
         for (key, name), seconds in self._once(grown, _CONTENTION, named).items():
-            if key in core and core[key].observed_s:
-                found[key][name] = seconds / core[key].observed_s
+            if key in waiting and waiting[key].observed_s:
+                found[key][name] = seconds / waiting[key].observed_s
         return found
 
     def _cards(self, state: Mapping[_Key, Labels]) -> dict[_Key, Card]:
@@ -349,9 +353,6 @@ class SeriesCase:
         seen = self._index.visible(labels)
         return [turn for of, turn in self._turns.items() if of <= seen or seen <= of]
 
-    def _at(self, expression: str) -> list[Series]:
-        return self._prometheus.at(expression, self._until_s)
-
 
 def _counted(one: Series, since_s: float) -> _Counted:
     counted = observed_s = 0.0
@@ -390,6 +391,7 @@ def _part(
         core=core.share if core and "core" not in unmeasured else None,
         share=value.get("core_limit_ratio"),
         waiting=waiting.share if waiting else None,
+        waiting_s=waiting.observed_s if waiting and core and waiting.is_shorter(core) else None,
         waiting_on=waiting_on,
         memory_bytes=value.get("memory_used_bytes"),
         memory_limit_bytes=value.get("memory_limit_bytes"),

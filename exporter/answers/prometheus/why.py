@@ -86,10 +86,11 @@ class Card:
 class OnCard:
     """What a container has of one card. Shares are of the card or of the time.
 
-    ``waiting`` is an upper bound; ``waiting_on`` is the same by who ran instead, None if nobody
-    recorded that. ``share`` and ``memory_limit_bytes`` are None where nothing is promised.
-    ``misplaced``: whether its allocation names other cards; None without one. ``may_borrow``:
-    whether its policy allows more core than its share, where that is free.
+    ``waiting`` is an upper bound, of ``waiting_s`` seconds, None for all of the time;
+    ``waiting_on`` is the same by who ran instead, None if nobody recorded that. ``share`` and
+    ``memory_limit_bytes`` are None where nothing is promised. ``misplaced``: whether its allocation
+    names other cards; None without one. ``may_borrow``: whether its policy allows more core than
+    its share, where that is free.
     """
 
     container: str
@@ -97,6 +98,7 @@ class OnCard:
     core: float | None = None
     share: float | None = None
     waiting: float | None = None
+    waiting_s: float | None = None
     waiting_on: Mapping[str, float] | None = None
     memory_bytes: float | None = None
     memory_limit_bytes: float | None = None
@@ -262,7 +264,10 @@ def _waiting(case: Case) -> Iterator[Sentence]:
         return
     place = f" on {_place(worst, case)}" if len(case.parts) > 1 else ""
     others = _others(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
-    said = f"It may have waited for others up to {waiting:.0%} of {case.span}{place}{others}."
+    within = case.span
+    if worst.waiting_s is not None:
+        within = f"the {length(worst.waiting_s)} of {within} in which waiting was counted"
+    said = f"It may have waited for others up to {waiting:.0%} of {within}{place}{others}."
     yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
 
 
@@ -276,11 +281,16 @@ def _others(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) ->
         if waited >= NOTEWORTHY
     ]
     if not named:
-        return ", for processes without a name"
+        return "; no name is recorded of who ran instead"
     (first, most), *others = named[:2]
-    second = f", then for {others[0][0]}" if others else ""
-    only = not others and most >= waiting * FULL
-    return f", {'all' if only else 'most'} of it for {first}{second}"
+    if not others and most >= waiting * FULL:
+        return f", all of it for {first}"
+    if most >= waiting / 2:
+        return f", most of it for {first}" + "".join(f", then for {name}" for name, _ in others)
+    each = ", ".join(f"{waited:.0%} for {name}" for name, waited in named[:2])
+    # Who ran may have had no name, or the counters by name may have begun within the range.
+    is_mostly_unnamed = sum(waiting_on.values()) < waiting / 2
+    return f": {each}" + "; no name is recorded for most of it" * is_mostly_unnamed
 
 
 def _is_starved(part: OnCard) -> bool:
@@ -363,7 +373,10 @@ def _cards(case: Case) -> Iterator[Sentence]:
     }
     if not cards:
         return
-    places = [_described(card) for card in cards.values()]
+    places = []
+    for card in cards.values():
+        more = ", ".join(filter(None, (card.model, f"node {card.node}" if card.node else "")))
+        places.append(f"{card.name} ({more})" if more else card.name)
     others = [card.others for card in cards.values()]
     known = sorted({name for names in others for name in names or ()})
     if known:
@@ -374,11 +387,6 @@ def _cards(case: Case) -> Iterator[Sentence]:
         company = ", with no other that can be seen"
     is_on = "It is on" if case.ended_unix_s is None else "It was on"
     yield Sentence(Topic.CARDS, f"{is_on} {_joined(places)}{company}.")
-
-
-def _described(card: Card) -> str:
-    more = ", ".join(filter(None, (card.model, f"node {card.node}" if card.node else "")))
-    return f"{card.name} ({more})" if more else card.name
 
 
 def _unknown(case: Case) -> Iterator[Sentence]:

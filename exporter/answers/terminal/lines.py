@@ -161,13 +161,9 @@ def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) 
             also=only.name,
         )
     own = pod_marks(entry.facts, may_borrow=entry.may_borrow) if entry.facts else ()
-    marks = (*own, *_below(there))
+    marks = (*own, *(mark for one in there for mark in one.marks))
     marks = tuple(dict(zip([mark.kind for mark in marks], marks, strict=True)).values())
     return replace(line, marks=marks)
-
-
-def _below(containers: Iterable[Line]) -> Iterator[Mark]:
-    return (mark for line in containers for mark in line.marks)
 
 
 def _summed(line: Line, entry: PodEntry) -> Line:

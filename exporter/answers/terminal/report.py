@@ -126,14 +126,11 @@ def _marks(line: Line, name: str) -> Iterator[str]:
 
 def _unknown(line: Line, name: str) -> Iterator[tuple[str, str]]:
     """The reason and the name of each unknown figure. Of a pod, its containers say the same."""
-    if line.kind is not LineKind.POD or not _has_containers(line):
+    of_containers = any(child.kind is LineKind.CONTAINER for child in line.children)
+    if line.kind is not LineKind.POD or not of_containers:
         for quantity, figure in (("core", line.core), ("memory", line.memory)):
             if is_unknown(figure):
                 yield figure.why, f"{quantity} of {name}"
-
-
-def _has_containers(line: Line) -> bool:
-    return any(child.kind is LineKind.CONTAINER for child in line.children)
 
 
 def is_unknown(figure: Figure) -> bool:

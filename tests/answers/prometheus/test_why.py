@@ -106,6 +106,30 @@ OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
             ),
         ),
         ([replace(STARVED, waiting=0.0)], Topic.WAITING, "It did not wait for others."),
+        (  # that nobody is named does not say that who ran had no name: it may not be recorded
+            [replace(STARVED, waiting_on={"batch/crawl-0": 0.005})],
+            Topic.WAITING,
+            (
+                "It may have waited for others up to 63% of the last minute; no name is recorded "
+                "of who ran instead."
+            ),
+        ),
+        (
+            [replace(STARVED, waiting_on={"batch/crawl-0": 0.04, "user bob": 0.02})],
+            Topic.WAITING,
+            (
+                "It may have waited for others up to 63% of the last minute: 4% for batch/crawl-0, "
+                "2% for user bob; no name is recorded for most of it."
+            ),
+        ),
+        (
+            [replace(STARVED, waiting_on={"batch/a-0": 0.25, "batch/b-0": 0.2, "batch/c-0": 0.18})],
+            Topic.WAITING,
+            (
+                "It may have waited for others up to 63% of the last minute: 25% for batch/a-0, "
+                "20% for batch/b-0."
+            ),
+        ),
         (
             [replace(STARVED, waiting_on={"team/chat-0": 0.63})],
             Topic.WAITING,
@@ -401,6 +425,29 @@ def test_a_pod_by_its_series(prometheus: Store, seen: str, other: str, company: 
         (Topic.CARDS, f"It is on GPU 0 (L4, node n1) with {company}."),
         (Topic.UNKNOWN, "Not known: energy. The driver does not report this for this device."),
     ]
+
+
+def test_waiting_that_was_counted_for_a_part_of_the_time_is_of_that_part(tmp_path: Path) -> None:
+    """An older exporter, or a smaller profile, had no counter of it; and then none by name."""
+    with Store(tmp_path) as store:
+        target = Target({"job": "mgpu", "instance": "a:10045", "node": "n1"})
+        for second in range(0, 3601, 15):
+            names = [name for name, begins in COUNTED.items() if second < begins]
+            lines = (line for line in _page(second).splitlines() if line.split("{")[0] not in names)
+            store.scrape(target, "\n".join((*lines, "")), NOW + second)
+        asks = Prometheus(HttpClient(f"http://{store.address}"))
+        case = SeriesCase(asks, NOW + 3600, 3600).read("team", "chat-0")
+    [said] = [one.text for one in sentences(case) if one.topic is Topic.WAITING]
+    assert said == (
+        "It may have waited for others up to 80% of the 10 minutes of the last hour in which "
+        "waiting was counted: 20% for batch/crawl-0; no name is recorded for most of it."
+    )
+
+
+COUNTED = {  # since when, in seconds
+    "mgpu_container_core_waiting_seconds_total": 3000,
+    "mgpu_container_core_waiting_on_seconds_total": 3450,
+}
 
 
 def test_the_exporters_own_pod_is_not_taken_for_those_that_it_measures(prometheus: Store) -> None:
