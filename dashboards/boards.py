@@ -137,7 +137,7 @@ def health() -> list[Panel]:
                 f"(increase({of('xid_errors_total')}[$__rate_interval])) > 0"
             },
             ((0, "reported", BAD),),
-            known=of("up"),
+            known=of("xid_errors_total"),
             none="no XID",
         ),
     ]
@@ -276,7 +276,7 @@ def errors() -> list[Panel]:
                     tinted(ANY),
                 )
             ],
-            nothing="No XID in the time range",
+            nothing="No XID was reported in the time range",
             width=12,
         ),
         table(

@@ -126,9 +126,10 @@ def _totals() -> list[Panel]:
         stat(
             "XIDs reported",
             "Errors that the driver reported.",
-            f"round(sum(increase({of('xid_errors_total')}[$__range]))) or 0 * count({of('up')})",
+            f"round(sum(increase({of('xid_errors_total')}[$__range])))",
             "short",
             ANY,
+            nothing="No GPU here reports XIDs",
         ),
     ]
 

@@ -51,6 +51,7 @@ from dashboards.tables import (
     bar,
     colored,
     table,
+    tinted,
 )
 from exporter.answers.prometheus.amounts import Resource
 
@@ -215,7 +216,7 @@ def _in_trouble() -> Panel:
         ON_NODE,
         [
             Column("Trouble", trouble, "short", colored(words=TROUBLE)),
-            Column("Waiting", waits, "percentunit", bar(((None, IDLE),))),
+            Column("Waiting", waits, "percentunit", tinted(((None, IDLE),))),
             Column(
                 "Use of share",
                 f"sum by ({BY_POD}) ({WITHIN}) / (sum by ({BY_POD}) ({SHARE}) > 0)"

@@ -62,12 +62,16 @@ def tinted(steps: Steps, words: Words | None = None) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 CELL = 56  # of a matrix: what the word "silent" needs
+LETTER, PADDING = 8, 12
+# Names of any length: they take what a wider screen gives.
+NAMES = {"Namespace", "Pod", "Node", "Owner", "Container", "UUID", "Source", "Card", "Kind"}
 # Of columns of text that is long or short wherever it stands, the least width.
 WIDTHS = {
     "GPU": 50,
-    "Pod": 130,
+    "Pod": 110,
     "Alert": 262,
     "Meaning": 370,
+    "For": 70,
     "Node": 110,
     "Name": 110,
     "User": 75,
@@ -235,8 +239,9 @@ def _widths(
     """The widths of the columns that do not have the usual least width.
 
     Grafana gives all columns without a width an equal part, and to those that need more their least
-    width, by which the last column of a narrow panel lies outside. So what needs more than its part
-    of the narrowest screen has a width that is fixed, and so has what is narrow.
+    width, by which the last column of a narrow panel lies outside. So where the narrowest screen is
+    too narrow for equal parts, all but names have a width that is fixed; where names would then be
+    too narrow, what needs more than its part has. What is narrow is fixed everywhere.
     """
     needs = {head: WIDTHS.get(head, NARROW) for head in keys}
     bars = {one.name for one in columns if one.cell and one.cell.mode == "basic"}
@@ -251,6 +256,15 @@ def _widths(
         if not wide:
             break
         fixed |= wide
+    figures = {head: need for head, need in needs.items() if head not in NAMES}
+    for one in columns:
+        words = [one.name, *(text for text, _ in ((one.cell and one.cell.words) or {}).values())]
+        if figures[one.name] == NARROW:
+            figures[one.name] = max(NARROW, LETTER * max(map(len, words)) + PADDING)
+    names = {head: need for head, need in needs.items() if head in NAMES}
+    each = (inside_of(width) - sum(figures.values())) / max(len(names), 1)
+    if not fixed.keys().isdisjoint(names) and each >= max(names.values()):
+        fixed, rest = figures, names
     least = {head: need for head, need in rest.items() if need > NARROW}
     return {
         **{head: override("custom.width", need) for head, need in fixed.items()},

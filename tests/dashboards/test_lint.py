@@ -441,6 +441,15 @@ def test_no_column_lies_outside_at_1366_pixels(dashboard: Dashboard) -> None:
             assert min(widths.values()) >= NARROWEST, (panel["title"], widths)
 
 
+@pytest.mark.parametrize("title", ["Pods affected", "Alerts that fire"])
+def test_names_take_what_a_wider_screen_gives(title: str) -> None:
+    (panel,) = (one for one in panels(load(FOLDER / "mgpu-overview.json")) if one["title"] == title)
+    inside = inside_of(panel["gridPos"]["w"])
+    narrow, wide = (_widths(panel, width) for width in (inside, inside + 100))
+    for name in ("Namespace", "Pod", "Node"):
+        assert wide[name] > narrow[name] + 30, name
+
+
 @EVERY
 def test_a_panel_without_data_says_why(dashboard: Dashboard) -> None:
     for panel in panels(dashboard):
