@@ -84,13 +84,13 @@ HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range
 IDLE_HOURS = f"increase(mgpu_pod_allocated_idle_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 MEMORY = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
 MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
+MEMORY_FULL = f"mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}}"
 ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 BY_OWNER = "cluster, $namespace_label, owner_kind, owner_name"
 INTERVAL = "[$__rate_interval]"
 # Of each pod, the container that waits most, as a part of the time.
-WAITING = (
-    f"max by ({BY_POD}) (rate(mgpu_container_core_waiting_seconds_total{{{NAMESPACE}}}{INTERVAL}))"
-)
+WAITS_NOW = f"rate(mgpu_container_core_waiting_seconds_total{{{NAMESPACE}}}{INTERVAL})"
+WAITING = f"max by ({BY_POD}) ({WAITS_NOW})"
 TROUBLE: Words = {
     "0": ("GPU lost", BAD),
     "1": ("node silent", BAD),
@@ -238,8 +238,7 @@ def _workloads() -> Panel:
     info = f"max by ({BY_POD}, {names}) (mgpu_pod_info{{{NAMESPACE}}})"
 
     def of(figure: str, how: str = "sum") -> str:
-        whose = f"on ({BY_POD}) group_left ({names}) {info}"
-        return f"{how} by ({BY_OWNER}) (sum by ({BY_POD}) ({figure}) * {whose})"
+        return f"{how} by ({BY_OWNER}) ({figure} * on ({BY_POD}) group_left ({names}) {info})"
 
     return table(
         "Workloads now",
@@ -250,7 +249,7 @@ def _workloads() -> Panel:
             Column("GPUs used", of(POD_USE), "short"),
             Column("Promised", of(SHARE), "short"),
             Column("Use of share", f"{of(WITHIN)} / ({of(SHARE)} > 0)", "percentunit", SHARE_USE),
-            Column("Waiting", of(WAITING, "max"), "percentunit"),
+            Column("Waiting", of(WAITS_NOW, "max"), "percentunit"),
             Column("Memory", of(MEMORY), "bytes"),
             Column("Pods", f"count by ({BY_OWNER}) ({info})", "short"),
         ],
@@ -262,10 +261,9 @@ def _workloads() -> Panel:
     )
 
 
-def _use_and_share(by: str, use: str, share: str) -> list[Column]:
+def _use_and_share(by: str, use: str, share: str, held: str) -> list[Column]:
     """The columns of use against allocation, of namespaces or of pods."""
     within = f"sum by ({by}) ({WITHIN}) / (sum by ({by}) ({SHARE}) > 0)"
-    held = f"sum by ({by}) ({MEMORY} and {MEMORY_LIMIT}) / (sum by ({by}) ({MEMORY_LIMIT}) > 0)"
     return [
         Column("GPUs used", f"sum by ({by}) ({use})", "short"),
         Column("Promised", f"sum by ({by}) ({share})", "short"),
@@ -278,13 +276,17 @@ def _use_and_share(by: str, use: str, share: str) -> list[Column]:
 
 def _namespaces() -> Panel:
     energy = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
+    held = (
+        f"sum by ({BY_NAMESPACE}) ({MEMORY} and {MEMORY_LIMIT})"
+        f" / (sum by ({BY_NAMESPACE}) ({MEMORY_LIMIT}) > 0)"
+    )
     return table(
         "Namespaces now",
         "Use and allocation of each namespace, pods that were too short for a scrape included; "
         "power is estimated. A click on a namespace shows its pods alone.",
         {"namespace": "Namespace", "cluster": "Cluster"},
         [
-            *_use_and_share(BY_NAMESPACE, USE_RATE, NAMESPACE_SHARE),
+            *_use_and_share(BY_NAMESPACE, USE_RATE, NAMESPACE_SHARE, held),
             Column("Power", f"sum by ({BY_NAMESPACE}) ({energy})", "watt"),
             Column("Pods", f"count by ({BY_NAMESPACE}) (mgpu_pod_info{{{NAMESPACE}}})", "short"),
         ],
@@ -297,11 +299,14 @@ def _pods() -> Panel:
     return table(
         "Pods now",
         "Use and allocation of each pod. Over 100 % it takes what others leave, or what others "
-        "were promised: its page shows its neighbours.",
+        "were promised: its page shows its neighbours. How full its memory is, is of the device "
+        "where that is most.",
         ON_NODE,
         [
             column._replace(expr=f"{column.expr} {OF_OWNER}")
-            for column in _use_and_share(BY_POD, POD_USE, SHARE)
+            for column in _use_and_share(
+                BY_POD, POD_USE, SHARE, f"max by ({BY_POD}) ({MEMORY_FULL})"
+            )
         ],
         links=LINKS,
         known=f"mgpu_pod_core_seconds_total{{{NAMESPACE}}}",
@@ -393,7 +398,6 @@ def _over_share() -> Panel:
 
 
 def _over_memory() -> Panel:
-    ratio = f"mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}}"
     return table(
         "Fullest memory allocations",
         "The ten pods that held most of their device memory at any moment of the time range, on "
@@ -402,7 +406,7 @@ def _over_memory() -> Panel:
         [
             Column(
                 "Memory full",
-                f"topk(10, max by ({BY_POD}) (max_over_time({ratio}[$__range])))",
+                f"topk(10, max by ({BY_POD}) (max_over_time({MEMORY_FULL}[$__range])))",
                 "percentunit",
                 FILLED,
             )

@@ -129,9 +129,12 @@ def table(  # noqa: PLR0913 - what a table says
     is long and stands last. Sorted by the first column, or by ``lowest_of`` with its lowest first.
     Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
     """
-    targets = [_now(column.expr, ref(i)) for i, column in enumerate(columns)]
+    exprs = [column.expr for column in columns]
+    why = nothing or why_nothing(exprs[0])
     if len(columns) > 1:  # of a single query that finds nothing Grafana shows the text by itself
-        targets.append(_now(_instead(columns, nothing, known), INSTEAD))
+        exprs = _with_why(exprs, why, known)
+    targets = [_now(expr, ref(i)) for i, expr in enumerate(exprs[: len(columns)])]
+    targets += [_now(expr, INSTEAD) for expr in exprs[len(columns) :]]
     panel = (
         table_panel.Panel()
         .title(title)
@@ -139,7 +142,7 @@ def table(  # noqa: PLR0913 - what a table says
         .datasource(SOURCE)
         .targets([*targets])
         .unit("string")
-        .no_value(nothing or why_nothing(columns[0].expr))
+        .no_value(why)
         .with_transformation(DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(_organized(keys, columns))
         .height(height)
@@ -216,15 +219,17 @@ def matrix(
     return panel
 
 
-def _instead(columns: Sequence[Column], nothing: str, known: str) -> str:
-    """A row that says why there is no other; of several queries Grafana shows the heads alone.
+def _with_why(exprs: Sequence[str], text: str, known: str) -> list[str]:
+    """Queries with a row that says why there is no other: Grafana shows the heads alone.
 
-    It stands in a column that is there with it.
+    It stands in a column that is there with it. Where the first query finds something in every row,
+    it is a part of that: then nothing is asked twice.
     """
-    each = [column.expr for column in columns]
-    found = " or on () ".join(f"count({expr})" for expr in ([known] if known else each))
-    text = nothing or why_nothing(columns[0].expr)
-    return f'label_replace(vector(0) unless on () ({found}), "{WHY}", "{text}", "", "")'
+    row = f'label_replace(vector(0), "{WHY}", "{text}", "", "")'
+    if known == exprs[0]:
+        return [f"{known} or on () {row}", *exprs[1:]]
+    found = " or on () ".join(f"count({expr})" for expr in ([known] if known else exprs))
+    return [*exprs, f"{row} unless on () ({found})"]
 
 
 def inside_of(width: int) -> float:

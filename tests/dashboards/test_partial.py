@@ -1,6 +1,6 @@
 """Nodes that serve a part of the families: what is not served is not known, and never zero.
 
-``bare`` serves whether its cards can be read, ``some`` also XIDs, of which there was none.
+``bare`` serves whether its cards can be read, ``some`` also what may be wrong, of which nothing is.
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,18 @@ CARDS = "".join(
     for gpu, uuid, up in ((0, "a", 1), (1, "b", 1))
 )
 BARE = 'mgpu_exporter_build_info{version="1"} 1\n' + CARDS
+SOME = BARE + (
+    'mgpu_device_xid_errors_total{gpu="0",uuid="a",xid="79"} 0\n'
+    'mgpu_device_pcie_link_width{gpu="0",uuid="a"} 16\n'
+    'mgpu_device_pcie_link_max_width{gpu="0",uuid="a"} 16\n'
+)
+LAST_XID = 'mgpu_device_xid_last_timestamp_seconds{{gpu="1",uuid="b",xid="13"}} {}\n'
 PAGES = {
     "bare": BARE,
-    "some": BARE + 'mgpu_device_xid_errors_total{gpu="0",uuid="a",xid="79"} 0\n',
+    "some": SOME,
     "worn": BARE + 'mgpu_device_row_remapping{gpu="1",uuid="b",state="failed"} 1\n',
+    "xid": SOME + LAST_XID.format(AT - 5 * MINUTE),
+    "past": SOME + LAST_XID.format(AT - 61 * MINUTE),
 }
 
 
@@ -43,24 +51,19 @@ def _found(store: Store, board: str, panel: str, letter: str, node: str) -> list
 
 @pytest.mark.program("prometheus")
 @pytest.mark.parametrize(
-    ("board", "panel", "letter", "of_bare", "of_some", "of_worn"),
+    ("board", "panel", "letter", "zero", "one"),
     [
-        ("overview", "Nodes now", "G", [], [0], [1]),
-        ("overview", "Nodes now", "F", [0], [0], [0]),
-        ("node", "XIDs reported", "A", [], [0], []),
+        ("overview", "Nodes now", "G", {"some", "past"}, {"worn", "xid"}),
+        ("overview", "Nodes now", "F", set(PAGES), set()),
+        ("node", "XIDs reported", "A", {"some", "past", "xid"}, set()),
     ],
 )
 def test_what_is_not_served_is_not_zero(
-    store: Store,
-    board: str,
-    panel: str,
-    letter: str,
-    of_bare: list[float],
-    of_some: list[float],
-    of_worn: list[float],
+    store: Store, board: str, panel: str, letter: str, zero: set[str], one: set[str]
 ) -> None:
     found = {node: _found(store, board, panel, letter, node) for node in PAGES}
-    assert found == {"bare": of_bare, "some": of_some, "worn": of_worn}
+    expected = {node: [0.0] if node in zero else [1.0] if node in one else [] for node in PAGES}
+    assert found == expected
 
 
 @pytest.mark.program("prometheus")
