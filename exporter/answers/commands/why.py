@@ -9,10 +9,11 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
+from exporter.answers.prometheus.case import Case
 from exporter.answers.prometheus.node_case import Moment, case_of, pods_of
 from exporter.answers.prometheus.ranges import add_range, moment, range_of
 from exporter.answers.prometheus.series_case import SeriesCase
-from exporter.answers.prometheus.why import Case, sentences
+from exporter.answers.prometheus.why import sentences
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_feed, far_namespace, far_prometheus, here
 from exporter.answers.terminal.feeds import OwnNode

@@ -20,7 +20,7 @@ from exporter.answers.kubectl.cluster import Cluster, Exporter
 from exporter.answers.kubectl.door import door_of, namespace_of
 from exporter.answers.kubectl.fleet import FleetFeed
 from exporter.answers.kubectl.forward import Forwarder
-from exporter.answers.prometheus.why import Case
+from exporter.answers.prometheus.case import Case
 from exporter.answers.terminal.access import PROMETHEUS, URL, far_headers, far_namespace, secret_of
 from exporter.answers.terminal.feeds.http import RemoteFeed
 from exporter.apiserver.answers import ApiError

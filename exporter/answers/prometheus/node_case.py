@@ -1,17 +1,16 @@
 """A pod's case by the typed facts of one node, at two moments."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from exporter.answers.prometheus.why import Card, Case, OnCard
+from exporter.answers.prometheus.case import Card, Case, OnCard
 from exporter.model import (
     NO_WAITING,
     OTHERS,
     SECOND_NS,
     ContainerHolding,
     ContainerKey,
-    DeviceFacts,
     Facts,
     GroupKey,
     PodName,
@@ -34,19 +33,19 @@ class Moment:
     is_stale: bool = False
 
 
-def pods_of(facts: Facts, seen: str = "") -> list[str]:
-    """The pods that are known to the viewer of a namespace ("": all), as ``namespace/pod``."""
-    there = (pod for pod in facts.pods if not pod.ended and seen in {"", pod.namespace})
-    return sorted({f"{pod.namespace}/{pod.name}" for pod in there})
+def pods_of(facts: Facts, view: str = "") -> list[str]:
+    """The pods that a viewer of this namespace ("": of all) has, as ``namespace/pod``."""
+    live = (pod for pod in facts.pods if not pod.ended and view in {"", pod.namespace})
+    return sorted({f"{pod.namespace}/{pod.name}" for pod in live})
 
 
 def case_of(
-    before: Moment, now: Moment, namespace: str, pod: str, window_s: float, seen: str = ""
+    before: Moment, now: Moment, namespace: str, pod: str, window_s: float, view: str = ""
 ) -> Case:
     """The case of a pod. Use and waiting are the averages over ``window_s``, as the page has them.
 
     Who ran while it waited, and what held clocks down, was counted between the two moments. With
-    ``seen``, the viewer's namespace, the pods of other namespaces are "others".
+    ``view``, the viewer's only namespace, the pods of all other namespaces are "others".
     """
     name = namespace, pod
     mine = sorted(
@@ -54,7 +53,7 @@ def case_of(
         key=lambda one: (one.owner.container, one.index or 0),
     )
     earlier = {(one.owner, one.uuid): one for one in before.facts.containers}
-    cards = _Cards(before, now, seen)
+    cards = _Cards(before, now, view)
     parts = tuple(
         OnCard(
             container=one.owner.container,
@@ -62,7 +61,7 @@ def case_of(
             core=one.average.core,
             share=one.allocation.core,
             waiting=one.average.waiting,
-            waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), seen),
+            waiting_on=_waiting_on(one, earlier.get((one.owner, one.uuid)), view),
             memory_bytes=one.memory.used_bytes,
             memory_limit_bytes=one.allocation.memory_bytes,
             last_active_unix_s=None if (at := one.last_active_unix_ns) is None else at / SECOND_NS,
@@ -79,7 +78,7 @@ def case_of(
 
 
 def _waiting_on(
-    now: ContainerHolding, before: ContainerHolding | None, seen: str
+    now: ContainerHolding, before: ContainerHolding | None, view: str
 ) -> Mapping[str, float] | None:
     """Its waiting by who ran: the pressure, divided by what was counted between the moments.
 
@@ -88,8 +87,8 @@ def _waiting_on(
     if now.waiting.waited_ns and not now.waiting.by_owner:
         return None
     old, new = before.waiting if before is not None else NO_WAITING, now.waiting
-    if seen:
-        old, new = old.visible_to((seen,)), new.visible_to((seen,))
+    if view:
+        old, new = old.visible_to((view,)), new.visible_to((view,))
     grown: dict[str, int] = {}
     for pod, ns in new.by_pod.items():
         name = "/".join(pod) if pod[0] else pod[1].replace("/", " ", 1)
@@ -102,11 +101,11 @@ def _waiting_on(
 class _Cards:
     """The devices between two moments."""
 
-    def __init__(self, before: Moment, now: Moment, seen: str) -> None:
+    def __init__(self, before: Moment, now: Moment, view: str) -> None:
         self._length_ns = now.at_ns - before.at_ns
         self._now = {device.uuid: device for device in now.facts.devices}
         self._before = {device.uuid: device for device in before.facts.devices}
-        self._seen = seen
+        self._view = view
         self._on: dict[str, set[ContainerKey | GroupKey]] = defaultdict(set)
         for held in now.facts.holdings:
             if not held.ended:
@@ -119,32 +118,27 @@ class _Cards:
         device = self._now.get(held.uuid)
         if device is None:
             return Card()
+        others: set[str] = set()
+        for owner in self._on[device.uuid]:
+            if isinstance(owner, ContainerKey):
+                if owner.pod_name != pod:
+                    is_visible = self._view in {"", owner.namespace}
+                    others.add("/".join(owner.pod_name) if is_visible else OTHERS.kind)
+            else:
+                others.add(OTHERS.kind if self._view else " ".join(filter(None, owner)))
+        # A reason that is new has no time before, and none between the two moments.
+        throttled: Mapping[str, float] = {}
+        before = self._before.get(device.uuid)
+        if before is not None and self._length_ns > 0:
+            old = before.sensors.by_label("throttle_seconds_total")
+            now = device.sensors.by_label("throttle_seconds_total")
+            throttled = {why: (ns - old.get(why, ns)) / self._length_ns for why, ns in now.items()}
         return Card(
             uuid=device.uuid,
             gpu=device.device.number,
             is_part=bool(device.device.parent_uuid),
             model=device.device.model,
             busy=device.average.core,
-            throttled=self._throttled(device),
-            others=tuple(sorted(set(map(self._name, self._others(device, pod))))),
+            throttled=throttled,
+            others=tuple(sorted(others)),
         )
-
-    def _others(self, device: DeviceFacts, pod: PodName) -> Iterator[ContainerKey | GroupKey]:
-        return (
-            owner
-            for owner in self._on[device.uuid]
-            if not (isinstance(owner, ContainerKey) and owner.pod_name == pod)
-        )
-
-    def _name(self, owner: ContainerKey | GroupKey) -> str:
-        if isinstance(owner, ContainerKey):
-            return "/".join(owner.pod_name) if self._seen in {"", owner.namespace} else OTHERS.kind
-        return OTHERS.kind if self._seen else " ".join(filter(None, owner))
-
-    def _throttled(self, device: DeviceFacts) -> Mapping[str, float]:
-        before = self._before.get(device.uuid)
-        if before is None or self._length_ns <= 0:
-            return {}
-        old = before.sensors.by_label("throttle_seconds_total")
-        now = device.sensors.by_label("throttle_seconds_total")
-        return {reason: (ns - old.get(reason, ns)) / self._length_ns for reason, ns in now.items()}

@@ -3,11 +3,11 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple, TypeVar
 
+from exporter.answers.prometheus.case import Card, Case, OnCard
 from exporter.answers.prometheus.client import (
     Labels,
     Prometheus,
@@ -18,7 +18,6 @@ from exporter.answers.prometheus.client import (
     renamings,
 )
 from exporter.answers.prometheus.lives import CYCLES, START, Index, Life, Scrapes, Target, check
-from exporter.answers.prometheus.why import Card, Case, OnCard
 from exporter.metrics.families import PREFIX
 from exporter.model import AllocationFacts, Granted
 
@@ -50,14 +49,14 @@ class _Key(NamedTuple):
     uuid: str
 
 
-class _Counted(NamedTuple):
-    """What a counter counted, and in how many seconds; when it was scraped first and last.
+class _Growth(NamedTuple):
+    """How much a counter grew, and in how many seconds; when it was scraped first and last.
 
-    What lies between two scrapes is left out if a restart does, or more than ``_STALE_S``: nobody
-    observed it, and it is not zero.
+    The time between two scrapes is left out if the counter began again in it, or if it is longer
+    than ``_STALE_S``: nobody observed that time, and it is not zero.
     """
 
-    counted: float
+    amount: float
     observed_s: float
     first_s: float
     last_s: float
@@ -65,18 +64,18 @@ class _Counted(NamedTuple):
     @property
     def share(self) -> float | None:
         """Of the time in which it was observed; None if there was no such time."""
-        return self.counted / self.observed_s if self.observed_s else None
+        return self.amount / self.observed_s if self.observed_s else None
 
-    def is_shorter(self, other: "_Counted") -> bool:
+    def is_shorter(self, other: "_Growth") -> bool:
         """Whether it was counted for a part only of the time in which the other was."""
         return self.observed_s < other.observed_s * (1 - _PART)
 
-    def and_(self, other: "_Counted") -> "_Counted":
+    def and_(self, other: "_Growth") -> "_Growth":
         """Both: one counter as two series. Of one time, as of two jobs, the longer one stands."""
         if self.first_s < other.last_s and other.first_s < self.last_s:
             return max(self, other, key=lambda one: one.observed_s)
-        return _Counted(
-            self.counted + other.counted,
+        return _Growth(
+            self.amount + other.amount,
             self.observed_s + other.observed_s,
             min(self.first_s, other.first_s),
             max(self.last_s, other.last_s),
@@ -88,7 +87,7 @@ class SeriesCase:
 
     Shares are of the time in which the pod was observed; a card's are of the time since it was
     first seen, or until it was last seen.
-    With ``seen``, the viewer's namespace, the pods of other namespaces are "others".
+    With ``view``, the viewer's only namespace, the pods of all other namespaces are "others".
     """
 
     def __init__(
@@ -96,13 +95,13 @@ class SeriesCase:
         prometheus: Prometheus,
         unix_s: float,
         window_s: int,
-        seen: str = "",
+        view: str = "",
     ) -> None:
         self._prometheus = prometheus
         self._select = prometheus.selector
         self._unix_s = unix_s
         self._window_s = window_s
-        self._seen = seen
+        self._view = view
         self._since_s = unix_s - window_s
         self._until_s, self._span_s = unix_s, window_s  # in which its cards are looked at
         self._pod: Mapping[str, str] = {}  # its labels, of which some may be renamed
@@ -117,7 +116,7 @@ class SeriesCase:
             {
                 _pod(one.labels)
                 for one in found
-                if self._seen in {"", label(one.labels, "namespace")}
+                if self._view in {"", label(one.labels, "namespace")}
             }
         )
 
@@ -140,29 +139,32 @@ class SeriesCase:
             state = self._state(namespace, pod, ended_s)
         self._find_exporter(namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
-        core, waiting = self._counted(_CORE), self._counted(_WAITING)
+        core, waiting = self._growth_of(_CORE), self._growth_of(_WAITING)
         since_s = min((one.first_s for one in core.values()), default=0)
         self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)
         is_partly = self._window_s - observed_s > max(_STEP_S, self._window_s * _PART)
-        others = self._others(waiting)
+        waiting_on = self._waited_for(waiting)
         cards = self._cards({key: many[0].labels for key, many in state.items()})
         behind_s = self._behind_s()
-        parts = tuple(
-            replace(part, last_active_unix_s=part.last_active_unix_s + behind_s)
-            if part.last_active_unix_s is not None
-            else part
-            for part in (
-                _part(key, state[key], cards[key], core.get(key), waiting.get(key), others.get(key))
-                for key in sorted(state)
+        parts = [
+            _part(
+                state[key],
+                cards[key],
+                core.get(key),
+                waiting.get(key),
+                container=key.container,
+                waiting_on=waiting_on.get(key),
+                behind_s=behind_s,
             )
-        )
+            for key in sorted(state)
+        ]
         return Case(
             namespace=namespace,
             pod=pod,
             unix_s=self._unix_s,
             window_s=self._window_s,
-            parts=parts,
+            parts=tuple(parts),
             observed_s=observed_s if is_partly else None,
             is_new=ended_s is None and self._span_s - observed_s <= _STEP_S,
             ended_unix_s=ended_s,
@@ -211,10 +213,10 @@ class SeriesCase:
         self._index = Index(scrapes.targets)
         lives: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in shown:
-            targets, seen = self._index.of(one.labels), self._index.visible(one.labels)
+            targets, visible = self._index.of(one.labels), self._index.visible(one.labels)
             for at_s, _ in one.samples:
                 # Where nobody stored when it started, a target is one life.
-                of = scrapes.which(targets, at_s) or (Life(None, seen, 1), seen)
+                of = scrapes.which(targets, at_s) or (Life(None, visible, 1), visible)
                 lives[of[0]][of[1]].append(at_s)
         for times in (times for targets in lives.values() for times in targets.values()):
             times.sort()
@@ -231,30 +233,35 @@ class SeriesCase:
 
     def _state(self, namespace: str, pod: str, at_s: float) -> dict[_Key, list[Series]]:
         found: dict[_Key, list[Series]] = defaultdict(list)
-        for self._pod in renamings(namespace=namespace, pod=pod):
-            for one in self._prometheus.at(self._select(_GAUGES, **self._pod), at_s):
+        for chosen in renamings(namespace=namespace, pod=pod):
+            self._pod = chosen  # its counters are asked for by the same labels
+            for one in self._prometheus.at(self._select(_GAUGES, **chosen), at_s):
                 found[_key(one.labels)].append(one)
             if found:
                 break
-        return _placed(found)
+        # What was said of a container before its device was known, no longer counts where it is.
+        placed = {key.container for key in found if key.uuid}
+        return {key: one for key, one in found.items() if key.uuid or key.container not in placed}
 
-    def _counted(self, name: str) -> dict[_Key, _Counted]:
+    def _growth_of(self, name: str) -> dict[_Key, _Growth]:
         long = self._window_s + _STALE_S  # with the last scrape before
         found = self._mine(f"{self._select([name], **self._pod)}[{long}s]", name, self._unix_s)
-        known: dict[_Key, _Counted] = {}
+        known: dict[_Key, _Growth] = {}
         for several in found:  # an exporter's restart may give it another instance label
             one = several._replace(
                 samples=tuple(s for s in several.samples if s[0] <= self._until_s)
             )
             if one.samples and one.samples[-1][0] > self._since_s:
-                now, before = _counted(one, self._since_s), known.get(_key(one.labels))
+                now, before = _growth(one, self._since_s), known.get(_key(one.labels))
                 known[_key(one.labels)] = before.and_(now) if before else now
         return known
 
-    def _others(self, waiting: Mapping[_Key, _Counted]) -> dict[_Key, dict[str, float]]:
+    def _waited_for(self, waiting: Mapping[_Key, _Growth]) -> dict[_Key, dict[str, float]]:
+        """Its waiting by who ran, as a share of the time in which ``waiting`` was observed."""
+
         def named(labels: Labels) -> tuple[_Key, str]:
             namespace, pod = labels.get("by_namespace", ""), labels.get("by_pod", "")
-            if self._seen and namespace != self._seen:
+            if self._view and namespace != self._view:
                 return _key(labels), _OTHERS
             name = f"{namespace}/{pod}" if namespace else pod.replace("/", " ", 1)
             return _key(labels), name
@@ -264,7 +271,7 @@ class SeriesCase:
         long = self._window_s + _STALE_S
         chosen = f"{self._select([_CONTENTION], **self._pod)}[{long}s]"
         grown = [
-            one._replace(samples=((self._unix_s, _counted(one, self._since_s).counted),))
+            one._replace(samples=((self._unix_s, _growth(one, self._since_s).amount),))
             for one in self._mine(chosen, _CONTENTION, self._unix_s)
         ]
         for (key, name), seconds in self._once(grown, _CONTENTION, named).items():
@@ -291,19 +298,21 @@ class SeriesCase:
         for (uuid, reason), rate in rates.items():
             throttled[uuid][reason] = rate
         on = self._holders(self._select(_HOLDERS, matcher), *map(_pod, state.values()))
-        return {
-            key: Card(
+        found: dict[_Key, Card] = {}
+        for key, labels in state.items():
+            info, gpu = infos.get(key.uuid, {}), label(labels, "gpu")
+            part = label(info, "gpu_instance")  # its number stands behind its GPU's
+            found[key] = Card(
                 uuid=key.uuid,
-                gpu=_number(label(labels, "gpu"), infos.get(key.uuid, {})),
+                gpu=f"{gpu}-{part}" if gpu and part else gpu,
                 node=place_of(labels),
-                model=label(infos.get(key.uuid, {}), "model"),
+                model=label(info, "model"),
                 busy=busy.get(key.uuid),
                 throttled=throttled[key.uuid],
                 others=tuple(sorted(on[key.uuid])),
-                is_part=bool(label(infos.get(key.uuid, {}), "parent_uuid")),
+                is_part=bool(label(info, "parent_uuid")),
             )
-            for key, labels in state.items()
-        }
+        return found
 
     def _holders(self, holders: str, *pod: str) -> dict[str, set[str]]:
         """Who else is on each card."""
@@ -314,7 +323,7 @@ class SeriesCase:
             name = _pod(one.labels) if is_pod else group
             if is_pod and name in pod:
                 continue
-            if self._seen and not (is_pod and label(one.labels, "namespace") == self._seen):
+            if self._view and not (is_pod and label(one.labels, "namespace") == self._view):
                 name = _OTHERS
             found[label(one.labels, "uuid")].add(name)
         return found
@@ -350,29 +359,32 @@ class SeriesCase:
         labels = {**one.labels, "__name__": _name(one) or name}
         if targets := self._index.of(labels):
             return [self._turns[target] for target in targets if target in self._turns]
-        seen = self._index.visible(labels)
-        return [turn for of, turn in self._turns.items() if of <= seen or seen <= of]
+        # No target has just these labels. One that either side lacks proves nothing.
+        visible = self._index.visible(labels)
+        return [turn for of, turn in self._turns.items() if of <= visible or visible <= of]
 
 
-def _counted(one: Series, since_s: float) -> _Counted:
-    counted = observed_s = 0.0
+def _growth(one: Series, since_s: float) -> _Growth:
+    amount = observed_s = 0.0
     # Where it is scraped more seldom than usual, twice the usual time is no gap.
     usual_s = min((at - before for (before, _), (at, _) in pairwise(one.samples)), default=0.0)
     gap_s = max(_STALE_S, min(2 * usual_s, _SELDOM_S))
     for (before_s, before), (at_s, value) in pairwise(one.samples):
         if at_s > since_s and at_s - before_s <= gap_s and value >= before:
-            counted += value - before
+            amount += value - before
             observed_s += at_s - before_s
-    return _Counted(counted, observed_s, one.samples[0][0], one.samples[-1][0])
+    return _Growth(amount, observed_s, one.samples[0][0], one.samples[-1][0])
 
 
 def _part(
-    key: _Key,
     state: Sequence[Series],
     card: Card,
-    core: _Counted | None,
-    waiting: _Counted | None,
+    core: _Growth | None,
+    waiting: _Growth | None,
+    *,
+    container: str,
     waiting_on: Mapping[str, float] | None,
+    behind_s: float,
 ) -> OnCard:
     value = {_name(one).removeprefix(_CONTAINER): one.samples[-1][1] for one in state}
     unmeasured = {
@@ -385,8 +397,9 @@ def _part(
         for one in state
         if "scheme" in one.labels
     ]
+    active_s = value.get("last_active_timestamp_seconds")
     return OnCard(
-        container=key.container,
+        container=container,
         card=card,
         core=core.share if core and "core" not in unmeasured else None,
         share=value.get("core_limit_ratio"),
@@ -395,18 +408,12 @@ def _part(
         waiting_on=waiting_on,
         memory_bytes=value.get("memory_used_bytes"),
         memory_limit_bytes=value.get("memory_limit_bytes"),
-        last_active_unix_s=value.get("last_active_timestamp_seconds"),
+        last_active_unix_s=None if active_s is None else active_s + behind_s,
         scheme=", ".join(sorted({one.scheme for one in granted})),
         unmeasured=unmeasured,
         misplaced=value[_MISPLACED] == 1 if _MISPLACED in value else None,
         may_borrow=AllocationFacts(tuple(granted)).may_borrow,
     )
-
-
-def _placed(found: dict[_Key, list[Series]]) -> dict[_Key, list[Series]]:
-    """Without what is said of a container before its device is known, where that is known now."""
-    placed = {key.container for key in found if key.uuid}
-    return {key: many for key, many in found.items() if key.uuid or key.container not in placed}
 
 
 def _key(labels: Labels) -> _Key:
@@ -415,12 +422,6 @@ def _key(labels: Labels) -> _Key:
 
 def _name(one: Series) -> str:
     return one.labels.get("__name__", "")
-
-
-def _number(gpu: str, info: Labels) -> str:
-    """A GPU's number, and behind it a part's own, as ``Device.number``."""
-    part = label(info, "gpu_instance")
-    return f"{gpu}-{part}" if gpu and part else gpu
 
 
 def _uuid(labels: Labels) -> str:

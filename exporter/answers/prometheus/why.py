@@ -1,15 +1,16 @@
 """Sentences on one pod: its use, its waiting and who ran instead, what is not known. Pure.
 
-``sentences`` turns what is known of a pod into at most eight of them, one of each topic. Whether
-the facts are a node's or a Prometheus's makes no difference (``cases``).
+``sentences`` turns a ``Case`` into at most eight of them, one of each topic. Whether its facts are
+a node's or a Prometheus's makes no difference.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from exporter.answers.prometheus.case import Case, OnCard
 from exporter.model import Unmeasured
 from exporter.model.alerts import NEAR_LIMIT
 from exporter.shown.printable import utc
@@ -29,8 +30,7 @@ _HELD_BY = {
     "hw_power_brake": "the power supply",
     "sync_boost": "the slowest board of its group",
 }
-
-
+_REASONS = {str(reason): words for reason, words in UNMEASURED.items()}
 _OF_THE_BOARD = {Unmeasured.MIG, Unmeasured.PARTITIONED}  # nobody can read it for a part
 _UNNAMED = {Unmeasured.CONTAINER_PENDING, Unmeasured.CONTAINER_UNKNOWN}
 _OF_ITS_PART = "Several share this part of the GPU, or the driver does not count by part."
@@ -59,85 +59,6 @@ class Sentence(NamedTuple):
     urgent: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """A device: its number, and what it did in the time that was looked at, as shares of it.
-
-    ``others``: who else is on it, as ``namespace/pod``; None if that is not known. ``throttled``:
-    how long its clocks were held down, by reason. ``is_part``: it is a MIG instance or a partition.
-    """
-
-    uuid: str = ""
-    gpu: str = ""
-    node: str = ""
-    model: str = ""
-    busy: float | None = None
-    throttled: Mapping[str, float] = field(default_factory=dict)
-    others: tuple[str, ...] | None = None
-    is_part: bool = False
-
-    @property
-    def name(self) -> str:
-        """How people call it."""
-        return f"GPU {self.gpu}" if self.gpu else self.uuid or "a GPU that is not known yet"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnCard:
-    """What a container has of one card. Shares are of the card or of the time.
-
-    ``waiting`` is an upper bound, of ``waiting_s`` seconds, None for all of the time;
-    ``waiting_on`` is the same by who ran instead, None if nobody recorded that. ``share`` and
-    ``memory_limit_bytes`` are None where nothing is promised. ``misplaced``: whether its allocation
-    names other cards; None without one. ``may_borrow``: whether its policy allows more core than
-    its share, where that is free.
-    """
-
-    container: str
-    card: Card
-    core: float | None = None
-    share: float | None = None
-    waiting: float | None = None
-    waiting_s: float | None = None
-    waiting_on: Mapping[str, float] | None = None
-    memory_bytes: float | None = None
-    memory_limit_bytes: float | None = None
-    last_active_unix_s: float | None = None
-    scheme: str = ""
-    unmeasured: Mapping[str, str] = field(default_factory=dict)
-    misplaced: bool | None = None
-    may_borrow: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A pod's parts, over the ``window_s`` seconds before ``unix_s``.
-
-    The parts' shares are of the time in which the pod was observed: ``observed_s`` seconds, None if
-    that is about all. ``is_new``: it was first seen in the window, and without a break since.
-    ``ended_unix_s``: when it was last seen, None if it is there now.
-    """
-
-    namespace: str
-    pod: str
-    unix_s: float
-    window_s: float
-    parts: tuple[OnCard, ...] = ()
-    observed_s: float | None = None
-    is_new: bool = False
-    ended_unix_s: float | None = None
-
-    @property
-    def span(self) -> str:
-        """The time that its shares are of, in words."""
-        whole = f"the last {length(self.window_s)}"
-        if self.observed_s is None:
-            return whole
-        if self.is_new:
-            return f"the last {length(self.observed_s)}, since it was first seen"
-        return f"the {length(self.observed_s)} of {whole} in which it was seen"
-
-
 def sentences(case: Case) -> tuple[Sentence, ...]:
     """The sentences, the most important first."""
     case = replace(case, parts=_of_whole_pods(case.parts))
@@ -162,23 +83,23 @@ def _of_whole_pods(parts: Sequence[OnCard]) -> tuple[OnCard, ...]:
     In a sandbox the use of several containers is one. It is compared with the sum of what they were
     promised: it is not true of it that nothing was.
     """
-    whole = {(one.card.uuid, one.card.node): one for one in parts if not one.container}
+    of_pods = {(one.card.uuid, one.card.node): one for one in parts if not one.container}
     found: list[OnCard] = []
     for part in parts:
         place = part.card.uuid, part.card.node
-        of, reasons = whole.get(place), _UNNAMED.intersection(part.unmeasured.values())
+        of, reasons = of_pods.get(place), _UNNAMED.intersection(part.unmeasured.values())
         if of is None or (part.container and not reasons):
             found.append(part)
         elif part.container:
             limits = (of.memory_limit_bytes, part.memory_limit_bytes)
-            whole[place] = replace(
+            of_pods[place] = replace(
                 of,
                 share=sum(filter(None, (of.share, part.share))) or None,
                 memory_limit_bytes=sum(filter(None, limits)) or None,
                 scheme=of.scheme or part.scheme,
                 unmeasured={**of.unmeasured, "which of its containers it was": min(reasons)},
             )
-    return (*whole.values(), *found)
+    return (*of_pods.values(), *found)
 
 
 def _lost(case: Case) -> Iterator[Sentence]:
@@ -205,22 +126,19 @@ def _misplaced(case: Case) -> Iterator[Sentence]:
         return
     there, here = (sorted({part.card.name for part in parts}) for parts in (elsewhere, own))
     but = f"but was allocated {_joined(here)}" if here else "which it was not allocated"
-    used = _joined([_had(part) for part in (*elsewhere, *own)])
-    said = f"It runs on {_joined(there)}, {but}: in {case.span} it used {used}."
+    used = [
+        f"{'an unknown part' if part.core is None else f'{part.core:.0%}'} of {part.card.name}"
+        + ("" if part.memory_bytes is None else f" with {gib(part.memory_bytes)} held")
+        for part in (*elsewhere, *own)
+    ]
+    said = f"It runs on {_joined(there)}, {but}: in {case.span} it used {_joined(used)}."
     yield Sentence(Topic.PLACEMENT, said, urgent=True)
-
-
-def _had(part: OnCard) -> str:
-    """What a container used of a card, and holds there."""
-    used = "an unknown part" if part.core is None else f"{part.core:.0%}"
-    held = "" if part.memory_bytes is None else f" with {gib(part.memory_bytes)} held"
-    return f"{used} of {part.card.name}{held}"
 
 
 def _ended(case: Case) -> Iterator[Sentence]:
     if case.ended_unix_s is not None:
-        seen = _moment(case.ended_unix_s, case)
-        said = f"It has ended, or is not measured any more: it was last seen {seen}."
+        at = _moment(case.ended_unix_s, case)
+        said = f"It has ended, or is not measured any more: it was last seen {at}."
         yield Sentence(Topic.ENDED, said, urgent=True)
 
 
@@ -239,10 +157,10 @@ def _use(case: Case) -> Iterator[Sentence]:
         said = f"It used {part.core:.0%} of {part.card.name} {within}"
         of_share = f"; its share is {share:.0%}{more}, and it used {of_it} of that"
     else:
-        whole = sum(part.core or 0.0 for part in known)
+        total = sum(part.core or 0.0 for part in known)
         least = min(known, key=lambda part: part.core or 0.0)
         said = (
-            f"It used {whole:.2f} GPUs {within}, least of {_place(least, case)} ({least.core:.0%})"
+            f"It used {total:.2f} GPUs {within}, least of {_place(least, case)} ({least.core:.0%})"
         )
         of_share = f"; its shares are {share:.2f} GPUs{more}, and it used {of_it} of them"
     if not share:
@@ -263,7 +181,7 @@ def _waiting(case: Case) -> Iterator[Sentence]:
             yield Sentence(Topic.WAITING, "It did not wait for others.")
         return
     place = f" on {_place(worst, case)}" if len(case.parts) > 1 else ""
-    others = _others(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
+    others = _for_whom(worst.waiting_on, waiting, f"{case.namespace}/{case.pod}")
     within = case.span
     if worst.waiting_s is not None:
         within = f"the {length(worst.waiting_s)} of {within} in which waiting was counted"
@@ -271,7 +189,7 @@ def _waiting(case: Case) -> Iterator[Sentence]:
     yield Sentence(Topic.WAITING, said, urgent=_is_starved(worst))
 
 
-def _others(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:
+def _for_whom(waiting_on: Mapping[str, float] | None, waiting: float, pod: str) -> str:
     if waiting_on is None:
         return "; who ran instead is not recorded (--metrics.enable=contention)"
     order = sorted(waiting_on.items(), key=lambda each: (-each[1], each[0]))
@@ -408,14 +326,12 @@ def _unknown(case: Case) -> Iterator[Sentence]:
     if not by_reason:
         return
     order = sorted(by_reason.items(), key=lambda each: ("core" not in each[1], each[0]))
-    said = " ".join(f"Not known: {_joined(sorted(what))}. {_why(why)}" for why, what in order[:2])
+    said = " ".join(
+        f"Not known: {_joined(sorted(what))}. {_REASONS.get(why, why)}" for why, what in order[:2]
+    )
     more = len(order) - 2
     rest = f" {more} more reasons are in …_unmeasured." if more > 0 else ""
     yield Sentence(Topic.UNKNOWN, said.strip() + rest, urgent=blind)
-
-
-def _why(reason: str) -> str:
-    return UNMEASURED[Unmeasured(reason)] if reason in set(Unmeasured) else reason
 
 
 def _place(part: OnCard, case: Case) -> str:

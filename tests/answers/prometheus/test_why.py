@@ -10,9 +10,10 @@ import pytest
 
 from exporter.answers.commands.why import answer
 from exporter.answers.httpclient import HttpClient
+from exporter.answers.prometheus.case import Card, Case, OnCard
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.series_case import SeriesCase
-from exporter.answers.prometheus.why import Card, Case, OnCard, Topic, sentences
+from exporter.answers.prometheus.why import Topic, sentences
 from exporter.cli import main
 from exporter.httpclient import NoAnswerError
 from tests.pages import pages
