@@ -251,7 +251,7 @@ class _Sorter:
     def steps(self, many: Sequence[Grown]) -> dict[int, CardStep]:
         """The book's steps."""
         steps: dict[int, CardStep] = defaultdict(CardStep)
-        sums: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
+        totals: dict[int, dict[Payer, Had]] = defaultdict(dict)  # of namespaces and kinds
         instances: dict[int, float] = defaultdict(float)  # the unobserved time of instances
         for one in many:
             name = one.labels["__name__"]
@@ -263,11 +263,11 @@ class _Sorter:
                 elif name in _DEVICE:
                     _count_device(steps[at], name, value)
                 elif name in _NAMESPACE or name in _KIND:
-                    _count(sums[at], payer, name, value)
+                    _count(totals[at], payer, name, value)
                 else:
                     _count(steps[at].had, payer, name, value)
-        for at, whole in sums.items():
-            _add_rest(steps[at].had, whole)
+        for at, of_namespaces in totals.items():
+            _add_rest(steps[at].had, of_namespaces)
         for at, seconds in instances.items():  # a board that gives no reading has none of them
             steps[at].unobserved = max(steps[at].unobserved, seconds)
         return dict(steps)
@@ -304,18 +304,20 @@ def _count(had: dict[Payer, Had], payer: Payer, name: str, value: float) -> None
         mine.used = (mine.used or 0.0) + value
 
 
-def _add_rest(had: dict[Payer, Had], whole: Mapping[Payer, Had]) -> None:
-    """Adds what namespaces and kinds counted beyond their pods and groups that were seen."""
+def _add_rest(had: dict[Payer, Had], totals: Mapping[Payer, Had]) -> None:
+    """Adds what namespaces and kinds counted beyond the pods and groups that had series."""
+    # A short job may come and go between two scrapes. Its namespace's counter has what it used, so
+    # the namespace itself pays for that.
     parts: dict[Payer, list[Had]] = defaultdict(list)
     for payer, mine in had.items():
         parts[payer.of("namespace")].append(mine)
-    for payer, total in whole.items():
-        seen = parts[payer.of("namespace")]
-        allocated = max(0.0, total.allocated - sum(one.allocated for one in seen))
+    for payer, total in totals.items():
+        known = parts[payer.of("namespace")]
+        allocated = max(0.0, total.allocated - sum(one.allocated for one in known))
         used = None
         if total.used is not None:
-            used = max(0.0, total.used - sum(one.used or 0.0 for one in seen))
-        if allocated or used or not seen:
-            borrowed = max(0.0, total.borrowed - sum(one.borrowed for one in seen))
+            used = max(0.0, total.used - sum(one.used or 0.0 for one in known))
+        if allocated or used or not known:
+            borrowed = max(0.0, total.borrowed - sum(one.borrowed for one in known))
             rest = had.setdefault(payer, Had(allocatable=total.allocatable))
             rest.add(allocated, used, borrowed)

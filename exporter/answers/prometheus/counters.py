@@ -46,7 +46,7 @@ _DEVICE = f"{PREFIX}_device_"
 
 
 @dataclass(slots=True)
-class Counted:
+class StoredCounter:
     """The samples of one stored series, by time in Unix seconds.
 
     ``targets``: those that it may be of. They are several where their labels differ only in those
@@ -71,8 +71,8 @@ class Counters:
         self._span = span
         self._names = [*names, CYCLES]
         self._cycles = prometheus.selector([CYCLES])
-        self._series: dict[frozenset[tuple[str, str]], Counted] = {}
-        self._of_target: dict[Target, list[Counted]] = defaultdict(list)
+        self._series: dict[frozenset[tuple[str, str]], StoredCounter] = {}
+        self._of_target: dict[Target, list[StoredCounter]] = defaultdict(list)
         self.scrapes = Scrapes()
         self.index = Index(())
         self._is_without_cycles = False
@@ -91,7 +91,7 @@ class Counters:
         """The families that were found."""
         return {one.labels["__name__"] for one in self._series.values()}
 
-    def taken(self) -> list[Counted]:
+    def taken(self) -> list[StoredCounter]:
         """All series, once: what was read is let go, because a month of many cards is large."""
         found = list(self._series.values())
         self._series.clear()
@@ -124,7 +124,7 @@ class Counters:
                 self._take_for_scrapes(one)
             self._cycles = self._started(self.scrapes.targets)
 
-    def _take_for_scrapes(self, one: Counted) -> None:
+    def _take_for_scrapes(self, one: StoredCounter) -> None:
         """Takes each sample of a card for a scrape, where no scrape has its cycles.
 
         Where nobody stored when its exporter started either, a target is one life.
@@ -181,19 +181,15 @@ class Counters:
         if name in {CYCLES, START}:
             self.scrapes.take(labels, samples)
         elif name in self._names:  # a server may answer with others, or with none
-            series = self._series_of(labels)
-            series.samples.update(samples)
+            key = frozenset(labels.items())
+            if key not in self._series:
+                self._series[key] = StoredCounter(labels)
+                self._place(self._series[key])
+            self._series[key].samples.update(samples)
             if self._is_without_cycles:
-                self._take_for_scrapes(series)
+                self._take_for_scrapes(self._series[key])
 
-    def _series_of(self, labels: Labels) -> Counted:
-        key = frozenset(labels.items())
-        if key not in self._series:
-            self._series[key] = Counted(labels)
-            self._place(self._series[key])
-        return self._series[key]
-
-    def _place(self, one: Counted) -> None:
+    def _place(self, one: StoredCounter) -> None:
         one.targets = self.index.of(one.labels)
         for target in one.targets:
             self._of_target[target].append(one)
@@ -210,11 +206,17 @@ class Counters:
             for some in self._some_at_once(sorted(unclear[step], key=sorted), step)
         ]
         what = f"{self._prometheus.address} has two exporters under one set of labels"
-        for number, (some, step) in enumerate(looks, 1):
-            self._look_closer(some, step)
+        for count, (some, step) in enumerate(looks, 1):
+            # Every scrape in the step is read, in place of the last ones at its end.
+            begin, end = self._span.begin(step), self._span.ends[step]
+            for target in some:
+                self.scrapes.let_go(target, end)
+                for series in self._of_target[target]:
+                    series.samples.pop(end, None)
+            self._take_closely(set(some), end - begin, end)
             for target in some:
                 check(what, self.scrapes.by_life([target]))
-            self._prometheus.asked(number, len(looks), "steps in which something began or ended")
+            self._prometheus.asked(count, len(looks), "steps in which something began or ended")
 
     def _unclear(self) -> dict[Target, set[int]]:
         """The steps whose ends do not say all, by target."""
@@ -224,6 +226,7 @@ class Counters:
         for target in self.scrapes.targets:
             times, lives = self.scrapes.of(target)
             steps = self._steps_of(times)
+            # A target came within its first step. If it is gone, it went within its last.
             found[target].add(steps[0])
             if target not in there:
                 found[target].add(steps[-1])
@@ -244,7 +247,7 @@ class Counters:
                 found[target] |= steps_of
         return {target: steps - {-1} for target, steps in found.items()}
 
-    def _unclear_of(self, one: Counted) -> set[int]:
+    def _unclear_of(self, one: StoredCounter) -> set[int]:
         """The steps in which a series fell, or came back: another pod may have its name."""
         times = sorted(one.samples)
         steps = self._steps_of(times)
@@ -269,15 +272,6 @@ class Counters:
                 some, series = [], len(self._of_target[target])
             some.append(target)
         yield some
-
-    def _look_closer(self, targets: Sequence[Target], step: int) -> None:
-        """Reads every scrape of some targets in one step, in place of the step's end."""
-        begin, end = self._span.begin(step), self._span.ends[step]
-        for target in targets:
-            self.scrapes.let_go(target, end)
-            for counted in self._of_target[target]:
-                counted.samples.pop(end, None)
-        self._take_closely(set(targets), end - begin, end)
 
     def _take_closely(self, wanted: set[Target], seconds: int, unix_s: int) -> None:
         """Takes every scrape of some targets in the seconds before a time."""
@@ -308,28 +302,28 @@ class Counters:
         for series in filter(lambda one: one.is_of_device, self._series.values()):
             for life, scraped in self.scrapes.by_life(series.targets).items():
                 card = life, label(series.labels, "uuid")
-                seen_s = min(times[0] for times in scraped.values())
-                first_s[card] = min(seen_s, first_s.get(card, seen_s))
+                page_s = min(times[0] for times in scraped.values())
+                first_s[card] = min(page_s, first_s.get(card, page_s))
         unread = {
             life.start_s
-            for (life, _), seen_s in first_s.items()
-            if life.start_s is not None and life.start_s < since_s < seen_s
+            for (life, _), page_s in first_s.items()
+            if life.start_s is not None and life.start_s < since_s < page_s
         }
         if not unread:
             return
         reach = f"[{min(ceil(since_s - min(unread)), _LOOK_BACK_S)}s:{STALE_S}s]"
-        seen = {
+        scraped_s = {  # when each target was scraped last before the range
             target_of(one.labels): one.samples[-1][1]
             for one in self._prometheus.at(
                 f"max_over_time(timestamp({self._cycles}){reach})", since_s
             )
         }
-        started = f"last_over_time(({self._started(seen)} and {self._cycles}){reach})"
+        started = f"last_over_time(({self._started(scraped_s)} and {self._cycles}){reach})"
         found: dict[int, set[Target]] = defaultdict(set)
-        for one in self._prometheus.at(started, since_s) if seen else ():
+        for one in self._prometheus.at(started, since_s) if scraped_s else ():
             target = target_of(one.labels)
-            if one.samples[-1][1] in unread and target in seen:
-                end_s = ceil(seen[target] / STALE_S) * STALE_S
+            if one.samples[-1][1] in unread and target in scraped_s:
+                end_s = ceil(scraped_s[target] / STALE_S) * STALE_S
                 found[min(end_s, since_s)].add(target)
         # Before the gap they may have had other labels.
         self.index = Index(self.scrapes.targets.union(*found.values()))

@@ -146,7 +146,7 @@ def as_parquet(bill: Bill, issuer: str, account: str) -> bytes:
     """
     pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     found = list(rows(bill, issuer, account))
-    number, text = pa.decimal128(_PRECISION, _SCALE), pa.string()
+    decimal, text = pa.decimal128(_PRECISION, _SCALE), pa.string()
     time = pa.timestamp("us", tz="UTC")
     columns = {}
     for name in found[0] if found else ():
@@ -156,7 +156,7 @@ def as_parquet(bill: Bill, issuer: str, account: str) -> bytes:
         elif any(isinstance(value, Decimal) for value in values):
             # Arrow refuses a decimal with more digits after the point than its type has.
             exact = [value.quantize(Decimal(1).scaleb(-_SCALE)) for value in values]
-            columns[name] = pa.array(exact, number)
+            columns[name] = pa.array(exact, decimal)
         else:
             columns[name] = pa.array(values, text)
     out = io.BytesIO()

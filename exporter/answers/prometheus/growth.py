@@ -16,7 +16,7 @@ from math import inf
 from typing import NamedTuple
 
 from exporter.answers.prometheus.client import OWN, Labels, label, node_of
-from exporter.answers.prometheus.counters import STALE_S, Counted
+from exporter.answers.prometheus.counters import STALE_S, StoredCounter
 from exporter.answers.prometheus.lives import (
     ClaimedError,
     Life,
@@ -87,7 +87,7 @@ _Scraped = Mapping[Life, Mapping[Target, Sequence[float]]]
 
 
 def cards_of(
-    series: Sequence[Counted],
+    series: Sequence[StoredCounter],
     scrapes: Scrapes,
     known_until: Mapping[Target, float],
     span: Span,
@@ -99,7 +99,7 @@ def cards_of(
         ClaimedError: two lives have one card, or two targets of one life do not agree.
 
     """
-    by_card: dict[str, list[Counted]] = defaultdict(list)
+    by_card: dict[str, list[StoredCounter]] = defaultdict(list)
     for one in series:
         if uuid := label(one.labels, "uuid"):  # without one its card counts it neither way
             by_card[boards.get(uuid, uuid)].append(one)
@@ -111,14 +111,14 @@ def cards_of(
                 yield card.growth(known_until)
 
 
-def _apart(uuid: str, many: Sequence[Counted], scrapes: Scrapes) -> list[list[Counted]]:
+def _apart(uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes) -> list[list[StoredCounter]]:
     """The series of each card. A UUID that is only a place stands for a card in each node.
 
     Series are of one card if one life showed them, or exporters of one node did.
     """
     if not _PLACE.search(uuid):
         return [list(many)]
-    groups: list[tuple[set[object], list[Counted]]] = []
+    groups: list[tuple[set[object], list[StoredCounter]]] = []
     for one in many:
         marks: set[object] = {node_of(dict(target)) for target in one.targets}
         marks |= {life for target in one.targets for life in scrapes.of(target)[1]}
@@ -134,7 +134,9 @@ def _apart(uuid: str, many: Sequence[Counted], scrapes: Scrapes) -> list[list[Co
 class _Card:
     """The samples of one card, by the counter and the life that they are of."""
 
-    def __init__(self, uuid: str, many: Sequence[Counted], scrapes: Scrapes, span: Span) -> None:
+    def __init__(
+        self, uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes, span: Span
+    ) -> None:
         self._uuid = uuid
         self._scrapes = scrapes
         self._span = span
@@ -265,11 +267,11 @@ class _Card:
             at = bisect_right(stretches, one.at_s, key=lambda each: each.begin_s) - 1
             if at < 0 or stretches[at].target != one.target:
                 continue
-            seen = _growth_to(last, one, life, pages, since_s)
+            growth = _growth_to(last, one, life, pages, since_s)
             last = one
-            if seen is None:
+            if growth is None:
                 continue
-            from_s, counted = seen
+            from_s, counted = growth
             if counted and from_s < since_s - STALE_S:
                 # A gap in which the range begins: the counter knows how much, not when. So it
                 # counts what cannot have been before the range, at one card's full speed.

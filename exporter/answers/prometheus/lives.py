@@ -39,16 +39,16 @@ def target_of(labels: Labels) -> Target:
 class Life(NamedTuple):
     """One run of an exporter: when it started, in Unix seconds.
 
-    Where that is not known it is the run of this number of a target.
+    Where that is not known it is the first, second, … ``run`` of a target.
     """
 
     start_s: float | None
     target: Target = frozenset()
-    number: int = 0
+    run: int = 0
 
     def is_since(self, unix_s: float) -> bool:
         """Whether it is known to have started at this time or later."""
-        return self.number > 1 if self.start_s is None else self.start_s >= unix_s
+        return self.run > 1 if self.start_s is None else self.start_s >= unix_s
 
 
 class Index:
@@ -71,14 +71,14 @@ class Index:
             for target in self._targets:
                 found[_without(hidden, target)].append(target)
             self._by[hidden] = found
-        known, seen = self._by[hidden], self.visible(labels)
-        if seen in known:
-            return known[seen]
-        if (hidden, seen) not in self._more:
+        known, visible = self._by[hidden], self.visible(labels)
+        if visible in known:
+            return known[visible]
+        if (hidden, visible) not in self._more:
             # An exporter of another version may give a family one label more.
-            less = [targets for those, targets in known.items() if those < seen]
-            self._more[hidden, seen] = [target for targets in less for target in targets]
-        return self._more[hidden, seen]
+            less = [targets for those, targets in known.items() if those < visible]
+            self._more[hidden, visible] = [target for targets in less for target in targets]
+        return self._more[hidden, visible]
 
     def visible(self, labels: Labels) -> Target:
         """The labels of a series that are its target's."""
@@ -149,10 +149,10 @@ class Scrapes:
         starts, cycles = self._starts[target], self._cycles[target]
         times = sorted(starts.keys() | cycles.keys())
         lives: list[Life] = []
-        number, counted = 0, 0.0
+        run, cycle = 0, 0.0
         for at in times:
-            fell = cycles.get(at, counted) < counted
-            counted = cycles.get(at, counted)
+            fell = cycles.get(at, cycle) < cycle
+            cycle = cycles.get(at, cycle)
             if at in starts:
                 before_s = lives[-1].start_s if lives and not fell else None
                 drifts = before_s is not None and abs(starts[at] - before_s) <= _DRIFT_S
@@ -160,8 +160,8 @@ class Scrapes:
             elif lives and not fell:
                 lives.append(lives[-1])
             else:
-                number += 1
-                lives.append(Life(None, target, number))
+                run += 1
+                lives.append(Life(None, target, run))
         return times, lives
 
     def same_life(self, target: Target, one_s: float, later_s: float) -> bool:

@@ -51,10 +51,10 @@ def price(text: str) -> Decimal:
 
 def largest_remainder(total: int, weights: Mapping[K, Decimal]) -> dict[K, int]:
     """Splits whole units by weight. What is left goes to the largest remainders, then by key."""
-    whole = sum(weights.values())
-    if not whole:
+    of_all = sum(weights.values())
+    if not of_all:
         return dict.fromkeys(weights, 0)
-    exact = {key: total * weight / whole for key, weight in weights.items()}
+    exact = {key: total * weight / of_all for key, weight in weights.items()}
     found = {key: int(value) for key, value in exact.items()}
     left = total - sum(found.values())
     order = sorted(exact, key=lambda key: (found[key] - exact[key], str(key)))

@@ -179,6 +179,6 @@ def _add(parts: Parts, payer: Payer, part: Part, seconds: float) -> None:
 
 def _at_most(many: Mapping[K, float], most: float) -> dict[K, float]:
     """The same, scaled down where they add up to more than there is."""
-    whole, most = sum(many.values()), max(0.0, most)  # a rest of floats may be just below 0
-    scale = most / whole if whole > most else 1.0
+    total, most = sum(many.values()), max(0.0, most)  # a rest of floats may be just below 0
+    scale = most / total if total > most else 1.0
     return {key: value * scale for key, value in many.items()}

@@ -75,32 +75,32 @@ def as_table(bill: Bill) -> str:
     for row in bill.rows:
         by_payer[row.payer].append(row)
     order = sorted(by_payer, key=lambda payer: (payer == NOBODY, -_cost(by_payer[payer]), payer))
-    least = {payer for payer in order if payer != NOBODY and _is_least(by_payer[payer])}
+    # Every figure of these would be shown as 0.00.
+    least: set[Payer] = set()
+    for payer, mine in by_payer.items():
+        hours = Decimal(sum(row.milliseconds for row in mine)) / _HOUR_MS
+        if payer != NOBODY and max(hours, abs(_cost(mine))) < _LEAST:
+            least.add(payer)
     least = least if len(least) > 1 else set()
-    head = ["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]
-    lines = [
-        [_name(payer), *_figures(by_payer[payer], parts)] for payer in order if payer not in least
-    ]
+    lines = [["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]]
+    for payer in (payer for payer in order if payer not in least):
+        named = "/".join(filter(None, (_CONTAINER_ID.sub(r"\1", each) for each in payer)))
+        name = "(nobody)" if payer == NOBODY else clean(named, longest=None)
+        lines.append([name, *_figures(by_payer[payer], parts)])
     if least:
         few = [row for payer in least for row in by_payer[payer]]
         at = len(lines) - (NOBODY in by_payer)
         lines.insert(at, [f"{len(least)} others below {_LEAST}", *_figures(few, parts)])
     lines.append(["all", *_figures(bill.rows, parts)])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = "".join(
+        f"{line[0]:<{widths[0]}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
+        + "\n"
+        for line in lines
+    )
     days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
-    return f"{days}\n\n{_aligned([head, *lines])}\n{_notes(bill)}"
-
-
-def _name(payer: Payer) -> str:
-    if payer == NOBODY:
-        return "(nobody)"
-    named = (_CONTAINER_ID.sub(r"\1", each) for each in payer)
-    return clean("/".join(filter(None, named)), longest=None)
-
-
-def _is_least(rows: Sequence[BillRow]) -> bool:
-    """Whether every figure of them is shown as 0.00."""
-    hours = Decimal(sum(row.milliseconds for row in rows)) / _HOUR_MS
-    return max(hours, abs(_cost(rows))) < _LEAST
+    return f"{days}\n\n{table}\n{_notes(bill)}"
 
 
 def _cost(rows: Iterable[BillRow]) -> Decimal:
@@ -114,16 +114,6 @@ def _figures(rows: Sequence[BillRow], parts: Sequence[Part]) -> list[str]:
         f"{sum(by_part.values()) / _HOUR_MS:.2f}",
         f"{_cost(rows):,.2f}",
     ]
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "".join(
-        f"{line[0]:<{widths[0]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
-        + "\n"
-        for line in lines
-    )
 
 
 def _notes(bill: Bill) -> str:

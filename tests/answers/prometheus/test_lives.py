@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.answers.prometheus.counters import Counted
+from exporter.answers.prometheus.counters import StoredCounter
 from exporter.answers.prometheus.growth import cards_of
 from exporter.answers.prometheus.lives import CYCLES, START, Scrapes, Target
 from exporter.answers.prometheus.parts import METHODS
@@ -355,7 +355,7 @@ def test_two_servers_of_an_overcommitted_card_may_be_a_step_apart() -> None:
                 for at in ends
             }
             labels = {**own, "uuid": "GPU-a", **dict(target), "__name__": name}
-            series.append(Counted(labels, [target], counted))
+            series.append(StoredCounter(labels, [target], counted))
 
     [card] = cards_of(series, scrapes, {}, span, {})
 
