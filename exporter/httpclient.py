@@ -7,13 +7,9 @@ import os
 import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from exporter.shown.printable import clean
-
-if TYPE_CHECKING:
-    import aiohttp
 
 TIMEOUT_S = 10.0
 LARGEST = 128 << 20
@@ -129,20 +125,17 @@ class BoundedClient:
                     raise NoAnswerError(
                         f"{self.address} answers {answer.status}: {said}", answer.status
                     )
-                return await self._body(answer, largest)
+                body = bytearray()
+                async for piece in answer.content.iter_any():
+                    body += piece
+                    if len(body) > largest:
+                        raise TooLongError(f"{self.address} answers with more than {largest} bytes")
+                return bytes(body)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             absent = getattr(error, "errno", None) in _NOBODY
             raise NoAnswerError(
                 f"{self.address} does not answer: {self._why(error)}", absent=absent
             ) from None
-
-    async def _body(self, answer: "aiohttp.ClientResponse", largest: int) -> bytes:
-        body = bytearray()
-        async for piece in answer.content.iter_any():
-            body += piece
-            if len(body) > largest:
-                raise TooLongError(f"{self.address} answers with more than {largest} bytes")
-        return bytes(body)
 
     def _refusal(self, status: int, begin: str) -> str:  # noqa: ARG002 - a hook
         """Why there is no answer 200, by this status and the begin of what is said of it."""
@@ -159,6 +152,6 @@ class BoundedClient:
         ):
             if isinstance(error, kind):
                 return words
-        number = getattr(error, "errno", None) or 0
-        said = os.strerror(number) if number > 0 else getattr(error, "strerror", str(error))
+        code = getattr(error, "errno", None) or 0
+        said = os.strerror(code) if code > 0 else getattr(error, "strerror", str(error))
         return clean(said or type(error).__name__, longest=LONGEST_MESSAGE)

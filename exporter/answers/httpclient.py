@@ -116,10 +116,26 @@ class HttpClient(BoundedClient):
         return document
 
     def _refusal(self, status: int, begin: str) -> str:
+        # A server may repeat what it was shown. No secret is written into a message.
         repeats_it = any(secret and secret in begin for secret in self._secrets)
         own = "" if repeats_it else super()._refusal(status, begin)
         if status in _DENIED:
-            return _denied(status, self._shown, own)
+            if "org id" in own.lower():  # Mimir and Cortex, which have several tenants
+                return (
+                    f"asks whose series it shall look at: --header 'X-Scope-OrgID: TENANT' ({own})"
+                )
+            says = f"; it says: {own}" if own and own[0] not in "<{" else ""
+            if status == HTTPStatus.FORBIDDEN:
+                return (
+                    f"does not let you see this, by {self._shown or 'no password or token'}; its "
+                    "operator may (--web.config.file, --web.open-page, rights of Kubernetes; "
+                    f"Prometheus: its proxy's rules){says}"
+                )
+            if self._shown:
+                return f"refuses {self._shown}{says}"
+            return (
+                f"asks for a user and a password, or a token, and none was given (see --help){says}"
+            )
         if 300 <= status < 400:  # noqa: PLR2004 - redirections
             return "redirects; give the address that it redirects to"
         return _REFUSALS.get(status) or own
@@ -167,22 +183,6 @@ def _checked(url: str) -> str:
             "--user and --password-file, or the variables that --help names"
         )
     return clean(url.rstrip("/"), longest=None)
-
-
-def _denied(status: int, shown: str, own: str) -> str:
-    """What a server refuses, by what it was ``shown`` and what it says on its ``own``."""
-    if "org id" in own.lower():  # Mimir and Cortex, which have several tenants
-        return f"asks whose series it shall look at: --header 'X-Scope-OrgID: TENANT' ({own})"
-    says = f"; it says: {own}" if own and own[0] not in "<{" else ""
-    if status == HTTPStatus.FORBIDDEN:
-        return (
-            f"does not let you see this, by {shown or 'no password or token'}; its operator may "
-            "(--web.config.file, --web.open-page, rights of Kubernetes; Prometheus: its proxy's "
-            f"rules){says}"
-        )
-    if shown:
-        return f"refuses {shown}{says}"
-    return f"asks for a user and a password, or a token, and none was given (see --help){says}"
 
 
 def _headers(credentials: Credentials) -> dict[str, str]:

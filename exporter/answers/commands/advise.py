@@ -39,11 +39,13 @@ def advise(arguments: Namespace) -> int:
         if arguments.job:
             why = "--job: advice is by recorded series, which are of no job"
             return _refused(arguments, why)
-        seen = far_namespace(arguments)
-        prometheus = far_prometheus(arguments, namespace=seen, whole=True, timeout_s=_LONGEST_S)
+        namespace = far_namespace(arguments)
+        prometheus = far_prometheus(
+            arguments, namespace=namespace, whole=True, timeout_s=_LONGEST_S
+        )
         with progress() as shown:
             shown.say("reading what was used ...")
-            found = advised(prometheus, since_s, until_s, seen, partial(_warn, arguments))
+            found = advised(prometheus, since_s, until_s, namespace, partial(_warn, arguments))
     except (NoAnswerError, ValueError) as error:
         return _refused(arguments, str(error))
     say(printable(advice_report.written_as(arguments.format, found, since_s, until_s)))

@@ -103,9 +103,7 @@ def bill(arguments: Namespace) -> int:
                 )
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(arguments, _said(error))
-    return _write(
-        _formatted(made, arguments, urlsplit(prometheus.address).hostname or ""), arguments
-    )
+    return _write(made, arguments, urlsplit(prometheus.address).hostname or "")
 
 
 def _at_odds(arguments: Namespace) -> str:
@@ -113,19 +111,19 @@ def _at_odds(arguments: Namespace) -> str:
     for flag, given in (("--url", arguments.url), ("-n", arguments.namespace)):
         if given:
             return f"{flag}: the bill is of whole cards, as a Prometheus has them"
-    # A month takes minutes to read. So it is seen before whether the bill can be written: what is
+    # A month takes minutes to read. So it is checked before that the bill can be written. What is
     # there stays as it is.
     if arguments.output:
         path = Path(arguments.output)
-        place, number = path if path.exists() else path.parent, 0
+        place, error = path if path.exists() else path.parent, 0
         if path.is_dir():
-            number = errno.EISDIR
+            error = errno.EISDIR
         elif not place.exists():
-            number = errno.ENOENT
+            error = errno.ENOENT
         elif not os.access(place, os.W_OK):
-            number = errno.EACCES
-        if number:
-            return f"--output: {path}: {os.strerror(number)}"
+            error = errno.EACCES
+        if error:
+            return f"--output: {path}: {os.strerror(error)}"
     if _is_parquet(arguments) and arguments.format != "focus":
         return "--output: Parquet is written with --format=focus"
     if _is_parquet(arguments) and find_spec("pyarrow") is None:
@@ -216,12 +214,12 @@ def _say(shown: Progress) -> Callable[[int, int, str], None]:
     """Says how far the longest question is, then how long the looks at single steps will take."""
     most, began_s = 0.0, 0.0
 
-    def say(number: int, of: int, what: str) -> None:
+    def say(count: int, of: int, what: str) -> None:
         nonlocal most, began_s
-        most = max(most, number / of)
-        began_s = began_s if what and number > 1 else time.monotonic()
-        left_s = (time.monotonic() - began_s) / max(1, number - 1) * (of - number)
-        steps = f"looking at {number} of {of} {what}, {left_s:.0f} s more ..."
+        most = max(most, count / of)
+        began_s = began_s if what and count > 1 else time.monotonic()
+        left_s = (time.monotonic() - began_s) / max(1, count - 1) * (of - count)
+        steps = f"looking at {count} of {of} {what}, {left_s:.0f} s more ..."
         shown.say(steps if what else f"reading the books: {most:.0%} ...")
 
     return say
@@ -231,25 +229,24 @@ def _is_parquet(arguments: Namespace) -> bool:
     return str(arguments.output).endswith(".parquet")
 
 
-def _formatted(made: Bill, arguments: Namespace, account: str) -> str | bytes:
-    if _is_parquet(arguments):
-        return focus.as_parquet(made, "mgpu-exporter", account)
-    if arguments.format == "focus":
-        return focus.as_csv(made, "mgpu-exporter", account)
-    if arguments.format == "json":
-        return report.as_json(made)
-    return report.as_csv(made) if arguments.format == "csv" else report.as_table(made)
-
-
-def _write(text: str | bytes, arguments: Namespace) -> int:
-    if arguments.output:
-        data = text.encode() if isinstance(text, str) else text
-        try:
-            Path(arguments.output).write_bytes(data)
-        except OSError as error:
-            return _refused(arguments, f"--output: {arguments.output}: {error.strerror}")
-    elif isinstance(text, str):
+def _write(made: Bill, arguments: Namespace, account: str) -> int:
+    """Writes a bill in the format that was asked for; the exit status."""
+    form, text, data = arguments.format, "", b""
+    if _is_parquet(arguments):  # by the name of --output
+        data = focus.as_parquet(made, "mgpu-exporter", account)
+    elif form == "focus":
+        text = focus.as_csv(made, "mgpu-exporter", account)
+    elif form == "json":
+        text = report.as_json(made)
+    else:
+        text = report.as_csv(made) if form == "csv" else report.as_table(made)
+    if not arguments.output:
         say(text)
+        return _OK
+    try:
+        Path(arguments.output).write_bytes(data or text.encode())
+    except OSError as error:
+        return _refused(arguments, f"--output: {arguments.output}: {error.strerror}")
     return _OK
 
 

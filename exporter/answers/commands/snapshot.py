@@ -47,19 +47,15 @@ def snapshot(arguments: Namespace, node: OwnNode) -> int:
     try:
         far = far_feed(arguments)
         if isinstance(far, RemoteFeed):
-            return _far(far, node.telemetry_path, arguments.format)
+            if arguments.format == "metrics":
+                say(far.metrics(node.telemetry_path).decode("utf-8", "replace"))
+                return OK
+            document = far.document if arguments.format == "json" else None
+            return print_result(far.read(), far.name, document)
         return _near(node, arguments)
     except NoAnswerError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return _NOTHING
-
-
-def _far(feed: RemoteFeed, path: str, form: str) -> int:
-    if form == "metrics":
-        say(feed.metrics(path).decode("utf-8", "replace"))
-        return OK
-    document = feed.document if form == "json" else None
-    return print_result(feed.read(), feed.name, document)
 
 
 def _near(node: OwnNode, arguments: Namespace) -> int:

@@ -68,8 +68,15 @@ def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> 
         every_ns = PROMETHEUS_EVERY_NS if isinstance(feed, PrometheusFeed) else SECOND_NS
     if namespace and not isinstance(feed, PrometheusFeed):
         feed = NamespaceFeed(feed, namespace)
-    if not _is_live(arguments):
-        return _once(feed, wait_ns)
+    if not _is_live(arguments):  # as ``snapshot`` does
+        logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
+        try:
+            return print_once(feed, wait_ns)
+        except NoAnswerError as error:
+            logger.error("%s", error)  # noqa: TRY400 - the message says it all
+            return _CANNOT
+        finally:
+            feed.close()
     from exporter.answers.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
 
     # The log would overwrite the screen, which shows problems itself.
@@ -83,15 +90,3 @@ def show(feed: Feed, arguments: Namespace, namespace: str, wait_ns: int = 0) -> 
 
 def _is_live(arguments: Namespace) -> bool:
     return not arguments.once and sys.stdin is not None and sys.stdin.isatty() and is_terminal()
-
-
-def _once(feed: Feed, wait_ns: int) -> int:
-    """Print a table as ``snapshot`` does."""
-    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
-    try:
-        return print_once(feed, wait_ns)
-    except NoAnswerError as error:
-        logger.error("%s", error)  # noqa: TRY400 - the message says it all
-        return _CANNOT
-    finally:
-        feed.close()

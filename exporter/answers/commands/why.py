@@ -7,7 +7,6 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from difflib import get_close_matches
-from typing import Any
 
 from exporter.answers.prometheus.case import Case
 from exporter.answers.prometheus.node_case import Moment, case_of, pods_of
@@ -76,7 +75,16 @@ def answer(asked: Callable[[], Case], arguments: Namespace) -> int:
         _warn(arguments, str(error))
         return _NOTHING
     if arguments.format == "json":
-        say(json.dumps(_document(case), indent=1) + "\n")
+        document = {
+            "namespace": case.namespace,
+            "pod": case.pod,
+            "timestamp_seconds": case.unix_s,
+            "window_seconds": case.window_s,
+            "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
+            "parts": [asdict(part) for part in case.parts],
+            "sentences": [{"topic": one.topic, "text": one.text} for one in sentences(case)],
+        }
+        say(json.dumps(document, indent=1) + "\n")
     else:
         say("".join(f"{clean(one.text, longest=None)}\n" for one in sentences(case)))
     return _OK
@@ -86,32 +94,20 @@ def _warn(arguments: Namespace, why: str) -> None:
     warn(f"{arguments.program} why: {clean(why, longest=None)}")
 
 
-def _document(case: Case) -> dict[str, Any]:
-    return {
-        "namespace": case.namespace,
-        "pod": case.pod,
-        "timestamp_seconds": case.unix_s,
-        "window_seconds": case.window_s,
-        "observed_seconds": case.window_s if case.observed_s is None else case.observed_s,
-        "parts": [asdict(part) for part in case.parts],
-        "sentences": [{"topic": one.topic, "text": one.text} for one in sentences(case)],
-    }
-
-
 def _case(arguments: Namespace, node: OwnNode | None) -> Case:
-    seen = far_namespace(arguments)
+    view = far_namespace(arguments)
     namespace, _, pod = arguments.pod.rpartition("/")
-    namespace = namespace or seen
+    namespace = namespace or view
     if not pod or "/" in namespace:
         raise NoAnswerError(f"{clean(arguments.pod)}: name the pod as NAMESPACE/POD")
     far = far_feed(arguments)
     if isinstance(far, RemoteFeed):
-        return case_of_exporter(far, namespace, pod, watched_ns(arguments), seen)
+        return case_of_exporter(far, namespace, pod, watched_ns(arguments), view)
     if far is None:
-        return _near(here(node), arguments, (namespace, pod), seen)
-    asks = far_prometheus(arguments, namespace=seen)
+        return _near(here(node), arguments, (namespace, pod), view)
+    asks = far_prometheus(arguments, namespace=view)
     since_s, until_s = _range(arguments, asks.now() or time.time())
-    reader = SeriesCase(asks, until_s, int(until_s - since_s), seen)
+    reader = SeriesCase(asks, until_s, int(until_s - since_s), view)
     namespace = namespace or _namespace_of(pod, reader.pods(), asks.address)
     case = reader.read(namespace, pod)
     if asks.trouble:
@@ -165,34 +161,34 @@ def _namespace_of(pod: str, known: list[str], where: str) -> str:
 
 
 def case_of_exporter(
-    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None, seen: str = ""
+    feed: RemoteFeed, namespace: str, pod: str, over_ns: int | None = None, view: str = ""
 ) -> Case:
     """The case of a pod on the node of another exporter, which is looked at for some seconds.
 
-    ``seen`` is the viewer's namespace; "" stands for all.
+    ``view`` is the viewer's only namespace; "" stands for all.
 
     Raises:
         NoAnswerError: the exporter does not answer, or does not measure now.
 
     """
     before = moment_of_document(feed.document)
-    namespace = namespace or _namespace_of(pod, pods_of(before.facts, seen), feed.name)
+    namespace = namespace or _namespace_of(pod, pods_of(before.facts, view), feed.name)
     watch(over_ns or _OF_AN_EXPORTER_NS, feed.name)
     document = feed.document
     now = moment_of_document(document)
     if now.is_stale:
         raise NoAnswerError(f"{feed.name} has measured nothing for a while; its log says why")
-    return _of_moments(before, now, (namespace, pod), now.window_s, seen, feed.name)
+    return _of_moments(before, now, (namespace, pod), now.window_s, view, feed.name)
 
 
-def _near(node: OwnNode, arguments: Namespace, pod: PodName, seen: str) -> Case:
+def _near(node: OwnNode, arguments: Namespace, pod: PodName, view: str) -> Case:
     feed = node.open()
     try:
         feed.read()  # the first cycle has been done
         first = feed.snapshot
         before, version = _moment(first), first.version
         namespace, name = pod
-        namespace = namespace or _namespace_of(name, pods_of(before.facts, seen), "this node")
+        namespace = namespace or _namespace_of(name, pods_of(before.facts, view), "this node")
         pod = namespace, name
         window_ns = feed.window_ns
         watch(watched_ns(arguments) or window_ns)
@@ -201,15 +197,15 @@ def _near(node: OwnNode, arguments: Namespace, pod: PodName, seen: str) -> Case:
     finally:
         feed.close()
     window_s = min(window_ns, max(now.at_ns - before.at_ns, SECOND_NS)) / SECOND_NS
-    return _of_moments(before, now, pod, window_s, seen, "this node")
+    return _of_moments(before, now, pod, window_s, view, "this node")
 
 
 def _of_moments(
-    before: Moment, now: Moment, pod: PodName, window_s: float, seen: str, where: str
+    before: Moment, now: Moment, pod: PodName, window_s: float, view: str, where: str
 ) -> Case:
-    case = case_of(before, now, *pod, window_s, seen)
+    case = case_of(before, now, *pod, window_s, view)
     if not case.parts:
-        raise _NoSuchPodError(_missing(*pod, pods_of(now.facts, seen), where))
+        raise _NoSuchPodError(_missing(*pod, pods_of(now.facts, view), where))
     return case
 
 

@@ -58,10 +58,6 @@ def _top(user: _User) -> int:
     return top.show(FleetFeed(find, user.cluster.http), given, user.namespace)
 
 
-def _why(user: _User) -> int:
-    return why.answer(lambda: _case(user), user.arguments)
-
-
 def _case(user: _User) -> Case:
     given = user.arguments
     namespace, _, pod = given.pod.rpartition("/")
@@ -84,7 +80,7 @@ def _case_of(user: _User, exporter: Exporter, namespace: str, pod: str) -> Case:
 
 _COMMANDS = {
     "top": _Command(top.top, _top),
-    "why": _Command(why.why, _why),
+    "why": _Command(why.why, lambda user: why.answer(lambda: _case(user), user.arguments)),
     "advise": _Command(advise.advise),
     "bill": _Command(bill.bill),
 }

@@ -106,10 +106,10 @@ class Cluster:
         """
         try:
             field = f"metadata.name={pod}"
-            listed = self._get("/api/v1/pods", "pods", fieldSelector=field, limit=_MOST)
+            pods = self._get("/api/v1/pods", "pods", fieldSelector=field, limit=_MOST)
         except NoAnswerError:
             return None
-        found = list(_items(listed))
+        found = list(_items(pods))
         if len(found) > 1:
             names = sorted(f"{_of(one, 'metadata').get('namespace')}/{pod}" for one in found)
             raise NoAnswerError(f"{' and '.join(names[:_MAX_NEAR])}: name one of them")
@@ -197,9 +197,9 @@ class Cluster:
                 except (NoAnswerError, ForwardError) as error:
                     refused.append(f"{name}: {error}")
         reasons = list(dict.fromkeys(refused))[:_MAX_NEAR]
-        seen = f" ({'; '.join(reasons)})" if reasons else ""
+        why = f" ({'; '.join(reasons)})" if reasons else ""
         raise NoAnswerError(
-            f"no Prometheus in {', '.join(self._namespaces)} has the exporter's series{seen}; "
+            f"no Prometheus in {', '.join(self._namespaces)} has the exporter's series{why}; "
             f"{_NAME_IT}, or its address: --prometheus http://prometheus.example.org"
         )
 
@@ -259,9 +259,9 @@ def _exporter(pod: Json) -> Exporter:
     # and its probe shows whether that port has TLS.
     container: Json = {}
     port = 0
-    for one, listed in ((c, p) for c in _list(spec, "containers") for p in _list(c, "ports")):
-        if not port and listed.get("name") == _PORT:
-            container, port = one, int(listed.get("containerPort", 0))
+    for one, of_it in ((c, p) for c in _list(spec, "containers") for p in _list(c, "ports")):
+        if not port and of_it.get("name") == _PORT:
+            container, port = one, int(of_it.get("containerPort", 0))
     probe = _of(_of(container, "readinessProbe"), "httpGet")
     return Exporter(
         namespace=str(meta.get("namespace", "")),

@@ -58,7 +58,16 @@ class Forwarder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._end())
+        async def end() -> None:
+            for server in self._servers:
+                server.close()
+            if self._session is not None:
+                await self._session.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+        self._run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -74,15 +83,6 @@ class Forwarder:
 
     def _run(self, doing: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
-
-    async def _end(self) -> None:
-        for server in self._servers:
-            server.close()
-        if self._session is not None:
-            await self._session.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _open(self, namespace: str, pod: str, port: int) -> int:
         path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward?ports={port}"
@@ -128,16 +128,15 @@ class Forwarder:
                     max_msg_size=_LARGEST_MESSAGE,
                 )
         except aiohttp.WSServerHandshakeError as error:
-            words = await self._reason(path, headers, error.status)
-            raise ForwardError(_refusal(error.status, words)) from None
+            raise ForwardError(await self._refusal(path, headers, error.status)) from None
         except TimeoutError:
             said = f"the API server does not answer within {_TIMEOUT_S:.0f} s"
             raise ForwardError(said) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ForwardError(f"the API server cannot be reached: {error}") from None
 
-    async def _reason(self, path: str, headers: Sequence[tuple[str, str]], status: int) -> str:
-        """The words of a refusal, which a failed upgrade does not keep: asked for once more."""
+    async def _refusal(self, path: str, headers: Sequence[tuple[str, str]], status: int) -> str:
+        """What a refusal means. A failed upgrade has no words: they are asked for once more."""
         assert self._session is not None  # noqa: S101 - within the context
         door = self._door
         try:
@@ -153,21 +152,20 @@ class Forwarder:
                 ) as answer,
             ):
                 words = message_of(await answer.content.read(_LARGEST_REASON))
+                is_same = answer.status == status
         except (aiohttp.ClientError, OSError, ValueError):
-            return ""
-        return words if answer.status == status and not words.startswith("<") else ""
-
-
-def _refusal(status: int, words: str) -> str:
-    if status in {401, 403} and (not words or "portforward" in words):
+            words, is_same = "", False
+        if not is_same or words.startswith("<"):  # a page of HTML is a proxy's
+            words = ""
+        if status in {401, 403} and (not words or "portforward" in words):
+            return (
+                "you may not forward its ports; you need get and create on pods/portforward in its "
+                "namespace (docs/kubectl.md has the Role)"
+            )
         return (
-            "you may not forward its ports; you need get and create on pods/portforward in its "
-            "namespace (docs/kubectl.md has the Role)"
+            f"the API server, or a proxy before it, answers {status} to a port-forward by WebSocket"
+            f"{words and f' ({words})'}; --url and --prometheus do without"
         )
-    return (
-        f"the API server, or a proxy before it, answers {status} to a port-forward by WebSocket"
-        f"{words and f' ({words})'}; --url and --prometheus do without"
-    )
 
 
 async def _carry(
@@ -176,37 +174,32 @@ async def _carry(
     writer: asyncio.StreamWriter,
 ) -> None:
     """Carry bytes both ways until one side ends."""
-    back = asyncio.create_task(_receive(socket, writer))
-    forth = asyncio.create_task(_send(socket, reader))
-    # The pod ends a connection. A client that goes away ends it by ``forth``, which closes the
-    # WebSocket, and with it ``back``.
+
+    async def send() -> None:
+        try:
+            while chunk := await reader.read(_CHUNK):
+                await socket.send_bytes(bytes([_DATA]) + chunk)
+        finally:
+            await socket.close()
+
+    # The pod ends a connection. A client that goes away ends ``send``, which closes the WebSocket,
+    # and with it the loop.
+    forth = asyncio.create_task(send())
+    begun: set[int] = set()
     try:
-        await back
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                return
+            channel, data = message.data[0], message.data[1:]
+            if channel not in begun:  # its first message is the port
+                begun.add(channel)
+                continue
+            if channel == _ERROR and data:
+                return
+            if channel == _DATA:
+                writer.write(data)
+                await writer.drain()
     finally:
         forth.cancel()
         await asyncio.gather(forth, return_exceptions=True)
         await socket.close()
-
-
-async def _send(socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader) -> None:
-    try:
-        while chunk := await reader.read(_CHUNK):
-            await socket.send_bytes(bytes([_DATA]) + chunk)
-    finally:
-        await socket.close()
-
-
-async def _receive(socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> None:
-    begun: set[int] = set()
-    async for message in socket:
-        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
-            return
-        channel, data = message.data[0], message.data[1:]
-        if channel not in begun:  # its first message is the port
-            begun.add(channel)
-            continue
-        if channel == _ERROR and data:
-            return
-        if channel == _DATA:
-            writer.write(data)
-            await writer.drain()
