@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from exporter.console.output import NOT_READ, OutputError, say, warn
-from exporter.inputs.suggestions import meant, nearest
+from exporter.inputs.problems import meant, nearest
 from exporter.shown.printable import clean
 
 if TYPE_CHECKING:

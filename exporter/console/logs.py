@@ -135,7 +135,12 @@ class LineFormatter(logging.Formatter):
 
 
 def _logfmt(fields: dict[str, str]) -> str:
-    return " ".join(f"{name}={_value(text)}" for name, text in fields.items())
+    pairs: list[str] = []
+    for name, text in fields.items():
+        is_bare = text and text.isascii() and text.isprintable() and not set(text) & set(' ="\\')
+        quoted = text if is_bare else json.dumps(text, ensure_ascii=not text.isprintable())
+        pairs.append(f"{name}={quoted}")
+    return " ".join(pairs)
 
 
 def _plain(program: str, fields: dict[str, str]) -> str:
@@ -143,9 +148,3 @@ def _plain(program: str, fields: dict[str, str]) -> str:
     begin = "" if fields["level"] in {"debug", "info"} else f"{program}: "
     lines = "\n".join(filter(None, (fields["msg"], fields.get("error"))))
     return begin + printable(lines)
-
-
-def _value(text: str) -> str:
-    if text and text.isascii() and text.isprintable() and not set(text) & set(' ="\\'):
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -61,9 +61,9 @@ class ValueKind(Generic[T_co]):
 
 def _duration(text: str) -> int:
     parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    if not parts or "".join(amount + unit for amount, unit in parts) != text:
         raise ValueError(text)
-    return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
+    return sum(round(float(amount) * _UNITS[unit]) for amount, unit in parts)
 
 
 def duration(low: str, high: str) -> ValueKind[int]:
@@ -77,8 +77,8 @@ def duration(low: str, high: str) -> ValueKind[int]:
     return ValueKind(read, allowed, form=Form("duration", (*bounds, _UNITS)))
 
 
-def within(number: int, low: int, high: int) -> int:
-    """The number, if it is within these bounds; raises ValueError."""
-    if not low <= number <= high:
-        raise ValueError(number)
-    return number
+def within(value: int, low: int, high: int) -> int:
+    """The value, if it is within these bounds; raises ValueError."""
+    if not low <= value <= high:
+        raise ValueError(value)
+    return value

@@ -110,8 +110,8 @@ def _value(
     if isinstance(reader, ListOf):
         if isinstance(node, yaml.SequenceNode) and (node.value or reader.may_be_empty):
             return [
-                read_mapping(item, reader.section, problems, f"{where}[{number}]")
-                for number, item in enumerate(node.value)
+                read_mapping(item, reader.section, problems, f"{where}[{at}]")
+                for at, item in enumerate(node.value)
             ]
         text = f"{_shown(node)} is not allowed; write {reader.allowed}"
         problems.append(StructureProblem(line_of(node), where, text))

@@ -1,6 +1,11 @@
-"""What is wrong in what somebody wrote, and where."""
+"""What is wrong in what somebody wrote, where, and what may have been meant.
 
+Imports little, because each command line needs it.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
 MAX_SHOWN = 200  # characters of what was given
@@ -51,3 +56,14 @@ class Problem:
 def not_allowed(place: Place, given: str, allowed: str) -> Problem:
     """The problem of a value that is not of its kind."""
     return Problem(place, f"{given[:MAX_SHOWN]!r} is not {allowed}", given[:MAX_SHOWN], allowed)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most similar, "" if none is similar."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """A suggestion to append to the error about an unknown name; "" if no known name is similar."""
+    found = nearest(name, known)
+    return f"; did you mean {found}?" if found else ""

@@ -22,7 +22,6 @@ from exporter.model import (
     DeviceState,
     GroupHolding,
     GroupKey,
-    HeldMemory,
     PodFacts,
 )
 from exporter.model.alerts import HARDWARE, NEAR_LIMIT, XID_S, codes, what_to_do
@@ -85,17 +84,14 @@ def device_marks(
     device: DeviceFacts, unix_ns: int, earlier: Earlier | None = None
 ) -> tuple[Mark, ...]:
     """The marks of a device at this time. Without ``earlier`` it is never ``THROTTLED``."""
-    return (*_state(device), *_faults(device, unix_ns), *_throttled(device, unix_ns, earlier))
+    return (*_faults(device, unix_ns), *_throttled(device, unix_ns, earlier))
 
 
-def _state(device: DeviceFacts) -> Iterator[Mark]:
+def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
     if device.state is DeviceState.LOST:
         yield Mark(MarkKind.LOST, "it has fallen off the bus, or needs a reset")
     elif device.state not in {DeviceState.UP, DeviceState.RELEASED}:
         yield Mark(MarkKind.UNREADABLE, f"it cannot be read: {device.state}")
-
-
-def _faults(device: DeviceFacts, unix_ns: int) -> Iterator[Mark]:
     if device.is_unhealthy:
         yield Mark(MarkKind.UNHEALTHY, "the kubelet says so: its device plugin has withdrawn it")
     for xid, count in (device.xids or {}).items():
@@ -131,24 +127,19 @@ def _throttled(device: DeviceFacts, unix_ns: int, earlier: Earlier | None) -> It
 
 def holding_marks(holding: ContainerHolding | GroupHolding) -> tuple[Mark, ...]:
     """The marks of a container on a device by its own allocation; of a group by its cgroup."""
-    own = tuple(_of_container(holding)) if isinstance(holding, ContainerHolding) else ()
-    return (*own, *_borrows(holding.memory))
-
-
-def _borrows(memory: HeldMemory) -> Iterator[Mark]:
-    """Whether it holds more than is kept for it."""
+    found: list[Mark] = []
+    if isinstance(holding, ContainerHolding):
+        if holding.misplaced:
+            said = "its processes are on a device that it was not allocated"
+            found.append(Mark(MarkKind.MISPLACED, said))
+        core = None if holding.allocation.may_borrow else holding.core_of_limit
+        found += _limits(core, holding.memory_of_limit)
     # Where nothing is kept for anybody, nobody was promised any, and nothing can be lost.
-    kept, borrowed = memory.guaranteed_bytes, memory.borrowed_bytes
+    kept, borrowed = holding.memory.guaranteed_bytes, holding.memory.borrowed_bytes
     if kept and borrowed:
         said = f"it holds {gib(borrowed)} beyond the {gib(kept)} kept for it"
-        yield Mark(MarkKind.BORROWS_MEMORY, f"{said}, and may lose it to others")
-
-
-def _of_container(holding: ContainerHolding) -> Iterator[Mark]:
-    if holding.misplaced:
-        yield Mark(MarkKind.MISPLACED, "its processes are on a device that it was not allocated")
-    core = None if holding.allocation.may_borrow else holding.core_of_limit
-    yield from _limits(core, holding.memory_of_limit)
+        found.append(Mark(MarkKind.BORROWS_MEMORY, f"{said}, and may lose it to others"))
+    return tuple(found)
 
 
 class _Runner(NamedTuple):
@@ -216,14 +207,13 @@ def _waits(holding: ContainerHolding) -> bool:
 
 def pod_marks(pod: PodFacts, *, may_borrow: bool) -> tuple[Mark, ...]:
     """The marks of a pod over all its devices. Who ``may_borrow`` is never ``OVER_SHARE``."""
-    core = None if may_borrow else pod.core_of_limit
-    return (*_health(pod), *_limits(core, pod.memory_of_limit))
-
-
-def _health(pod: PodFacts) -> Iterator[Mark]:
+    found: list[Mark] = []
     if count := pod.unhealthy_devices:
         said = f"the kubelet says that {count:.0f} of its devices {'is' if count == 1 else 'are'}"
-        yield Mark(MarkKind.UNHEALTHY, f"{said} unhealthy: kubectl describe pod names them")
+        words = f"{said} unhealthy: kubectl describe pod names them"
+        found.append(Mark(MarkKind.UNHEALTHY, words))
+    core = None if may_borrow else pod.core_of_limit
+    return (*found, *_limits(core, pod.memory_of_limit))
 
 
 def _limits(core: float | None, memory: float | None) -> Iterator[Mark]:

@@ -242,8 +242,8 @@ def tree_of(
     ended: Mapping[str, float] | None = None,
 ) -> Tree:
     """The tree of these facts. ``others`` and ``ended``, the core of what has, are by device."""
-    listed = by_owner(processes)
-    branches = _Branches(facts, listed)
+    owned = by_owner(processes)
+    branches = _Branches(facts, owned)
     ended = ended_core(facts.holdings) if ended is None else ended
     devices = [
         DeviceEntry(
@@ -252,7 +252,7 @@ def tree_of(
             branches.pods(device.uuid),
             branches.groups(device.uuid),
             unattributed_entries(
-                device, listed, None if unattributed is None else unattributed.get(device.uuid, {})
+                device, owned, None if unattributed is None else unattributed.get(device.uuid, {})
             ),
             (others or {}).get(device.uuid),
             ended.get(device.uuid),

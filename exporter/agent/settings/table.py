@@ -10,7 +10,7 @@ from exporter.agent.settings.cluster import ClusterSettings
 from exporter.agent.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
 from exporter.agent.settings.node import GroupSettings, NodeSettings
 from exporter.agent.settings.web import WebSettings
-from exporter.inputs.suggestions import meant, nearest
+from exporter.inputs.problems import meant, nearest
 from exporter.inputs.values import Setting
 
 

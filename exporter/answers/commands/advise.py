@@ -41,7 +41,7 @@ def advise(arguments: Namespace) -> int:
             return _refused(arguments, why)
         namespace = far_namespace(arguments)
         prometheus = far_prometheus(
-            arguments, namespace=namespace, whole=True, timeout_s=_LONGEST_S
+            arguments, namespace=namespace, all_stores=True, timeout_s=_LONGEST_S
         )
         with progress() as shown:
             shown.say("reading what was used ...")

@@ -94,7 +94,7 @@ def bill(arguments: Namespace) -> int:
             return _refused(arguments, why)
         with progress() as shown:
             prometheus = far_prometheus(
-                arguments, asked=_say(shown), whole=True, timeout_s=_LONGEST_S
+                arguments, asked=_say(shown), all_stores=True, timeout_s=_LONGEST_S
             )
             made = _made(arguments, prometheus, prices, since_s, until_s)
             if not made.rows:

@@ -35,7 +35,7 @@ _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects 
 _NAMED = re.compile(r'(?:last_over_time\()?\{__name__=~"([^"\\]*)"')  # whose series keep names
 _NO_PATTERNS = "matchtype for the __name__ label"  # Google's Managed Prometheus
 _OF_PROMQL = "PromQL "  # how a warning begins that is of the question, not of the stores
-_WHOLE = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
+_ALL_STORES = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
 """The labels that the exporter gives each family. All others are of the target."""
@@ -67,8 +67,8 @@ class Prometheus:
     """Asks one address. ``asked`` receives how many times or looks are answered, of how many.
 
     ``namespace``: proxies that restrict tenants (prom-label-proxy) need it as a parameter. With
-    ``whole``, a server of several stores answers only if all of them do. ``targets``: which targets
-    are trusted as exporters, by patterns of their labels; without any, all with our series.
+    ``all_stores``, a server of several stores answers only if all of them do. ``targets``: which
+    targets are trusted as exporters, by patterns of their labels; without any, all with our series.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Prometheus:
         asked: Callable[[int, int, str], None] = lambda *_: None,
         namespace: str = "",
         *,
-        whole: bool = False,
+        all_stores: bool = False,
         targets: Mapping[str, str] | None = None,
     ) -> None:
         self._http = http
         self.asked = asked
         self.targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
         self._always = {"namespace": namespace} if namespace else {}
-        self._always |= _WHOLE if whole else {}
+        self._always |= _ALL_STORES if all_stores else {}
         self._missing = ""
 
     @property

@@ -82,7 +82,13 @@ def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> F
         NoAnswerError: flags contradict each other, or a file cannot be read.
 
     """
-    url, prometheus = _addresses(arguments, environ)
+    # A flag wins over a variable, also over that of the other one.
+    typed = [getattr(arguments, name, None) or "" for name in ("url", "prometheus")]
+    found = typed if any(typed) else [_given(n, arguments, environ) for n in ("url", "prometheus")]
+    if all(found):
+        both = "--url and --prometheus" if all(typed) else f"{URL} and {PROMETHEUS}"
+        raise NoAnswerError(f"{both} are both given; give one of the two")
+    url, prometheus = found
     if prometheus:
         namespace = _given("namespace", arguments, environ)
         return PrometheusFeed(far_prometheus(arguments, environ, namespace=namespace), namespace)
@@ -107,59 +113,42 @@ def far_prometheus(
     *,
     asked: Callable[[int, int, str], None] = lambda *_: None,
     namespace: str = "",
-    whole: bool = False,
+    all_stores: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> Prometheus:
-    """The Prometheus that flags or variables name; ``asked`` and ``whole`` are as it has them.
+    """The Prometheus that flags or variables name; ``asked`` and ``all_stores`` are as it has them.
 
     Raises:
         NoAnswerError: none is named, it is no address, or a file cannot be read.
 
     """
-    http = _client(arguments, environ, timeout_s)
-    targets = _targets(arguments, environ)
-    return Prometheus(http, asked, namespace, whole=whole, targets=targets)
-
-
-def _targets(arguments: Namespace, environ: Mapping[str, str]) -> dict[str, str]:
-    """The patterns of targets' labels."""
-    job = _given("job", arguments, environ)
-    chosen = {"job": job} if job else {}
-    for each in getattr(arguments, "target", None) or ():
-        name, equals, pattern = each.partition("=")
-        if not equals or not _LABEL.fullmatch(name):
-            raise NoAnswerError(f"--target: {clean(each)}: give LABEL=PATTERN, as cluster=west")
-        chosen[name] = pattern
-    return chosen
-
-
-def _client(arguments: Namespace, environ: Mapping[str, str], timeout_s: float) -> HttpClient:
-    prometheus = _given("prometheus", arguments, environ)
-    if not prometheus:
+    address = _given("prometheus", arguments, environ)
+    if not address:
         raise NoAnswerError(
             "name a Prometheus that scrapes the exporters: --prometheus http://prometheus:9090, "
             f"or {PROMETHEUS}"
         )
-    found = getattr(arguments, "prometheus_name", "")
-    if found:  # a credential is for the address that its owner named
-        added = Credentials(headers=far_headers(arguments))
-        return HttpClient(prometheus, added, name=found, timeout_s=timeout_s)
-    return HttpClient(prometheus, _credentials(arguments, environ), timeout_s=timeout_s)
+    # ``kubectl mgpu`` found it in the cluster, and gave it a name. A credential is only for the
+    # address that its owner named, so it is not shown to what was found.
+    name = getattr(arguments, "prometheus_name", "")
+    if name:
+        shown = Credentials(headers=far_headers(arguments))
+    else:
+        shown = _credentials(arguments, environ)
+    http = HttpClient(address, shown, name=name, timeout_s=timeout_s)
+    job = _given("job", arguments, environ)
+    targets = {"job": job} if job else {}
+    for each in getattr(arguments, "target", None) or ():
+        label, equals, pattern = each.partition("=")
+        if not equals or not _LABEL.fullmatch(label):
+            raise NoAnswerError(f"--target: {clean(each)}: give LABEL=PATTERN, as cluster=west")
+        targets[label] = pattern
+    return Prometheus(http, asked, namespace, all_stores=all_stores, targets=targets)
 
 
 def far_namespace(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> str:
     """The namespace that flags or variables name; "" stands for all."""
     return _given("namespace", arguments, environ)
-
-
-def _addresses(arguments: Namespace, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The exporter's and the Prometheus's; one of them is "". A flag wins over a variable."""
-    typed = [getattr(arguments, name, None) or "" for name in ("url", "prometheus")]
-    found = typed if any(typed) else [_given(n, arguments, environ) for n in ("url", "prometheus")]
-    if all(found):
-        both = "--url and --prometheus" if all(typed) else f"{URL} and {PROMETHEUS}"
-        raise NoAnswerError(f"{both} are both given; give one of the two")
-    return found[0], found[1]
 
 
 def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from exporter.model import (
     ContainerHolding,
-    DeviceAllocation,
     DeviceFacts,
     GroupHolding,
     Process,
@@ -38,24 +37,24 @@ def of_device(device: DeviceFacts) -> Details:
     """Board, driver, sensors, and how it is measured."""
     methods, sm = device.methods, device.sensors.by_label("clock_hertz").get("sm")
     degrees = device.sensors.by_label("temperature_celsius")
+    watts, most = device.sensors.value("power_watts"), device.sensors.value("power_limit_watts")
+    power = "" if watts is None else f"{watts:.0f} W" + (f" of {most:.0f} W" if most else "")
+    core, memory = device.allocated.core, device.allocated.memory_bytes
+    allocated = (
+        "" if core is None else f"{narrow_percent(core)} of the core",
+        "" if memory is None else f"{narrow_memory(memory)} of memory",
+    )
     return _known(
-        ("power", _power(device.sensors)),
+        ("power", power),
         ("temperature", ", ".join(f"{v:.0f} °C {k}" for k, v in degrees.items())),
         ("SM clock", "" if sm is None else f"{sm / 1e6:.0f} MHz"),
         ("driver", device.device.driver_version),
         ("PCI", device.device.pci_bus_id),
         ("measured by", f"{methods.busy}, {methods.shares}" if methods else ""),
-        ("allocated", _allocated(device.allocated)),
+        ("allocated", ", ".join(filter(None, allocated))),
         ("energy", _energy(device.used)),
         ("uuid", device.uuid),
     )
-
-
-def _power(sensors: Sensors) -> str:
-    watts, limit = sensors.value("power_watts"), sensors.value("power_limit_watts")
-    if watts is None:
-        return ""
-    return f"{watts:.0f} W" + (f" of {limit:.0f} W" if limit else "")
 
 
 def warmth(sensors: Sensors) -> float | None:
@@ -138,15 +137,6 @@ def unmeasured(reasons: Reasons) -> Details:
 def marked(marks: Iterable[Mark]) -> Details:
     """The marks, each with its sentence."""
     return tuple((str(mark.kind).upper(), mark.detail) for mark in marks)
-
-
-def _allocated(device: DeviceAllocation) -> str:
-    core, memory = device.core, device.memory_bytes
-    parts = (
-        "" if core is None else f"{narrow_percent(core)} of the core",
-        "" if memory is None else f"{narrow_memory(memory)} of memory",
-    )
-    return ", ".join(filter(None, parts))
 
 
 def _gpu_time(used: Used) -> str:

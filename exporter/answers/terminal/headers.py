@@ -25,13 +25,13 @@ def headers_of(typed: Iterable[str], kept: Iterable[str]) -> Headers:
 
     """
     found: dict[str, tuple[str, str]] = {}
-    for lines, is_seen in ((typed, True), (kept, False)):
+    for lines, is_typed in ((typed, True), (kept, False)):
         for line in map(str.strip, lines):
-            if not (is_seen or line.partition("#")[0]):
+            if not (is_typed or line.partition("#")[0]):
                 continue
             name, value = _header(line)
             known = name.lower()
-            if is_seen and known in _SECRET:
+            if is_typed and known in _SECRET:
                 raise ValueError(
                     f"{name}: everybody on this machine can read a command line: give "
                     "--token-file, or --user and --password-file, or write it in --header-file"

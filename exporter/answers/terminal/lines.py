@@ -35,7 +35,6 @@ from exporter.shown.tree import (
     GroupEntry,
     PodEntry,
     Tree,
-    UnattributedEntry,
 )
 
 WaitingMarks = Mapping[ContainerKey | GroupKey, Mark]
@@ -140,7 +139,17 @@ def _tenants(
 
 def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
     """A pod on a device. One with a single container is a line that says what both do."""
-    containers = tuple(_container(one, waiting, above, node) for one in entry.containers)
+    containers = tuple(
+        _owner(
+            one,
+            LineKind.CONTAINER,
+            clean(one.holding.owner.container) or "(all containers)",
+            waiting,
+            above,
+            node,
+        )
+        for one in entry.containers
+    )
     there = [line for line in containers if not line.ended] or containers
     line = Line(
         key=(*above, entry.namespace, entry.pod),
@@ -161,9 +170,8 @@ def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) 
             also=only.name,
         )
     own = pod_marks(entry.facts, may_borrow=entry.may_borrow) if entry.facts else ()
-    marks = (*own, *(mark for one in there for mark in one.marks))
-    marks = tuple(dict(zip([mark.kind for mark in marks], marks, strict=True)).values())
-    return replace(line, marks=marks)
+    of_kinds = {mark.kind: mark for mark in (*own, *(mark for one in there for mark in one.marks))}
+    return replace(line, marks=tuple(of_kinds.values()))
 
 
 def _summed(line: Line, entry: PodEntry) -> Line:
@@ -185,11 +193,6 @@ def _summed(line: Line, entry: PodEntry) -> Line:
             *line.details,
         ),
     )
-
-
-def _container(entry: ContainerEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
-    name = clean(entry.holding.owner.container) or "(all containers)"
-    return _owner(entry, LineKind.CONTAINER, name, waiting, above, node)
 
 
 def _group(entry: GroupEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
@@ -237,43 +240,41 @@ def _rest(device: DeviceEntry, above: Key, node: NodeContext) -> Iterator[Line]:
             memory=_figure(device.others.memory_bytes, why=NOT_REPORTED),
         )
     for part in device.unattributed:
-        yield _nobody(part, (*above, LineKind.REST, part.reason), node)
-
-
-def _nobody(part: UnattributedEntry, key: Key, node: NodeContext) -> Line:
-    return Line(
-        key=key,
-        kind=LineKind.REST,
-        name=NOBODY[part.reason],
-        core=Figure(part.core),
-        memory=Figure(part.memory_bytes),
-        children=_processes(part.processes, key, NOT_REPORTED, node),
-        details=(("reason", str(part.reason)),),
-    )
+        key = (*above, LineKind.REST, part.reason)
+        yield Line(
+            key=key,
+            kind=LineKind.REST,
+            name=NOBODY[part.reason],
+            core=Figure(part.core),
+            memory=Figure(part.memory_bytes),
+            children=_processes(part.processes, key, NOT_REPORTED, node),
+            details=(("reason", str(part.reason)),),
+        )
 
 
 def _processes(
     processes: Iterable[Process], key: Key, why: str, node: NodeContext
 ) -> tuple[Line, ...]:
-    return tuple(_process(process, key, why or NOT_REPORTED, node) for process in processes)
-
-
-def _process(process: Process, key: Key, why: str, node: NodeContext) -> Line:
-    known = node.commands.get(process.pid, ProcessCommand())
-    shown = str(process.pid)
-    name = (shown, known.user, known.command or process.name, process.job)
-    return Line(
-        key=(*key, shown),
-        kind=LineKind.PROCESS,
-        name=clean(" ".join(filter(None, name))),
-        also=clean(process.name),
-        core=_figure(process.core, why=why),
-        memory=_figure(process.memory_bytes, why=NOT_REPORTED),
-        engines=_engines(Averages(None, process.memory_active, process.encoder, process.decoder)),
-        letters=process_type(process.kinds or frozenset()),
-        pid=process.pid,
-        details=details.of_process(process, known),
-    )
+    lines: list[Line] = []
+    for process in processes:
+        known = node.commands.get(process.pid, ProcessCommand())
+        pid = str(process.pid)
+        name = (pid, known.user, known.command or process.name, process.job)
+        lines.append(
+            Line(
+                key=(*key, pid),
+                kind=LineKind.PROCESS,
+                name=clean(" ".join(filter(None, name))),
+                also=clean(process.name),
+                core=_figure(process.core, why=why),
+                memory=_figure(process.memory_bytes, why=NOT_REPORTED),
+                engines=(process.memory_active, process.encoder, process.decoder),
+                letters=process_type(process.kinds or frozenset()),
+                pid=process.pid,
+                details=details.of_process(process, known),
+            )
+        )
+    return tuple(lines)
 
 
 def _past_sum(pasts: list[Past]) -> Past:

@@ -1,8 +1,7 @@
 """An overview as a table that is printed once. Pure."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from exporter.answers.terminal import table
 from exporter.answers.terminal.table import Piece, Tone
@@ -11,8 +10,6 @@ from exporter.model import Unmeasured
 from exporter.shown.printable import utc
 from exporter.shown.reasons import UNMEASURED
 from exporter.shown.words import narrow_memory, plural
-
-T = TypeVar("T")
 
 WIDE = 120  # used if the output is not a terminal
 NARROW = 40
@@ -37,22 +34,28 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
     lines += [[], table.head(layout, names_of(view)), *(table.line(row, layout) for row in shown)]
     lines += [] if shown else [[Piece(nothing(view), Tone.UNKNOWN)]]
-    if marked := list(_each(view, _marks)):
-        lines += [[], *([Piece(f"! {words}", Tone.OVER)] for words in marked)]
-    if unknown := _unknown_by_reason(view):
+    named = [one for line in view.lines for one in _named(line)]
+    marks = [f"! {name}: {mark.kind}: {mark.detail}" for line, name in named for mark in line.marks]
+    lines += [[], *([Piece(mark, Tone.OVER)] for mark in marks)] if marks else []
+    if unknown := _unknown_by_reason(named):
         lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
         for why, figures in unknown.items():
             said = f"{why}: {UNMEASURED[Unmeasured(why)]}" if why in set(Unmeasured) else why
             lines += [[Piece(f"  {said}", Tone.UNKNOWN)]]
             lines += [[Piece(f"    {figure}", Tone.UNKNOWN)] for figure in figures]
-    return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
+    colours = _COLOURS if coloured else {}
+    coded = (
+        "".join(f"{colours[p.tone]}{p.text}{_END}" if p.tone in colours else p.text for p in line)
+        for line in lines
+    )
+    return "".join(f"{line.rstrip()}\n" for line in coded)
 
 
 def title(view: Overview, *state: str, short: bool = False) -> str:
     """The title: the source, the state of the table, the time of the figures, the owners."""
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
     counts = [plural(view.pods, "pod")] if view.pods else []
-    counts += [plural(number, noun) for noun, number in view.groups.items()]
+    counts += [plural(count, noun) for noun, count in view.groups.items()]
     owners = ", ".join(counts)
     parts = (
         view.source,
@@ -99,47 +102,27 @@ def sums(view: Overview) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _unknown_by_reason(view: Overview) -> Mapping[str, Sequence[str]]:
+def _named(line: Line, above: str = "") -> Iterator[tuple[Line, str]]:
+    """A line and all below it, each with its name behind the names of those above it."""
+    name = f"{above} {line.name}".lstrip()
+    yield line, name
+    for child in line.children:
+        yield from _named(child, name)
+
+
+def _unknown_by_reason(named: Iterable[tuple[Line, str]]) -> Mapping[str, Sequence[str]]:
     """The unknown figures, by reason."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for why, figure in _each(view, _unknown):
-        found[why].append(figure)
+    for line, name in named:
+        # Of a pod, its containers say the same.
+        kinds = {child.kind for child in line.children}
+        if line.kind is not LineKind.POD or LineKind.CONTAINER not in kinds:
+            for quantity, figure in (("core", line.core), ("memory", line.memory)):
+                if is_unknown(figure):
+                    found[figure.why].append(f"{quantity} of {name}")
     return found
-
-
-def _each(view: Overview, say: Callable[[Line, str], Iterable[T]]) -> Iterator[T]:
-    """What there is to say of each line; ``say`` gets it with the names of the lines above it."""
-
-    def look(line: Line, above: str) -> Iterator[T]:
-        name = f"{above} {line.name}".lstrip()
-        yield from say(line, name)
-        for child in line.children:
-            yield from look(child, name)
-
-    for line in view.lines:
-        yield from look(line, "")
-
-
-def _marks(line: Line, name: str) -> Iterator[str]:
-    return (f"{name}: {mark.kind}: {mark.detail}" for mark in line.marks)
-
-
-def _unknown(line: Line, name: str) -> Iterator[tuple[str, str]]:
-    """The reason and the name of each unknown figure. Of a pod, its containers say the same."""
-    of_containers = any(child.kind is LineKind.CONTAINER for child in line.children)
-    if line.kind is not LineKind.POD or not of_containers:
-        for quantity, figure in (("core", line.core), ("memory", line.memory)):
-            if is_unknown(figure):
-                yield figure.why, f"{quantity} of {name}"
 
 
 def is_unknown(figure: Figure) -> bool:
     """Whether a value is missing that should be there."""
     return figure.value is None and bool(figure.why)
-
-
-def _written(pieces: list[Piece], *, coloured: bool) -> str:
-    if not coloured:
-        return "".join(piece.text for piece in pieces)
-    coded = (f"{_COLOURS[p.tone]}{p.text}{_END}" if p.tone in _COLOURS else p.text for p in pieces)
-    return "".join(coded)

@@ -64,6 +64,12 @@ def core(line: Line, _: int) -> Cell:
     return _value(line, line.core, percent)
 
 
+def core_limit(line: Line, _: int) -> Cell:
+    """The allocated core in percent; with ``+`` where more is allowed as long as it is free."""
+    more = "+" * line.core.may_borrow
+    return _given(line.core.limit, lambda share: percent(share) + more, Tone.FAINT)
+
+
 def _value(line: Line, figure: Figure, write: Callable[[float], str]) -> Cell:
     if figure.value is None:
         return [Piece("?" if figure.why else "", Tone.UNKNOWN)]
@@ -74,16 +80,11 @@ def _given(value: float | None, write: Callable[[float], str], tone: Tone = Tone
     return [] if value is None else [Piece(write(value), tone)]
 
 
-def _share(line: Line) -> Callable[[float], str]:
-    """A share in percent; with ``+`` where more is allowed as long as it is free."""
-    return lambda share: percent(share) + "+" * line.core.may_borrow
-
-
-def _engine(number: int) -> Callable[[Line, int], Cell]:
+def _engine(which: int) -> Callable[[Line, int], Cell]:
     """Memory traffic, encoder or decoder, in percent of its time."""
 
     def draw(line: Line, _: int) -> Cell:
-        value = line.engines[number]
+        value = line.engines[which]
         return _given(value, percent, Tone.PLAIN if value else Tone.FAINT)
 
     return draw
@@ -106,10 +107,9 @@ def _bar_or_why(
 ) -> Cell:
     if of.value is None:
         return [Piece(of.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
-    return [] if ratio is None else _bar(ratio, mark, cells, tone_of(line, of))
-
-
-def _bar(ratio: float, mark: float | None, cells: int, tone: Tone) -> Cell:
+    if ratio is None:
+        return []
+    tone = tone_of(line, of)
     eighths = round(8 * cells * min(max(ratio, 0.0), 1.0))
     if ratio > 0 and not eighths:
         eighths = 1  # so that little is not shown as nothing
@@ -132,19 +132,12 @@ def spark(past: Past, cells: int) -> Cell:
     """A sparkline, the newest at the right. A whole GPU is a full cell; a gap is not known."""
     each = max(ceil(len(past) / cells), 1)
     ends = range(len(past), 0, -each)
-    means = (_mean(past[max(end - each, 0) : end]) for end in ends)
-    drawn = "".join(_GAP if mean is None else _spark(mean) for mean in means)[::-1]
+    drawn, tallest = "", len(_SPARKS) - 1
+    for end in ends:
+        known = [point for point in past[max(end - each, 0) : end] if point is not None]
+        height = round(sum(known) / len(known) * tallest) if known else 0
+        drawn = (_SPARKS[min(max(height, 0), tallest)] if known else _GAP) + drawn
     return [Piece(drawn.rjust(cells), Tone.CALM)]
-
-
-def _mean(points: Past) -> float | None:
-    known = [point for point in points if point is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _spark(point: float) -> str:
-    height = round(point * (len(_SPARKS) - 1))
-    return _SPARKS[min(max(height, 0), len(_SPARKS) - 1)]
 
 
 # --- the table ---
@@ -184,7 +177,7 @@ COLUMNS = (
     TableColumn("TEMP", 5, 6, lambda line, _: _given(line.celsius, "{:.0f}°C".format)),
     TableColumn("CORE", 5, 0, core),
     TableColumn("OF ONE GPU", 10, 2, bar, grows=22, left=True),
-    TableColumn("LIMIT", 5, 3, lambda line, _: _given(line.core.limit, _share(line), Tone.FAINT)),
+    TableColumn("LIMIT", 5, 3, core_limit),
     TableColumn("MEM", 5, 1, lambda line, _: _value(line, line.memory, amount)),
     TableColumn("LIMIT", 5, 4, lambda line, _: _given(line.memory.limit, amount, Tone.FAINT)),
     TableColumn("OF LIMIT", 8, 9, memory_bar, grows=8, left=True),
@@ -249,27 +242,24 @@ def line(row: ShownLine, of: Layout) -> list[Piece]:
     mark = "! " if row.line.marks else ""
     lead, more = "  " * row.depth + sign + mark, f" +{row.more}" if row.more else ""
     room = max(of.name - len(lead) - len(more), 0)
-    whole = row.line.kind is LineKind.PROCESS  # a command says most at its start
-    name = fitted(row.line.name, min(width(row.line.name), room), middle=not whole)
+    # A command says most at its start, other names at both ends.
+    middle = row.line.kind is not LineKind.PROCESS
+    name = fitted(row.line.name, min(width(row.line.name), room), middle=middle)
     tone = Tone.OVER if row.line.marks else _TONES.get(row.line.kind, Tone.PLAIN)
     pieces = [Piece(fitted(lead + name + more, of.name), Tone.FAINT if row.line.ended else tone)]
     for column, cells in of.columns:
-        pieces.append(Piece(" "))
-        pieces += _aligned(column.draw(row.line, cells), cells, left=column.left)
+        cell = column.draw(row.line, cells)
+        drawn = [Piece(piece.text[:cells], piece.tone) for piece in cell if piece.text]
+        blank = Piece(" " * (cells - sum(len(piece.text) for piece in drawn)))
+        pieces += [Piece(" "), *([*drawn, blank] if column.left else [blank, *drawn])]
     return pieces
 
 
-def _aligned(cell: Cell, cells: int, *, left: bool) -> list[Piece]:
-    drawn = [Piece(piece.text[:cells], piece.tone) for piece in cell if piece.text]
-    blank = Piece(" " * (cells - sum(len(piece.text) for piece in drawn)))
-    return [*drawn, blank] if left else [blank, *drawn]
-
-
 def column_at(of: Layout, cell: int) -> int:
-    """The column that a cell of the line is in: -1 is the name, others the number in the layout."""
+    """The column that a cell of the line is in: -1 is the name, others the place in the layout."""
     ends = of.name
-    for number, (_, cells) in enumerate(of.columns):
+    for at, (_, cells) in enumerate(of.columns):
         if cell < ends:
-            return number - 1
+            return at - 1
         ends += cells + 1
     return len(of.columns) - 1

@@ -103,8 +103,8 @@ class LineTree(ScrollView, can_focus=True):
 
     def title_at(self, cell: int) -> SortKey | None:
         """The sort key of the title at a cell; None if that column does not sort."""
-        number = table.column_at(self._columns, cell - self.styles.padding.left)
-        title = "name" if number < 0 else self._columns.columns[number][0].title
+        at = table.column_at(self._columns, cell - self.styles.padding.left)
+        title = "name" if at < 0 else self._columns.columns[at][0].title
         return _SORTS.get(title)
 
     def render_line(self, y: int) -> Strip:
@@ -123,7 +123,8 @@ class LineTree(ScrollView, can_focus=True):
     def _refill(self) -> None:
         before = self.selected.key if self.selected else ()
         self._shown = rows(self._all, self.arrangement, self.scrollable_content_region.height)
-        self._lay_out()
+        cells = max((self.scrollable_content_region.width or self.size.width) - 1, 1)
+        self._columns = table.layout(cells, table.longest_name(self._shown))
         self._cursor = self._place_of(before)
         self.virtual_size = Size(self.scrollable_content_region.width, len(self._shown))
         self._reveal()
@@ -138,10 +139,6 @@ class LineTree(ScrollView, can_focus=True):
                 return places[key]
             key = key[:-1]
         return min(self._cursor, max(len(self._shown) - 1, 0))
-
-    def _lay_out(self) -> None:
-        cells = max((self.scrollable_content_region.width or self.size.width) - 1, 1)
-        self._columns = table.layout(cells, table.longest_name(self._shown))
 
     def on_resize(self, _: events.Resize) -> None:
         """Lays the columns out again."""

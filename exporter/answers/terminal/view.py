@@ -191,9 +191,9 @@ def rows(lines: Sequence[Line], arrangement: Arrangement, height: int = 0) -> li
     """
     needle = arrangement.needle.casefold()
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
-    listed = list(_rows(found, arrangement, 0))
-    over = len(listed) - height if arrangement.fits and not needle and height > 0 else 0
-    return _without_the_least(listed, over) if over > 0 else listed
+    every = list(_rows(found, arrangement, 0))
+    over = len(every) - height if arrangement.fits and not needle and height > 0 else 0
+    return _without_the_least(every, over) if over > 0 else every
 
 
 def _rows(lines: Sequence[Line], arrangement: Arrangement, depth: int) -> Iterator[ShownLine]:
@@ -207,34 +207,30 @@ def _rows(lines: Sequence[Line], arrangement: Arrangement, depth: int) -> Iterat
 def _is_shut(line: Line, arrangement: Arrangement) -> bool:
     if line.key in arrangement.folded or line.key in arrangement.opened:
         return line.key in arrangement.folded
-    below = min((_level(child) for child in line.children), default=0)
-    return below > arrangement.deepest
+    below = (_NEVER if one.ended else _LEVELS.get(one.kind, _TENANTS) for one in line.children)
+    return min(below, default=0) > arrangement.deepest
 
 
-def _level(line: Line) -> int:
-    return _NEVER if line.ended else _LEVELS.get(line.kind, _TENANTS)
-
-
-def _without_the_least(listed: list[ShownLine], over: int) -> list[ShownLine]:
+def _without_the_least(every: list[ShownLine], over: int) -> list[ShownLine]:
     """The rows without those that say least, each counted in its GPU's row."""
     blocks: list[tuple[tuple[int, float], int, int, int]] = []  # importance, GPU, from, to
     gpu = 0
-    for at, row in enumerate(listed):
+    for at, row in enumerate(every):
         if row.depth == 0:
             gpu = at
         elif row.depth == 1:
-            ends = (n for n in range(at + 1, len(listed)) if listed[n].depth <= 1)
-            rank = _importance(row.line, listed[gpu].line)
-            blocks.append((rank, gpu, at, next(ends, len(listed))))
+            ends = (n for n in range(at + 1, len(every)) if every[n].depth <= 1)
+            rank = _importance(row.line, every[gpu].line)
+            blocks.append((rank, gpu, at, next(ends, len(every))))
     dropped: set[int] = set()
-    more = dict.fromkeys(range(len(listed)), 0)
+    more = dict.fromkeys(range(len(every)), 0)
     for _, gpu, start, end in sorted(blocks):
         if over <= 0:
             break
         dropped.update(range(start, end))
         more[gpu] += 1
         over -= end - start
-    kept = ((at, row) for at, row in enumerate(listed) if at not in dropped)
+    kept = ((at, row) for at, row in enumerate(every) if at not in dropped)
     return [row._replace(more=more[at]) for at, row in kept]
 
 

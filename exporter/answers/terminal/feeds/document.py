@@ -50,11 +50,14 @@ def node_of_document(document: Json, history: Json) -> NodeSight:
         for owner, uuid, part in (*_owned(document), *_unattributed(document))
         for process in _processes(owner, uuid, part)
     ]
+    ended: dict[str, float] = {}
+    for device in items(document, "devices"):
+        core = number(device, "ended_core_utilization_ratio")
+        if core is not None:
+            ended[text(device, "uuid")] = core
     age_s = number(head, "age_seconds") or 0.0
     return NodeSight(
-        tree_of(
-            facts_of_document(document), processes, nobody, _others(document), _ended(document)
-        ),
+        tree_of(facts_of_document(document), processes, nobody, _others(document), ended),
         text(document, "node"),
         round((number(head, "timestamp_seconds") or 0.0) * 1e9),
         flag(document, "simulated"),
@@ -116,14 +119,6 @@ def _others(document: Json) -> dict[str, Others]:
                 None if memory is None else round(memory),
             )
     return found
-
-
-def _ended(document: Json) -> dict[str, float]:
-    cores = {
-        text(device, "uuid"): number(device, "ended_core_utilization_ratio")
-        for device in items(document, "devices")
-    }
-    return {uuid: core for uuid, core in cores.items() if core is not None}
 
 
 def _processes(owner: Owner, uuid: str, part: Json) -> Iterator[Process]:

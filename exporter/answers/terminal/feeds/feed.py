@@ -134,7 +134,7 @@ class NamespaceFeed:
     def read(self) -> FeedResult:
         """What the other feed brings, of this namespace."""
         result = self._feed.read()
-        nodes = [_seen(node, self._namespace) for node in result.nodes]
+        nodes = [self._visible(node) for node in result.nodes]
         if len(nodes) > 1:
             nodes = [n for n in nodes if n.tree.devices or n.tree.nowhere or n.troubles]
         return FeedResult(nodes, result.troubles, self._namespace)
@@ -143,19 +143,19 @@ class NamespaceFeed:
         """Close the other feed."""
         self._feed.close()
 
-
-def _seen(node: NodeSight, namespace: str) -> NodeSight:
-    hidden = {each.uuid: each.others for each in node.tree.devices}  # from this user's eyes too
-    tree = visible_to(node.tree, (namespace,))
-    devices = (replace(d, others=_both(hidden[d.uuid], d.others)) for d in tree.devices if d.pods)
-    return replace(node, tree=Tree(tuple(devices), tree.nowhere))
-
-
-def _both(some: Others | None, more: Others | None) -> Others | None:
-    if some is None or more is None:
-        return some or more
-    memory = sum_of_all([some.memory_bytes, more.memory_bytes])
-    return Others(sum_of_all([some.core, more.core]), None if memory is None else round(memory))
+    def _visible(self, node: NodeSight) -> NodeSight:
+        # What is hidden from this user anyway is one more part of what all others use.
+        hidden = {each.uuid: each.others for each in node.tree.devices}
+        tree = visible_to(node.tree, (self._namespace,))
+        devices: list[DeviceEntry] = []
+        for device in (device for device in tree.devices if device.pods):
+            others, more = hidden[device.uuid], device.others
+            if others is not None and more is not None:
+                held = sum_of_all([others.memory_bytes, more.memory_bytes])
+                core = sum_of_all([others.core, more.core])
+                others = Others(core, None if held is None else round(held))
+            devices.append(replace(device, others=others or more))
+        return replace(node, tree=Tree(tuple(devices), tree.nowhere))
 
 
 LONG_AGO_NS = 15 * 10**9  # longer than from one read of a board's sensors to the next
@@ -172,15 +172,17 @@ class Recollection:
 
     def add_to(self, result: FeedResult) -> FeedResult:
         """The same with ``earlier`` devices."""
-        return result._replace(nodes=[self._with_earlier(node) for node in result.nodes])
-
-    def _with_earlier(self, node: NodeSight) -> NodeSight:
-        now = {d.uuid: Earlier(d.facts, node.unix_ns) for d in node.tree.devices if d.facts}
-        kept_ns, before, kept = self._kept.get(node.name, (node.unix_ns, {}, now))
-        if node.unix_ns - kept_ns >= LONG_AGO_NS:
-            kept_ns, before, kept = node.unix_ns, kept, now
-        self._kept[node.name] = kept_ns, before, kept
-        return replace(node, earlier=before)
+        nodes: list[NodeSight] = []
+        for node in result.nodes:
+            now = {d.uuid: Earlier(d.facts, node.unix_ns) for d in node.tree.devices if d.facts}
+            kept_ns, before, kept = self._kept.get(node.name, (node.unix_ns, {}, now))
+            # Two generations are kept. The older one is compared with, so that the time between
+            # is never shorter than ``LONG_AGO_NS``.
+            if node.unix_ns - kept_ns >= LONG_AGO_NS:
+                kept_ns, before, kept = node.unix_ns, kept, now
+            self._kept[node.name] = kept_ns, before, kept
+            nodes.append(replace(node, earlier=before))
+        return result._replace(nodes=nodes)
 
 
 def view_of(result: FeedResult, name: str) -> Overview:

@@ -47,7 +47,11 @@ class Nodes:
             for uuid in cards[target]:
                 shown[uuid].append(target)
         for place, many in places.items():
-            self._names |= {target: _named(place, target, many) for target in many}
+            for target in many:
+                # Several of one place are told apart by the first label in which they differ.
+                differ = sorted(target - frozenset.intersection(*many))
+                is_one = len(many) == 1 or not differ
+                self._names[target] = place if is_one else f"{place} ({'='.join(differ[0])})"
         self.troubles = tuple(
             f"two exporters have the card {uuid}: {' and '.join(map(name_of, many[:2]))}; say "
             "which is yours (--job, --target)"
@@ -71,9 +75,3 @@ def _by_name(target: Target) -> tuple[bool, str, list[tuple[str, str]]]:
     """Targets that are named before those that have an address alone."""
     place = place_of(dict(target))
     return _PORT.search(place) is not None, place, sorted(target)
-
-
-def _named(place: str, target: Target, many: Sequence[Target]) -> str:
-    """The name of a place; of several that have it, with the first label in which they differ."""
-    differ = sorted(target - frozenset.intersection(*many))
-    return f"{place} ({'='.join(differ[0])})" if len(many) > 1 and differ else place

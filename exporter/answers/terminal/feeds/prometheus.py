@@ -19,7 +19,7 @@ from exporter.answers.terminal.view import Past
 from exporter.httpclient import NoAnswerError, TooLongError
 from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Clock, ContainerKey, SeriesKey, Unattributed, sum_of_all
-from exporter.shown.tree import DeviceEntry, Others, UnattributedCore, tree_of
+from exporter.shown.tree import DeviceEntry, Others, tree_of
 
 _OWN = dict.fromkeys(
     name for family in FAMILIES for name in (*LEVELS[family.level], *family.labels)
@@ -114,7 +114,12 @@ class PrometheusFeed:
         up = [
             (s.labels.get("source", ""), s.value == 1, "") for s in found if s.family == SOURCE_UP
         ]
-        tree = tree_of(facts_from(found), unattributed=_by_reason(nobody))
+        reasons = {str(reason): reason for reason in Unattributed}
+        unattributed: dict[str, dict[Unattributed, float]] = defaultdict(dict)
+        for series in nobody:
+            if (reason := reasons.get(series.labels.get("reason", ""))) is not None:
+                unattributed[series.labels.get("uuid", "")][reason] = series.value
+        tree = tree_of(facts_from(found), unattributed=unattributed)
         if self._namespace:
             tree = replace(tree, devices=tuple(map(_with_the_rest, tree.devices)))
         return NodeSight(
@@ -190,17 +195,6 @@ class PrometheusFeed:
             }
             for place, series in found.items()
         }
-
-
-def _by_reason(nobody: Iterable[Series]) -> UnattributedCore:
-    """The core in use without an owner."""
-    found: dict[str, dict[Unattributed, float]] = defaultdict(dict)
-    reasons = {str(reason): reason for reason in Unattributed}
-    for series in nobody:
-        reason = reasons.get(series.labels.get("reason", ""))
-        if reason is not None:
-            found[series.labels.get("uuid", "")][reason] = series.value
-    return found
 
 
 def _with_the_rest(device: DeviceEntry) -> DeviceEntry:

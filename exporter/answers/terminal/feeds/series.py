@@ -116,10 +116,10 @@ class _Values:
     def fact(self, of: type[T], more: Mapping[Path, object]) -> T:
         """The fact of these values, and of ``more`` that no getter leads to."""
         numbers = {
-            path: number
+            path: value
             for family in self._found
             if (path := _PATHS.get((self._level, family))) is not None
-            and (number := self.value(family)) is not None
+            and (value := self.value(family)) is not None
         }
         return _made(of, {**numbers, **more})
 
@@ -176,8 +176,12 @@ def _device(labels: tuple[str, ...], values: _Values) -> DeviceFacts:
     sensors = {
         f.name: values.by_label(f.name) if f.labels else values.value(f.name) for f in _BOARD
     }
+    # The labels of its information are called as the fields.
+    info: dict[str, Any] = dict(zip(_INFO.labels, values.info("info", 9), strict=True))
+    gpu, uuid = labels
+    index, instance = index_of(gpu), index_of(info.pop("gpu_instance"))
     more: dict[Path, object] = {
-        ("device",): _named(values, *labels),
+        ("device",): Device(uuid, -1 if index is None else index, gpu_instance=instance, **info),
         ("state",): _state(values),
         ("unmeasured",): values.reasons,
         ("methods",): Methods(*methods[:3]) if any(methods) else None,
@@ -189,14 +193,6 @@ def _device(labels: tuple[str, ...], values: _Values) -> DeviceFacts:
         },
     }
     return values.fact(DeviceFacts, more)
-
-
-def _named(values: _Values, gpu: str, uuid: str) -> Device:
-    """The device's names: the labels of its information are called as the fields."""
-    info: dict[str, Any] = dict(zip(_INFO.labels, values.info("info", 9), strict=True))
-    index = index_of(gpu)
-    instance = index_of(info.pop("gpu_instance"))
-    return Device(uuid, -1 if index is None else index, gpu_instance=instance, **info)
 
 
 def index_of(label: str) -> int | None:
