@@ -11,7 +11,7 @@ import exporter
 
 ROOT = Path(exporter.__file__).parent
 AGENT_LINES = 41_080
-PLUGIN_LINES = 14_870
+PLUGIN_LINES = 14_890
 SIMULATION = ("exporter.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
 

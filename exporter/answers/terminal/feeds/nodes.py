@@ -48,7 +48,7 @@ class Nodes:
                 shown[uuid].append(target)
         for place, many in places.items():
             for target in many:
-                # Several of one place are told apart by the first label in which they differ.
+                # Of several that have one place, the first label in which they differ is added.
                 differ = sorted(target - frozenset.intersection(*many))
                 is_one = len(many) == 1 or not differ
                 self._names[target] = place if is_one else f"{place} ({'='.join(differ[0])})"
