@@ -4,7 +4,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import CDLL
+from ctypes import CDLL, create_string_buffer
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +15,8 @@ from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, 
 from exporter.agent.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.agent.doctor.vendors import OTHERS, Said, devices_found, quantities
 from exporter.agent.sources.gpus.nvml.cadence import MAX_SHARE, SECOND, AdaptiveInterval
-from exporter.agent.sources.gpus.nvml.errors import LibraryError
-from exporter.agent.sources.gpus.nvml.library import SONAME, load, nvml_version
+from exporter.agent.sources.gpus.nvml.errors import SUCCESS, LibraryError
+from exporter.agent.sources.gpus.nvml.library import SONAME, load
 from exporter.metrics.families import groups_without
 from exporter.model import (
     QUANTITIES,
@@ -247,7 +247,10 @@ def module_version(procfs: Path) -> str:
 
 def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
     mapped = [file.path for file in psutil.Process().memory_maps() if SONAME[:-2] in file.path]
-    version = nvml_version(library)
+    # The library's own version, ``<NVML's>.<driver's>``, which it says without a driver.
+    ask, text = getattr(library, "nvmlSystemGetNVMLVersion", None), create_string_buffer(80)
+    is_said = ask is not None and ask(text, len(text)) == SUCCESS
+    version = text.value.decode("ascii", "replace") if is_said else ""
     words = f"version {version}" if version else "of an unknown version"
     yield ok(SONAME, f"{words}, {mapped[0] if mapped else 'by the loader'}")
     if module not in {"", UNKNOWN} and version and not version.endswith(module):

@@ -47,8 +47,8 @@ class _Contents(NamedTuple):
 class WebConfig:
     """The configuration of ``--web.config.file``, or the defaults without a file.
 
-    Contents are compared and not times, because Kubernetes swaps symlinks. ``look`` and ``refresh``
-    may be called from several threads.
+    Contents are compared and not times, because Kubernetes swaps symlinks. ``look`` may be called
+    from several threads.
     """
 
     def __init__(self, path: str = "", *, tokens: bool = False) -> None:
@@ -78,36 +78,28 @@ class WebConfig:
         return self._path is not None
 
     def look(self) -> None:
-        """Loads what has changed, the file only if it is as it was at the last look.
+        """Loads what has changed. An unusable file is logged once, and the old contents stay.
 
-        A file is not always written at once, and half of it may be valid: without its users.
+        A file is not always written at once, and half of it may be valid: without its users. So it
+        is loaded only if it is as it was at the last look.
         """
-        with self._one_at_a_time:
-            self._refresh(changing=False)
-
-    def refresh(self) -> None:
-        """Loads what has changed. An unusable file is logged once, and the old contents stay."""
-        with self._one_at_a_time:
-            self._refresh(changing=True)
-
-    def _refresh(self, *, changing: bool) -> None:
         if self._path is None:
             return
-        try:
-            raw = _contents(self._path)
-            # Two looks with equal contents: the file is not being written now.
-            is_stable, self._looked = raw == self._looked, raw
-            if not (is_stable or changing):
+        with self._one_at_a_time:
+            try:
+                raw = _contents(self._path)
+                is_stable, self._looked = raw == self._looked, raw
+                if not is_stable:
+                    return
+                changed = self._load(self._path, raw)
+            except WebFileError as error:
+                if str(error) != self._problem:
+                    logger.warning("%s; what was in force before stays", error)
+                self._problem = str(error)
                 return
-            changed = self._load(self._path, raw)
-        except WebFileError as error:
-            if str(error) != self._problem:
-                logger.warning("%s; what was in force before stays", error)
-            self._problem = str(error)
-            return
-        if changed or self._problem:
-            logger.info("%s is in force", self._path)
-        self._problem = ""
+            if changed or self._problem:
+                logger.info("%s is in force", self._path)
+            self._problem = ""
 
     def _load(self, path: Path, raw: bytes) -> bool:
         """Loads the files; returns whether any has changed. ``raw`` are the contents of the one."""

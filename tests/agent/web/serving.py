@@ -70,6 +70,11 @@ class Site:
             return HTTPSConnection(self.host, self.port, timeout=PATIENCE_S, context=tls)
         return HTTPConnection(self.host, self.port, PATIENCE_S, own)
 
+    def reconfigure(self) -> None:
+        """Let what its configuration's files say now be in force: two looks find them equal."""
+        self.config.look()
+        self.config.look()
+
     def show(self, snapshot: Snapshot) -> None:
         """Let another snapshot be the newest, and fresh."""
         self.collector.snapshot = replace(snapshot, mono_ns=self.clock.monotonic_ns())

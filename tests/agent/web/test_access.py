@@ -90,7 +90,7 @@ def test_a_new_user_may_come_in_and_one_removed_may_not(users: Path) -> None:
     with serving(config=users) as site:
         assert site.ask("/metrics", Authorization=RIGHT).status == 200
         users.write_text(f"basic_auth_users: {{bob: {HASH}}}\n")
-        site.config.refresh()
+        site.reconfigure()
         assert site.ask("/metrics", Authorization=RIGHT).status == 401
         assert site.ask("/metrics", Authorization=basic("bob", "right")).status == 200
 
@@ -161,9 +161,9 @@ def test_no_credential_is_in_any_log(users: Path, caplog: pytest.LogCaptureFixtu
             client.sendall(f"GET / HTTP/1.1\r\nAuthorization: {RIGHT}\r\nb\0d\r\n\r\n".encode())
             client.recv(65536)
         users.write_text(f"basic_auth_users:\n  alice: {HASH}\n bad: '{HASH}\n")
-        site.config.refresh()
+        site.reconfigure()
         users.write_text(f"basic_auth_users:\n  alice: {HASH}x\n")
-        site.config.refresh()
+        site.reconfigure()
 
     text = "\n".join(str(vars(record)) for record in caplog.records)
     assert "not a bcrypt hash" in text
@@ -300,7 +300,7 @@ def test_configured_headers_are_on_every_answer(file: Path) -> None:
     with serving(config=file) as site:
         answers = [site.ask(path) for path in ("/", "/metrics", "/-/healthy", "/none")]
         file.write_text("{}")
-        site.config.refresh()
+        site.reconfigure()
         after = site.ask("/")
 
     assert {a.headers["Strict-Transport-Security"] for a in answers} == {"max-age=60"}

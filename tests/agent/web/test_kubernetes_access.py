@@ -118,7 +118,7 @@ def test_users_that_come_later_are_refused_and_tokens_stay(
     file.write_text("")
     with guarded.site(config=file) as site:
         file.write_text(f"basic_auth_users:\n  alice: {HASH}\n")
-        site.config.refresh()
+        site.reconfigure()
         assert site.ask("/metrics").status == 401
         assert ask(site, "/metrics", "scraper").status == 200
     assert "contradicts --web.kubernetes-access" in caplog.text

@@ -274,11 +274,11 @@ def test_a_bad_new_certificate_is_said_once_and_the_old_one_stays(
     with serving(config=write(file, pki.server)) as site:
         write(file, Pair(pki.server.certificate, pki.client.key))
         for _ in range(3):
-            site.config.refresh()
+            site.reconfigure()
         assert certificate_of(site) == der(pki.server)
         write(file, pki.server)
         with caplog.at_level("INFO"):
-            site.config.refresh()
+            site.reconfigure()
 
     [warning] = [r for r in caplog.records if r.levelname == "WARNING"]
     assert "cert_file and key_file: KEY_VALUES_MISMATCH" in warning.getMessage()
@@ -297,7 +297,7 @@ def test_an_authority_that_is_taken_away_ends_the_connections_it_let_in(
         kept.request("GET", "/metrics")
         kept.getresponse().read()
         write(file, pki.server, **{**keys, "client_ca_file": str(pki.stranger.certificate)})
-        site.config.refresh()
+        site.reconfigure()
         kept.request("GET", "/metrics")
         last = kept.getresponse()
         last.read()
@@ -335,7 +335,7 @@ def test_certificates_change_under_load_without_a_lost_scrape(file: Path, pki: P
             thread.start()
         for turn in range(20):
             write(file, pairs[turn % 2])
-            site.config.refresh()
+            site.reconfigure()
             assert certificate_of(site) == der(pairs[turn % 2])
         stop.set()
         for thread in threads:

@@ -113,15 +113,6 @@ def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
     raise errors.LibraryError("; ".join(complaints))
 
 
-def nvml_version(cdll: ctypes.CDLL) -> str:
-    """The library's own version, ``<NVML's>.<driver's>``, without a driver; "" if it has none."""
-    call = getattr(cdll, "nvmlSystemGetNVMLVersion", None)
-    text = ctypes.create_string_buffer(80)  # NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
-    if call is None or call(text, len(text)) != errors.SUCCESS:
-        return ""
-    return text.value.decode("ascii", "replace")
-
-
 def _ignore(_took_ns: int) -> None:
     pass
 
