@@ -6,7 +6,6 @@ MIG instance come from ``instance``.
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.agent.sources.gpus.energy import with_energy
@@ -119,7 +118,11 @@ class NvmlDevice:
         try:
             if not self._lost or self._found_again():
                 if demand is not self._demand:
-                    self._apply(demand)
+                    self._demand = demand
+                    self._phases.follow(demand)
+                    self._residents.demand = demand
+                    self._board.follow(demand)
+                    self._activity.follow(demand)
                 reading = self._read_instance() if self.device.parent_uuid else self._read()
                 self._retry.reset()
                 return (reading,)
@@ -156,13 +159,6 @@ class NvmlDevice:
         self.bind(self._found._replace(handle=handle))
         return True
 
-    def _apply(self, demand: Demand) -> None:
-        self._demand = demand
-        self._phases.follow(demand)
-        self._residents.demand = demand
-        self._board.follow(demand)
-        self._activity.follow(demand)
-
     def _read(self) -> DeviceReading:
         is_seldom = bool(self._demand.samples_every_ns)
         holds = not (self._in_mig_mode and self.divided)
@@ -188,21 +184,23 @@ class NvmlDevice:
         sensors = self._board.read()
         xids = self._xids()
         no_xids = {XID: xids.refusal} if xids.refusal else {}
+        # A rate above 100 % is no rate: the engine has none now, and how often that was is counted.
+        impossible = self._engines.take_impossible()
+        rejected = dict.fromkeys(impossible, Unmeasured.REJECTED_SAMPLES)
         self._phases.add_up()  # for their costs
-        reading = DeviceReading(
+        return DeviceReading(
             device=self._as_shared(memory),
             window=windows[-1] if windows else None,
             earlier=windows[:-1],
             seen=seen,
             memory=memory,
             sensors=sensors,
-            unmeasured={**self._unmeasured(), **no_xids},
+            unmeasured={**self._unmeasured(), **no_xids, **rejected},
             xids=xids.counts,
             costs=self._phases.costs,
+            rejected={"utilization": len(impossible)} if impossible else {},
             raw=self._cursor.raw if is_due else None,
         )
-        impossible = self._engines.take_impossible()
-        return _without_rates(reading, impossible) if impossible else reading
 
     def _note(self, memory: DeviceMemory | None) -> None:
         """Takes the list of processes, if it was just read."""
@@ -334,11 +332,3 @@ class NvmlDevice:
         if self.device.parent_uuid or XID in self._demand.disabled:
             return NO_XIDS
         return self._watch.of(self.device.uuid)
-
-
-def _without_rates(reading: DeviceReading, engines: Sequence[str]) -> DeviceReading:
-    """The reading after the driver reported more than 100 % for these engines."""
-    reasons = dict.fromkeys(engines, Unmeasured.REJECTED_SAMPLES)
-    return reading._replace(
-        unmeasured={**reading.unmeasured, **reasons}, rejected={"utilization": len(engines)}
-    )

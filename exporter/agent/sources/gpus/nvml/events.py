@@ -127,6 +127,8 @@ class XidWatch:
         addresses = boards and {u: cast(h, c_void_p).value or 0 for u, h in boards.items()}
         with self._changed:
             running = self._running
+            # Each change ends the event set that the thread waits on, and begins another one: so it
+            # is told only of what changes something for it.
             again = bool(self._refused) and self._retry.due
             if running and addresses == self._boards and not (self._failing or again):
                 return
@@ -206,9 +208,16 @@ class XidWatch:
                 if self._refused:
                     self._admit(watched.values())
                 if event is not None and event.kind == XID_EVENT and event.device in watched:
-                    self._count(watched[event.device], event.xid)
+                    uuid = watched[event.device]
+                    with self._changed:
+                        is_first = self._counts[uuid].add(event.xid)
+                        self._changed.notify_all()
+                    if is_first:
+                        log_first(uuid, event.xid)
                 else:
-                    self._rest(FIRST_PAUSE_S)  # a driver may not have waited at all
+                    # Some drivers say at once that nothing came, without having waited for it.
+                    # Asked again at once, they would keep this thread at work all the time.
+                    self._rest(FIRST_PAUSE_S)
 
     def _register(self, events: _EventSet, uuid: str, address: int) -> bool:
         try:
@@ -248,10 +257,3 @@ class XidWatch:
     def _rest(self, seconds: float | None) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._is_changed, seconds)
-
-    def _count(self, uuid: str, xid: int) -> None:
-        with self._changed:
-            first = self._counts[uuid].add(xid)
-            self._changed.notify_all()
-        if first:
-            log_first(uuid, xid)

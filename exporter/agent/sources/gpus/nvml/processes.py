@@ -8,7 +8,7 @@ process, and is found by its name.
 
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from ctypes import POINTER, byref, c_char_p, c_uint, c_void_p, cast, create_string_buffer
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -89,27 +89,24 @@ class ProcessLists:
         A list without an answer costs only itself, unless it had processes before: these would seem
         to hold nothing.
         """
-        written: dict[str, bytes] = {}
+        listed: list[tuple[str, int, int]] = []
+        answered: set[str] = set()
         for kind in [each for each in LISTS if not look or each in self._needed]:
             rows = self._refusals.attempt(listing_of(kind), self._list, kind)
             if rows is not None:
-                written[kind] = rows
+                answered.add(kind)
+                listed += ((kind, pid, used_bytes) for pid, used_bytes in rows)
             if rows:
                 self._needed.add(kind)
-        return united(self._decoded(written)) if self._needed <= written.keys() else None
+        return united(listed) if self._needed <= answered else None
 
-    def _list(self, kind: str) -> bytes:
+    def _list(self, kind: str) -> list[tuple[int, int]]:
         newest_call = self._calls[kind]
         if newest_call is None:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, LISTS[kind])
-        name, call, _, rows = newest_call
-        return bytes(rows.read(name, call, self._address, byref(rows.count), rows.place))
-
-    def _decoded(self, written: Mapping[str, bytes]) -> Iterator[tuple[str, int, int]]:
-        for kind, newest_call in self._calls.items():
-            if newest_call is not None:
-                for pid, used_bytes in newest_call.layout.iter_unpack(written.get(kind, b"")):
-                    yield kind, pid, used_bytes
+        name, call, layout, rows = newest_call
+        written = rows.read(name, call, self._address, byref(rows.count), rows.place)
+        return list(layout.iter_unpack(written))
 
 
 def united(listed: Iterable[tuple[str, int, int]]) -> tuple[ProcessMemory, ...]:
@@ -146,25 +143,23 @@ class MpsServers:
 
     def marked(self, processes: tuple[ProcessMemory, ...]) -> tuple[ProcessMemory, ...]:
         """The processes, with the kind ``mps_server`` for the server if there are MPS clients."""
-        serving = any("mps" in process.kinds for process in processes)
-        return tuple(self._marked(processes)) if serving else processes
+        if not any("mps" in process.kinds for process in processes):
+            return processes
+        return tuple(
+            [
+                one._replace(kinds=one.kinds | {"mps_server"}) if self._is_server(one) else one
+                for one in processes
+            ]
+        )
 
-    def _marked(self, processes: Iterable[ProcessMemory]) -> Iterable[ProcessMemory]:
-        for process in processes:
-            server = process.kinds == COMPUTE_ONLY and self._is_server(process.pid)
-            yield process._replace(kinds=process.kinds | {"mps_server"}) if server else process
-
-    def _is_server(self, pid: int) -> bool:
+    def _is_server(self, process: ProcessMemory) -> bool:
         """Whether the program's name is the server's. A process that has ended has no name."""
-        if self._name is None or self._name(pid, self._buffer, MAX_BYTES) != errors.SUCCESS:
+        if process.kinds != COMPUTE_ONLY or self._name is None:
+            return False
+        if self._name(process.pid, self._buffer, MAX_BYTES) != errors.SUCCESS:
             return False
         program = self._buffer.value.split(b" ", 1)[0]
         return program.rsplit(b"/", 1)[-1] == SERVER
-
-
-def _in_use(memory: DeviceMemory) -> int:
-    """What the older call says of this memory; -1: it is not known."""
-    return -1 if memory.used_bytes is None else memory.used_bytes + (memory.reserved_bytes or 0)
 
 
 PID = attrgetter("pid")
@@ -254,8 +249,12 @@ class ResidentReader:
         # No process comes or goes without memory of the device, and the sum of that costs much less
         # than a list. While they do come and go, one may have just as much as the one before it.
         is_quick = look and not urgent and self.is_steady
-        if is_quick and before is not None and self._in_use() == _in_use(before):
-            return before
+        if is_quick and before is not None and before.used_bytes is not None:
+            # The older call, the cheapest of all, counts what the driver reserves for itself.
+            ask = self._library.ask, "nvmlDeviceGetMemoryInfo", self._handle
+            now = self._refusals.attempt("memory_in_use", *ask)
+            if now is not None and now.used == before.used_bytes + (before.reserved_bytes or 0):
+                return before
         self._check_identity()
         info = self._refusals.attempt(DEVICE_MEMORY, memory_info, self._library, self._handle)
         processes = self._lists.read(look=look)
@@ -267,12 +266,6 @@ class ResidentReader:
         if info is None:
             return DeviceMemory(self._device.memory_bytes, None, None, processes)
         return DeviceMemory(info.total, info.used, info.reserved, processes)
-
-    def _in_use(self) -> int | None:
-        """Bytes in use by the older call, which counts what the driver reserves for itself."""
-        ask = self._library.ask
-        info = self._refusals.attempt("memory_in_use", ask, "nvmlDeviceGetMemoryInfo", self._handle)
-        return None if info is None else int(info.used)
 
     def _check_identity(self) -> None:
         """Raises if the handle is another MIG instance's now: handles are reused."""
