@@ -25,7 +25,7 @@ from exporter.answers.prometheus.lives import (
     Target,
     check,
     name_of,
-    path,
+    stretches_of,
 )
 from exporter.answers.prometheus.ranges import Span
 from exporter.metrics.families import PREFIX
@@ -183,7 +183,7 @@ class _Card:
         late: list[Late] = []
         for life, until_s in zip(order, ends_s, strict=True):
             targets = self._scrapes.by_life(self._shown[life])[life]
-            stretches = path(targets, max(STALE_S, self._span.step_s))
+            stretches = stretches_of(targets, max(STALE_S, self._span.step_s))
             pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
             # A life that is older than the range and was not read as it began may have counted
             # anything before. Until its first scrape there, what is not certain is unobserved.

@@ -279,7 +279,7 @@ class Stretch(NamedTuple):
         return times[bisect_left(times, self.begin_s) : bisect_right(times, self.end_s)]
 
 
-def path(scrapes: Mapping[Target, Sequence[float]], pause_s: float) -> list[Stretch]:
+def stretches_of(scrapes: Mapping[Target, Sequence[float]], pause_s: float) -> list[Stretch]:
     """The scrapes of one life that are counted: at each time those of one target.
 
     Another target takes over where one pauses for longer than ``pause_s``, or ends. What two of

@@ -155,10 +155,10 @@ def _shown(
             matches_on.add(uuid)
     faulty = {uuid for uuid, its in marks.items() if any(mark.is_severe for mark in its)}
     boards = ordered(boards_of(gpus), choice.sort, faulty)
-    some = [each for board in boards if (each := _with_matches(board, matches_on))]
+    found = [each for board in boards if (each := _with_matches(board, matches_on))]
     if not choice.sort and not choice.all:  # a long list is cut, but none that is faulty
-        kept = sorted(some, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
-        some = [*(board for board in some if board in kept), *(b for b in some if b not in kept)]
+        kept = sorted(found, key=lambda board: not is_faulty(board, faulty))[:GPUS_SHOWN]
+        found = [*(b for b in found if b in kept), *(b for b in found if b not in kept)]
 
     def card(gpu: Gpu, parts: Sequence[Card] = (), *, inside: bool = False) -> Card:
         facts, uuid = gpu.facts, gpu.facts.uuid
@@ -166,9 +166,17 @@ def _shown(
         hour = of_device(facts, whole_core(facts), node.history, owned(gpu)) if is_open else None
         return card_of(gpu, marks[uuid], hour, names.owner, parts, inside=inside)
 
+    def card_of_board(board: Board) -> Card:
+        return card(board.gpu, [card(part, inside=True) for part in board.parts])
+
     def line(entry: TreeEntry) -> Line:
         hour = of_entry(entry, node.history) if choice.hour == entry.key else None
         return line_of(entry, colour, series, node.unix_ns, hour, of_host)
+
+    def some(listed: Sequence[F], most: int, of: int, view: Callable[[F], T]) -> Some[T]:
+        """The views of so many of a list, or of all if the reader asked for them."""
+        shown = listed if choice.all else listed[:most]
+        return Some([view(each) for each in shown], len(listed), of)
 
     return Shown(
         node=node,
@@ -181,22 +189,11 @@ def _shown(
         may_borrow=any(entry.figures.may_borrow for entry in there),
         has_allocations=any(gpu.facts.allocated.core is not None for gpu in gpus),
         lost=[(facts.uuid, card_name(facts)) for facts in node.unread],
-        cards=_first(
-            *(some, GPUS_SHOWN, len(boards), choice),
-            lambda board: card(board.gpu, [card(part, inside=True) for part in board.parts]),
-        ),
-        lines=_first(present, ENTRIES_SHOWN, len(there), choice, line),
-        ended=_first(gone, ENTRIES_SHOWN, len(gone), choice, line),
+        cards=some(found, GPUS_SHOWN, len(boards), card_of_board),
+        lines=some(present, ENTRIES_SHOWN, len(there), line),
+        ended=some(gone, ENTRIES_SHOWN, len(gone), line),
         meanings=explanations(node.tree.devices),
     )
-
-
-def _first(
-    listed: Sequence[F], most: int, total: int, choice: Choice, view: Callable[[F], T]
-) -> Some[T]:
-    """The views of the first, or of all if those are asked for."""
-    shown = listed if choice.all else listed[:most]
-    return Some([view(each) for each in shown], len(listed), total)
 
 
 def _gpus(node: Node, everyone: Sequence[TreeEntry], colour: Colours, series: Past) -> list[Gpu]:

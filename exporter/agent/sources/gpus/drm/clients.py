@@ -78,11 +78,12 @@ class _Used:
         that time waits for its turn. ``summed``: of all engines of the class together, else for one
         of them.
         """
-        together = engine.capacity if summed else 1
-        elapsed_ns = 0 if self.taken_ns is None else max(mono_ns - self.taken_ns, 0) * together
+        # A class of several engines can be used for as many seconds in each second.
+        engines = engine.capacity if summed else 1
+        elapsed_ns = 0 if self.taken_ns is None else max(mono_ns - self.taken_ns, 0) * engines
         self.taken_ns = mono_ns
         value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
-        spent = self._risen(engine, value, rate, mono_ns, together) + self.owed_ns
+        spent = self._risen(engine, value, rate, mono_ns, engines) + self.owed_ns
         # A counter that has stepped back reports nothing until it passes its old value, and then
         # all at once. What does not fit into the time since the last read was used before it: it is
         # owed, up to the time that was missed, and paid as later reads have room. So nothing is
@@ -95,17 +96,19 @@ class _Used:
         return spent - self.owed_ns
 
     def _risen(
-        self, engine: EngineUsage, value: int, rate: ClockRate | None, mono_ns: int, together: int
+        self, engine: EngineUsage, value: int, rate: ClockRate | None, mono_ns: int, engines: int
     ) -> int:
+        """Nanoseconds by which the counter has risen above its highest value so far."""
         by = ClockRate(1, 1) if engine.busy_ns is not None else rate
         if value <= self.counted or by is None:
             return 0
         self.used_ns += (value - self.counted) * by.ns // by.cycles
         self.counted = value
-        spent = self.used_ns * together // engine.capacity - self.credited_ns
+        # What was credited before is taken off the whole, so that no rounding adds up.
+        spent = self.used_ns * engines // engine.capacity - self.credited_ns
         self.credited_ns += spent
         if self.since_ns is not None:  # no client can have used more than the time it was there
-            spent, self.since_ns = min(spent, max(mono_ns - self.since_ns, 0) * together), None
+            spent, self.since_ns = min(spent, max(mono_ns - self.since_ns, 0) * engines), None
         return spent
 
 
