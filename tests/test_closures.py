@@ -10,7 +10,7 @@ from pathlib import Path
 import exporter
 
 ROOT = Path(exporter.__file__).parent
-AGENT_LINES = 41_080
+AGENT_LINES = 41_030
 PLUGIN_LINES = 14_890
 SIMULATION = ("exporter.simulation", "exporter.agent.sources.gpus.simulated")
 ANSWERS = ("top", "why", "advise", "bill")
