@@ -127,8 +127,8 @@ class XidWatch:
         addresses = boards and {u: cast(h, c_void_p).value or 0 for u, h in boards.items()}
         with self._changed:
             running = self._running
-            # Each change ends the event set that the thread waits on, and begins another one: so it
-            # is told only of what changes something for it.
+            # Each change ends the event set that the thread waits on, and begins another one. So
+            # the thread hears only of what changes something for it.
             again = bool(self._refused) and self._retry.due
             if running and addresses == self._boards and not (self._failing or again):
                 return
