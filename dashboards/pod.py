@@ -390,8 +390,8 @@ def _identity() -> Panel:
         [
             Column(
                 "Number",
-                "sum by ($pod_label, $container_label, uuid, scheme, policy, "
-                f"priority) ({_own('allocation_info')})",
+                "sum by (cluster, instance, $namespace_label, $pod_label, $container_label, uuid, "
+                f"scheme, policy, priority) ({_own('allocation_info')})",
                 "short",
             )
         ],

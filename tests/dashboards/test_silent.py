@@ -6,7 +6,7 @@ card until 40 minutes ago. ``stuck`` is on a card that was lost before the time 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -198,3 +198,53 @@ def test_an_install_in_its_first_hour_has_no_line_of_the_time_before(
             expr = fill(query.expr, EVERYTHING | {"__range": "2h"})
             if store.query(expr.removeprefix(f"vector({UNKNOWN}) unless on () "), AT):
                 assert not store.get("query_range", query=expr, **span)["result"], query.panel
+
+
+# What is said of a node that is silent, or of a card that is lost: that it is so, since when or of
+# how many; and the energy of the time range.
+SAID_OF_SILENT = {
+    ("mgpu-cost", "Energy"),
+    ("mgpu-cost", "Cost of that energy"),
+    ("mgpu-exporter", "Down"),
+    ("mgpu-exporter", "Can be scraped"),
+    ("mgpu-node", "Not read"),
+    ("mgpu-overview", "Not read, all"),
+    ("mgpu-overview", "All GPUs now"),
+    ("mgpu-overview", "Pods affected"),
+    ("mgpu-overview", "Nodes now"),
+    ("mgpu-overview", "GPUs that could not be read"),
+    ("mgpu-pod", "Not read"),
+    ("mgpu-pod", "Containers now"),
+}
+SAID_OF_LOST = {
+    ("mgpu-node", "What is wrong with which GPU"),
+    ("mgpu-node", "Can be read"),
+    ("mgpu-overview", "All GPUs now"),
+    ("mgpu-overview", "Pods affected"),
+    ("mgpu-pod", "Containers now"),
+    ("mgpu-pod", "What cannot be measured"),
+}
+
+
+@pytest.mark.program("prometheus")
+def test_of_a_silent_node_every_panel_says_that_or_nothing(store: Store) -> None:
+    """Those of folded rows too; a grey row, a gap and why there is nothing are no figure."""
+    assert _said(store, {"node": "far"}) == SAID_OF_SILENT
+
+
+@pytest.mark.program("prometheus")
+def test_of_a_lost_card_every_panel_says_that_or_nothing(store: Store) -> None:
+    assert _said(store, {"node": "near"}, {"1", "2", "on-gone", "stuck"}) == SAID_OF_LOST
+
+
+def _said(store: Store, chosen: dict[str, str], of: Collection[str] = ()) -> set[tuple[str, str]]:
+    """The board and title of the panels that have a figure of what is chosen; of cards and pods."""
+    return {
+        (path.stem, query.panel)
+        for path in PATHS
+        for query in queries(load(path))
+        if query.legend != NOT_KNOWN
+        for one in store.query(fill(query.expr, EVERYTHING | chosen), AT)
+        if one["value"][1] != "NaN" and "why" not in one["metric"]
+        if not of or not {one["metric"].get("gpu"), one["metric"].get("pod")}.isdisjoint(of)
+    }
