@@ -230,6 +230,7 @@ def _borrowers() -> Panel:
     cards = f"max by ({device}, card) (last_over_time({CARD_OF}[$__range]))"
     borrowed = f"{seconds} / 3600 * on ({device}) group_left (card) {cards}"
     lent = f"{on_card} sum by ({card}) ({borrowed}) > 0"
+    by_namespace = f"{_sum(with_namespace, borrowed)} > 0"
     idle, taken = (_sum(with_namespace, _hours(one)) for one in (IDLE_OF_CARDS, LENT))
     return table(
         "Who borrows, by card",
@@ -237,10 +238,11 @@ def _borrowers() -> Panel:
         "cannot say which owner's idle time a borrower used: any of the others may use it.",
         {"instance": "Node", "namespace": "Namespace", "card": "Card"},
         [
-            Column("Borrowed", f"{_sum(with_namespace, borrowed)} > 0", "short"),
+            Column("Borrowed", by_namespace, "short"),
             Column("Idle", f"({idle} - {taken} or {idle}) > 1e-9 and {lent}", "short"),
         ],
         nothing="Nobody borrows, or nothing is recorded",
+        known=by_namespace,  # of a card that has a row, somebody borrows
         width=9,
     )
 

@@ -2,6 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
+from dashboards.fleet import FEW_POINTS
 from dashboards.frame import NODE, board, events
 from dashboards.panels import (
     ANY,
@@ -174,7 +175,7 @@ def _seen() -> list[Panel]:
             },
             "percentunit",
             width=8,
-        ),
+        ).max_data_points(FEW_POINTS),
         series(
             "Rejected",
             "Rows and items from outside that could not be true or read, a second.",
