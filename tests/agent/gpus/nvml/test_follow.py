@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.agent.sources.gpus.nvml.counters import TABLE
+from exporter.agent.sources.gpus.nvml.counters import GROUPS, TABLE
 from exporter.agent.sources.gpus.source import Demand
 from exporter.metrics.families import OFF_BY_DEFAULT, OPTIONAL_GROUPS
 from exporter.model import SECOND_NS, Reading
@@ -59,7 +59,7 @@ def test_a_group_is_switched_off_and_on_again(one: Node, group: str) -> None:
 
 def test_every_group_that_can_be_switched_off_is_asked_for_by_number_or_by_name() -> None:
     no_calls = {"cost", *OFF_BY_DEFAULT}  # what all calls take, and what needs none
-    by_number = {counted.group for counted in TABLE}
+    by_number = {GROUPS[counted.family] for counted in TABLE}
     assert set(OPTIONAL_GROUPS) - no_calls == {"xid", *CALLS} | by_number
 
 

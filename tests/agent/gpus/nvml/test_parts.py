@@ -175,6 +175,3 @@ def test_each_sensor_is_of_a_family_of_the_board_with_or_without_a_label() -> No
     numbers = [*(each.family for each in PLAIN), *PERCENTS.values()]
     assert [name for name in numbers if labels.get(name) is not False] == []
     assert [each.family for each in TABLE if labels.get(each.family) is not bool(each.label)] == []
-    groups = {family.name: family.group for family in BOARD}
-    of = [(each.family, each.group) for each in PLAIN] + [(c.family, c.group) for c in TABLE]
-    assert [family for family, group in of if groups[family] != group] == []

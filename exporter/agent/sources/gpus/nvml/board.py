@@ -12,7 +12,7 @@ from exporter.agent.sources.gpus.nvml.cadence import (
     SENSORS,
     ReadPhases,
 )
-from exporter.agent.sources.gpus.nvml.counters import PCIE, BoardCounters
+from exporter.agent.sources.gpus.nvml.counters import GROUPS, PCIE, BoardCounters
 from exporter.agent.sources.gpus.nvml.errors import (
     NOT_SUPPORTED,
     NvmlError,
@@ -41,10 +41,9 @@ class Plain(NamedTuple):
     A number above ``most`` means that the driver does not know it.
     """
 
-    group: str  # of the metric families
-    topic: str  # of a refusal
     family: str
     function: str
+    topic: str  # of a refusal
     divisor: int = 1  # from NVML's unit to that of the family
     phase: str = SENSORS  # or COUNTERS, for what changes rarely
     most: float = inf
@@ -56,21 +55,21 @@ LOWEST_STATE = 15  # 32: unknown
 _VGPU = 1  # NVML_GRID_LICENSE_FEATURE_CODE_VGPU
 
 PLAIN = (
-    Plain("power", "power", "power_watts", "nvmlDeviceGetPowerUsage", 1000),
-    Plain("power", "power_limit", "power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", 1000),
-    Plain("fan", "fan", "fan_speed_ratio", "nvmlDeviceGetFanSpeed", 100),
-    Plain("clocks", _STATE, _STATE, "nvmlDeviceGetPerformanceState", most=LOWEST_STATE),
+    Plain("power_watts", "nvmlDeviceGetPowerUsage", "power", 1000),
+    Plain("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", "power_limit", 1000),
+    Plain("fan_speed_ratio", "nvmlDeviceGetFanSpeed", "fan", 100),
+    Plain(_STATE, "nvmlDeviceGetPerformanceState", _STATE, most=LOWEST_STATE),
     *(
-        Plain("link", topic, f"pcie_link_{family}", f"nvmlDeviceGet{function}", 1, COUNTERS)
-        for topic, family, function in (
-            ("link", "generation", "CurrPcieLinkGeneration"),
-            ("link_max", "max_generation", "MaxPcieLinkGeneration"),
-            ("link", "width", "CurrPcieLinkWidth"),
-            ("link_max", "max_width", "MaxPcieLinkWidth"),
+        Plain(f"pcie_link_{family}", f"nvmlDeviceGet{function}", topic, 1, COUNTERS)
+        for family, function, topic in (
+            ("generation", "CurrPcieLinkGeneration", "link"),
+            ("max_generation", "MaxPcieLinkGeneration", "link_max"),
+            ("width", "CurrPcieLinkWidth", "link"),
+            ("max_width", "MaxPcieLinkWidth", "link_max"),
         )
     ),
-    Plain("bar1", "bar1", "bar1_used_bytes", _BAR1, 1, COUNTERS, member="bar1Used"),
-    Plain("bar1", "bar1", "bar1_total_bytes", _BAR1, 1, COUNTERS, member="bar1Total"),
+    Plain("bar1_used_bytes", _BAR1, "bar1", 1, COUNTERS, member="bar1Used"),
+    Plain("bar1_total_bytes", _BAR1, "bar1", 1, COUNTERS, member="bar1Total"),
 )
 
 
@@ -224,9 +223,10 @@ class BoardReader:
     def _read_sensors(self) -> None:
         ask, handle = self._ask, self._handle
         plain = self._plain(SENSORS)
-        celsius = self._try("temperature", "temperature", self._temperature)
+        celsius = self._try("temperature_celsius", "temperature", self._temperature)
+        clock = partial(ask, "nvmlDeviceGetClockInfo", handle)
         clocks = {
-            name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
+            name: self._try("clock_hertz", "clock", partial(clock, kind))
             for name, kind in CLOCKS.items()
         }
         self._sensors = Sensors(plain).but(
@@ -236,7 +236,7 @@ class BoardReader:
         self._counters.read(SENSORS)
 
     def _read_counters(self) -> None:
-        licensed = self._try("license", "license", self._vgpu_licensed)
+        licensed = self._try("vgpu_licensed", "license", self._vgpu_licensed)
         known = {} if licensed is None else {"vgpu_licensed": licensed}
         self._rare = {**self._plain(COUNTERS), **known}
         self._counters.read(COUNTERS)
@@ -249,7 +249,7 @@ class BoardReader:
             if each.phase == phase:
                 if each.function not in answers:
                     call = partial(self._ask, each.function, self._handle)
-                    answers[each.function] = self._try(each.group, each.topic, call)
+                    answers[each.function] = self._try(each.family, each.topic, call)
                 answer = answers[each.function]
                 if answer is not None and each.member:
                     answer = getattr(answer, each.member)
@@ -275,5 +275,7 @@ class BoardReader:
             return int(newer) % 2**32  # the older call's is unsigned: -1 is its "unknown"
         return int(self._ask("nvmlDeviceGetTemperature", self._handle, GPU_SENSOR))
 
-    def _try(self, group: str, topic: str, call: Callable[[], T]) -> T | None:
-        return None if group in self._disabled else self._refusals.attempt(topic, call)
+    def _try(self, family: str, topic: str, call: Callable[[], T]) -> T | None:
+        """The answer, if the family that needs it is shown and the device has one."""
+        is_off = GROUPS[family] in self._disabled
+        return None if is_off else self._refusals.attempt(topic, call)

@@ -18,6 +18,7 @@ from exporter.agent.sources.gpus.nvml.calls import VALUE_TYPES
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import Refusals, retry_of
 from exporter.agent.sources.gpus.source import Demand
+from exporter.metrics.families import BOARD
 from exporter.model import KIB
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
@@ -83,12 +84,13 @@ MAX_COUNTED = 1 << 63  # what is above is no count: the sum does without, for ev
 PHASES = (SENSORS, COUNTERS, SAMPLES)  # of a reading, in which fields are read
 ALL_LINKS = 0xFFFFFFFF  # a scope: the sum over the links (nvml.h)
 PCIE = "pcie"
+GROUPS = {family.name: family.group for family in BOARD}
+"""By which group each family is switched off: what only such families need is not read."""
 
 
 class FieldRow(NamedTuple):
     """A row of TABLE: a field, and its place in ``Sensors``. A family may have no label: ""."""
 
-    group: str  # of the metric families
     topic: str  # of a refusal, and the quantity that is then unmeasured
     family: str
     label: str
@@ -117,7 +119,6 @@ def _ways(transmit: int, receive: int) -> Mapping[str, int]:
 
 
 def _rows(
-    group: str,
     topic: str,
     family: str,
     phase: str,
@@ -126,22 +127,22 @@ def _rows(
     scale: int = 1,
 ) -> Iterator[FieldRow]:
     for label, number in numbers.items():
-        yield FieldRow(group, topic, family, label, Field(number, scope), phase, scale)
+        yield FieldRow(topic, family, label, Field(number, scope), phase, scale)
 
 
 TABLE = (
-    *_rows("temperature", "memory_temperature", "temperature_celsius", SENSORS, {"memory": 82}),
-    *_rows("throttle", "throttle", "throttle_seconds_total", COUNTERS, THROTTLE),
-    *_rows("ecc", "ecc_errors", "ecc_errors_total", COUNTERS, _errors(3, 4)),
-    *_rows("ecc", "retired_pages", "retired_pages", COUNTERS, _errors(29, 30)),
-    *_rows("ecc", "retired_pages", "retired_pages_pending", COUNTERS, {"": 31}),
-    *_rows("recovery", "recovery_action", "recovery_action", COUNTERS, {"": 230}),
-    *_rows("link", "pcie_replays", "pcie_replays_total", COUNTERS, {"": 94}),
-    *_rows("nvlink", "nvlink_errors", "nvlink_errors_total", COUNTERS, LINK_ERRORS),
-    *_rows("ecc", "remapped_rows", "remapped_rows", COUNTERS, _errors(142, 143)),
-    *_rows("ecc", "remapped_rows", "row_remapping", COUNTERS, {"pending": 144, "failed": 145}),
-    *_rows("nvlink", "nvlink", "nvlink_bytes_total", COUNTERS, _ways(138, 139), ALL_LINKS, KIB),
-    *_rows(PCIE, PCIE, "pcie_bytes_total", SAMPLES, _ways(197, 198)),
+    *_rows("memory_temperature", "temperature_celsius", SENSORS, {"memory": 82}),
+    *_rows("throttle", "throttle_seconds_total", COUNTERS, THROTTLE),
+    *_rows("ecc_errors", "ecc_errors_total", COUNTERS, _errors(3, 4)),
+    *_rows("retired_pages", "retired_pages", COUNTERS, _errors(29, 30)),
+    *_rows("retired_pages", "retired_pages_pending", COUNTERS, {"": 31}),
+    *_rows("recovery_action", "recovery_action", COUNTERS, {"": 230}),
+    *_rows("pcie_replays", "pcie_replays_total", COUNTERS, {"": 94}),
+    *_rows("nvlink_errors", "nvlink_errors_total", COUNTERS, LINK_ERRORS),
+    *_rows("remapped_rows", "remapped_rows", COUNTERS, _errors(142, 143)),
+    *_rows("remapped_rows", "row_remapping", COUNTERS, {"pending": 144, "failed": 145}),
+    *_rows("nvlink", "nvlink_bytes_total", COUNTERS, _ways(138, 139), ALL_LINKS, KIB),
+    *_rows(PCIE, "pcie_bytes_total", SAMPLES, _ways(197, 198)),
 )
 
 
@@ -207,7 +208,7 @@ class BoardCounters:
         wanted = [
             row._replace(field=numbered(row.field, version))
             for row in TABLE
-            if row.group not in self._disabled
+            if GROUPS[row.family] not in self._disabled
         ]
         self._all = {phase: tuple(c for c in wanted if c.phase == phase) for phase in PHASES}
         for phase in PHASES:
