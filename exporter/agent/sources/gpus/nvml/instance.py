@@ -87,9 +87,8 @@ class InstanceActivity:
         self._clock = clock
         self.follow(demand)
         self._gpm: Gpm | None = None
-        self._start_ns: int | None = (
-            None  # of the window that is not taken yet, as are the next four
-        )
+        # Of the window that is not taken yet, up to the busy time:
+        self._start_ns: int | None = None
         self._end_ns = 0
         self._ended_mono_ns = 0
         self._observed_ns = 0
