@@ -78,9 +78,8 @@ MONITORING = (
                 TEXT,
                 "Where the alerts' runbooks are; `{alert}` stands for the name. Each exporter "
                 "serves them, so an Ingress or a port-forward to one does: "
-                "`http://localhost:10045/runbooks/{alert}`. With "
-                "`?node={{ $labels.instance }}&uuid={{ $labels.uuid }}` behind it, their commands "
-                "are about the alert's node and GPU. Empty: no link.",
+                "`http://localhost:10045/runbooks/{alert}`. Their commands are then about the "
+                "alert's node, GPU and pod. Empty: no link.",
                 optional=True,
             ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),

@@ -18,6 +18,7 @@ from rules.xids import pattern
 from tests.chart.rendering import ROOT, Object, Refused, render
 from tests.rules.cases import CASES
 from tests.rules.run import Case, raised, written
+from tools.demo.fleet import OF_ALERT
 
 pytestmark = pytest.mark.program("helm")
 
@@ -206,6 +207,24 @@ def test_the_link_to_runbooks_is_the_sites() -> None:
     for rule in found:
         name = rule["alert"]
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example.com/{name}.html#{name}"
+
+
+def test_runbooks_that_the_exporter_serves_are_about_the_alerts_node_and_gpu() -> None:
+    for address in (
+        "http://localhost:10045/runbooks/{alert}",
+        "https://gpu.example.com/runbooks/{alert}",
+    ):
+        for rule in rendered(runbookUrl=address):
+            link = rule["annotations"]["runbook_url"]
+            assert link == address.format(alert=rule["alert"]) + OF_ALERT
+    asked = "https://gpu.example.com/runbooks/{alert}?node=x"
+    assert all(
+        rule["annotations"]["runbook_url"].endswith("?node=x")
+        for rule in rendered(runbookUrl=asked)
+    )
+
+
+def test_an_empty_link_leaves_the_rest() -> None:
     assert all("runbook_url" not in rule["annotations"] for rule in rendered(runbookUrl=""))
     assert all(rule["annotations"]["summary"] for rule in rendered(runbookUrl=""))
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -26,7 +27,7 @@ from exporter.simulation.load import load
 from tests.e2e.programs import eventually
 from tools.demo.access import NAMESPACE, OPERATOR, TENANT, reviews
 from tools.demo.fleet import ALERTS, GUARDED, NODES, OF_ALERT, quick
-from tools.demo.guide import LAST, LOST, WAITING, Places, where_to_look
+from tools.demo.guide import LAST, LATER, LOST, WAITING, Places, where_to_look
 from tools.demo.history import SCRAPE_S, SCRAPES, written
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ SHOWN = {
     "who takes this pod's share": (0, ("batch/embed-nightly-7f4d", "its share is 60%")),
     "its card is lost": (0, ("fallen off the bus",)),
     "what to ask for": (0, ("inference/StatefulSet/chat-13b", "koordinator.sh/gpu-core")),
-    "what the last day cost": (0, ("research/Job/train", "576.00")),
+    "what the last day cost": (0, ("research/Job/train", "slurm/4711  ", "576.00")),
     "what a tenant sees": (1, (WAITING, "others, not shown to you")),
 }
 
@@ -138,7 +139,10 @@ def _demo() -> Iterator[tuple[str, list[psutil.Process]]]:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as demo:
         try:
             assert demo.stdout is not None
-            said = "".join(iter(demo.stdout.readline, f"{LAST}\n"))
+            said = "".join(iter(demo.stdout.readline, f"{LATER}\n"))
+            for page in re.findall(r"(http://\S+)  ", said):
+                assert _page(page)  # what is said first is there already
+            said += "".join(iter(demo.stdout.readline, f"{LAST}\n"))
             children = psutil.Process(demo.pid).children(recursive=True)
             yield said, children
         finally:
@@ -153,9 +157,18 @@ def _page(address: str) -> str:
     user, _, host = address.removeprefix("http://").rpartition("@")
     headers = {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if user else {}
     request = Request(f"http://{host}", headers=headers)
-    with urlopen(request, timeout=60) as answer:  # noqa: S310
-        text: str = answer.read().decode()
-        return text
+
+    def ask() -> str | None:
+        try:
+            with urlopen(request, timeout=60) as answer:  # noqa: S310
+                text: str = answer.read().decode()
+                return text
+        except HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # of its first second
+                return None
+            raise
+
+    return eventually(ask, f"{host} answers")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TextIO
@@ -29,7 +29,7 @@ from tools.demo.fleet import (  # noqa: E402
     promtool,
     serve,
 )
-from tools.demo.guide import Places, where_to_look  # noqa: E402
+from tools.demo.guide import Places, pages, where_to_look  # noqa: E402
 from tools.demo.programs import Program, are_ready, free_port  # noqa: E402
 from tools.install import ToolError  # noqa: E402
 
@@ -47,12 +47,17 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
         def start(name: str, command: list[str], ready: str = "") -> Program:
             return stack.enter_context(Program(name, command, ready))
 
-        out.write("A day of history is made first: half a minute, or more on a busy machine …\n")
-        out.flush()
+        def say(lines: Iterator[str]) -> None:
+            if all(one.process.poll() is None for one in programs):
+                out.write("\n".join((*lines, "")))
+                out.flush()
+
         programs = [
             start(name, serve(name, port, kubeconfig), EXPORTER_READY)
             for name, port in ports.items()
         ]
+        if are_ready(programs, ended):
+            say(pages(ports))
         failed = _backfilled(start, folder, began_s, ended)
         if not failed and not ended.is_set():
             command = [
@@ -65,10 +70,8 @@ def run(out: TextIO, folder: Path, ended: threading.Event) -> int:
             grafana = grafana_command(prometheus)
             if grafana:
                 start("grafana", grafana)
-            if all(one.process.poll() is None for one in programs):
-                places = Places(ports, prometheus, alerts_page(prometheus), folder, bool(grafana))
-                out.write("\n".join((*where_to_look(places), "")))
-                out.flush()
+            places = Places(ports, prometheus, alerts_page(prometheus), folder, bool(grafana))
+            say(where_to_look(places))
             for one in programs:
                 threading.Thread(target=_watch, args=(one, ended), daemon=True).start()
             ended.wait()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.error import HTTPError
+from urllib.error import URLError
 from urllib.request import urlopen
 
 from tools.demo.access import OPERATOR
@@ -119,11 +119,11 @@ def promtool() -> str:
 
 
 def alerts_page(prometheus: int) -> str | None:
-    """The path of its page of the alerts; None if this Prometheus has no pages."""
+    """The path of its page of the alerts; None if this Prometheus has no pages, or has ended."""
     for path in PAGES_OF_ALERTS:
         try:
             urlopen(f"http://127.0.0.1:{prometheus}{path}", timeout=10).close()
-        except HTTPError:
+        except URLError:
             continue
         return path
     return None

@@ -9,6 +9,7 @@ from tools.demo.fleet import ALERTS, GRAFANA_PORT, GUARDED, NODES
 
 WAITING = "inference/chat-13b-0"  # does not get its share
 LOST = "research/train-0"  # its card is lost
+LATER = "For the rest a day of history is made: half a minute, or more on a busy machine …"
 LAST = "Ctrl-C ends all of it."
 
 
@@ -22,18 +23,22 @@ class Places(NamedTuple):
     has_grafana: bool
 
 
-def where_to_look(places: Places) -> Iterator[str]:
-    """The lines that say so."""
-    yield "Four simulated nodes with a day of history, scraped by a Prometheus with the rules."
-    yield ""
-    yield "Pages of the nodes:"
-    for name, port in places.ports.items():
+def pages(ports: Mapping[str, int]) -> Iterator[str]:
+    """What can be looked at as soon as the nodes are there."""
+    yield "Pages of four simulated nodes:"
+    for name, port in ports.items():
         if name != GUARDED:
             yield f"  http://localhost:{port}  {name}: {NODES[name].about}"
-    port = places.ports[GUARDED]
+    port = ports[GUARDED]
     yield f"  {GUARDED}, {NODES[GUARDED].about}, wants a token as the password of any user:"
     yield f"  http://me:{OPERATOR}@localhost:{port}  as an operator, who sees all"
     yield f"  http://me:{TENANT}@localhost:{port}  as a tenant, who sees the namespace {NAMESPACE}"
+    yield ""
+    yield LATER
+
+
+def where_to_look(places: Places) -> Iterator[str]:
+    """What can be looked at with a day of history, in a Prometheus with the rules."""
     yield ""
     url = f"http://localhost:{places.prometheus}"
     yield "Alerts and boards:"

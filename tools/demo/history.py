@@ -23,12 +23,13 @@ CYCLE_S = 5
 SCRAPE_S = 120
 SCRAPES = 25 * 3600 // SCRAPE_S  # more than a day, so that advice is not early
 SECOND_NS = 10**9
-# Of containers and pods only those that are there all the time: names of short jobs never come
-# again. Their use is in that of their namespaces.
+# Of containers, pods and groups only those that are there all the time: names of short jobs never
+# come again. Their use is in that of their namespaces and kinds.
 KEPT = re.compile(
-    r"^(mgpu_(?:device|namespace|pod|container|group_kind)_(?:info|up|allocation_info|core_limit_ratio"
+    r"^(mgpu_(?:device|namespace|pod|container|group|group_kind)_(?:info|up|allocation_info|core_limit_ratio"
     r"|memory_(?:used|limit|total|reserved)_bytes|core_utilization_ratio|busy_seconds_total"
-    r"|(?:\w+_)?(?:core|gpu)_seconds_total|unobserved_seconds_total)"
+    r"|(?:\w+_)?(?:core|gpu)_seconds_total|core_waiting(?:_on)?_seconds_total|energy_joules_total"
+    r"|unobserved_seconds_total)"
     r"|mgpu_exporter_cycles_total)(?:\{(.*)\})? (\S+)$",
     re.MULTILINE,
 )
@@ -52,7 +53,7 @@ class MovedClock:
 def pages(scenario: str, start_s: int) -> Iterator[str]:
     """What a Prometheus scrapes of the repeated minutes; the last page begins them anew."""
     clock = MovedClock(start_s)
-    settings = load({"simulate": [scenario]}, {})
+    settings = load({"simulate": [scenario], "metrics.enable": ["contention"]}, {})
     collector = make_collector(settings, open_sources(settings, clock), clock)
     renderer = Renderer()
     for second in range(0, WARM_UP_S + REPEATED_S + 1, CYCLE_S):

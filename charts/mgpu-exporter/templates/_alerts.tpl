@@ -64,8 +64,13 @@ before the name, and was recorded of these jobs.
 {{- with $own.for }}{{ $_ := set $rule "for" . }}{{ end }}
 {{- if dig "annotations" "runbook_url" "" $rule }}
 {{- $_ := unset $rule.annotations "runbook_url" }}
-{{- if $given.runbookUrl }}
-{{- $_ := set $rule.annotations "runbook_url" (replace "{alert}" $rule.alert $given.runbookUrl) }}
+{{- with $given.runbookUrl }}
+{{- $link := replace "{alert}" $rule.alert . }}
+{{- if hasSuffix "/runbooks/{alert}" . }}{{/* those that an exporter serves: their commands are about the alert's labels */}}
+{{- $link = printf "%s?node={{ $labels.instance }}" $link }}
+{{- range list "uuid" "gpu" "namespace" "pod" }}{{ $link = printf "%s&%s={{ $labels.%s }}" $link . . }}{{ end }}
+{{- end }}
+{{- $_ := set $rule.annotations "runbook_url" $link }}
 {{- end }}
 {{- end }}
 {{- toJson $rule }}
