@@ -73,16 +73,17 @@ def read_mapping(
     if not isinstance(node, yaml.MappingNode):
         problems.append(StructureProblem(given.line, where, f"keys are expected: {known}"))
         return given
-    for name, key, value, first_line in items(node):
+    for item in items(node):
+        name, value = item.name, item.value
         place = where if name is None else below(where, name)
         if len(problems) >= MAX_PROBLEMS:
             return given  # a key that was not read is not missing
         if name is None or name not in section:
             text = f"no such key; known: {known}"
-            problems.append(StructureProblem(line_of(key), place, text))
-        elif first_line:
-            text = f"given twice; see line {first_line}"
-            problems.append(StructureProblem(line_of(key), place, text))
+            problems.append(StructureProblem(line_of(item.key), place, text))
+        elif item.first_line:
+            text = f"given twice; see line {item.first_line}"
+            problems.append(StructureProblem(line_of(item.key), place, text))
         elif value.tag != NULL:
             given.nodes[name] = value
             given[name] = _value(value, section[name], problems, place)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from exporter.model import Unattributed
 
@@ -43,13 +42,6 @@ NOBODY: Mapping[Unattributed, str] = {  # what use without an owner is called, b
     Unattributed.MPS: "MPS server",
 }
 _WATCHING = frozenset({"pods_api", "pods_kubelet", "pods_files"})
-
-
-def is_without_pods(document: Mapping[str, Any]) -> bool:
-    """Whether a document is of a node that is none of Kubernetes."""
-    names = {source.get("name") for source in document.get("sources", ())}
-    pods, groups = document.get("pods"), document.get("groups")
-    return is_off_kubernetes(names, has_pods=bool(pods), has_groups=bool(groups))
 
 
 def is_off_kubernetes(sources: Collection[str], *, has_pods: bool, has_groups: bool) -> bool:

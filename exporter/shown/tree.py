@@ -249,16 +249,18 @@ def tree_of(
         DeviceEntry(
             device.uuid,
             device,
-            branches.pods(device.uuid),
-            branches.groups(device.uuid),
-            unattributed_entries(
+            pods=branches.pods(device.uuid),
+            groups=branches.groups(device.uuid),
+            unattributed=unattributed_entries(
                 device, owned, None if unattributed is None else unattributed.get(device.uuid, {})
             ),
-            (others or {}).get(device.uuid),
-            ended.get(device.uuid),
+            others=(others or {}).get(device.uuid),
+            ended_core=ended.get(device.uuid),
         )
         for device in sorted(facts.devices, key=lambda device: (device.index, device.uuid))
     ]
+    # Owners may be on a device of which nothing else is known: with a part of the series only, or
+    # where the driver no longer lists it. They are shown all the same.
     strays = branches.uuids - {"", *(device.uuid for device in devices)}
     devices += [
         DeviceEntry(uuid, None, branches.pods(uuid), branches.groups(uuid))

@@ -5,6 +5,7 @@ narrow one for the columns of a terminal. No line breaks between a number and it
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from exporter.model import GIB, KIB, MIB, TIB
 
@@ -79,15 +80,14 @@ def energy(microjoules: float) -> str:
 
 def duration(seconds: float) -> str:
     """A duration in its largest unit or two: 3 h 5 min."""
-    whole = int(seconds)
-    for unit, size, below, smaller in (
-        ("d", _DAY_S, "h", _HOUR_S),
-        ("h", _HOUR_S, "min", _MINUTE_S),
+    left_s = int(seconds)
+    for (unit, size), (below, smaller) in pairwise(
+        (("d", _DAY_S), ("h", _HOUR_S), ("min", _MINUTE_S))
     ):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size}{NBSP}{unit}" + (f" {rest}{NBSP}{below}" if rest else "")
-    return f"{whole // _MINUTE_S}{NBSP}min" if whole >= _MINUTE_S else f"{whole}{NBSP}s"
+        if left_s >= size:
+            rest = left_s % size // smaller
+            return f"{left_s // size}{NBSP}{unit}" + (f" {rest}{NBSP}{below}" if rest else "")
+    return f"{left_s // _MINUTE_S}{NBSP}min" if left_s >= _MINUTE_S else f"{left_s}{NBSP}s"
 
 
 def age(seconds: float) -> str:

@@ -96,14 +96,14 @@ def bill(arguments: Namespace) -> int:
             prometheus = far_prometheus(
                 arguments, asked=_say(shown), all_stores=True, timeout_s=_LONGEST_S
             )
-            made = _made(arguments, prometheus, prices, since_s, until_s)
-            if not made.rows:
+            found = _read_bill(arguments, prometheus, prices, since_s, until_s)
+            if not found.rows:
                 return _refused(
                     arguments, f"{prometheus.address} has no card of which anything was counted"
                 )
     except (NoAnswerError, PriceError, ValueError, OSError) as error:
         return _refused(arguments, _said(error))
-    return _write(made, arguments, urlsplit(prometheus.address).hostname or "")
+    return _write(found, arguments, urlsplit(prometheus.address).hostname or "")
 
 
 def _at_odds(arguments: Namespace) -> str:
@@ -131,7 +131,7 @@ def _at_odds(arguments: Namespace) -> str:
     return ""
 
 
-def _made(
+def _read_bill(
     arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
 ) -> Bill:
     by, _, key = arguments.by.partition(":")
@@ -229,17 +229,17 @@ def _is_parquet(arguments: Namespace) -> bool:
     return str(arguments.output).endswith(".parquet")
 
 
-def _write(made: Bill, arguments: Namespace, account: str) -> int:
+def _write(found: Bill, arguments: Namespace, account: str) -> int:
     """Writes a bill in the format that was asked for; the exit status."""
     form, text, data = arguments.format, "", b""
     if _is_parquet(arguments):  # by the name of --output
-        data = focus.as_parquet(made, "mgpu-exporter", account)
+        data = focus.as_parquet(found, "mgpu-exporter", account)
     elif form == "focus":
-        text = focus.as_csv(made, "mgpu-exporter", account)
+        text = focus.as_csv(found, "mgpu-exporter", account)
     elif form == "json":
-        text = report.as_json(made)
+        text = report.as_json(found)
     else:
-        text = report.as_csv(made) if form == "csv" else report.as_table(made)
+        text = report.as_csv(found) if form == "csv" else report.as_table(found)
     if not arguments.output:
         say(text)
         return _OK

@@ -132,11 +132,11 @@ class Cluster:
                 if error.status not in _DENIED:  # who may list some of them shall not miss others
                     raise
                 refusals.append(error)
-        there = [_exporter(p) for p in found if _of(p, "status").get("phase") not in _OVER]
-        if there:
+        running = [_exporter(p) for p in found if _of(p, "status").get("phase") not in _OVER]
+        if running:
             # Those that can be asked. Of a node without one all, so that the user sees why.
-            ready = {one.node for one in there if not one.why_not}
-            asked = (one for one in there if not one.why_not or one.node not in ready)
+            ready = {one.node for one in running if not one.why_not}
+            asked = (one for one in running if not one.why_not or one.node not in ready)
             return sorted(asked, key=lambda one: (one.node, one.pod))
         if len(refusals) == len(self._namespaces):
             raise NoAnswerError(f"{refusals[0]}; {_NAME_IT}")

@@ -53,11 +53,11 @@ def door_of(load: Load) -> Door:
             return client.headers()
 
     return Door(
-        client.configuration.host,
-        attempt("loading credentials", lambda: _tls(client)),
-        headers,
-        client.configuration.tls_server_name or "",
-        client.proxy,
+        host=client.configuration.host,
+        tls=attempt("loading credentials", lambda: _tls(client)),
+        headers=headers,
+        server_name=client.configuration.tls_server_name or "",
+        proxy=client.proxy,
     )
 
 

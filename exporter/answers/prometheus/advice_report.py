@@ -97,21 +97,16 @@ def _unknown_steps(advice: Sequence[Advice]) -> str:
 def _line(workload: Workload, advice: Advice) -> tuple[str, ...]:
     name = "/".join(filter(None, workload[:-1]))
     wanted = asked(advice.scheme, advice.resource, advice.recommended)
+    write = "{:.0%}".format if advice.resource is Resource.CORE else gib
     amounts = (advice.allocated, advice.typical, advice.peak, advice.recommended)
     return (
         f"{name} {workload.container}".rstrip(),
         advice.resource.value,
-        *(_amount(amount, advice.resource) for amount in amounts),
+        *("-" if amount is None else write(amount) for amount in amounts),
         advice.outcome.words,
         f"{advice.confidence:.{2 if advice.confidence < 1 else 1}f}",
         f"{wanted.name}: {wanted.quantity}" if wanted else "",
     )
-
-
-def _amount(amount: float | None, resource: Resource) -> str:
-    if amount is None:
-        return "-"
-    return f"{amount:.0%}" if resource is Resource.CORE else gib(amount)
 
 
 def _freed(found: Sequence[Advice]) -> str:

@@ -222,13 +222,13 @@ class Counters:
         """The steps whose ends do not say all, by target."""
         span = self._span
         found: dict[Target, set[int]] = defaultdict(set)
-        there = {target_of(one.labels) for one in self._prometheus.at(self._cycles, span.until_s)}
+        last = {target_of(one.labels) for one in self._prometheus.at(self._cycles, span.until_s)}
         for target in self.scrapes.targets:
             times, lives = self.scrapes.of(target)
             steps = self._steps_of(times)
             # A target came within its first step. If it is gone, it went within its last.
             found[target].add(steps[0])
-            if target not in there:
+            if target not in last:
                 found[target].add(steps[-1])
             for (before, life), (after, following) in pairwise(zip(steps, lives, strict=True)):
                 if after - before > 1:

@@ -205,7 +205,9 @@ class _Card:
         end_s = min(end_s, self._span.until_s)
         every = {target for life in order for target in self._shown[life]}
         last = sorted(every, key=lambda one: (-self._scrapes.of(one)[0][-1], sorted(one)))
-        return CardGrowth(self._uuid, last, min(begin_s, end_s), end_s, grown, late)
+        return CardGrowth(
+            self._uuid, last, begin_s=min(begin_s, end_s), end_s=end_s, grown=grown, late=late
+        )
 
     def _dated(self, life: Life, first_s: float) -> Life:
         """The life with a start that can be, by the clock of the store.

@@ -139,11 +139,8 @@ class Scrapes:
 
     def of(self, target: Target) -> tuple[Sequence[float], Sequence[Life]]:
         """The times of its scrapes, oldest first, and which life answered each."""
-        if target not in self._known:
-            self._known[target] = self._lives(target)
-        return self._known[target]
-
-    def _lives(self, target: Target) -> tuple[list[float], list[Life]]:
+        if target in self._known:
+            return self._known[target]
         # A start time that drifts a little is the same process: the wall clock was corrected. Where
         # it is missing, cycles that fell show another process.
         starts, cycles = self._starts[target], self._cycles[target]
@@ -162,6 +159,7 @@ class Scrapes:
             else:
                 run += 1
                 lives.append(Life(None, target, run))
+        self._known[target] = times, lives
         return times, lives
 
     def same_life(self, target: Target, one_s: float, later_s: float) -> bool:
@@ -175,7 +173,16 @@ class Scrapes:
 
         None if none of them was there yet.
         """
-        times, answers = self._together(tuple(targets))
+        key = tuple(targets)
+        if key not in self._merged:
+            every = [
+                (at, (life, target))
+                for target in key
+                for at, life in zip(*self.of(target), strict=True)
+            ]
+            merged = sorted(every, key=lambda each: each[0])
+            self._merged[key] = [at for at, _ in merged], [answer for _, answer in merged]
+        times, answers = self._merged[key]
         if not times:
             return None
         at = bisect_right(times, unix_s)
@@ -187,20 +194,6 @@ class Scrapes:
         if times[at] > unix_s and (life.start_s is None or life.start_s > unix_s):
             return answers[at - 1] if at else None
         return life, target
-
-    def _together(
-        self, targets: tuple[Target, ...]
-    ) -> tuple[Sequence[float], Sequence[tuple[Life, Target]]]:
-        """The times of all their scrapes, and what answered each."""
-        if targets not in self._merged:
-            every = [
-                (at, (life, target))
-                for target in targets
-                for at, life in zip(*self.of(target), strict=True)
-            ]
-            merged = sorted(every, key=lambda each: each[0])
-            self._merged[targets] = [at for at, _ in merged], [answer for _, answer in merged]
-        return self._merged[targets]
 
     def by_life(self, targets: Iterable[Target]) -> dict[Life, dict[Target, list[float]]]:
         """When each life was scraped, by target."""

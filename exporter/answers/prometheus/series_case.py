@@ -128,6 +128,7 @@ class SeriesCase:
                 Prometheus does not answer.
 
         """
+        # A pod that has ended within the window is looked at as it was when it was last seen.
         ended_s = None
         state = self._state(namespace, pod, self._unix_s)
         if not state:
@@ -140,6 +141,7 @@ class SeriesCase:
         self._find_exporter(namespace, pod)
         self._until_s = self._unix_s if ended_s is None else ended_s
         core, waiting = self._growth_of(_CORE), self._growth_of(_WAITING)
+        # Its cards are looked at while it was on them: what they did before is not its own affair.
         since_s = min((one.first_s for one in core.values()), default=0)
         self._span_s = max(1, ceil(self._until_s - max(since_s, self._since_s)))
         observed_s = max((one.observed_s for one in core.values()), default=self._window_s)

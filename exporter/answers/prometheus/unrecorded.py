@@ -38,11 +38,11 @@ def _owned(series: str, chosen: str) -> str:
 def _most(series: str) -> Series:
     """Of the pod and the card where it is most. ``OF`` and ``TIME`` stand for what is given."""
 
-    def made(chosen: str, seconds: int) -> str:
+    def expression(chosen: str, seconds: int) -> str:
         found = series.replace("OF", f"{{{chosen}}}").replace("TIME", f"{max(seconds, _RATE_S)}s")
         return f"max by ({_LEVEL}) ({_owned(found, chosen)})"
 
-    return made
+    return expression
 
 
 def _cards(chosen: str, _: int) -> str:

@@ -313,6 +313,7 @@ def _unknown(case: Case) -> Iterator[Sentence]:
         for quantity, reason in part.unmeasured.items():
             if reason == Unmeasured.GPU_LOST:  # said before all else
                 continue
+            # These figures exist for a board only. Of a part, the core alone is worth a word.
             if part.card.is_part and reason in _OF_THE_BOARD:
                 if quantity == "core":
                     by_reason[_OF_ITS_PART].add(quantity)

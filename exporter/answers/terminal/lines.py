@@ -84,10 +84,15 @@ def _device(entry: DeviceEntry, node: NodeContext) -> Line:
         name = f"{node.name} GPU {clean(entry.uuid)}".lstrip()
         return Line(key, LineKind.DEVICE, name, unknown, unknown, children=children)
     core, memory = _device_figures(device)
+    # The number, the model, and the partition's profile as its vendor calls it.
+    of = device.device
+    profile = f"MIG {of.profile}" if of.profile and of.vendor == "nvidia" else of.profile
+    model = "" if of.parent_uuid else of.model.removeprefix("NVIDIA ")  # its board's line has it
+    name = clean(" ".join(filter(None, (of.number, model, profile))))
     return Line(
         key=key,
         kind=LineKind.DEVICE,
-        name=f"{node.name} {_name(device)}".lstrip(),
+        name=f"{node.name} {name}".lstrip(),
         core=core,
         memory=memory,
         engines=_engines(device.average),
@@ -113,28 +118,20 @@ def _device_figures(device: DeviceFacts) -> tuple[Figure, Figure]:
     )
 
 
-def _name(device: DeviceFacts) -> str:
-    """The number, the model, and the partition's profile as its vendor calls it."""
-    of = device.device
-    profile = f"MIG {of.profile}" if of.profile and of.vendor == "nvidia" else of.profile
-    model = "" if of.parent_uuid else of.model.removeprefix("NVIDIA ")  # its board has it
-    return clean(" ".join(filter(None, (of.number, model, profile))))
-
-
 def _tenants(
     above: Key, pods: Iterable[Line], groups: Iterable[Line], ended_core: float | None = None
 ) -> tuple[Line, ...]:
     """Pods and groups, and one line for all that have ended, with what that used lately."""
     lines = [*pods, *groups]
     ended = tuple(line for line in lines if line.ended)
-    there = tuple(line for line in lines if not line.ended)
+    live = tuple(line for line in lines if not line.ended)
     if not (ended or ended_core):
-        return there
+        return live
     name = f"{len(ended)} that {'has' if len(ended) == 1 else 'have'} ended"
     if not ended:
         name = "containers that have ended"
     key, core = (*above, LineKind.ENDED), Figure(ended_core or None)
-    return (*there, Line(key, LineKind.ENDED, name, core, children=ended))
+    return (*live, Line(key, LineKind.ENDED, name, core, children=ended))
 
 
 def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) -> Line:
@@ -150,7 +147,7 @@ def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) 
         )
         for one in entry.containers
     )
-    there = [line for line in containers if not line.ended] or containers
+    live = [line for line in containers if not line.ended] or containers
     line = Line(
         key=(*above, entry.namespace, entry.pod),
         kind=LineKind.POD,
@@ -170,14 +167,15 @@ def _pod(entry: PodEntry, waiting: WaitingMarks, above: Key, node: NodeContext) 
             also=only.name,
         )
     own = pod_marks(entry.facts, may_borrow=entry.may_borrow) if entry.facts else ()
-    of_kinds = {mark.kind: mark for mark in (*own, *(mark for one in there for mark in one.marks))}
+    # A pod and its containers may have a mark of one kind. The containers' says more: it stands.
+    of_kinds = {mark.kind: mark for mark in (*own, *(mark for one in live for mark in one.marks))}
     return replace(line, marks=tuple(of_kinds.values()))
 
 
 def _summed(line: Line, entry: PodEntry) -> Line:
     """The pod's line with its figures on the device. A reason of any container is its own."""
-    there = [child for child in line.children if not child.ended]
-    engines = zip(*(child.engines for child in there), strict=True) if there else ()
+    live = [child for child in line.children if not child.ended]
+    engines = zip(*(child.engines for child in live), strict=True) if live else ()
     sums = [None if None in each else sum(v or 0.0 for v in each) for each in engines]
     holdings = [held for held in entry.holdings if not held.ended]
     reasons = {quantity: why for held in holdings for quantity, why in held.unmeasured.items()}
@@ -187,7 +185,7 @@ def _summed(line: Line, entry: PodEntry) -> Line:
         core=core,
         memory=memory,
         engines=(sums[0], sums[1], sums[2]) if sums else (None, None, None),
-        past=_past_sum([child.past for child in there if child.past]),
+        past=_past_sum([child.past for child in live if child.past]),
         details=(
             *(fact for held in entry.unplaced for fact in details.of_allocation(held)),
             *line.details,

@@ -197,6 +197,8 @@ class Layout(NamedTuple):
 
 def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
     """The layout of a line of so many cells; ``past``: there is history to show."""
+    # Columns are shown by rank, as long as the name keeps its least width. Room beyond goes to the
+    # name, up to the longest, and then to columns that grow, the most important first.
     shown: list[TableColumn] = []
     wanted = [column for column in COLUMNS if past or column is not PAST]
     for column in sorted(wanted, key=lambda column: column.rank):

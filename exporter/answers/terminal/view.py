@@ -211,9 +211,19 @@ def _is_shut(line: Line, arrangement: Arrangement) -> bool:
     return min(below, default=0) > arrangement.deepest
 
 
+class _Block(NamedTuple):
+    """The rows of an owner, from ``start`` to before ``end``, and its GPU's row."""
+
+    importance: tuple[int, float]
+    gpu: int
+    start: int
+    end: int
+
+
 def _without_the_least(every: list[ShownLine], over: int) -> list[ShownLine]:
     """The rows without those that say least, each counted in its GPU's row."""
-    blocks: list[tuple[tuple[int, float], int, int, int]] = []  # importance, GPU, from, to
+    # An owner goes with all of its rows, so that no process is shown without its pod.
+    blocks: list[_Block] = []
     gpu = 0
     for at, row in enumerate(every):
         if row.depth == 0:
@@ -221,15 +231,15 @@ def _without_the_least(every: list[ShownLine], over: int) -> list[ShownLine]:
         elif row.depth == 1:
             ends = (n for n in range(at + 1, len(every)) if every[n].depth <= 1)
             rank = _importance(row.line, every[gpu].line)
-            blocks.append((rank, gpu, at, next(ends, len(every))))
+            blocks.append(_Block(rank, gpu, at, next(ends, len(every))))
     dropped: set[int] = set()
     more = dict.fromkeys(range(len(every)), 0)
-    for _, gpu, start, end in sorted(blocks):
+    for block in sorted(blocks):
         if over <= 0:
             break
-        dropped.update(range(start, end))
-        more[gpu] += 1
-        over -= end - start
+        dropped.update(range(block.start, block.end))
+        more[block.gpu] += 1
+        over -= block.end - block.start
     kept = ((at, row) for at, row in enumerate(every) if at not in dropped)
     return [row._replace(more=more[at]) for at, row in kept]
 

@@ -1,26 +1,24 @@
 import pytest
 
-from exporter.shown.kinds import count_nouns, is_without_pods, noun
+from exporter.shown.kinds import count_nouns, is_off_kubernetes, noun
 
 
 @pytest.mark.parametrize(
     ("sources", "pods", "groups", "expected"),
     [
-        (["pods_none"], [], [], True),
-        (["pods_api"], [], [{}], False),
-        (["pods_kubelet"], [], [{}], False),
-        (["pods_simulated"], [], [{}], True),
-        (["pods_simulated"], [], [], False),
-        (["pods_simulated"], [{}], [{}], False),
-        ([], [], [], False),
+        (["pods_none"], False, False, True),
+        (["pods_api"], False, True, False),
+        (["pods_kubelet"], False, True, False),
+        (["pods_simulated"], False, True, True),
+        (["pods_simulated"], False, False, False),
+        (["pods_simulated"], True, True, False),
+        ([], False, False, False),
     ],
 )
 def test_a_node_is_without_pods_where_nothing_looks_for_them(
-    sources: list[str], pods: list[object], groups: list[object], *, expected: bool
+    sources: list[str], *, pods: bool, groups: bool, expected: bool
 ) -> None:
-    document = {"sources": [{"name": name} for name in sources], "pods": pods, "groups": groups}
-
-    assert is_without_pods(document) is expected
+    assert is_off_kubernetes(sources, has_pods=pods, has_groups=groups) is expected
 
 
 def test_owners_are_counted_by_what_people_call_them() -> None:

@@ -57,13 +57,13 @@ def node_of_document(document: Json, history: Json) -> NodeSight:
             ended[text(device, "uuid")] = core
     age_s = number(head, "age_seconds") or 0.0
     return NodeSight(
-        tree_of(facts_of_document(document), processes, nobody, _others(document), ended),
-        text(document, "node"),
-        round((number(head, "timestamp_seconds") or 0.0) * 1e9),
-        flag(document, "simulated"),
-        tuple(name for name, _, _ in sources),
-        tuple(troubles_of(sources, age_s if flag(head, "stale") else None)),
-        _past(history),
+        tree=tree_of(facts_of_document(document), processes, nobody, _others(document), ended),
+        name=text(document, "node"),
+        unix_ns=round((number(head, "timestamp_seconds") or 0.0) * 1e9),
+        simulated=flag(document, "simulated"),
+        sources=tuple(name for name, _, _ in sources),
+        troubles=tuple(troubles_of(sources, age_s if flag(head, "stale") else None)),
+        past=_past(history),
     )
 
 
@@ -130,15 +130,15 @@ def _processes(owner: Owner, uuid: str, part: Json) -> Iterator[Process]:
                 round(pid),
                 uuid,
                 owner,
-                frozenset(_KINDS.get(text(one, "type"), ())),
-                None if memory is None else round(memory),
-                number(one, "core_utilization_ratio"),
-                number(one, "memory_active_ratio"),
-                number(one, "encoder_utilization_ratio"),
-                number(one, "decoder_utilization_ratio"),
-                text(one, "name"),
-                None if began is None else round(began * 1e9),
-                text(one, "job"),
+                kinds=frozenset(_KINDS.get(text(one, "type"), ())),
+                memory_bytes=None if memory is None else round(memory),
+                core=number(one, "core_utilization_ratio"),
+                memory_active=number(one, "memory_active_ratio"),
+                encoder=number(one, "encoder_utilization_ratio"),
+                decoder=number(one, "decoder_utilization_ratio"),
+                name=text(one, "name"),
+                start_unix_ns=None if began is None else round(began * 1e9),
+                job=text(one, "job"),
             )
 
 

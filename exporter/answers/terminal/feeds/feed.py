@@ -8,7 +8,7 @@ from exporter.answers.terminal.details import ProcessCommand
 from exporter.answers.terminal.lines import NodeContext, lines_of
 from exporter.answers.terminal.view import Line, Overview, Past, Totals
 from exporter.model import SeriesKey, Snapshot, sum_of_all, sum_of_known
-from exporter.shown.kinds import is_without_pods
+from exporter.shown.kinds import is_off_kubernetes
 from exporter.shown.marks import Earlier
 from exporter.shown.printable import clean
 from exporter.shown.tree import DeviceEntry, Others, Tree, visible_to
@@ -196,6 +196,14 @@ def view_of(result: FeedResult, name: str) -> Overview:
         )
     said = [f"{clean(n.name)}: {t}" if several else t for n in nodes for t in n.troubles]
     devices = [device for node in nodes for device in node.tree.devices]
+    without_pods = [
+        is_off_kubernetes(
+            node.sources,
+            has_pods=bool(node.tree.nowhere) or any(device.pods for device in node.tree.devices),
+            has_groups=any(device.groups for device in node.tree.devices),
+        )
+        for node in nodes
+    ]
     return Overview(
         source=clean(nodes[0].name) if len(nodes) == 1 and nodes[0].name else name,
         unix_s=max((node.unix_ns for node in nodes), default=0) / 1e9,
@@ -204,18 +212,7 @@ def view_of(result: FeedResult, name: str) -> Overview:
         lines=tuple(lines),
         totals=_of_pods(devices) if result.namespace else _of_devices(devices),
         namespace=result.namespace,
-        without_pods=bool(nodes) and all(map(_without_pods, nodes)),
-    )
-
-
-def _without_pods(node: NodeSight) -> bool:
-    devices = node.tree.devices
-    return is_without_pods(
-        {
-            "sources": [{"name": source} for source in node.sources],
-            "pods": [*node.tree.nowhere, *(pod for device in devices for pod in device.pods)],
-            "groups": [group for device in devices for group in device.groups],
-        }
+        without_pods=bool(nodes) and all(without_pods),
     )
 
 
@@ -225,13 +222,13 @@ def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
     measured = [facts for facts in known if facts.average.core is not None]
     nobody = (each.core for device in devices for each in device.unattributed)
     return Totals(
-        len({facts.device.parent_uuid or facts.uuid for facts in measured}),
-        sum(not facts.is_up for facts in known),
-        sum_of_known(facts.average.core for facts in measured),
-        sum_of_known(facts.memory.used_bytes for facts in measured),
-        sum_of_known(facts.memory.total_bytes for facts in measured),
-        sum_of_known(facts.sensors.value("power_watts") for facts in known),
-        sum(core for core in nobody if core is not None),
+        gpus=len({facts.device.parent_uuid or facts.uuid for facts in measured}),
+        lost=sum(not facts.is_up for facts in known),
+        core=sum_of_known(facts.average.core for facts in measured),
+        memory=sum_of_known(facts.memory.used_bytes for facts in measured),
+        memory_total=sum_of_known(facts.memory.total_bytes for facts in measured),
+        watts=sum_of_known(facts.sensors.value("power_watts") for facts in known),
+        unattributed=sum(core for core in nobody if core is not None),
     )
 
 

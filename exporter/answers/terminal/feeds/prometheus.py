@@ -123,13 +123,13 @@ class PrometheusFeed:
         if self._namespace:
             tree = replace(tree, devices=tuple(map(_with_the_rest, tree.devices)))
         return NodeSight(
-            tree,
-            name,
-            self._clock.time_ns(),
-            own.get(SIMULATED) == 1,
-            tuple(source for source, _, _ in up),
-            tuple(troubles_of(up, None)),
-            self._history.get(name, {}),
+            tree=tree,
+            name=name,
+            unix_ns=self._clock.time_ns(),
+            simulated=own.get(SIMULATED) == 1,
+            sources=tuple(source for source, _, _ in up),
+            troubles=tuple(troubles_of(up, None)),
+            past=self._history.get(name, {}),
         )
 
     def _owners(self) -> list[Series]:

@@ -43,6 +43,7 @@ Path = tuple[str, ...]
 _BY_NAME = {family.full_name: family for family in FAMILIES}
 _BOARD = [f for f in FAMILIES if f.level == "device" and f.group not in {"core", "cost", "xid"}]
 _INFO = _BY_NAME["mgpu_device_info"]
+_POD_INFO = _BY_NAME["mgpu_pod_info"]
 _COUNTERS = {family.name for family in FAMILIES if family.type == "counter"}
 _LONGEST_INDEX = 9  # digits
 _LASTING = {"container": _COUNTERS, "group": {*_COUNTERS, "info"}, "pod": _COUNTERS}
@@ -121,13 +122,13 @@ class _Values:
             if (path := _PATHS.get((self._level, family))) is not None
             and (value := self.value(family)) is not None
         }
-        return _made(of, {**numbers, **more})
+        return _build(of, {**numbers, **more})
 
 
 _hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
-def _made(of: type[T], found: Mapping[Path, object]) -> T:
+def _build(of: type[T], found: Mapping[Path, object]) -> T:
     """A value of this type with these fields. Its parts are made likewise, and numbers rounded."""
     parts: dict[str, dict[Path, object]] = defaultdict(dict)
     for (name, *inner), value in found.items():
@@ -138,7 +139,7 @@ def _made(of: type[T], found: Mapping[Path, object]) -> T:
         if name not in hints:  # computed by the fact itself
             continue
         if () not in own:
-            fields[name] = _made(hints[name], own)
+            fields[name] = _build(hints[name], own)
         elif hints[name] == int | None and isinstance(own[()], float):
             fields[name] = round(own[()])
         else:
@@ -260,8 +261,8 @@ def _group(labels: tuple[str, ...], values: _Values) -> GroupHolding:
 
 
 def _pod(labels: tuple[str, ...], values: _Values) -> PodFacts:
-    uid, qos, kind, owner = values.info("info", 4)
-    info = PodInfo(uid, qos, kind, owner) if values.labelled("info") else None
+    named: dict[str, Any] = dict(zip(_POD_INFO.labels, values.info("info", 4), strict=True))
+    info = PodInfo(**named) if values.labelled("info") else None
     more: dict[Path, object] = {
         ("namespace",): labels[0],
         ("name",): labels[1],
