@@ -138,8 +138,8 @@ class Prometheus:
 
     def pieces(self, expression: str, grid: Grid) -> Iterator[list[Series]]:
         """The same answer in pieces: some times of the grid after the others."""
-        # Nobody knows beforehand how many series there are. A short first piece shows it. All others
-        # have as many times as one answer has room for.
+        # How many series there are is not known beforehand: a short first piece shows it.
+        # The others have as many times as one answer has room for.
         times, begin, points = grid.times, 0, 16
         while begin < len(times):
             part = times[begin : begin + points]
