@@ -66,7 +66,7 @@ class Recorded:
             for verdict in ("refused", "at_least")
         )
         # who is at his limit needs no day of data
-        refused = f"({refused}) unless {conditions[Outcome.EARLY]}"
+        refused = f"({refused}) unless {conditions[Outcome.RAISE_EARLY]}"
         lower = f"({conditions[Outcome.LOWER]} unless ({bound}))"
         outcomes = (f"({text}) * 0 + {[*Outcome].index(one)}" for one, text in conditions.items())
         return {
@@ -95,7 +95,7 @@ class Recorded:
         if taken_at_once := cases.get(Outcome.PREALLOCATED):
             early = f"{early} unless ({taken_at_once})"
         found = {
-            Outcome.EARLY: f"({early})",
+            Outcome.RAISE_EARLY: f"({early})",
             Outcome.TOO_EARLY: too_early,
             Outcome.SHORT_LIVED: f"max_over_time({self._of(_LASTING)}) == 0",
             Outcome.UNMEASURED: f"{known} / {steps} < {LEAST_KNOWN}",

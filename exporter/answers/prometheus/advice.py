@@ -39,7 +39,7 @@ class Outcome(Enum):
     The first that fits counts.
     """
 
-    EARLY = "raise", "too_early"
+    RAISE_EARLY = "raise", "too_early"
     NO_SHARE = "refused", "not_promised"
     TOO_EARLY = "refused", "too_early"
     SHORT_LIVED = "refused", "short_lived"
@@ -188,7 +188,7 @@ class _Reader:
         )
         self._step_s = _RECORDED_S
         if not self.is_recorded and self.first_s is not None:
-            # so that an hour that is known has about as many steps as a day
+            # An hour that is known shall have about as many steps as a day has of recorded ones.
             known_s = until_s - int(self.first_s)
             self._step_s = min(_RECORDED_S, max(_MINUTE_S, known_s // 96 // _MINUTE_S * _MINUTE_S))
             self._span_s = known_s + self._step_s
@@ -214,7 +214,7 @@ class _Reader:
         """When the first such series was there."""
         step_s = max(300, self._span_s // 2000)
         series, first_s = f"{name}{{{self._chosen}}}", None
-        # to a step, and then to a scrape
+        # It is found to a step first, and then to a scrape.
         for there, long_s, by_s in (
             (f"last_over_time({series}[15m])", self._span_s, step_s),
             (series, step_s, _SCRAPE_S),
@@ -261,6 +261,7 @@ def _advice(resource: Resource, own: Mapping[str, float], scheme: str, day: floa
     holds = {
         **_refusals(resource, own, day),
         **_bounds(resource, own),
+        # Less is advised beyond an upper bound only, which is the nearer the longer it was measured.
         Outcome.LOWER: bool(known and target and allocated)
         and (allocated or 0.0) > (target or 0.0) * (1 + day / known),
         Outcome.RAISE: None not in {target, allocated} and (allocated or 0.0) < (target or 0.0),
@@ -269,6 +270,7 @@ def _advice(resource: Resource, own: Mapping[str, float], scheme: str, day: floa
     outcome = next((one for one in Outcome if holds.get(one)), None)
     if outcome is None:
         return None
+    # Only LOWER takes anything away: whatever else is found, what is allocated is the least.
     recommended = None if outcome.verdict == "refused" else target
     if recommended is not None and outcome is not Outcome.LOWER:
         recommended = max(recommended, allocated or 0.0)
@@ -299,9 +301,10 @@ def _refusals(resource: Resource, own: Mapping[str, float], day: float) -> dict[
         # A program that takes a constant part at once says nothing of its need.
         is_flat = needed >= MOST * have and own.get("least", 0.0) >= FLAT * needed
         is_flat = is_flat and own.get("full", 0.0) < FULL
+    # Before a day is over nothing is certain but that more is needed: it used all it may have.
     too_early = steps < day
     return {
-        Outcome.EARLY: too_early and not is_flat and _bounds(resource, own)[Outcome.AT_LIMIT],
+        Outcome.RAISE_EARLY: too_early and not is_flat and _bounds(resource, own)[Outcome.AT_LIMIT],
         Outcome.NO_SHARE: resource is Resource.CORE and allocated is None,
         Outcome.TOO_EARLY: too_early,
         Outcome.SHORT_LIVED: own.get("lasting") == 0,
