@@ -261,7 +261,7 @@ def _advice(resource: Resource, own: Mapping[str, float], scheme: str, day: floa
     holds = {
         **_refusals(resource, own, day),
         **_bounds(resource, own),
-        # Less is advised beyond an upper bound only, which is the nearer the longer it was measured.
+        # Less is advised beyond an upper bound only: the nearer, the longer it was measured.
         Outcome.LOWER: bool(known and target and allocated)
         and (allocated or 0.0) > (target or 0.0) * (1 + day / known),
         Outcome.RAISE: None not in {target, allocated} and (allocated or 0.0) < (target or 0.0),
