@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.agent.hostuse import HostUse, HostUses
 from exporter.model import DeviceAllocation, DeviceMemoryFacts, Snapshot
 from tests.agent.api.nodes import crowded, demo, failing, hostile
 from tests.agent.web.browser import Tab
@@ -229,6 +230,39 @@ def test_a_chart_says_a_minutes_value_by_pointer_and_by_keys(watched: Watched) -
         await tab.until("!document.querySelector('figure')")
 
     watched(demo(), look)
+
+
+LABELS = """(() => [...document.querySelectorAll('table.parts')].flatMap((table) => {
+    const heads = [...table.querySelectorAll('thead th')].map((each) => each.textContent);
+    return [...table.querySelectorAll('tbody tr')].flatMap((row) => [...row.children].slice(1)
+        .map((cell, at) => [heads[at + 1], cell.textContent && said(cell)])
+        .filter(([, label]) => label));
+    function said(cell) { return getComputedStyle(cell, '::before').content; }
+}))()"""
+
+
+@pytest.mark.parametrize("of_host", [True, False])
+def test_on_a_phone_each_figure_of_a_process_has_the_name_of_its_column(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, *, of_host: bool
+) -> None:
+    """A column for each figure has no room there: the heads are not shown."""
+    use = HostUse(0.06, 3 << 30)
+    read = (lambda _, pids: dict.fromkeys(pids, use)) if of_host else (lambda *_: {})
+    monkeypatch.setattr(HostUses, "of", read)
+
+    async def look(tab: Tab, site: Site) -> None:
+        await tab.size(390)
+        await go(tab, site)
+        await tab.value(OPEN_ALL)
+        labels = await tab.value(LABELS)
+        heads = {head for head, _ in labels} - {"Type"}
+        assert ("Host CPUs" in heads) is of_host
+        assert {"Core", "Since"} <= heads
+        assert {tuple(one) for one in labels if one[0] != "Type"} == {
+            (head, f'"{head} "') for head in heads
+        }
+
+    watched(replace(demo(), simulated=False), look)
 
 
 def test_without_scripts_a_button_shows_the_last_hour_and_keeps_the_filter(
