@@ -124,6 +124,7 @@ def _states() -> list[Panel]:
 def _seen() -> list[Panel]:
     core = f"mgpu_device_unattributed_core_seconds_total{{{NODE}}}"
     busy = f"mgpu_device_busy_seconds_total{{{NODE}}}"
+    unobserved = _rate(f"mgpu_device_unobserved_seconds_total{{{NODE}}}")
     of_node = f"on (cluster, instance) group_left () sum by (cluster, instance) ({_rate(busy)})"
     return [
         table(
@@ -187,12 +188,9 @@ def _seen() -> list[Panel]:
         ),
         series(
             "Unobserved",
-            "Share of the time whose samples the driver had dropped before they were read.",
-            {
-                "{{instance}} GPU {{gpu}}": _rate(
-                    f"mgpu_device_unobserved_seconds_total{{{NODE}}}"
-                ),
-            },
+            "Share of the time whose samples the driver had dropped before they were read; of a "
+            "divided card, that of the part where it is highest.",
+            {"{{instance}} GPU {{gpu}}": f"max by (cluster, instance, gpu) ({unobserved})"},
             "percentunit",
             colors={".": BAD},
             width=8,

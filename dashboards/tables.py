@@ -33,6 +33,7 @@ from dashboards.panels import (
     thresholds,
     why_nothing,
 )
+from exporter.model.devices import FIRST_INDEX
 
 
 class Cell(NamedTuple):
@@ -71,7 +72,7 @@ WIDTHS = {
     "Pod": 110,
     "Alert": 262,
     "Meaning": 370,
-    "For": 70,
+    "For": 84,
     "Node": 110,
     "Name": 110,
     "User": 75,
@@ -181,12 +182,13 @@ def matrix(
     """A coloured cell for each pair of a row's and a column's label, the lowest row first.
 
     ``row`` is a label and its head. Grafana knows the columns by what is found; they stand in the
-    order of their numbers, as cards have them, those of a second vendor last.
+    order of their numbers, as the cards of each vendor have them.
     """
     label, head = row
     found = f"{label}\\{column}"  # what Grafana calls the column of the rows' names
     into = {"rowField": label, "columnField": column, "valueField": "Value", "emptyValue": "null"}
-    order = {found: 0} | {str(number): number + 1 for number in range(2 * MOST_CARDS)}
+    numbers = (first + one for first in FIRST_INDEX.values() for one in range(2 * MOST_CARDS))
+    order = {found: 0} | {str(number): number + 1 for number in numbers}
     organized = {"excludeByName": {}, "renameByName": {found: head}, "indexByName": order}
     panel = (
         table_panel.Panel()

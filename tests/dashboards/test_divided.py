@@ -24,6 +24,8 @@ mgpu_device_info{{gpu="0",uuid="board",model="m",sharing="mig"}} 1
 mgpu_device_info{{gpu="0",uuid="part-a",model="m",gpu_instance="1",parent_uuid="board"}} 1
 mgpu_device_info{{gpu="3",uuid="dark",model="m"}} 1
 mgpu_device_power_watts{{gpu="0",uuid="board"}} 100
+mgpu_device_unobserved_seconds_total{{gpu="0",uuid="part-a"}} 0
+mgpu_device_unobserved_seconds_total{{gpu="0",uuid="part-b"}} 0
 mgpu_device_memory_total_bytes{{gpu="0",uuid="board"}} {80 * GIB}
 mgpu_device_memory_total_bytes{{gpu="0",uuid="part-a"}} {40 * GIB}
 mgpu_device_memory_total_bytes{{gpu="0",uuid="part-b"}} {40 * GIB}
@@ -47,7 +49,9 @@ EVERYTHING = {
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with Store(tmp_path_factory.mktemp("prometheus")) as store:
-        store.scrape(Target({"job": "mgpu", "instance": "node"}), PAGE, AT)
+        node = Target({"job": "mgpu", "instance": "node"})
+        for second in (AT - 30, AT):
+            store.scrape(node, PAGE, second)
         yield store
 
 
@@ -84,3 +88,15 @@ def test_a_part_says_that_its_power_is_the_boards(store: Store) -> None:
     found = store.values(fill(query.expr, EVERYTHING), AT, "uuid")
 
     assert found == {("board",): 100, ("part-a",): OF_BOARD}
+
+
+@pytest.mark.program("prometheus")
+def test_a_divided_board_is_one_line_of_what_was_unobserved(store: Store) -> None:
+    """The line's name has the card's number alone, which its parts have too."""
+    (query,) = (
+        one for one in queries(load(FOLDER / "mgpu-exporter.json")) if one.panel == "Unobserved"
+    )
+
+    (found,) = store.query(fill(query.expr, EVERYTHING), AT)
+
+    assert found["metric"]["gpu"] == "0"

@@ -18,8 +18,9 @@ from grafana_foundation_sdk.models import units
 
 from dashboards.frame import GRAFANA
 from dashboards.panels import NOT_NOW
-from dashboards.tables import NO_ROWS, inside_of
+from dashboards.tables import MOST_CARDS, NO_ROWS, inside_of
 from exporter.metrics.families import FAMILIES
+from exporter.model.devices import FIRST_INDEX
 from rules.generate import FOLDER as RULES
 from tests.dashboards.grafana import (
     FOLDER,
@@ -448,6 +449,18 @@ def test_names_take_what_a_wider_screen_gives(title: str) -> None:
     narrow, wide = (_widths(panel, width) for width in (inside, inside + 100))
     for name in ("Namespace", "Pod", "Node"):
         assert wide[name] > narrow[name] + 30, name
+
+
+def test_cards_stand_in_the_order_of_their_numbers() -> None:
+    """Those of each vendor too: Grafana puts a column without a place where it is found first."""
+    (panel,) = (
+        one for one in panels(load(FOLDER / "mgpu-overview.json")) if one["title"] == "All GPUs now"
+    )
+    places = panel["transformations"][1]["options"]["indexByName"]
+    for first in FIRST_INDEX.values():
+        cards = [places[str(number)] for number in range(first, first + MOST_CARDS)]
+        assert cards == sorted(cards)
+    assert places["100"] < places["101"] < places["203"]
 
 
 @EVERY
