@@ -51,7 +51,6 @@ from dashboards.tables import (
     bar,
     colored,
     table,
-    tinted,
 )
 from exporter.answers.prometheus.amounts import Resource
 
@@ -216,14 +215,7 @@ def _in_trouble() -> Panel:
         ON_NODE,
         [
             Column("Trouble", trouble, "short", colored(words=TROUBLE)),
-            Column("Waiting", waits, "percentunit", tinted(((None, IDLE),))),
-            Column(
-                "Use of share",
-                f"sum by ({BY_POD}) ({WITHIN}) / (sum by ({BY_POD}) ({SHARE}) > 0)"
-                f" and on ({BY_POD}) {waits}",
-                "percentunit",
-                SHARE_USE,
-            ),
+            Column("Waiting", waits, "percentunit"),
         ],
         links=LINKS,
         nothing="No pod waits, and none is on a lost GPU or a silent node",

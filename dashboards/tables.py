@@ -63,7 +63,7 @@ def tinted(steps: Steps, words: Words | None = None) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 CELL = 56  # of a matrix: what the word "silent" needs
-LETTER, PADDING = 8, 12
+LETTER, PADDING, ARROW = 8, 12, 20  # an arrow stands beside the head that a table is sorted by
 # Names of any length: they take what a wider screen gives.
 NAMES = {"Namespace", "Pod", "Node", "Owner", "Container", "UUID", "Source", "Card", "Kind"}
 # Of columns of text that is long or short wherever it stands, the least width.
@@ -160,12 +160,13 @@ def table(  # noqa: PLR0913 - what a table says
     if carried:
         panel.override_by_name(carried, [override("custom.hidden", value=True)])
     panel.override_by_name(NO_ROWS, [override("custom.minWidth", 4 * NARROW)])
-    for head, setting in _widths(keys.values(), columns, width).items():
+    sorted_by = lowest_of or columns[0].name
+    for head, setting in _widths(keys.values(), columns, width, sorted_by).items():
         panel.override_by_name(head, [setting])
     for head, address in (links or {}).items():
         link = {"title": "Show", "url": address}
         panel.override_by_name(head, [override("links", [link])])
-    sort = common.TableSortByFieldState().display_name(lowest_of or columns[0].name)
+    sort = common.TableSortByFieldState().display_name(sorted_by)
     return panel.sort_by([sort.desc(desc=not lowest_of)])
 
 
@@ -241,14 +242,15 @@ def inside_of(width: int) -> float:
 
 
 def _widths(
-    keys: Iterable[str], columns: Sequence[Column], width: int
+    keys: Iterable[str], columns: Sequence[Column], width: int, sorted_by: str
 ) -> dict[str, DynamicConfigValue]:
     """The widths of the columns that do not have the usual least width.
 
     Grafana gives all columns without a width an equal part, and to those that need more their least
-    width, by which the last column of a narrow panel lies outside. So where the narrowest screen is
-    too narrow for equal parts, all but names have a width that is fixed; where names would then be
-    too narrow, what needs more than its part has. What is narrow is fixed everywhere.
+    width, by which the last column of a narrow panel lies outside. So beside another panel, and
+    where the narrowest screen is too narrow for equal parts, all but names have a width that is
+    fixed; where names would then be too narrow, what needs more than its part has. What is narrow
+    is fixed everywhere.
     """
     needs = {head: WIDTHS.get(head, NARROW) for head in keys}
     bars = {one.name for one in columns if one.cell and one.cell.mode == "basic"}
@@ -265,12 +267,15 @@ def _widths(
         fixed |= wide
     figures = {head: need for head, need in needs.items() if head not in NAMES}
     for one in columns:
-        words = [one.name, *(text for text, _ in ((one.cell and one.cell.words) or {}).values())]
+        words = [text for text, _ in ((one.cell and one.cell.words) or {}).values()]
+        head = LETTER * len(one.name) + PADDING + (ARROW if one.name == sorted_by else 0)
         if figures[one.name] == NARROW:
-            figures[one.name] = max(NARROW, LETTER * max(map(len, words)) + PADDING)
+            words_need = LETTER * max(map(len, words), default=0) + PADDING
+            figures[one.name] = max(NARROW, head, words_need)
     names = {head: need for head, need in needs.items() if head in NAMES}
     each = (inside_of(width) - sum(figures.values())) / max(len(names), 1)
-    if not fixed.keys().isdisjoint(names) and each >= max(names.values()):
+    short = width < COLUMNS or not fixed.keys().isdisjoint(names)
+    if names and short and each >= max(names.values()):
         fixed, rest = figures, names
     least = {head: need for head, need in rest.items() if need > NARROW}
     return {

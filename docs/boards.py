@@ -23,7 +23,8 @@ PICTURES = {
     "node.png": ("mgpu-node", 1815, False, "&var-node=gpu-node-2"),
     "pod.png": ("mgpu-pod", 1280, False, "&var-node=gpu-node-2&var-namespace=inference"),
 }
-DRAWN = "document.querySelectorAll('.react-grid-item canvas').length"  # of charts, the last to come
+# A chart, or a table's cell: the first screen of the overview has no chart.
+DRAWN = "document.querySelector('.react-grid-item :is(canvas, [role=cell], [role=gridcell])')"
 ASKED = "!document.querySelector('[aria-label=\"Panel loading bar\"]')"  # nothing is asked any more
 SETTLING = 8.0  # seconds, in which tables and charts take their sizes
 
@@ -39,6 +40,7 @@ async def photograph(url: str, query: str, name: str) -> None:
         await tab.until(DRAWN)
         await tab.until(ASKED)
         await asyncio.sleep(SETTLING)
+        await tab.until(ASKED)  # a board asks again each 30 s
         await tab.picture(FOLDER / name, whole=False)
 
 
