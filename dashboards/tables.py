@@ -79,6 +79,7 @@ WIDTHS = {
     "Model": 115,
     "Owner": 170,
     "Advice": 190,
+    "Idle energy": 110,
 }
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.

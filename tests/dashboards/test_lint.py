@@ -353,10 +353,12 @@ def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
     assert dashboard["links"]
     others = [link["url"] for link in dashboard["links"]]
     assert len(others) == len(DASHBOARDS) - 1
+    assert all(link["keepTime"] for link in dashboard["links"])
     for url in [*others, *(url for panel in panels(dashboard) for url in links(panel))]:
         target = DASHBOARDS[re.findall(r"/d/([\w-]+)", url)[0]]
-        first, *parts = url.partition("?")[2].split("&")
-        assert first == "${__url_time_range}", url
+        parts = url.partition("?")[2].split("&")
+        if url not in others:  # Grafana 9.4 knows it in links of panels alone
+            assert parts.pop(0) == "${__url_time_range}", url
         given = {part.partition("=")[0].removeprefix("var-") for part in parts if "=" in part}
         kept = {part[2:-1] for part in parts if "=" not in part}
         by_itself = {name for one in given for name in (f"{one}:queryparam", f"{one}_link:raw")}
