@@ -80,4 +80,7 @@ def test_a_documented_expression_finds_the_pod(
     prometheus: Prometheus, title: str, pod: str
 ) -> None:
     expression = re.sub(r"\[\d+m\]", f"[{WINDOW_S}s]", documented("questions.md")[title])
-    assert set(prometheus.values(expression, ("pod",))) == {(pod,)}
+    # Who is over its share, and who waits, changes with the time: on a busy machine it is asked in
+    # another moment. It is found at some time, and nobody else ever.
+    found = eventually(lambda: set(prometheus.values(expression, ("pod",))), pod, 180)
+    assert found == {(pod,)}
