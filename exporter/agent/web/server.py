@@ -68,7 +68,7 @@ class HttpServer:
         self._runner = web.AppRunner(app, shutdown_timeout=_GRACE_S)
         self._tasks: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
-        self._warned = False
+        self._warned = self._is_stopping = False
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
         """Begins to accept. The server owns the sockets from now on."""
@@ -87,6 +87,13 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stops accepting, waits a moment for requests, and closes everything."""
+        # An accept that is cancelled in the step in which it ends would leave its connection open,
+        # and asyncio would log an error. So none ends from now on, and one that has just ended has
+        # its turn first.
+        self._is_stopping = True
+        for sock in self._sockets:
+            asyncio.get_running_loop().remove_reader(sock)
+        await asyncio.sleep(0)
         ending = [*self._tasks, *self._clients.open.values()]
         for task in ending:
             task.cancel()
@@ -116,6 +123,9 @@ class HttpServer:
                 self._warned = True
                 await asyncio.sleep(0 if self._clients.close_one() else _NO_ROOM_S)
                 continue
+            if self._is_stopping:
+                client.close()
+                return
             peer = peer_of(address)
             if self._clients.has_room(peer):
                 self._open(ClientConnection(server, self._clients, peer=peer, local=local), client)

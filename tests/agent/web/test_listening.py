@@ -1,11 +1,16 @@
+import asyncio
+import gc
+import logging
 import socket
 from pathlib import Path
 
 import pytest
 
-from exporter.agent.web import BindError, listen
+from exporter.agent.web import BindError, HttpServer, Pages, WebConfig, listen, make_app
 from exporter.agent.web.listening import is_local
 from exporter.inputs.values import Address
+from tests.agent.web.serving import LOOPBACK, FakeCollector, settings
+from tests.scenario.clock import ManualClock
 
 
 def test_a_name_and_both_families_can_be_listened_on() -> None:
@@ -80,3 +85,29 @@ def test_only_this_machine_reaches_loopback(
 def test_a_host_that_does_not_exist_is_named() -> None:
     with pytest.raises(BindError, match=r"cannot listen on host\.invalid:1"):
         listen([Address("host.invalid", 1)])
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_connection_that_comes_while_the_server_stops_is_closed(
+    steps: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``steps`` of the event loop after it came: it is accepted in one of them."""
+    caplog.set_level(logging.ERROR, "asyncio")
+    collector, clock = FakeCollector(), ManualClock()
+    pages = Pages(lambda: collector.snapshot, clock, None)
+    app = make_app(pages, collector, settings(), clock, None, config=WebConfig())
+    [sock] = listen([LOOPBACK])
+
+    async def run() -> None:
+        server = HttpServer(app)
+        await server.start([sock])
+        for _ in range(4):  # until it waits for connections
+            await asyncio.sleep(0)
+        with socket.create_connection(sock.getsockname()):
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await server.stop()
+
+    asyncio.run(run())
+    gc.collect()  # says what was left open, and pytest fails for it
+    assert caplog.records == []
