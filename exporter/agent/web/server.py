@@ -37,13 +37,13 @@ def _admitting(serve: Serve) -> Serve:
         # Nothing here has a body or a long path. What has one is no client of ours, and is refused
         # before it costs more than its head.
         if request.version < HttpVersion10:
-            refusal = _plain(505, "HTTP/1.0 or HTTP/1.1 is needed")
+            refusal = web.Response(status=505, text="HTTP/1.0 or HTTP/1.1 is needed\n")
         elif len(request.rel_url.raw_path) > _MAX_PATH:
-            refusal = _plain(414, f"a path may have {_MAX_PATH} bytes")
+            refusal = web.Response(status=414, text=f"a path may have {_MAX_PATH} bytes\n")
         elif request.body_exists:
-            refusal = _plain(413, "no request may have a body")
+            refusal = web.Response(status=413, text="no request may have a body\n")
         elif request.headers.get(hdrs.EXPECT, "100-continue").lower() != "100-continue":
-            refusal = _plain(417, "only 100-continue may be expected")
+            refusal = web.Response(status=417, text="only 100-continue may be expected\n")
         else:
             return await serve(request)
         refusal.headers.update(HEADERS)
@@ -51,10 +51,6 @@ def _admitting(serve: Serve) -> Serve:
         return refusal
 
     return admit
-
-
-def _plain(status: int, words: str) -> web.Response:
-    return web.Response(status=status, text=f"{words}\n")
 
 
 class HttpServer:
@@ -87,9 +83,8 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Stops accepting, waits a moment for requests, and closes everything."""
-        # An accept that is cancelled in the step in which it ends would leave its connection open,
-        # and asyncio would log an error. So none ends from now on, and one that has just ended has
-        # its turn first.
+        # An accept that is cancelled in the step in which it ends leaves its connection open. So
+        # none ends from now on, and one that has just ended has its turn first.
         self._is_stopping = True
         for sock in self._sockets:
             asyncio.get_running_loop().remove_reader(sock)
