@@ -107,7 +107,7 @@ OTHER = replace(STARVED, card=replace(CARD, uuid="GPU-b", gpu="1"), core=0.42)
             ),
         ),
         ([replace(STARVED, waiting=0.0)], Topic.WAITING, "It did not wait for others."),
-        (  # that nobody is named does not say that who ran had no name: it may not be recorded
+        (  # the counters by name may be off: that does not mean that who ran had no name
             [replace(STARVED, waiting_on={"batch/crawl-0": 0.005})],
             Topic.WAITING,
             (
