@@ -74,6 +74,17 @@ def test_descriptors_are_known_by_their_node(
     assert sight.handles == ({} if minor is None else {minor: (Handle(77, 42, 5),)})
 
 
+def test_a_device_that_a_container_has_under_another_name_is_known_by_its_number(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    major = "exporter.agent.sources.gpus.drm.holders.DRM_MAJOR"
+    monkeypatch.setattr(major, 1)  # of /dev/null, which is everywhere
+    machine.process(42, 77)
+    (machine.proc / "42/fd/5").symlink_to("/dev/null")
+
+    assert known(looked(machine).newest).handles == {3: (Handle(77, 42, 5),)}
+
+
 def test_what_is_no_process_is_passed_over(machine: Machine) -> None:
     (machine.proc / "1000000").write_text("no directory\n")
     (machine.proc / "self").symlink_to("42")

@@ -31,7 +31,7 @@ MAX_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.n
 AT_ONCE = 1024  # descriptors of one process, after which a scan is seen to go on
 PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
-_NODES = "/dev/dri/"
+_DEVICES = "/dev/"  # elsewhere may be a file system that hangs
 SCAN = "clients"  # the worker's key; no UUID
 SHARE_OF_DEADLINE = 0.75  # in which a scan is waited for
 HUNG_NS = 5 * 10**9  # so long the last scan stands in for one that hangs
@@ -287,7 +287,7 @@ def _minor(name: str, folder: int) -> int | None:
         target = os.readlink(name, dir_fd=folder)
     except OSError:
         return None
-    if not target.startswith(_NODES) or not name.isdecimal():
+    if not target.startswith(_DEVICES) or not name.isdecimal():
         return None
     named = _NODE.fullmatch(target)
     try:
