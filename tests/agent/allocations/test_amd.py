@@ -51,7 +51,8 @@ CARDS = (*FOUR_CARDS, amd_card(0), amd_card(1))
         (GPU, [], {}, [(None, 1.0, CARD_MEMORY)]),
         (GPU, [], {PARTITIONING: "CPX_NPS1"}, [(None, None, None)]),
         (CPX, [], {}, [(None, None, None)]),
-        (GPU, ["GPU-0-3"], {}, [(None, 1.0, CARD_MEMORY)]),
+        (GPU, ["GPU-0-3"], {}, [(None, None, None)]),
+        (GPU, [f"{ADDRESS[0]}-slice-3"], {}, [(None, None, None)]),
     ],
 )
 def test_request_means_a_card_or_a_part_of_one(

@@ -19,12 +19,7 @@ import re
 
 from exporter.agent.allocations.devices import card_by_pci, cards, common_memory, instances
 from exporter.agent.allocations.evidence import asks_for
-from exporter.agent.allocations.reader import (
-    NOTHING,
-    PodReader,
-    Share,
-    each_container,
-)
+from exporter.agent.allocations.reader import NOTHING, PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
 from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts
@@ -55,9 +50,11 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     seen: set[str] = set()
     named = container.limits.keys() | reader.granted_resources(container)
     for resource in (resource for resource in _RESOURCES if resource in named):
-        # A device whose id is not known, or not of this plugin's form, has "".
+        # A device whose id is not known has "". Ids of another form are those of a plugin that took
+        # over the resource, and may share a card.
         ids = tuple(dict.fromkeys(map(str.lower, reader.granted(container, resource))))
-        if not ids or not all(map(_DEVICE_ID.fullmatch, ids)):
+        is_own = all(map(_DEVICE_ID.fullmatch, ids))
+        if not ids or not is_own:
             count = reader.quantity(container, resource) or 0
             ids = ("",) * count if reader.allows(container, count) else ()
         if not seen.isdisjoint(ids):
@@ -65,18 +62,18 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
         elif reader.allows(container, len(ids)):
             seen.update(each for each in ids if each)
             for each in ids:
-                allocations += _placed(reader, container, resource, each)
+                allocations += _placed(reader, container, resource, each, is_own=is_own)
     return allocations
 
 
 def _placed(
-    reader: PodReader, container: Container, resource: str, device_id: str
+    reader: PodReader, container: Container, resource: str, device_id: str, *, is_own: bool
 ) -> list[Allocation]:
     node = reader.node
     card, parts = card_by_pci(node, _VENDOR, device_id), instances(node, _VENDOR)
     whole = _is_whole(node, card, resource, device_id)
     memory = card.memory_bytes if card else common_memory(cards(node, _VENDOR))
-    share = Share(1.0, memory) if whole else NOTHING
+    share = Share(1.0, memory) if whole and is_own else NOTHING
     among: tuple[Device, ...] | None
     if device_id.startswith(_XCP):
         device = next((part for part in parts if part.sysfs_name == device_id), None)
