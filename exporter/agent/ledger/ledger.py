@@ -6,13 +6,7 @@ from copy import copy
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
-from exporter.agent.ledger.accounts import (
-    Account,
-    Moment,
-    Shares,
-    opened,
-    set_allocations,
-)
+from exporter.agent.ledger.accounts import Account, Moment, Shares, opened, set_allocations
 from exporter.agent.ledger.device_ledger import DeviceLedger, OwnerKey
 from exporter.model import (
     Allocation,

@@ -1,5 +1,6 @@
 """Boards that are a part of their host: Jetson, DGX Spark, WSL."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,27 @@ def test_a_rate_of_0_beside_power_is_the_devices_and_no_containers(tmp_path: Pat
     told = {"quantity": "core", "reason": "not_supported"}
     assert page.value("mgpu_container_unmeasured", **tenant.labels, **told) == 1
     assert page.all("mgpu_container_core_seconds_total") == []
+
+
+@report(
+    source="iopsystems/rezolus#1196",
+    seen="On a board that shares its host's memory the traffic of memory is 0 at full load.",
+    first="wrong",
+    group="nvidia",
+    kind="believed because it is there",
+)
+def test_without_a_memory_of_its_own_a_traffic_of_0_is_no_figure(tmp_path: Path) -> None:
+    traffic = "mgpu_device_memory_active_seconds_total"
+    with field_node(tmp_path, Gpu(0, name="NVIDIA Thor", gpm=False)) as node:
+        refuse(node, *MEMORY)
+        tenant = whole_card(node)
+        node.start(tenant.cgroup, 0)
+        page = node.run(10)
+        assert page.value(BUSY, uuid="GPU-0") == pytest.approx(9)
+        assert page.all(traffic) == page.all(traffic.replace("device", "container")) == []
+        assert unmeasured(page, "memory_active") == {"not_supported"}
+        node.start(tenant.cgroup, 0)
+        node.driver.works[-1] = replace(node.driver.works[-1], memory=0.5)
+        page = node.run(10)
+    assert (page.value(traffic, uuid="GPU-0") or 0) > 0
+    assert unmeasured(page, "memory_active") == set()

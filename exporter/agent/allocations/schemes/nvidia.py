@@ -41,12 +41,7 @@ from exporter.agent.allocations.devices import (
     sharing_replicas,
 )
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
-from exporter.agent.allocations.reader import (
-    NOTHING,
-    PodReader,
-    Share,
-    each_container,
-)
+from exporter.agent.allocations.reader import NOTHING, PodReader, Share, each_container
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import vgpu_manager
 from exporter.agent.allocations.schemes.nvfractions import environment_limit

@@ -122,7 +122,7 @@ def test_a_board_that_shares_its_hosts_memory_lists_who_holds_it(one: Node, case
     holder = ProcessMemory(101, 2 * GIB, frozenset({"compute"}))
     assert reading.device.memory_bytes is None
     assert reading.memory == DeviceMemory(None, None, None, (holder,))
-    assert reading.unmeasured == {"device_memory": "not_supported"}
+    assert reading.unmeasured == dict.fromkeys(("device_memory", "memory_active"), "not_supported")
 
 
 @pytest.mark.parametrize("since", ["the start", "a while"])

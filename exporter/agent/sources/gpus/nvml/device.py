@@ -280,6 +280,8 @@ class NvmlDevice:
         if not self._in_mig_mode and self._engines.coreless and self._engines.try_core():
             self._cursor = self._new_cursor()  # see bind
         windows = () if self._coreless else self._cursor.next()
+        if self._engines.trafficless:
+            windows = tuple(w._replace(busy=w.busy._replace(memory_active=None)) for w in windows)
         if self._coreless:  # it may have found out just now
             windows = self._window_of_energy(mono_ns)
         if self._end_ns is None:
@@ -324,6 +326,8 @@ class NvmlDevice:
                 reasons["memory"] = Unmeasured.MIG
         elif self._engines.coreless:  # also by a rate that is not refused, and says nothing
             reasons.setdefault("core", Unmeasured.NOT_SUPPORTED)
+        if self._engines.trafficless:
+            reasons.setdefault("memory_active", Unmeasured.NOT_SUPPORTED)
         if not self.device.parent_uuid and self._energy.method == "power":
             reasons.pop("energy", None)
         return reasons

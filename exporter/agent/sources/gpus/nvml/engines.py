@@ -19,7 +19,7 @@ from exporter.agent.sources.gpus.nvml.refusals import (
     samples_of,
 )
 from exporter.agent.sources.gpus.samples import WHOLE, BusySample, ProcessRow
-from exporter.model import QUANTITIES, Clock
+from exporter.model import QUANTITIES, Clock, Unmeasured
 
 MODULES = ("GH200",)
 """Boards whose counter is their module's, with its processor and memory (zeus#172)."""
@@ -45,6 +45,7 @@ class EngineReader:
         self._refusals = refusals
         self._impossible: list[str] = []  # engines whose rate was above 100 %
         self._has_worked = False  # a rate of the core was not 0
+        self._has_traffic = False  # a sample or rate of the memory was not 0
         self.bind(handle)
 
     def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
@@ -64,6 +65,12 @@ class EngineReader:
         knows_nothing = "power" in refusals and DEVICE_MEMORY in refusals
         return RATES["core"] in refusals or (knows_nothing and not self._has_worked)
 
+    @property
+    def trafficless(self) -> bool:
+        """Whether memory traffic was always 0 on a board that shares its host's (rezolus#1196)."""
+        is_shared = self._refusals.reason(DEVICE_MEMORY) is Unmeasured.NOT_SUPPORTED
+        return is_shared and not self._has_traffic
+
     def try_core(self) -> bool:
         """Asks again for the core if it is time. Returns whether it is measured now."""
         self.busy_samples("core", 0)
@@ -71,7 +78,10 @@ class EngineReader:
         return not self.coreless
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
-        return self._ask(engine, SAMPLES[engine], self._calls.samples, engine, newer_than_us)
+        samples = self._ask(engine, SAMPLES[engine], self._calls.samples, engine, newer_than_us)
+        if engine == "memory_active" and not self._has_traffic:
+            self._has_traffic = any(percent for _, percent in samples or ())
+        return samples
 
     def utilization(self, engine: str) -> float | None:
         """Percent of the newest sample only; None: this device does not report it.
@@ -83,6 +93,7 @@ class EngineReader:
             self._impossible.append(engine)
             return None
         self._has_worked = self._has_worked or (engine == "core" and bool(percent))
+        self._has_traffic = self._has_traffic or (engine == "memory_active" and bool(percent))
         return percent
 
     def take_impossible(self) -> Sequence[str]:

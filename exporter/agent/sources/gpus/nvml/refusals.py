@@ -181,6 +181,9 @@ class Refusals:
         unread = self._reasons.keys() | self._failing_ns.keys()
         return unread.issuperset(_MAIN) and not self._failing_ns.keys().isdisjoint(_MAIN)
 
+    def reason(self, topic: str) -> Unmeasured | None:
+        return self._reasons.get(topic)
+
     def __contains__(self, topic: str) -> bool:
         return topic in self._reasons
 
