@@ -46,3 +46,34 @@ def test_replicas_are_where_they_work(tmp_path: Path) -> None:
     uuids = {own["gpu"]: own["uuid"] for own, _ in page.all("mgpu_device_info")}
     used = {(own["group"], own["uuid"]): value for own, value in page.all(USED) if value}
     assert used.keys() == {(FIRST, uuids["0"]), (SECOND, uuids["0"])}
+
+
+@pytest.mark.program("cc")
+@report(
+    source="guilbaults/slurm-job-exporter#63",
+    seen="A job's only card has the number 0 in its cgroup, so figures are those of the first.",
+    first="right",
+    group="batch",
+)
+def test_a_job_is_on_the_card_that_it_works_on(tmp_path: Path) -> None:
+    boards = Gpu(0, name="Tesla P100-PCIE-12GB"), Gpu(1, name="NVIDIA RTX A5000")
+    with field_node(tmp_path, *boards) as node:
+        node.start("system.slice/slurmstepd.scope/job_12/step_batch/user/task_special", 1)
+        page = node.run(5)
+    used = {(own["group"], own["uuid"]): value for own, value in page.all(USED) if value}
+    assert used == {("12", "GPU-1"): pytest.approx(4)}
+
+
+@pytest.mark.program("cc")
+@report(
+    source="nvidia-container-toolkit#1013",
+    seen="A podman container runs systemd, and its GPU processes cannot be seen in it.",
+    first="right",
+    group="batch",
+)
+def test_a_unit_inside_a_container_is_the_containers(tmp_path: Path) -> None:
+    with field_node(tmp_path, Gpu(0)) as node:
+        node.start(f"machine.slice/libpod-{FIRST}.scope/container/system.slice/a.service", 0)
+        page = node.run(5)
+    used = {(own["kind"], own["group"]): value for own, value in page.all(USED) if value}
+    assert used == {("podman", FIRST): pytest.approx(4)}

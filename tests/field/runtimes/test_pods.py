@@ -194,3 +194,24 @@ def test_a_helper_each_minute_is_its_containers_each_time(tmp_path: Path) -> Non
             node.end(helper)
     assert page.value(CORE, **tenant.labels) == pytest.approx(9, abs=0.1)
     assert page.value(CORE, **other.labels) == 0
+
+
+@report(
+    source="microsoft/pai#2335",
+    seen="Whatever does not run below /docker is an external process, a guaranteed pod too.",
+    first="right",
+    group="runtimes",
+)
+def test_a_guaranteed_pods_process_is_known_where_some_hierarchies_have_no_path(
+    tmp_path: Path,
+) -> None:
+    tenant = Tenant("train")
+    with field_node(tmp_path, Gpu(0)) as node:
+        whole_card(node, tenant)
+        own = container_path("cgroupfs", tenant.uid, tenant.container_id, "guaranteed")
+        pid = node.start(own, 0)
+        text = f"12:cpuset:/{own}\n11:rdma:/\n10:pids:/{own}\n0::/system.slice/containerd.service\n"
+        (node.proc.root / str(pid) / "cgroup").write_text(text)
+        page = node.run(3)
+    assert page.value(CORE, **tenant.labels) == pytest.approx(2)
+    assert page.all("mgpu_group_core_seconds_total") == []

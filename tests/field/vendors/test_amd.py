@@ -21,6 +21,7 @@ from tests.agent.gpus.amd.trees import (
 )
 from tests.agent.node.messages import container, devices
 from tests.agent.node.messages import pod as pod_of
+from tests.fakenvml.scenario import Gpu
 from tests.field.report import report
 from tests.field.vendors.boards import (
     BUSY,
@@ -603,3 +604,97 @@ def test_a_card_without_hwmon_has_all_the_rest(node: VendorNode) -> None:
     page = node.run(10)
     assert page.value(BUSY, uuid=board.uuid) == pytest.approx(5)
     assert page.value("mgpu_device_unmeasured", quantity="power") == 1
+
+
+@report(
+    source="ROCm/device-metrics-exporter#233",
+    seen="The UUID of a virtual MI300X is all zeros, and its partition is 4,294,967,295.",
+    first="right",
+    group="vendors",
+)
+def test_boards_whose_ids_are_zero_are_told_apart(node: VendorNode) -> None:
+    virtual = replace(MI300X, device="0x74b5", partitionable=False)
+    first, second = node.tree.add(virtual), node.tree.add(virtual)
+    for board in (first, second):
+        board.set(unique_id=0)
+    pid = node.tenant("train")
+    node.tree.run(pid)
+    node.tree.use(pid, second.gpu_ids[0], vram=8 * GIB)
+    page = node.run(5)
+    found = {own["uuid"]: own["pci_bus_id"] for own, _ in page.all("mgpu_device_info")}
+    assert sorted(found.values()) == [first.pci, second.pci]
+    [(held, _)] = page.all(MEMORY)
+    assert found[held["uuid"]] == second.pci
+
+
+@report(
+    source="ROCm/device-metrics-exporter#160, #135",
+    seen="The activity in the table of metrics is 0 while the board is at 100 %.",
+    first="right",
+    group="vendors",
+)
+def test_a_board_at_work_is_busy_whatever_another_file_says(node: VendorNode) -> None:
+    board = node.tree.add(MI210)
+    board.metrics(table(V1_3, {16: ("H", 0)}))  # average_gfx_activity
+    board.set(gpu_busy_percent=100)
+    pid = node.tenant("train")
+    node.tree.run(pid)
+    node.tree.use(pid, board.gpu_ids[0], vram=8 * GIB, cus=104)
+    page = node.run(10)
+    assert page.value(BUSY) == page.value(CORE, pod="train") == 9
+
+
+@report(
+    source="Syllo/nvtop#146",
+    seen="Of a Tahiti the use of processes is known, and the board's is N/A.",
+    first="right",
+    group="vendors",
+)
+def test_without_a_percentage_a_board_is_as_busy_as_its_clients(node: VendorNode) -> None:
+    board = node.tree.add(replace(RADEON, device="0x6798", gfx=60000, table=None))
+    (board.folder / "gpu_busy_percent").unlink()
+    pid = node.tenant("desk")
+    for second in range(20):
+        node.client(pid, board, gfx=second * 300 * MS, vram=GIB)
+        node.cycle()
+    page = node.page()
+    assert page.value(CORE, pod="desk") == pytest.approx(5.7)
+    assert page.value(BUSY) == pytest.approx(5.7)
+
+
+@report(
+    source="ROCm/k8s-device-plugin#189",
+    seen="Cards are to be offered in slices, whose ids the kubelet has and no card.",
+    first="wrong",
+    group="vendors",
+    kind="unknown counted as whole",
+)
+def test_slices_of_a_plugin_that_is_not_known_are_no_whole_cards(node: VendorNode) -> None:
+    board = node.tree.add(RDNA_3)
+    for number in range(2):
+        node.tenant(f"p-{number}", limits={"amd.com/gpu": "1"})
+    node.kubelet.answer = b"".join(
+        pod_of(
+            f"p-{number}",
+            container("main", devices("amd.com/gpu", f"{board.pci}-slice-{number}")),
+            namespace="default",
+        )
+        for number in range(2)
+    )
+    page = node.run(5)
+    assert page.all("mgpu_container_allocated_gpus") == []
+    assert page.value("mgpu_device_overcommitted_gpu_seconds_total") == 0
+
+
+@report(
+    source="NordicHPC/sonar#407",
+    seen="Two makers' cards on one node have the same index.",
+    first="right",
+    group="vendors",
+)
+def test_cards_of_two_makers_have_numbers_of_their_own(node: VendorNode) -> None:
+    node.driver.gpus = [Gpu(0), Gpu(1)]
+    node.tree.add(RDNA_3)
+    page = node.run(3)
+    numbers = [own["gpu"] for own, _ in page.all("mgpu_device_info")]
+    assert len(set(numbers)) == len(numbers) == 3

@@ -364,3 +364,59 @@ def test_a_card_of_two_tiles_is_measured_by_its_clients(node: VendorNode) -> Non
     assert page.value(CORE, pod="train") == pytest.approx(20, rel=0.02)
     assert page.value(MEMORY, pod="train") == 30 * GIB
     assert page.value("mgpu_device_memory_total_bytes") == 128 * GIB
+
+
+@report(
+    source="Syllo/nvtop#493",
+    seen="A B60 with a cap of 200 W and a critical power of 400 W is shown with 400 W.",
+    first="right",
+    group="vendors",
+)
+def test_the_limit_of_a_card_is_its_cap(node: VendorNode) -> None:
+    device = card(node, "xe", (0x8086, 0xE211))
+    (device / f"{HWMON}/power1_max").unlink()
+    watts = {f"{HWMON}/power1_cap": "200000000", f"{HWMON}/power1_crit": "400000000"}
+    node.machine.write(device, watts)
+    page = node.run(3)
+    assert page.value("mgpu_device_power_limit_watts") == 200
+
+
+@report(
+    source="Syllo/nvtop#347",
+    seen="Of a GPU in a chip the first counter of energy is 0, and its package's moves.",
+    first="unknown",
+    group="vendors",
+    settled="both counters of a Lunar Lake under load: a card's that stays 0 says nothing",
+)
+def test_a_counter_that_stays_0_is_no_energy(node: VendorNode) -> None:
+    device = card(node, "xe", LUNAR_LAKE)
+    for second in range(30):
+        node.machine.write(device, {f"{HWMON}/energy2_input": str(second * 20_000_000)})
+        node.cycle()
+    page = node.page()
+    assert not page.value(JOULES)
+    assert page.value("mgpu_device_unmeasured", quantity="energy") == 1
+
+
+@report(
+    source="SikamikanikoBG/homelab-monitor#247",
+    seen="A container that has the device as /dev/gpu0 has neither memory nor use.",
+    first="wrong",
+    group="vendors",
+    kind="identity by a name that others may change",
+)
+def test_a_device_under_another_name_is_the_same(
+    node: VendorNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.agent.sources.gpus.drm.holders.DRM_MAJOR", 1)
+    files = {"tile0/physical_vram_size_bytes": str(12 * GIB)}
+    node.machine.card(3, "xe", PCI, B580, files)  # of the number of /dev/null, which is everywhere
+    pid = node.tenant("train")
+    (node.proc.root / str(pid) / "fd/5").symlink_to("/dev/null")
+    for second in range(21):
+        cycles = second * 19_200_000
+        node.machine.open(pid, 5, xe(1, cycles, ccs=cycles, resident_vram0=str(3 * GIB)))
+        node.cycle()
+    page = node.page()
+    assert page.value(CORE, pod="train") == pytest.approx(20, rel=0.1)
+    assert page.value(MEMORY, pod="train") == 3 * GIB
