@@ -130,6 +130,11 @@ class Allocations:
             self.version += 1
         return self._allocated
 
+    @property
+    def is_current(self) -> bool:
+        """Whether no pod has been decoded since the last call of ``of``."""
+        return self._decoding.newest.version == self._taken
+
     def _placed(self, table: PodTable) -> list[Allocated]:
         """All allocations, on the devices that they name or were seen on."""
         placed: list[Allocated] = []

@@ -4,7 +4,8 @@ import logging
 import platform
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -25,29 +26,37 @@ from exporter.agent.collector.polling import SourcePoller, Sources
 from exporter.agent.collector.rules import CycleRules, IdlePolicy, idle_weights
 from exporter.agent.collector.series_limit import DroppedSeries, limit_facts
 from exporter.agent.facts import CycleFacts, at_most, facts_of
-from exporter.agent.facts.history import extended
+from exporter.agent.facts.history import Gauges, extended, gauges_of
 from exporter.agent.facts.limits import Limits
+from exporter.agent.facts.view import View
 from exporter.agent.ledger import Allocated, Ledger, Moment
 from exporter.agent.sources.gpus.source import RestartRequiredError
 from exporter.agent.sources.pods.labels import PodLabels
 from exporter.model import (
+    CgroupIdentity,
     Clock,
+    DeviceMemory,
     DeviceReading,
     DeviceState,
     ExporterFacts,
     GroupFacts,
     GroupKey,
     LastReload,
+    NodeFacts,
     Owner,
+    PodTable,
+    ProcessInfo,
     Reading,
     Snapshot,
     SourceStatus,
+    Unattributed,
     Unmeasured,
 )
 
 logger = logging.getLogger(__name__)
 
 FIRST_LIST_S = 2.0
+LONGEST_LOOK_NS = 5 * 10**9  # for so long accounts stay as they are, unless something changes
 
 
 class Pulse(NamedTuple):
@@ -56,6 +65,37 @@ class Pulse(NamedTuple):
     moved_mono_ns: int
     done: int
     interval_ns: int = 10**9
+
+
+class Given(NamedTuple):
+    """What accounts depend on, beside the devices. ``pods`` is the version of their table.
+
+    ``unidentified``: why no process can be given to its container, None if processes can.
+    """
+
+    rules: CycleRules
+    pods: int
+    node: NodeFacts
+    unidentified: Unmeasured | None
+    identities: Mapping[int, CgroupIdentity | Unattributed]
+    group_kinds: frozenset[str]
+
+
+class Done(NamedTuple):
+    """What a cycle made of what was read, for readers. ``ledger`` is a copy that stays.
+
+    ``memories`` are those of the devices, as they were read. No family has more than
+    ``most_series``. From ``until_mono_ns`` on, accounts are closed and averages end.
+    """
+
+    given: Given
+    memories: Mapping[str, DeviceMemory | None]
+    ledger: Ledger
+    facts: CycleFacts
+    owners: Mapping[int, Owner]
+    described: Mapping[int, ProcessInfo]
+    most_series: int
+    until_mono_ns: int
 
 
 class Collector:
@@ -96,6 +136,7 @@ class Collector:
         self._residency, self._holders = Residency(), KnownHolders()
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
+        self._done: Done | None = None
 
     @property
     def pulse(self) -> Pulse:
@@ -150,17 +191,72 @@ class Collector:
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
-        self._ledger.group_kinds = self._poller.group_kinds()
+        node = self._poller.node_facts(table, readings)
+        kinds = self._poller.group_kinds()
         identities, processes = self._poller.identities(pids_of(devices.values()))
-        # While processes cannot be identified, the series of all owners are withheld. What the
-        # kernel charges to owners is nobody's then, as all else is.
-        self._ledger.unidentified = (
-            None if processes.up else processes.reason or Unmeasured.READ_FAILED
+        # While processes cannot be identified, the series of all owners are withheld.
+        why = None if processes.up else processes.reason or Unmeasured.READ_FAILED
+        given = Given(rules, table.version, node, why, identities, kinds)
+        # Mostly a cycle only looks whether anything has come, gone or changed. Then no account
+        # changes either, and readers get those of the last cycle that read.
+        done, self._done = self._done, None  # what fails half-way is done again
+        if done is not None and self._is_as_before(done, given, devices, now):
+            self._done = self._looked(done, devices, now)
+        else:
+            self._done = self._accounted(given, table, devices, now)
+        if self._search.is_on(self._allocations.awaited, now.mono_ns):
+            self._poller.look_soon()  # an allocation names a device that is not known yet
+        self.snapshot = self._published(self._done, readings, processes)
+        self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
+        return self.snapshot
+
+    def _is_as_before(
+        self, done: Done, given: Given, devices: Mapping[str, DeviceReading], now: Moment
+    ) -> bool:
+        """Whether nothing was read, and nothing has changed that accounts depend on."""
+        before = done.facts.readings
+        return (
+            now.mono_ns < done.until_mono_ns
+            and given == done.given
+            and devices.keys() == before.keys()
+            and self._allocations.is_current
+            and not any(
+                each.windows
+                or not (each.state is before[uuid].state is DeviceState.UP)
+                or each.memory != done.memories[uuid]
+                or each.unmeasured != before[uuid].unmeasured
+                or each.device != before[uuid].device
+                for uuid, each in devices.items()
+            )
         )
-        memories = [d.memory for d in devices.values() if d.memory] if processes.up else []
-        cgroups = [charge.identity for memory in memories for charge in memory.charges]
+
+    def _looked(self, done: Done, devices: Mapping[str, DeviceReading], now: Moment) -> Done:
+        """The last cycle's accounts, now, with the sensors, XIDs and costs of these readings."""
+        readings = {}
+        for uuid, each in devices.items():
+            self._ledger.observe(each, now)
+            readings[uuid] = done.facts.readings[uuid]._replace(
+                detail=each.detail, sensors=each.sensors, xids=each.xids, costs=each.costs
+            )
+        return done._replace(facts=replace(done.facts, now=now, readings=readings))
+
+    def _accounted(
+        self,
+        given: Given,
+        table: PodTable,
+        devices: Mapping[str, DeviceReading],
+        now: Moment,
+    ) -> Done:
+        """Enters what was read into the ledger, and returns what readers get of it."""
+        rules = given.rules
+        self._ledger.group_kinds = given.group_kinds
+        self._ledger.unidentified = given.unidentified
+        memories = {uuid: each.memory for uuid, each in devices.items()}
+        # What the kernel charges to owners is nobody's while processes cannot be identified.
+        known = [] if given.unidentified else [each for each in memories.values() if each]
+        cgroups = [charge.identity for memory in known for charge in memory.charges]
         found = owners_of(
-            identities, table, self._sandboxes.now, by_step=rules.by_step, cgroups=cgroups
+            given.identities, table, self._sandboxes.now, by_step=rules.by_step, cgroups=cgroups
         )
         devices = {
             uuid: without_tenants_servers(each, found.owners, rules.mps_servers)
@@ -169,19 +265,27 @@ class Collector:
         self._enter(devices, found, now)
         # Allocations are set after the windows were entered. The windows are from before now, and
         # what is allocated from now on is not compared with them.
-        node = self._poller.node_facts(table, readings)
         seen_on = partial(found.seen_on, devices.values())
-        self._allocated = self._allocations.of(table, node, seen_on)
-        if self._search.is_on(self._allocations.awaited, now.mono_ns):
-            self._poller.look_soon()  # an allocation names a device that is not known yet
+        self._allocated = self._allocations.of(table, given.node, seen_on)
         self._ledger.set_allocations(self._allocated, now)
         self._ledger.settle(now)
-        groups = self._group_names.of(found, identities, self._ledger.groups, self._poller.groups)
+        groups = self._group_names.of(
+            found, given.identities, self._ledger.groups, self._poller.groups
+        )
         shown = self._shown.of(table, rules.allowed)
         facts = self._facts(now, devices, found, groups, shown)
-        self.snapshot = self._published(facts, found.owners, readings, processes)
-        self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
-        return self.snapshot
+        described = self._poller.described(found.owners)
+        highest = at_most(self._ledger, facts, rules.left_out)
+        return Done(
+            given,
+            memories,
+            self._ledger.frozen(),
+            facts,
+            found.owners,
+            described,
+            highest,
+            now.mono_ns + LONGEST_LOOK_NS,
+        )
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], found: ProcessOwners, now: Moment
@@ -243,22 +347,25 @@ class Collector:
         )
 
     def _published(
-        self,
-        facts: CycleFacts,
-        owners: Mapping[int, Owner],
-        readings: Sequence[Reading],
-        processes: SourceStatus,
+        self, done: Done, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
-        now, rules = facts.now, self._rules
+        facts, rules = done.facts, self._rules
+        now = facts.now
         # Facts are built when somebody reads them: most cycles have no reader. The bound is cheap,
         # and mostly shows that no family has too many series, without building them.
-        highest = at_most(self._ledger, facts, rules.left_out)
-        built = facts_of(self._ledger, facts)
         limited = limit_facts(
-            built, self.snapshot.measured, rules.most_series, highest, rules.left_out
+            facts_of(done.ledger, facts),
+            self.snapshot.measured,
+            rules.most_series,
+            done.most_series,
+            rules.left_out,
         )
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
+
+        def gauges() -> Iterator[Gauges]:
+            return gauges_of(View(done.ledger, facts))
+
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
@@ -268,9 +375,9 @@ class Collector:
             exporter=own,
             sources=own.sources,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
-            owners=owners,
-            processes=self._poller.described(owners),
-            history=extended(self.snapshot.history, limited.measured, now),
+            owners=done.owners,
+            processes=done.described,
+            history=extended(self.snapshot.history, gauges, now),
             interval_ns=rules.interval_ns,
             figures_age_ns=self._ledger.figures_age_ns(now),
             started_unix_ns=self.snapshot.started_unix_ns,

@@ -18,15 +18,14 @@ WAITING_ON = "mgpu_container_core_waiting_on_seconds_total"  # one for each that
 
 
 def facts_of(ledger: Ledger, cycle: CycleFacts) -> Callable[[], Facts]:
-    """What builds the facts, once. They are those of this cycle, whenever it is called.
+    """What builds the facts, once, of a ledger that does not change any more.
 
     Thread-safe: two threads that call it at the same moment may both build, and get equal facts.
     """
-    frozen = ledger.frozen()
 
     @cache
     def build() -> Facts:
-        view = View(frozen, cycle)
+        view = View(ledger, cycle)
         return Facts(
             tuple(device_facts(view)),
             tuple(container_holdings(view)),

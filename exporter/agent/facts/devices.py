@@ -75,7 +75,7 @@ def device_facts(view: View) -> Iterator[DeviceFacts]:
             unobserved_ns=device_ledger.unobserved_ns if measured else None,
             unattributed=_unattributed(device),
             unexplained_ns=device_ledger.unexplained if core_known else {},
-            normalization=device_ledger.normalization if core_known else None,
+            normalization=device.lately.normalization if core_known else None,
             methods=device_ledger.methods if measured else None,
             sampling=device_ledger.sampling,
             allocated=_allocated(view, device_ledger),

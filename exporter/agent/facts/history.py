@@ -8,9 +8,12 @@ Each series has a place in the blocks, which it keeps for an hour after its end.
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isnan
+from typing import Any
 
+from exporter.agent.facts.devices import device_facts
+from exporter.agent.facts.view import OwnerView, View
 from exporter.agent.ledger import Moment
-from exporter.model import KIB, Facts, History, HistoryPoint, SeriesKey
+from exporter.model import KIB, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
 MAX_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
@@ -25,25 +28,29 @@ Gauges = tuple[SeriesKey, float, float]
 Known = list[float | None]
 
 
-def gauges_of(facts: Facts) -> Iterator[Gauges]:
-    """The gauges of devices, containers and groups."""
-    for device in facts.devices:
+def gauges_of(view: View) -> Iterator[Gauges]:
+    """The gauges of devices, containers and groups, without all other facts of them."""
+    for device in device_facts(view):
         key = SeriesKey(None, device.uuid)
         yield key, _number(device.average.core), _number(device.memory.used_bytes)
-    for holding in facts.holdings:
-        key = SeriesKey(holding.owner, holding.uuid)
-        yield key, _number(holding.average.core), _number(holding.memory.used_bytes)
+    owners: Iterable[OwnerView[Any]] = (*view.containers, *view.groups)
+    for owner in owners:
+        key = SeriesKey(owner.key, owner.device.uuid)
+        if owner.has_gauges:
+            yield key, _number(owner.average.core), _number(owner.memory_bytes)
+        else:
+            yield key, UNKNOWN, UNKNOWN
 
 
-def extended(before: History, present: Callable[[], Facts], now: Moment) -> History:
-    """The history with the current gauges, if a point is due; otherwise no facts are built."""
+def extended(before: History, present: Callable[[], Iterable[Gauges]], now: Moment) -> History:
+    """The history with the current gauges, if a point is due; otherwise they are not asked for."""
     if not before.end_unix_ns:
-        return _with_point(before, 1, gauges_of(present()), now.unix_ns, now.mono_ns)
+        return _with_point(before, 1, present(), now.unix_ns, now.mono_ns)
     steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
     if steps < 1:
         return before
     end_mono_ns = before.end_mono_ns + steps * before.step_ns
-    return _with_point(before, steps, gauges_of(present()), now.unix_ns, end_mono_ns)
+    return _with_point(before, steps, present(), now.unix_ns, end_mono_ns)
 
 
 def _with_point(

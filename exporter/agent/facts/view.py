@@ -63,6 +63,7 @@ class DeviceView:
     quantities that cannot be attributed to any owner, with reasons; ``attributable`` are the
     others, except for uncertain owners. ``known`` are the quantities known of the device itself.
     ``newcomers`` have no averages yet: no window has ended since they came or were identified.
+    ``lately`` are the windows that averages are of.
     """
 
     def __init__(self, device_ledger: DeviceLedger, ledger: Ledger, facts: CycleFacts) -> None:
@@ -74,8 +75,8 @@ class DeviceView:
         self.unattributable = device_ledger.unattributable
         self.attributable = device_ledger.measured.difference(self.unattributable)
         self._since = facts.now.mono_ns - ledger.window_ns
-        self._lately = device_ledger.since(self._since)
-        self.observed_ns = self._lately.observed_ns
+        self.lately = device_ledger.since(self._since)
+        self.observed_ns = self.lately.observed_ns
         self.newcomers = device_ledger.newcomers
         self._facts = facts
         self._uncertain = device_ledger.uncertain or None
@@ -142,10 +143,10 @@ class DeviceView:
         """The averages of an owner, or of the device itself (None); None of what is not known."""
         # Windows in which no process could be given to its owner say nothing of an owner. With
         # them, it would seem to have idled.
-        observed_ns = self.observed_ns if owner is None else self._lately.owned_ns
+        observed_ns = self.observed_ns if owner is None else self.lately.owned_ns
         if not observed_ns or not known:
             return NO_AVERAGES
-        then = self._lately.before(owner, account)
+        then = self.lately.before(owner, account)
         now, known_now = account.counters, known.__contains__
         return Averages(
             (now.core - then.core) / observed_ns if known_now("core") else None,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from operator import add
 from typing import Final, NamedTuple, Self, TypeVar
 
-from exporter.model import MemoryHeld, Used
+from exporter.model import Engines, MemoryHeld, Used
 
 ENERGY = "energy"
 
@@ -31,6 +31,7 @@ class Counters(NamedTuple):
 
 
 NOTHING: Final = Counters()
+NO_TIME: Final = Engines()
 
 
 class Moment(NamedTuple):
@@ -121,22 +122,42 @@ class Account(NamedTuple):
         """A new account whose owner is live now."""
         return cls(now.unix_ns, now.mono_ns, used_mono_ns=now.mono_ns)
 
-    def add_window(self, used: Used, now: Moment) -> Self:
-        """The account with the use of one more window."""
-        busy, before = used.busy, self.counters
-        counters = before._replace(
-            core=before.core + (busy.core or 0),
-            memory_active=before.memory_active + (busy.memory_active or 0),
-            encoder=before.encoder + (busy.encoder or 0),
-            decoder=before.decoder + (busy.decoder or 0),
-            energy=before.energy + (used.energy_uj or 0),
+    def with_window(
+        self,
+        spent: Used | None,
+        now: Moment,
+        over_ns: int | None = None,
+        compared_ns: int = 0,
+        waited_ns: int = 0,
+    ) -> Self:
+        """The account after one more window. ``spent`` None: its owner is not named in it.
+
+        ``over_ns``: use beyond the share in this window, below 0 what of it was idle; None if they
+        are not compared. Until its end ``compared_ns`` were allocated. It may have waited so long.
+        """
+        busy, before, over = spent.busy if spent else NO_TIME, self.counters, over_ns or 0
+        # One of idle and borrowed grows, never both: used + idle - borrowed = allocated holds for
+        # each window, and so for any sum of windows.
+        counters = Counters(
+            before.core + (busy.core or 0),
+            before.memory_active + (busy.memory_active or 0),
+            before.encoder + (busy.encoder or 0),
+            before.decoder + (busy.decoder or 0),
+            before.energy + (spent.energy_uj or 0 if spent else 0),
+            before.copy,
+            before.evicted,
+            before.allocated_idle - min(over, 0),
+            before.borrowed + max(over, 0),
+            before.waiting + waited_ns,
         )
-        account = self._replace(
-            counters=counters, used_mono_ns=now.mono_ns, changed_mono_ns=now.mono_ns
+        return self._replace(
+            counters=counters,
+            changed_mono_ns=now.mono_ns,
+            used_mono_ns=now.mono_ns if spent else self.used_mono_ns,
+            compared_ns=self.compared_ns if over_ns is None else compared_ns,
+            ran_mono_ns=now.mono_ns if busy.core else self.ran_mono_ns,
+            active_unix_ns=now.unix_ns if busy.core else self.active_unix_ns,
         )
-        if not busy.core:
-            return account
-        return account._replace(ran_mono_ns=now.mono_ns, active_unix_ns=now.unix_ns)
 
     def add_count(self, quantity: str, amount: int, now: Moment) -> Self:
         """The account with what one more window counted."""
@@ -178,30 +199,11 @@ class Account(NamedTuple):
 
     def compared(self, span: WindowSpan) -> Self:
         """The account after this window: what was allocated in it is due in no later one."""
-        return self._replace(compared_ns=self._compared_at(span))
+        return self._replace(compared_ns=self.compared_at(span))
 
-    def _compared_at(self, span: WindowSpan) -> int:
+    def compared_at(self, span: WindowSpan) -> int:
+        """What was allocated of the core until the end of this window, in ns."""
         return max(self.compared_ns, self.cores.at(span.end_mono_ns))
-
-    def with_share(self, allocated_ns: int, used_ns: int, span: WindowSpan, now: Moment) -> Self:
-        """The account with the use of one more window set against what was allocated in it."""
-        # One of the two grows, never both: used + idle - borrowed = allocated holds for each
-        # window, and so for any sum of windows.
-        counters, over_ns = self.counters, used_ns - allocated_ns
-        if over_ns > 0:
-            counters = counters._replace(borrowed=counters.borrowed + over_ns)
-        else:
-            counters = counters._replace(allocated_idle=counters.allocated_idle - over_ns)
-        return self._replace(
-            counters=counters,
-            compared_ns=self._compared_at(span),
-            changed_mono_ns=now.mono_ns,
-        )
-
-    def with_waiting(self, waited_ns: int, now: Moment) -> Self:
-        """The account with what it may have waited in one more window."""
-        counters = self.counters._replace(waiting=self.counters.waiting + waited_ns)
-        return self._replace(counters=counters, changed_mono_ns=now.mono_ns)
 
     def allocated(self, to: "Shares", before_mono_ns: int, mono_ns: int) -> Self:
         """The account with other allocations from now on. It had its own in the cycle before."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
-from exporter.agent.attribution.contention import ACTIVE_NS, waiting
+from exporter.agent.attribution.contention import ACTIVE_NS, WaitedFor, waiting
 from exporter.agent.ledger.accounts import (
     NOTHING,
     Account,
@@ -76,6 +76,12 @@ class Since(NamedTuple):
                     return then.counters
         return account.counters
 
+    @property
+    def normalization(self) -> float | None:
+        """Core time given to processes over what the driver reports for them; None without any."""
+        named_ns = sum([past.named_ns for past in self.pasts])
+        return sum([past.given_ns for past in self.pasts]) / named_ns if named_ns else None
+
 
 def since(pasts: Pasts, mono_ns: int) -> Since:
     """The windows that ended after the given moment."""
@@ -90,12 +96,6 @@ def newest(pasts: Pasts, mono_ns: int) -> Pasts:
     while old < len(pasts) and pasts[old].ended_mono_ns <= mono_ns:
         old += 1
     return pasts[old:] if old else pasts
-
-
-def normalization(pasts: Pasts) -> float | None:
-    """Core time given to processes over what the driver reports for them; None without any."""
-    named_ns = sum([past.named_ns for past in pasts])
-    return sum([past.given_ns for past in pasts]) / named_ns if named_ns else None
 
 
 LATE_NS = 2 * 10**9  # a window that is read ended so long ago at most: a sample, and a slow call
@@ -165,32 +165,31 @@ class DeviceLedger(DeviceStatus):
         ``compared``: those whose use is held against their allocation, even if it is elsewhere.
         ``is_owned``: whether its processes could be given to owners.
         """
+        shares = usage.shares
+        self.held_in_window = self.held
+        self.measure(usage, now)
+        self.span, self._end_unix_ns = self._span_of(usage, now), usage.end_unix_ns
+        self.recorded_mono_ns = now.mono_ns
         # Each account that changes is kept as it was before: averages are the counters now, less
         # those of the oldest window that they go back to.
-        shares, owners = usage.shares, self.owners
         before: dict[OwnerKey | None, Account] = {None: self.total}
-        self.total = self.total.add_window(usage.total, now)
+        self.total = self.total.with_window(usage.total, now)
         for owner, spent in shares.items():
             if isinstance(owner, Unattributed):
                 without_owner = self.unattributed.get(owner) or Account.opened(now)
                 self.unattributed = {
                     **self.unattributed,
-                    owner: without_owner.add_window(spent, now),
+                    owner: without_owner.with_window(spent, now),
                 }
                 continue
-            account = before[owner] = owners.get(owner) or self.account(owner, now)
+            account = before[owner] = self.owners.get(owner) or self.account(owner, now)
             if not self.lists_holders:
                 # Where the driver does not list who holds memory, activity is the only sign of
                 # life.
-                account = account.live_at(now.mono_ns)
-            owners[owner] = account.add_window(spent, now)
+                self.owners[owner] = account.live_at(now.mono_ns)
+        self._enter_owners(usage, compared, before, now)
         self.idle_energy_uj += usage.idle_energy_uj or 0
         self.unobserved_ns += usage.unobserved_ns
-        self.held_in_window = self.held
-        self.measure(usage, now)
-        self.span, self._end_unix_ns = self._span_of(usage, now), usage.end_unix_ns
-        self.recorded_mono_ns = now.mono_ns
-        self._hold_against(usage, compared, before, now)
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):
             more = usage.unexplained
@@ -247,52 +246,72 @@ class DeviceLedger(DeviceStatus):
         # when they do.
         return WindowSpan(before_ns, min(end_ns, now.mono_ns))
 
-    def _hold_against(
+    def _enter_owners(
         self,
         usage: DeviceUsage,
         compared: Collection[Owner],
         before: dict[OwnerKey | None, Account],
         now: Moment,
     ) -> None:
-        """Enters what allocations left idle or was borrowed, and who waited while who ran.
+        """Enters what owners used, left idle or borrowed, and who waited while who ran.
 
         Time whose use is not known is none of these.
         """
-        used = {owner: spent.busy.core or 0 for owner, spent in usage.shares.items()}
-        unknown = usage.unmeasured if usage.unmeasured is not None else self.owners
+        shares, owners = usage.shares, self.owners
+        used = {owner: spent.busy.core or 0 for owner, spent in shares.items()}
+        unknown = usage.unmeasured if usage.unmeasured is not None else owners
         due = self._due(usage, used, compared, unknown)
+        waits: WaitedFor = {}
         # Where no owner's part of the core is known, neither is what anybody left idle. What was
         # allocated in this window is passed all the same (``_due``), and comes into no later one.
-        if not self.divides_core:
-            return
+        if self.divides_core:
+            waits = waiting(usage.observed_ns, used, self._active(used, unknown, now))
+        else:
+            due = {}
         # Each window is set against its own part of the allocation, and never netted with another:
         # an hour of idleness does not pay for an hour of borrowing.
-        for owner, due_ns in due.items():
-            account, used_ns = self.owners[owner], used.get(owner, 0)
+        for owner in dict.fromkeys((*before, *due, *waits)):
+            if owner is None:
+                continue
+            account, over_ns, compared_ns = owners[owner], None, 0
             before.setdefault(owner, account)
-            self.owners[owner] = account.with_share(due_ns, used_ns, self.span, now)
+            if owner in due:
+                over_ns, compared_ns = (
+                    used.get(owner, 0) - due[owner],
+                    account.compared_at(self.span),
+                )
+            waited_ns = sum(waits[owner].values()) if owner in waits else 0
+            owners[owner] = account.with_window(
+                shares.get(owner), now, over_ns, compared_ns, waited_ns
+            )
+        if waits:
+            waited = dict(self.waited)  # readers have the one before, with its parts
+            for owner, by_owner in waits.items():
+                so_far = dict(waited.get(owner, {}))
+                for other, ns in by_owner.items():
+                    so_far[other] = so_far.get(other, 0) + ns
+                waited[owner] = so_far
+            self.waited = waited
+
+    def _active(
+        self, used: Mapping[Owner, int], unknown: Container[Owner], now: Moment
+    ) -> list[OwnerKey]:
+        """The owners that may have waited in the newest window."""
         # Only an owner that holds a context and ran lately can wait: others have nothing to run.
         # It is left out where its use is not known, or stands under its pod as a whole, because it
         # may then be the one that ran.
         since_ns = now.mono_ns - ACTIVE_NS
-        active = [
+        return [
             owner
             for owner, account in self.owners.items()
-            if account.ran_mono_ns is not None
-            and account.ran_mono_ns >= since_ns
+            if (
+                used.get(owner)
+                or (account.ran_mono_ns is not None and account.ran_mono_ns >= since_ns)
+            )
             and (account.held is None or account.held.processes)
             and owner not in unknown
             and _used_as(owner, used) == owner
         ]
-        waited = dict(self.waited)  # readers have the one before, with its parts
-        for owner, by_owner in waiting(usage.observed_ns, used, active).items():
-            before.setdefault(owner, self.owners[owner])
-            self.owners[owner] = self.owners[owner].with_waiting(sum(by_owner.values()), now)
-            so_far = dict(waited.get(owner, {}))
-            for other, ns in by_owner.items():
-                so_far[other] = so_far.get(other, 0) + ns
-            waited[owner] = so_far
-        self.waited = waited
 
     def _due(
         self,
@@ -316,7 +335,7 @@ class DeviceLedger(DeviceStatus):
                 # Use is known of the observed time only, so the share is taken of that, too.
                 due[whose] = due.get(whose, 0) + allocated_ns * usage.observed_ns // length_ns
             # This window is over for the allocation, whether or not it could be compared. Only an
-            # account that ``with_share`` gets has that set there.
+            # account that it was compared with has that set by ``with_window``.
             if whose != owner or not is_known:
                 self.owners[owner] = account.compared(self.span)
         return due
@@ -456,11 +475,6 @@ class DeviceLedger(DeviceStatus):
             return NO_OWNERS
         used = self.pasts[-1].accounts if self.pasts else {}
         return frozenset(self.held.keys() - (self.held_in_window or {}).keys() - used.keys())
-
-    @property
-    def normalization(self) -> float | None:
-        """Core time given to processes over what the driver reports for them, lately."""
-        return normalization(self.pasts)
 
     def frozen(self) -> "DeviceLedger":
         """A copy for readers, which no later cycle changes."""

@@ -159,7 +159,8 @@ class Ledger:
                 self.unplaced[key, uuid] = before.compared(span)
                 continue
             observed_ns = due_ns * usage.observed_ns // (usage.length_ns or 1)
-            self.unplaced[key, uuid] = before.with_share(observed_ns, used[name], span, now)
+            over_ns, compared_ns = used[name] - observed_ns, before.compared_at(span)
+            self.unplaced[key, uuid] = before.with_window(None, now, over_ns, compared_ns)
 
     def set_memory(
         self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_complete: bool = True

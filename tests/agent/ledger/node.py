@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from math import isnan, nan
 from typing import Any
 
 from exporter.agent.attribution.join import account
 from exporter.agent.facts import CycleFacts, at_most, facts_of
+from exporter.agent.facts.history import gauges_of
+from exporter.agent.facts.view import View
 from exporter.agent.ledger import Allocated, Ledger, Moment
 from exporter.metrics.families import OWN_LEVEL
 from exporter.model import (
@@ -23,6 +26,7 @@ from exporter.model import (
     Owner,
     Pod,
     ProcessActivity,
+    SeriesKey,
     Unattributed,
     Unmeasured,
     Window,
@@ -107,9 +111,17 @@ class Node:
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
         facts = CycleFacts(now, readings, allocated, pods=pods)
-        self.facts = facts_of(self.ledger, facts)()
+        self.facts = facts_of(self.ledger.frozen(), facts)()
         rows = FactRows(lambda: self.facts, None)
-        self.unread = facts_of(self.ledger, facts)
+        self.unread = facts_of(self.ledger.frozen(), facts)
+        kept = {key: known for key, *known in gauges_of(View(self.ledger.frozen(), facts))}
+        shown = {
+            **{SeriesKey(None, each.uuid): each for each in self.facts.devices},
+            **{SeriesKey(each.owner, each.uuid): each for each in self.facts.holdings},
+        }
+        for key, each in shown.items():
+            known = [None if isnan(v) else v for v in kept.get(key, (nan, nan))]
+            assert known == [each.average.core, each.memory.used_bytes]
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
         assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
         return {

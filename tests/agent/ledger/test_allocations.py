@@ -445,7 +445,7 @@ def test_nothing_is_said_of_allocations_before_any_pod_was_heard_of() -> None:
     node.ledger = ledger
     node.cycle(0)
 
-    rows = FactRows(facts_of(ledger, CycleFacts(at(0))), None)
+    rows = FactRows(facts_of(ledger.frozen(), CycleFacts(at(0))), None)
 
     assert not {"allocated_core_ratio", "allocated_memory_bytes"} & rows["device"][0].values.keys()
 
@@ -460,7 +460,9 @@ def test_replicas_of_a_device_stand_with_it() -> None:
     node = Node((GPU, OTHER))
     node.cycle(0)
 
-    rows = FactRows(facts_of(node.ledger, CycleFacts(at(0), replicas={"GPU-1": 4})), None)["device"]
+    rows = FactRows(facts_of(node.ledger.frozen(), CycleFacts(at(0), replicas={"GPU-1": 4})), None)[
+        "device"
+    ]
 
     assert [row.values.get("sharing_replicas") for row in rows] == [None, 4]
 

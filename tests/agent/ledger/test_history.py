@@ -1,23 +1,17 @@
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from exporter.agent.facts.history import MAX_SERIES, POINTS, Known, Past, extended
-from exporter.model import (
-    Averages,
-    ContainerHolding,
-    ContainerKey,
-    Device,
-    DeviceFacts,
-    DeviceMemoryFacts,
-    Facts,
-    GroupHolding,
-    GroupKey,
-    HeldMemory,
-    History,
-    SeriesKey,
+from exporter.agent.facts.history import (
+    MAX_SERIES,
+    POINTS,
+    UNKNOWN,
+    Gauges,
+    Known,
+    Past,
+    extended,
 )
+from exporter.model import ContainerKey, GroupKey, History, SeriesKey
 from tests.agent.ledger.node import at
 
 KEY = SeriesKey(ContainerKey("n", "p", "c"), "GPU-0")
@@ -31,18 +25,12 @@ def held(history: History, key: SeriesKey = KEY) -> Known:
     return Past(history)[key]["memory_used_bytes"]
 
 
-def held_on(uuid: str, core: float | None, memory: int | None) -> ContainerHolding:
-    return ContainerHolding(
-        owner=ContainerKey("n", "p", "c"),
-        index=0,
-        uuid=uuid,
-        average=Averages(core),
-        memory=HeldMemory(memory),
-    )
+def rows(core: float = 0.5, memory: float = 2**30) -> Callable[[], list[Gauges]]:
+    return lambda: [(KEY, core, memory)]
 
 
-def rows(core: float | None = 0.5, memory: int | None = 2**30) -> Callable[[], Facts]:
-    return lambda: Facts(containers=(held_on("GPU-0", core, memory),))
+def nothing() -> list[Gauges]:
+    return []
 
 
 def test_the_first_point_is_taken_at_once() -> None:
@@ -65,7 +53,7 @@ def test_cycles_that_come_a_little_late_do_not_make_points_rarer() -> None:
 
 
 def test_what_was_not_known_is_not_zero() -> None:
-    history = extended(History(), rows(None, None), at(1))
+    history = extended(History(), rows(UNKNOWN, UNKNOWN), at(1))
     assert (cores(history), held(history)) == ([None], [None])
 
 
@@ -102,23 +90,17 @@ def test_an_hour_is_kept(pause: int) -> None:
 
 def test_who_is_not_there_any_more_has_no_history() -> None:
     history = extended(History(), rows(), at(0))
-    assert not extended(history, Facts, at(10)).series
-
-
-def test_a_gpu_that_the_driver_numbers_anew_keeps_its_history() -> None:
-    history = extended(History(), rows(), at(0))
-    moved = replace(held_on("GPU-0", 0.25, 0), index=1)
-    assert cores(extended(history, lambda: Facts(containers=(moved,)), at(10))) == [0.5, 0.25]
+    assert not extended(history, nothing, at(10)).series
 
 
 def test_who_comes_back_has_its_history_with_a_gap() -> None:
     history = extended(History(), rows(), at(0))
-    history = extended(history, Facts, at(10))
+    history = extended(history, nothing, at(10))
     assert cores(extended(history, rows(0.25), at(20))) == [0.5, None, 0.25]
 
 
-def other(*names: str) -> Callable[[], Facts]:
-    return lambda: Facts(containers=tuple(held_on(name, 0.125, 0) for name in names))
+def other(*names: str) -> Callable[[], list[Gauges]]:
+    return lambda: [(KEY._replace(uuid=name), 0.125, 0) for name in names]
 
 
 def test_nobody_inherits_the_history_of_another() -> None:
@@ -148,19 +130,8 @@ def test_the_number_of_series_is_bounded() -> None:
 
 
 def test_devices_and_groups_have_a_history_of_their_own() -> None:
-    device = DeviceFacts(
-        device=Device("GPU-0", 0, "nvidia"),
-        average=Averages(0.75),
-        memory=DeviceMemoryFacts(used_bytes=10240),
-    )
-    group = GroupHolding(
-        owner=GroupKey("docker", "x"),
-        index=0,
-        uuid="GPU-0",
-        average=Averages(0.125),
-        memory=HeldMemory(5120),
-    )
-    past = Past(extended(History(), lambda: Facts((device,), groups=(group,)), at(0)))
+    device, group = SeriesKey(None, "GPU-0"), SeriesKey(GroupKey("docker", "x"), "GPU-0")
+    past = Past(extended(History(), lambda: [(device, 0.75, 10240), (group, 0.125, 5120)], at(0)))
     assert [list(series.values()) for series in past.values()] == [
         *([[0.75], [10240]], [[0.125], [5120]]),
     ]

@@ -16,7 +16,7 @@ from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import retry_of
 from exporter.agent.sources.gpus.xids import XidCounts, log_first
-from exporter.model import Clock, Unmeasured, XidCount
+from exporter.model import SECOND_NS, Clock, Unmeasured, XidCount
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +203,9 @@ class XidWatch:
             if not watched:
                 self._rest(None)
             while not self._is_changed:
+                asked_ns = self._clock.monotonic_ns()
                 event = events.wait()
+                waited_s = (self._clock.monotonic_ns() - asked_ns) / SECOND_NS
                 self._pause_s = FIRST_PAUSE_S
                 if self._refused:
                     self._admit(watched.values())
@@ -214,7 +216,7 @@ class XidWatch:
                         self._changed.notify_all()
                     if is_first:
                         log_first(uuid, event.xid)
-                else:
+                elif waited_s < FIRST_PAUSE_S:
                     # Some drivers say at once that nothing came, without having waited for it.
                     # Asked again at once, they would keep this thread at work all the time.
                     self._rest(FIRST_PAUSE_S)
