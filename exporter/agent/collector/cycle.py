@@ -14,7 +14,7 @@ from exporter.agent.attribution.tenancy import account_for, without_tenants_serv
 from exporter.agent.collector.allocations import Allocations, Search
 from exporter.agent.collector.group_names import GroupNames
 from exporter.agent.collector.owners import (
-    KnownHolders,
+    Holders,
     ProcessOwners,
     Residency,
     SandboxWatch,
@@ -39,11 +39,8 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     ExporterFacts,
-    GroupFacts,
-    GroupKey,
     LastReload,
     NodeFacts,
-    Owner,
     PodTable,
     ProcessInfo,
     Reading,
@@ -90,9 +87,10 @@ class Done(NamedTuple):
 
     given: Given
     memories: Mapping[str, DeviceMemory | None]
+    holders: Mapping[str, Holders]
+    found: ProcessOwners
     ledger: Ledger
     facts: CycleFacts
-    owners: Mapping[int, Owner]
     described: Mapping[int, ProcessInfo]
     most_series: int
     until_mono_ns: int
@@ -129,11 +127,10 @@ class Collector:
         self._search = Search()
         self._sandboxes = SandboxWatch()
         self._allocated: list[Allocated] = []
-        self._limits, self._summed_of = Limits((), ()), (0, tuple[str, ...]())
         self._plausible = Plausible()
         self._dropped = DroppedSeries()
         self._group_names = GroupNames()
-        self._residency, self._holders = Residency(), KnownHolders()
+        self._residency = Residency()
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
         self._done: Done | None = None
@@ -203,7 +200,7 @@ class Collector:
         if done is not None and self._is_as_before(done, given, devices, now):
             self._done = self._looked(done, devices, now)
         else:
-            self._done = self._accounted(given, table, devices, now)
+            self._done = self._accounted(done, given, table, devices, now)
         if self._search.is_on(self._allocations.awaited, now.mono_ns):
             self._poller.look_soon()  # an allocation names a device that is not known yet
         self.snapshot = self._published(self._done, readings, processes)
@@ -242,15 +239,15 @@ class Collector:
 
     def _accounted(
         self,
+        done: Done | None,
         given: Given,
         table: PodTable,
         devices: Mapping[str, DeviceReading],
         now: Moment,
     ) -> Done:
         """Enters what was read into the ledger, and returns what readers get of it."""
-        rules = given.rules
-        self._ledger.group_kinds = given.group_kinds
-        self._ledger.unidentified = given.unidentified
+        rules, ledger = given.rules, self._ledger
+        ledger.group_kinds, ledger.unidentified = given.group_kinds, given.unidentified
         memories = {uuid: each.memory for uuid, each in devices.items()}
         # What the kernel charges to owners is nobody's while processes cannot be identified.
         known = [] if given.unidentified else [each for each in memories.values() if each]
@@ -262,43 +259,66 @@ class Collector:
             uuid: without_tenants_servers(each, found.owners, rules.mps_servers)
             for uuid, each in devices.items()
         }
-        self._enter(devices, found, now)
+        # A list of processes stays the same for seconds, and with it who holds how much.
+        before = done.holders if done is not None and done.found == found else {}
+        holders = {
+            uuid: before[uuid]
+            if done is not None and uuid in before and done.memories[uuid] is memories[uuid]
+            else found.holders(each.memory)
+            for uuid, each in devices.items()
+        }
+        self._enter(devices, found, holders, now)
         # Allocations are set after the windows were entered. The windows are from before now, and
         # what is allocated from now on is not compared with them.
         seen_on = partial(found.seen_on, devices.values())
-        self._allocated = self._allocations.of(table, given.node, seen_on)
-        self._ledger.set_allocations(self._allocated, now)
-        self._ledger.settle(now)
-        groups = self._group_names.of(
-            found, given.identities, self._ledger.groups, self._poller.groups
+        allocated = self._allocated = self._allocations.of(table, given.node, seen_on)
+        ledger.set_allocations(allocated, now)
+        ledger.settle(now)
+        version = self._allocations.version
+        of = allocated, ledger.devices.keys()
+        is_same = done is not None and of == (done.facts.allocated, done.ledger.devices.keys())
+        facts = CycleFacts(
+            now,
+            devices,
+            allocated,
+            self._allocations.ended,
+            self._allocations.pods_by_name,
+            self._allocations.replicas,
+            undecoded=self._allocations.undecoded,
+            shown=self._shown.of(table, rules.allowed),
+            sandboxed=self._sandboxes.follow(found, allocated, version, now.mono_ns).lasting,
+            groups=self._group_names.of(
+                found, given.identities, ledger.groups, self._poller.groups
+            ),
+            limits=done.facts.limits if done and is_same else Limits(allocated, ledger.devices),
         )
-        shown = self._shown.of(table, rules.allowed)
-        facts = self._facts(now, devices, found, groups, shown)
-        described = self._poller.described(found.owners)
-        highest = at_most(self._ledger, facts, rules.left_out)
         return Done(
             given,
             memories,
-            self._ledger.frozen(),
+            holders,
+            found,
+            ledger.frozen(),
             facts,
-            found.owners,
-            described,
-            highest,
+            self._poller.described(found.owners),
+            at_most(ledger, facts, rules.left_out),
             now.mono_ns + LONGEST_LOOK_NS,
         )
 
     def _enter(
-        self, devices: Mapping[str, DeviceReading], found: ProcessOwners, now: Moment
+        self,
+        devices: Mapping[str, DeviceReading],
+        found: ProcessOwners,
+        holders: Mapping[str, Holders],
+        now: Moment,
     ) -> None:
         """Enters the states, memory and windows of all devices into the ledger."""
         ledger, owners = self._ledger, found.owners
-        self._holders.follow(found, devices.values())
         for uuid, reading in devices.items():
             # A device that cannot be read is observed too: one that is not has left the node.
             ledger.observe(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
-            held, residents = self._holders[uuid]
+            held, residents = holders[uuid]
             if residents is not None or held:
                 ledger.set_memory(uuid, held, now, is_complete=residents is not None)
             # Idle energy is divided by the allocations of the cycle before, which were there while
@@ -314,37 +334,6 @@ class Collector:
                 usage = account_for(reading.device, window, owners, residents, weights)
                 ledger.record(usage, ended)
                 self._residency.enter(usage, window.processes, owners, ended.mono_ns)
-
-    def _facts(
-        self,
-        now: Moment,
-        devices: Mapping[str, DeviceReading],
-        found: ProcessOwners,
-        groups: Mapping[GroupKey, GroupFacts],
-        shown: Mapping[str, Mapping[str, str]],
-    ) -> CycleFacts:
-        """What readers get of this cycle beside the ledger."""
-        allocations = self._allocations
-        sandboxes = self._sandboxes.follow(found, self._allocated, allocations.version, now.mono_ns)
-        # Sums over all allocations take long with many pods. They are made again only when the
-        # allocations or the devices have changed, which is seldom.
-        of = allocations.version, tuple(self._ledger.devices)
-        if of != self._summed_of:
-            self._limits = Limits(self._allocated, self._ledger.devices)
-            self._summed_of = of
-        return CycleFacts(
-            now,
-            devices,
-            self._allocated,
-            allocations.ended,
-            allocations.pods_by_name,
-            allocations.replicas,
-            undecoded=allocations.undecoded,
-            shown=shown,
-            sandboxed=sandboxes.lasting,
-            groups=groups,
-            limits=self._limits,
-        )
 
     def _published(
         self, done: Done, readings: Sequence[Reading], processes: SourceStatus
@@ -375,7 +364,7 @@ class Collector:
             exporter=own,
             sources=own.sources,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
-            owners=done.owners,
+            owners=done.found.owners,
             processes=done.described,
             history=extended(self.snapshot.history, gauges, now),
             interval_ns=rules.interval_ns,

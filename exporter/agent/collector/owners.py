@@ -108,31 +108,6 @@ class ProcessOwners:
         return found
 
 
-class KnownHolders:
-    """The holders of each device's memory, which are found again if its list or an owner changed.
-
-    A list of processes is read every few seconds, and is the same object until then.
-    """
-
-    def __init__(self) -> None:
-        self._by: tuple[Mapping[int, Owner], Mapping[CgroupIdentity, Owner]] = {}, {}
-        self._known: dict[str, tuple[DeviceMemory | None, Holders]] = {}
-
-    def follow(self, found: ProcessOwners, devices: Iterable[DeviceReading]) -> None:
-        """Takes the owners and the devices of this cycle."""
-        by = found.owners, found.charged
-        before, self._known = self._known if by == self._by else {}, {}
-        self._by = by
-        for device in devices:
-            memory, holders = before.get(device.device.uuid, (None, None))
-            if holders is None or memory is not device.memory:
-                holders = found.holders(device.memory)
-            self._known[device.device.uuid] = device.memory, holders
-
-    def __getitem__(self, uuid: str) -> Holders:
-        return self._known[uuid][1]
-
-
 def owners_of(
     identities: Mapping[int, CgroupIdentity | Unattributed],
     table: PodTable,

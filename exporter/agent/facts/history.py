@@ -7,7 +7,6 @@ Each series has a place in the blocks, which it keeps for an hour after its end.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import isnan
 from typing import Any
 
 from exporter.agent.facts.devices import device_facts
@@ -17,13 +16,12 @@ from exporter.model import KIB, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
 MAX_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
-UNKNOWN = float("nan")
 _CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
 _NO_CORE = 0xFFFF
 _NO_MEMORY = 0xFFFF_FFFF
 MEMORY = 0xFFFF_FFFF
 
-Gauges = tuple[SeriesKey, float, float]
+Gauges = tuple[SeriesKey, float | None, float | None]
 """The core ratio and the memory in bytes of a series."""
 Known = list[float | None]
 
@@ -32,14 +30,12 @@ def gauges_of(view: View) -> Iterator[Gauges]:
     """The gauges of devices, containers and groups, without all other facts of them."""
     for device in device_facts(view):
         key = SeriesKey(None, device.uuid)
-        yield key, _number(device.average.core), _number(device.memory.used_bytes)
+        yield key, device.average.core, device.memory.used_bytes
     owners: Iterable[OwnerView[Any]] = (*view.containers, *view.groups)
     for owner in owners:
         key = SeriesKey(owner.key, owner.device.uuid)
-        if owner.has_gauges:
-            yield key, _number(owner.average.core), _number(owner.memory_bytes)
-        else:
-            yield key, UNKNOWN, UNKNOWN
+        known = (owner.average.core, owner.memory_bytes) if owner.has_gauges else (None, None)
+        yield key, *known
 
 
 def extended(before: History, present: Callable[[], Iterable[Gauges]], now: Moment) -> History:
@@ -70,9 +66,9 @@ def _with_point(
         if place is None:
             continue
         # A value beyond what fits is the largest that is not the sign for "unknown".
-        if not isnan(core):
+        if core is not None:
             cores[place] = min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1)
-        if not isnan(memory):
+        if memory is not None:
             held[place] = min(max(round(memory / KIB), 0), _NO_MEMORY - 1)
     point = HistoryPoint(cores.tobytes(), held.tobytes())
     missed = (HistoryPoint(b"", b""),) * min(steps - 1, POINTS)
@@ -162,7 +158,3 @@ def _columns(kind: str, blocks: Sequence[bytes], unknown: int) -> list[tuple[int
     for each in arrays:
         each.extend((unknown,) * (width - len(each)))
     return list(zip(*arrays, strict=True))
-
-
-def _number(value: float | None) -> float:
-    return UNKNOWN if value is None else value

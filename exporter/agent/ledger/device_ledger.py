@@ -130,9 +130,7 @@ class DeviceLedger(DeviceStatus):
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
         self.is_complete = True  # whether ``held`` has all owners that hold any
-        self._has_newcomers = False  # owners without memory yet
         self._used: set[Owner] = set()  # owners with any window in their open accounts
-        self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
 
     def observe(self, reading: DeviceReading, now: Moment) -> None:
         """Records the device's state in this cycle; raises as ``DeviceStatus`` does."""
@@ -146,8 +144,7 @@ class DeviceLedger(DeviceStatus):
         """The owner's account on this device; it is opened if new."""
         found = self.owners.get(key)
         if found is None:
-            found = self.owners[key] = Account.opened(now)
-            self._has_newcomers, self._residents = True, None
+            found = self.owners[key] = Account.opened(now).with_memory(self._held_by(key))
             if isinstance(key, GroupKey):
                 self.open_sums(GroupKey, key.kind)
         return found
@@ -362,15 +359,13 @@ class DeviceLedger(DeviceStatus):
         self, held: Mapping[Owner, MemoryHeld], now: Moment, *, is_complete: bool = True
     ) -> None:
         """Sets the owners that hold memory now; see ``Ledger.set_memory``."""
-        # The list of processes is read every few seconds, and is the same value until then. An
-        # account that was opened meanwhile has no memory yet.
-        if held is self.held and is_complete == self.is_complete and not self._has_newcomers:
-            return
         for key in held:
             if not isinstance(key, Unattributed):
                 self.account(key, now)
-        self.held, self.is_complete, self._has_newcomers = held, is_complete, False
-        self._apply_memory()
+        # The list of processes is read every few seconds, and is the same value until then.
+        if held is not self.held or is_complete != self.is_complete:
+            self.held, self.is_complete = held, is_complete
+            self._apply_memory()
 
     def _held_by(self, key: OwnerKey) -> MemoryHeld | None:
         if self.held is None:
@@ -390,9 +385,7 @@ class DeviceLedger(DeviceStatus):
         an instance, a part of a board.
         """
         for key in shares:
-            account = self.account(key, now)
-            if account.held is None and self.held is not None:
-                self.owners[key] = account.with_memory(self._held_by(key))
+            self.account(key, now)
         set_allocations(self.owners, shares, before_mono_ns, now)
         if rest is not None:
             free, beyond = rest
@@ -418,12 +411,10 @@ class DeviceLedger(DeviceStatus):
         # On a device that cannot be read nobody is known to hold memory: the last list is no sign
         # of life, and its owners must end some time.
         residents = (self.held or ()) if self.stale is None else ()
-        if residents is not self._residents:
-            self._residents = residents
-            for key, account in self.owners.items():
-                resident = key in residents
-                if resident != account.resident:
-                    self.owners[key] = account.with_residency(before_mono_ns, resident=resident)
+        for key, account in self.owners.items():
+            resident = key in residents
+            if resident != account.resident:
+                self.owners[key] = account.with_residency(before_mono_ns, resident=resident)
         self.pasts = newest(self.pasts, averaged_from_ns)
         if self.uncertain:
             # What an ended owner used in an uncertain window is in no counter, so its figures are
@@ -446,7 +437,6 @@ class DeviceLedger(DeviceStatus):
             }
             self._used.difference_update(gone)
             self.pasts = tuple(past.without(gone) for past in self.pasts)
-            self._has_newcomers = True  # an owner that still holds memory is opened again
 
     def keep(self, of: type[OwnerKey], name: str, counters: Counters) -> None:
         """Keeps the counters of an account that is closed in the sum of its namespace or kind."""

@@ -91,7 +91,6 @@ class Ledger:
         self._limited_pods: frozenset[PodName] = frozenset()
         self._somewhere: frozenset[PodName] = frozenset()  # with a share on no known device
         self._settled_mono_ns = 0
-        self._first_sign_ns = 0  # no account that is open had its last sign of life before
 
     def follow(self, rules: LedgerRules) -> None:
         """Applies these rules from the next cycle on."""
@@ -299,11 +298,6 @@ class Ledger:
         kinds = frozenset(self.group_kinds).union(*(each.closed[GroupKey] for each in ledgers))
         for device_ledger in ledgers:
             device_ledger.open_sums(GroupKey, *sorted(kinds))
-        if self._first_sign_ns < oldest_ns:
-            self._close_gone(oldest_ns, now)
-
-    def _close_gone(self, oldest_ns: int, now: Moment) -> None:
-        """Closes the accounts that had their last sign of life before the given moment."""
         for device_ledger in self.devices.values():
             self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
         # The sums of pods and of namespaces are public counters, which must not fall. They get what
@@ -320,13 +314,8 @@ class Ledger:
         have_containers = {key.pod_name for key in self._owners() if isinstance(key, ContainerKey)}
         without = {name: a for name, a in self.pods.items() if name not in have_containers}
         for name in _gone(without, oldest_ns, now):
-            del self.pods[name], without[name]
+            del self.pods[name]
             self.limited_core_ns.pop(name, None)
-        # Until the oldest of these signs is too old, no account can be: most cycles look at none.
-        owners = (device_ledger.owners.values() for device_ledger in self.devices.values())
-        still_open = chain(self.unplaced.values(), without.values(), *owners)
-        signs_ns = (account.last_sign_ns(now.mono_ns) for account in still_open)
-        self._first_sign_ns = min(signs_ns, default=now.mono_ns)
 
     def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey]) -> None:
         """Closes accounts of owners; the counters of containers stay with their pods."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.agent.collector.allocations import by_name
-from exporter.agent.collector.owners import KnownHolders, ProcessOwners, owners_of, pids_of
+from exporter.agent.collector.owners import ProcessOwners, owners_of, pids_of
 from exporter.agent.sources.pods.table import indexed
 from exporter.model import (
     CgroupIdentity,
@@ -41,21 +41,6 @@ def test_a_device_is_held_by_the_owners_of_its_processes() -> None:
 def test_who_holds_a_device_without_a_process_list_is_not_known() -> None:
     assert owned("a", "b").holders(replace(MEMORY, processes=None)).residents is None
     assert owned("a", "b").holders(None).residents is None
-
-
-def test_holders_are_found_again_if_their_list_or_an_owner_changed() -> None:
-    known = KnownHolders()
-
-    def held(found: ProcessOwners, memory: DeviceMemory) -> object:
-        known.follow(found, [DeviceReading(Device("GPU-0", 0, "nvidia"), memory=memory)])
-        return known["GPU-0"].held
-
-    first = held(owned("a", "b"), MEMORY)
-    assert first == {A: MemoryHeld(10, 1), B: MemoryHeld(20, 1)}
-    assert held(owned("a", "b"), MEMORY) is first
-    assert held(owned("a", "a"), MEMORY) == {A: MemoryHeld(30, 2)}
-    one = DeviceMemory(100, 10, None, (Holder(1, 10, COMPUTE),))
-    assert held(owned("a", "a"), one) == {A: MemoryHeld(10, 1)}
 
 
 WINDOW = Window(0, 1, 1, 0, Engines())

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from math import isnan, nan
 from typing import Any
 
 from exporter.agent.attribution.join import account
@@ -114,14 +113,16 @@ class Node:
         self.facts = facts_of(self.ledger.frozen(), facts)()
         rows = FactRows(lambda: self.facts, None)
         self.unread = facts_of(self.ledger.frozen(), facts)
-        kept = {key: known for key, *known in gauges_of(View(self.ledger.frozen(), facts))}
+        kept = {
+            key: (core, held) for key, core, held in gauges_of(View(self.ledger.frozen(), facts))
+        }
         shown = {
             **{SeriesKey(None, each.uuid): each for each in self.facts.devices},
             **{SeriesKey(each.owner, each.uuid): each for each in self.facts.holdings},
         }
         for key, each in shown.items():
-            known = [None if isnan(v) else v for v in kept.get(key, (nan, nan))]
-            assert known == [each.average.core, each.memory.used_bytes]
+            known = each.average.core, each.memory.used_bytes
+            assert kept.get(key, (None, None)) == known
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
         assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
         return {

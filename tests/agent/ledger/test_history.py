@@ -5,7 +5,6 @@ import pytest
 from exporter.agent.facts.history import (
     MAX_SERIES,
     POINTS,
-    UNKNOWN,
     Gauges,
     Known,
     Past,
@@ -25,7 +24,7 @@ def held(history: History, key: SeriesKey = KEY) -> Known:
     return Past(history)[key]["memory_used_bytes"]
 
 
-def rows(core: float = 0.5, memory: float = 2**30) -> Callable[[], list[Gauges]]:
+def rows(core: float | None = 0.5, memory: float | None = 2**30) -> Callable[[], list[Gauges]]:
     return lambda: [(KEY, core, memory)]
 
 
@@ -53,7 +52,7 @@ def test_cycles_that_come_a_little_late_do_not_make_points_rarer() -> None:
 
 
 def test_what_was_not_known_is_not_zero() -> None:
-    history = extended(History(), rows(UNKNOWN, UNKNOWN), at(1))
+    history = extended(History(), rows(None, None), at(1))
     assert (cores(history), held(history)) == ([None], [None])
 
 
