@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.agent.web.serving import Site
 
 pytestmark = pytest.mark.program("chromium")
 
+ROOT = Path(__file__).parents[3]
 HEIGHTS = "[...document.querySelectorAll('.cards > .gpu')].map((card) => card.offsetHeight)"
 OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 STRUCTURE = """(() => {
@@ -34,6 +36,19 @@ BEYOND_ITS_CARD = """[...document.querySelectorAll('.gauge > *')]
     .filter((each) => each.getBoundingClientRect().right
         > each.parentElement.getBoundingClientRect().right + 1)
     .map((each) => `${each.parentElement.innerText}: ${each.getAttribute('class')}`)"""
+CUT_MARKS = """[...document.querySelectorAll('.mark')]
+    .filter((mark) => mark.getBoundingClientRect().right
+        > mark.closest('th, .who-name, .marks').getBoundingClientRect().right + 1)
+    .map((mark) => mark.textContent)"""
+BROKEN_WORDS = """[...document.querySelectorAll('.who .unknown')].flatMap((each) =>
+    [...each.firstChild.data.matchAll(/\\S+/g)]
+        .filter((word) => {
+            const range = document.createRange();
+            range.setStart(each.firstChild, word.index);
+            range.setEnd(each.firstChild, word.index + word[0].length);
+            return range.getClientRects().length > 1;
+        })
+        .map((word) => word[0]))"""
 FAINT = """(() => {
     const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
     const known = new Map();
@@ -335,6 +350,22 @@ def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watche
             assert await tab.value(BEYOND_ITS_CARD) == [], width
 
     watched(replace(made, measured=lambda: facts), look)
+
+
+def test_marks_and_reasons_are_whole_where_room_is_short(watched: Watched) -> None:
+    """A pod with two marks that waits for nobody, and one whose card is lost."""
+    trouble = demo(120, str(ROOT / "examples/demo/trouble.yaml"))
+
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        assert await tab.value("document.querySelectorAll('.who .mark + .mark').length") == 1
+        assert await tab.value("document.querySelectorAll('.who .unknown').length")
+        for width in (320, 390, 560, 1040, 1280, 1440):
+            await tab.size(width)
+            assert await tab.value(CUT_MARKS) == [], width
+            assert await tab.value(BROKEN_WORDS) == [], width
+
+    watched(trouble, look)
 
 
 def test_where_a_link_leads_is_not_under_the_head_that_stays(watched: Watched) -> None:
