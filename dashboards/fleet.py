@@ -48,14 +48,15 @@ OF_SILENT = f"(group by ({BY_CARD}) ({in_range(of('up'))}) and on ({BY_NODE}) {S
 UNSEEN = f"({SILENT} or {LOST})"
 NODE_STATE: Words = {"1": ("read", GOOD), "0": ("silent", BAD)}
 SILENT_THEN = 100  # in the timeline of lost cards: more than a node has
-BUSY = of_cards(f"rate({of('busy_seconds_total')}[$__rate_interval])")
+# A scrape that is late makes a rate of more than there is.
+_RATE = f"rate({of('busy_seconds_total')}[$__rate_interval])"
+BUSY = f"clamp_max({of_cards(_RATE)}, 1)"
 
 
 def cards() -> Panel:
     """Which card is how busy, and which is not read: a cell for each."""
     each = (
-        f"-3 * {LOST} or -2 * {OF_SILENT} or clamp_max({BUSY}, 1)"
-        f" or -1 * group by ({BY_CARD}) ({of('up')} == 1)"
+        f"-3 * {LOST} or -2 * {OF_SILENT} or {BUSY} or -1 * group by ({BY_CARD}) ({of('up')} == 1)"
     )
     return matrix(
         "All GPUs now",
@@ -74,7 +75,7 @@ def cards() -> Panel:
 def bands() -> Panel:
     """How many cards were how busy over time."""
     # One pass over the cards: a count for each quarter of a card's time, 0 without any work.
-    parts = f'count_values("quarter", ceil(clamp_max({BUSY}, 1) * 4))'
+    parts = f'count_values("quarter", ceil({BUSY} * 4))'
     for quarter, words in enumerate(BAND_WORDS):
         parts = f'label_replace({parts}, "part", "{words}", "quarter", "{quarter}")'
     ends = (f"{words.partition(' ')[2]}$" for words in BAND_WORDS)

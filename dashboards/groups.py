@@ -158,12 +158,16 @@ def _jobs() -> Panel:
         JOB,
         [
             Column(
-                "GPU-hours",
+                "GPU-hours in all",
                 total("mgpu_group_core_seconds_total", "3600"),
                 "short",
                 bar(top=None),
             ),
-            Column("Energy", total("mgpu_group_energy_joules_total", JOULES_PER_KWH), "kwatth"),
+            Column(
+                "Energy in all",
+                total("mgpu_group_energy_joules_total", JOULES_PER_KWH),
+                "kwatth",
+            ),
         ],
         nothing="No Slurm job in the time range",
     )

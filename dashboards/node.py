@@ -86,6 +86,7 @@ def dashboard() -> build.Dashboard:
 
 
 def _totals() -> list[Panel]:
+    busy = rate("busy_seconds_total")
     return [
         stat(
             "Not read",
@@ -99,7 +100,7 @@ def _totals() -> list[Panel]:
             "Core in use",
             "Share of the time with work, over the chosen cards; of a partitioned one the sum "
             "of its partitions.",
-            f"avg(sum by (cluster, instance, gpu) ({rate('busy_seconds_total')}))",
+            f"avg(clamp_max(sum by (cluster, instance, gpu) ({busy}), 1))",
             "percentunit",
         ),
         stat(
@@ -167,7 +168,12 @@ def _devices() -> Panel:
         },
         [
             Column("State", with_names(of("up")), "short", colored(words=READ)),
-            Column("Core use", with_names(rate("busy_seconds_total")), "percentunit", USE),
+            Column(
+                "Core use",
+                with_names(f"clamp_max({rate('busy_seconds_total')}, 1)"),
+                "percentunit",
+                USE,
+            ),
             Column("Core share", with_names(of("allocated_core_ratio")), "percentunit", GIVEN),
             Column(
                 "Mem. use",

@@ -167,8 +167,9 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Free, all",
-            "GPUs that are kept for nobody, of all namespaces.",
+            "Unallocated, all",
+            "GPUs that are kept for nobody, of all namespaces. What is outside of pods may use "
+            "them.",
             f"sum(rate({of('unallocated_gpu_seconds_total')}{INTERVAL}))",
             "short",
             unknown=UNSEEN,

@@ -257,7 +257,11 @@ def _containers() -> Panel:
                 ("Device", _own("placement_mismatch"), "short", colored(words=elsewhere)),
             )
         ],
-        links={"UUID": to("pod", "node", node="${__data.fields.Node}", uuid="${__value.raw}")},
+        links={
+            "GPU": to("pod", "node", node="${__data.fields.Node}", uuid="${__data.fields.UUID}")
+        },
+        carried="UUID",
+        widest="Pod",  # of a Deployment's pods, the ends of the names differ
         height=6,
     )
 

@@ -115,6 +115,7 @@ def table(  # noqa: PLR0913 - what a table says
     *,
     links: Mapping[str, str] | None = None,
     carried: str = "",
+    widest: str = "",
     texts: Mapping[str, Words] | None = None,
     lowest_of: str = "",
     nothing: str = "",
@@ -125,11 +126,13 @@ def table(  # noqa: PLR0913 - what a table says
     """A row for each combination of labels; ``keys`` are labels and their heads.
 
     ``links`` are the addresses that a key's cells lead to, ``texts`` what stands in place of its
-    values, both by its head. ``carried`` is a label that no column shows, for an address.
-    ``nothing`` is what it says where no query finds anything; by default it follows from the first.
-    ``known`` finds something wherever there is a row; by default, any of the queries does. A UUID
-    is long and stands last. Sorted by the first column, or by ``lowest_of`` with its lowest first.
-    Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
+    values, both by its head. ``carried`` is a label, or its head, that no column shows, for an
+    address. ``nothing`` is what it says where no query finds anything; by default it follows from
+    the first. ``known`` finds something wherever there is a row; by default, any of the queries
+    does. A UUID is long and stands last. ``widest`` is the head of the one name that takes what a
+    wider screen gives; by default all do. Sorted by the first column, or by ``lowest_of`` with its
+    lowest first. Keys have the unit ``string``: with another one Grafana writes a job 8101 as
+    8.10 K.
     """
     exprs = [column.expr for column in columns]
     why = nothing or why_nothing(exprs[0])
@@ -162,7 +165,8 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(carried, [override("custom.hidden", value=True)])
     panel.override_by_name(NO_ROWS, [override("custom.minWidth", 4 * NARROW)])
     sorted_by = lowest_of or columns[0].name
-    for head, setting in _widths(keys.values(), columns, width, sorted_by).items():
+    shown = [head for head in keys.values() if head != carried]
+    for head, setting in _widths(shown, columns, width, sorted_by, widest).items():
         panel.override_by_name(head, [setting])
     for head, address in (links or {}).items():
         link = {"title": "Show", "url": address}
@@ -243,15 +247,15 @@ def inside_of(width: int) -> float:
 
 
 def _widths(
-    keys: Iterable[str], columns: Sequence[Column], width: int, sorted_by: str
+    keys: Iterable[str], columns: Sequence[Column], width: int, sorted_by: str, widest: str
 ) -> dict[str, DynamicConfigValue]:
     """The widths of the columns that do not have the usual least width.
 
     Grafana gives all columns without a width an equal part, and to those that need more their least
-    width, by which the last column of a narrow panel lies outside. So beside another panel, and
-    where the narrowest screen is too narrow for equal parts, all but names have a width that is
-    fixed; where names would then be too narrow, what needs more than its part has. What is narrow
-    is fixed everywhere.
+    width, by which the last column of a narrow panel lies outside. So beside another panel, where
+    pods are named, and where the narrowest screen is too narrow for equal parts, all but names have
+    a width that is fixed; where names would then be too narrow, what needs more than its part has.
+    What is narrow is fixed everywhere.
     """
     needs = {head: WIDTHS.get(head, NARROW) for head in keys}
     bars = {one.name for one in columns if one.cell and one.cell.mode == "basic"}
@@ -275,8 +279,11 @@ def _widths(
             figures[one.name] = max(NARROW, head, words_need)
     names = {head: need for head, need in needs.items() if head in NAMES}
     each = (inside_of(width) - sum(figures.values())) / max(len(names), 1)
-    short = width < COLUMNS or not fixed.keys().isdisjoint(names)
-    if names and short and each >= max(names.values()):
+    short = width < COLUMNS or "Pod" in names or not fixed.keys().isdisjoint(names)
+    if widest:
+        rest = {widest: names.pop(widest)}
+        fixed = figures | names
+    elif names and short and each >= max(names.values()):
         fixed, rest = figures, names
     least = {head: need for head, need in rest.items() if need > NARROW}
     return {

@@ -57,6 +57,7 @@ SINCE = {
 }
 ONE = ("mgpu-node", "mgpu-pod")
 NARROWEST = 50  # pixels of a column
+LETTER_WIDTH = 7.2  # pixels of one of a name, with the edges of its cell
 SCHEMA = 37  # the newest that Grafana 9.4 reads
 NEW_VARIABLE = "00000000-0000-0000-0000-000000000000"  # to Grafana: not yet in the dashboard
 KEPT = ("datasource", "job", "cluster")
@@ -420,6 +421,11 @@ def _widths(panel: dict[str, Any], inside: float) -> dict[str, float]:
     Columns of a given width have it; the others share what is left, and have their least at least.
     """
     heads = {head for one in panel["transformations"] for head in _heads(one)} - {NO_ROWS}
+    heads -= {
+        override["matcher"]["options"]
+        for override in panel["fieldConfig"]["overrides"]
+        if {"id": "custom.hidden", "value": True} in override["properties"]
+    }
     least, given = dict.fromkeys(heads, 0.0), dict.fromkeys(heads, 0.0)
     for override in panel["fieldConfig"]["overrides"]:
         everywhere = override["matcher"]["id"] == "byRegexp"
@@ -442,6 +448,24 @@ def test_no_column_lies_outside_at_1366_pixels(dashboard: Dashboard) -> None:
             widths = _widths(panel, inside)
             assert sum(widths.values()) <= inside + 1, (panel["title"], widths)
             assert min(widths.values()) >= NARROWEST, (panel["title"], widths)
+
+
+@pytest.mark.parametrize(("board", "title"), [("pod", "Containers now"), ("overview", "Pods now")])
+def test_a_pods_name_is_whole_at_1366_pixels(board: str, title: str) -> None:
+    """One of a Deployment with a name of two words: of its pods, the ends of the names differ."""
+    path = FOLDER / f"mgpu-{board}.json"
+    (panel,) = (one for one in panels(load(path)) if one["title"] == title)
+    widths = _widths(panel, inside_of(panel["gridPos"]["w"]))
+    assert widths["Pod"] >= len("search-embed-7d5b9c6d8f-h4tqw") * LETTER_WIDTH
+
+
+@EVERY
+def test_a_card_is_not_at_work_in_more_than_all_of_the_time(dashboard: Dashboard) -> None:
+    """A scrape that is late makes a rate of more: a table and a number would say 101 %."""
+    for panel in panels(dashboard):
+        for target in panel["targets"] if panel["type"] in {"table", "stat"} else ():
+            if "rate(mgpu_device_busy_seconds_total" in target["expr"]:
+                assert "clamp_max(" in target["expr"], panel["title"]
 
 
 @pytest.mark.parametrize("title", ["Pods affected", "Alerts that fire"])

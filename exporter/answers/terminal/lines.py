@@ -229,7 +229,7 @@ def _owner(
 
 def _rest(device: DeviceEntry, above: Key, node: NodeContext) -> Iterator[Line]:
     """Use by others that are not shown; use without an owner, a line for each reason."""
-    if device.others is not None:
+    if device.others is not None and (device.facts is None or device.facts.is_up):
         yield Line(
             key=(*above, LineKind.REST, "others"),
             kind=LineKind.REST,

@@ -1,6 +1,7 @@
 """Facts from series: what the metrics say, turned back."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -19,6 +20,8 @@ from exporter.model import DeviceState, Facts, Snapshot, Unmeasured
 from tests.agent.api.nodes import demo
 from tests.answers.terminal.views import document, everything
 from tests.snapshots import with_every_family
+
+ROOT = Path(__file__).parents[3]
 
 
 def series_of(snapshot: Snapshot) -> Iterator[Series]:
@@ -136,6 +139,18 @@ def test_a_namespace_has_its_own_sums_and_the_rest_of_each_card_is_said_to_be_ot
     said = report(view, 140, coloured=False).splitlines()
     assert said[1].startswith("research: core ")
     assert "unattributed" not in said[1]
+
+
+def test_a_lost_card_leaves_the_sums_of_its_namespace_what_the_others_tell() -> None:
+    trouble = demo(120, str(ROOT / "examples/demo/trouble.yaml"))
+    own = list(series_of(demo()))
+    lost = [one._replace(labels={**one.labels, "node": "m"}) for one in series_of(trouble)]
+    before, after = (
+        view_of(asked(SetPrometheus(each), "research").read(), "x") for each in (own, [*own, *lost])
+    )
+    [card] = [line for line in after.lines if line.core.value is None]
+    assert after.totals == before.totals._replace(gpus=before.totals.gpus + 1, lost=1)
+    assert [line.name for line in card.children] == ["research/train-0"]
 
 
 def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:

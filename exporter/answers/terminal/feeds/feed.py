@@ -235,10 +235,11 @@ def _of_devices(devices: Sequence[DeviceEntry]) -> Totals:
 def _of_pods(devices: Sequence[DeviceEntry]) -> Totals:
     """The sums over the pods that are shown, on the GPUs that they are on."""
     used = [device for device in devices if any(not pod.ended for pod in device.pods)]
-    figures = [pod.figures for device in used for pod in device.pods if not pod.ended]
+    read = [device for device in used if device.facts is None or device.facts.is_up]
+    figures = [pod.figures for device in read for pod in device.pods if not pod.ended]
     return Totals(
         gpus=len({d.facts.device.parent_uuid or d.uuid if d.facts else d.uuid for d in used}),
-        lost=sum(device.facts is not None and not device.facts.is_up for device in used),
+        lost=len(used) - len(read),
         core=sum_of_all([each.core for each in figures]),
         memory=sum_of_all([each.memory_bytes for each in figures]),
         unattributed=None,
