@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.node.messages import holding
 from tests.e2e.programs import Page
-from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Work
+from tests.fakenvml.scenario import GIB, Fault, Field, Gpu, Instance, Work
 from tests.field.nodes import field_node
 from tests.field.pods import FieldPod, by, core, gpus, memory_limits
 from tests.field.report import report
@@ -123,6 +123,19 @@ def test_a_temperature_that_no_board_has_is_left_out_and_counted(tmp_path: Path)
         page = node.run(5)
     assert by(page, "device_temperature_celsius", "sensor") == {("memory",): 60}
     assert page.value("mgpu_exporter_rejected_samples_total", reason="sensor") == 1
+
+
+@report(
+    source="dcgm-exporter#460, DCGM#311",
+    seen="The memory of a board without a sensor there has 0 °C; each field has a code of its own.",
+    first="right",
+    group="nvidia",
+)
+def test_a_field_that_is_refused_among_others_is_no_zero(tmp_path: Path) -> None:
+    with field_node(tmp_path, Gpu(0, name="NVIDIA L4")) as node:
+        node.driver.fields = [Field(0, 82, error=3)]  # NVML_FI_DEV_MEMORY_TEMP
+        page = node.run(5)
+    assert by(page, "device_temperature_celsius", "sensor") == {("gpu",): 50}
 
 
 @report(
