@@ -8,13 +8,7 @@ from typing import Any
 
 from exporter.agent.api.context import About, Context
 from exporter.agent.api.fields import Field, Json, Many, Object
-from exporter.agent.api.objects import (
-    DEVICES,
-    ERROR,
-    HISTORY,
-    POD,
-    SNAPSHOT,
-)
+from exporter.agent.api.objects import DEVICES, ERROR, HISTORY, POD, SNAPSHOT
 from exporter.model import PodName, Snapshot
 
 Document = dict[str, Any]

@@ -6,6 +6,7 @@ known, never guessed.
 """
 
 import os
+import time
 from typing import NamedTuple
 
 from exporter.agent.sources.files import read
@@ -61,6 +62,8 @@ def start_time(proc_root: str, pid: int) -> int | None:
 
 def uptime_ns(proc_root: str) -> int | None:
     """Nanoseconds since boot, in hundredths of a second (proc_uptime(5)); None if unreadable."""
+    if os.path.ismount(f"{proc_root}/uptime"):  # by lxcfs: since its container's start
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     try:
         return int(float(read(f"{proc_root}/uptime", LONGEST).split()[0]) * 100) * 10**7
     except (OSError, ValueError, IndexError, OverflowError):

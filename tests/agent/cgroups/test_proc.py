@@ -1,6 +1,7 @@
 import itertools
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,17 @@ def test_a_name_is_bounded_and_always_text(proc: FakeProc) -> None:
 def test_the_uptime_is_read_or_not_known(proc: FakeProc, text: str, ns: int | None) -> None:
     (proc.root / "uptime").write_text(text)
     assert uptime_ns(str(proc.root)) == ns
+
+
+def test_an_uptime_that_lxcfs_mounts_over_the_kernels_is_not_that_of_the_starts(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the container's; the starts in ``/proc/PID/stat`` count from the machine's boot."""
+    mounted = proc.root / "uptime"
+    mounted.write_text("61.00 12.00\n")
+    monkeypatch.setattr("os.path.ismount", lambda path: path == str(mounted))
+    monkeypatch.setattr("time.clock_gettime_ns", lambda clock: {time.CLOCK_BOOTTIME: 86_400}[clock])
+    assert uptime_ns(str(proc.root)) == 86_400
 
 
 @pytest.mark.parametrize(("state", "flags"), [("Z", 0), ("X", 0), ("R", PF_EXITING)])
