@@ -167,7 +167,7 @@ def _totals() -> list[Panel]:
             width=3,
         ),
         stat(
-            "Unallocated, all",
+            "Unallocated",
             "GPUs that are kept for nobody, of all namespaces. What is outside of pods may use "
             "them.",
             f"sum(rate({of('unallocated_gpu_seconds_total')}{INTERVAL}))",

@@ -36,7 +36,7 @@ from dashboards.panels import (
     stat,
     timeline,
 )
-from dashboards.tables import FILLED, SHARE_USE, USE, Column, colored, table
+from dashboards.tables import FILLED, SHARE_USE, Column, colored, table
 
 EVENTS = events(POD)
 
@@ -237,7 +237,7 @@ def _containers() -> Panel:
             Column(name, f"sum by ({BY_CONTAINER}) ({expr})", unit, cell)
             for name, expr, unit, cell in (
                 ("State", state, "short", colored(words=STATE)),
-                ("Core", core, "percentunit", USE),
+                ("Core", core, "percentunit", None),
                 ("Share", share, "percentunit", None),
                 (
                     "Use of share",

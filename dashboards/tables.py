@@ -76,6 +76,7 @@ WIDTHS = {
     "Node": 110,
     "Name": 110,
     "User": 75,
+    "Container": 88,
     "Model": 115,
     "Owner": 170,
     "Advice": 190,
