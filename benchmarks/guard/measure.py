@@ -49,6 +49,7 @@ class Figures(NamedTuple):
     """CPU of a cycle and of its page on the budget's machine, and the memory at the end.
 
     ``pairs_ms`` is of a cycle with 512 pairs of an owner and a GPU: containers on all GPUs.
+    ``look_ms`` is of a cycle of the same node that reads nothing, as most do while nobody looks.
     ``driver_ms`` is what the driver's calls take in a second: eight cards with three processes,
     each call at an H100's price.
     """
@@ -58,6 +59,7 @@ class Figures(NamedTuple):
     rss_mib: float
     pairs_ms: float = 0.0
     driver_ms: float = 0.0
+    look_ms: float = 0.0
 
 
 class Tape(NamedTuple):
@@ -107,8 +109,8 @@ def on_all() -> dict[str, Any]:
     }
 
 
-def recorded(settings: Settings, scenario: Mapping[str, Any]) -> Tape:
-    """What the sources of the node say in some cycles."""
+def recorded(settings: Settings, scenario: Mapping[str, Any], *, watched: bool = True) -> Tape:
+    """What the sources of the node say in some cycles; ``watched``: while somebody looks."""
     clock = ManualClock()
     node = Node(describe(scenario, "guard"), clock, START)
     sources = Sources(
@@ -118,6 +120,7 @@ def recorded(settings: Settings, scenario: Mapping[str, Any]) -> Tape:
         nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
     )
     session = Session(settings, sources, clock)
+    session.collector.is_watched = lambda: watched
     cycles = []
     for _ in range(WARM + CYCLES):
         clock.move(1)
@@ -152,24 +155,27 @@ def slowed(work: Work, part: float) -> Work:
     return more if part else work
 
 
-def one_pass(settings: Settings, tape: Tape, slower: float) -> list[list[int]]:
-    """What each cycle, its page and a calibration took."""
+def one_pass(
+    settings: Settings, tape: Tape, slower: float, *, watched: bool = True
+) -> list[list[int]]:
+    """What each cycle, its page and a calibration took; of an unwatched node, those that look."""
     head, cycles = tape
     player = Player(head)
     collector = make_collector(settings, player.sources, player.clock)
+    collector.is_watched = lambda: watched
     renderer = Renderer(families_without(settings.metrics_left_out))
     cycle = slowed(collector.cycle, slower)
     costs = []
     for said in cycles:
         player.turn_to(said)
-        costs.append(
-            [
-                took(cycle),
-                took(lambda: renderer.render(collector.snapshot, Format.TEXT)),
-                took(calibration),
-            ]
-        )
-    return costs[WARM:]
+        cost = [
+            took(cycle),
+            took(lambda: renderer.render(collector.snapshot, Format.TEXT)),
+            took(calibration),
+        ]
+        if watched or collector.snapshot.figures_age_ns:
+            costs.append(cost)
+    return costs[WARM:] if watched else costs
 
 
 def measure(slower: float = 0.0) -> Figures:
@@ -179,19 +185,23 @@ def measure(slower: float = 0.0) -> Figures:
     cycle_ms, page_ms = least(settings, recorded(settings, scenario()), slower)
     rss = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
     pairs_ms, _ = least(settings, recorded(settings, on_all()), slower)
-    return Figures(cycle_ms, page_ms, round(rss, 1), pairs_ms, minute().driver_ms)
+    at_rest = recorded(settings, on_all(), watched=False)
+    look_ms, _ = least(settings, at_rest, slower, watched=False)
+    return Figures(cycle_ms, page_ms, round(rss, 1), pairs_ms, minute().driver_ms, look_ms)
 
 
-def least(settings: Settings, tape: Tape, slower: float) -> tuple[float, float]:
+def least(
+    settings: Settings, tape: Tape, slower: float, *, watched: bool = True
+) -> tuple[float, float]:
     """The least CPU of a cycle, and of its page."""
     passes = []
     for _ in range(PASSES):
         gc.collect()
-        passes.append(one_pass(settings, tape, slower))
+        passes.append(one_pass(settings, tape, slower, watched=watched))
     best = [[min(costs) for costs in zip(*of, strict=True)] for of in zip(*passes, strict=True)]
     loop = min(calibrated for _, _, calibrated in best)
     cycle, page, _ = (
-        sum(costs) / CYCLES * CALIBRATION_MS / loop for costs in zip(*best, strict=True)
+        sum(costs) / len(best) * CALIBRATION_MS / loop for costs in zip(*best, strict=True)
     )
     return round(cycle, 2), round(page, 2)
 
