@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from exporter import __version__
+from exporter.agent.attribution.ownership import Sandboxes
 from exporter.agent.attribution.tenancy import account_for, without_tenants_servers
 from exporter.agent.collector.allocations import Allocations, Search
 from exporter.agent.collector.group_names import GroupNames
@@ -76,13 +77,14 @@ class Given(NamedTuple):
     unidentified: Unmeasured | None
     identities: Mapping[int, CgroupIdentity | Unattributed]
     group_kinds: frozenset[str]
+    sandboxes: Sandboxes
 
 
 class Done(NamedTuple):
     """What a cycle made of what was read, for readers. ``ledger`` is a copy that stays.
 
     ``memories`` are those of the devices, as they were read. No family has more than
-    ``most_series``. From ``until_mono_ns`` on, accounts are closed and averages end.
+    ``most_series``. Accounts that are old are closed from ``until_mono_ns`` on.
     """
 
     given: Given
@@ -193,7 +195,7 @@ class Collector:
         identities, processes = self._poller.identities(pids_of(devices.values()))
         # While processes cannot be identified, the series of all owners are withheld.
         why = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        given = Given(rules, table.version, node, why, identities, kinds)
+        given = Given(rules, table.version, node, why, identities, kinds, self._sandboxes.now)
         # Mostly a cycle only looks whether anything has come, gone or changed. Then no account
         # changes either, and readers get those of the last cycle that read.
         done, self._done = self._done, None  # what fails half-way is done again
@@ -211,7 +213,7 @@ class Collector:
         self, done: Done, given: Given, devices: Mapping[str, DeviceReading], now: Moment
     ) -> bool:
         """Whether nothing was read, and nothing has changed that accounts depend on."""
-        before = done.facts.readings
+        before, ledgers = done.facts.readings, done.ledger.devices
         return (
             now.mono_ns < done.until_mono_ns
             and given == done.given
@@ -223,18 +225,23 @@ class Collector:
                 or each.memory != done.memories[uuid]
                 or each.unmeasured != before[uuid].unmeasured
                 or each.device != before[uuid].device
+                or not each.seen <= before[uuid].seen
+                # These end with time: who is uncertain, and a list that does not come again.
+                or ledgers[uuid].uncertain
+                or (each.memory is None and ledgers[uuid].held is not None)
                 for uuid, each in devices.items()
             )
         )
 
     def _looked(self, done: Done, devices: Mapping[str, DeviceReading], now: Moment) -> Done:
         """The last cycle's accounts, now, with the sensors, XIDs and costs of these readings."""
-        readings = {}
-        for uuid, each in devices.items():
-            self._ledger.observe(each, now)
-            readings[uuid] = done.facts.readings[uuid]._replace(
+        self._ledger.look(devices.values(), now)
+        readings = {
+            uuid: done.facts.readings[uuid]._replace(
                 detail=each.detail, sensors=each.sensors, xids=each.xids, costs=each.costs
             )
+            for uuid, each in devices.items()
+        }
         return done._replace(facts=replace(done.facts, now=now, readings=readings))
 
     def _accounted(
@@ -253,17 +260,17 @@ class Collector:
         known = [] if given.unidentified else [each for each in memories.values() if each]
         cgroups = [charge.identity for memory in known for charge in memory.charges]
         found = owners_of(
-            given.identities, table, self._sandboxes.now, by_step=rules.by_step, cgroups=cgroups
+            given.identities, table, given.sandboxes, by_step=rules.by_step, cgroups=cgroups
         )
         devices = {
             uuid: without_tenants_servers(each, found.owners, rules.mps_servers)
             for uuid, each in devices.items()
         }
         # A list of processes stays the same for seconds, and with it who holds how much.
-        before = done.holders if done is not None and done.found == found else {}
+        before = done.facts.readings if done is not None and done.found == found else {}
         holders = {
-            uuid: before[uuid]
-            if done is not None and uuid in before and done.memories[uuid] is memories[uuid]
+            uuid: done.holders[uuid]
+            if done is not None and uuid in before and before[uuid].memory is each.memory
             else found.holders(each.memory)
             for uuid, each in devices.items()
         }

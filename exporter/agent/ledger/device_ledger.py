@@ -144,7 +144,7 @@ class DeviceLedger(DeviceStatus):
         """The owner's account on this device; it is opened if new."""
         found = self.owners.get(key)
         if found is None:
-            found = self.owners[key] = Account.opened(now).with_memory(self._held_by(key))
+            found = self.owners[key] = Account.opened(now)
             if isinstance(key, GroupKey):
                 self.open_sums(GroupKey, key.kind)
         return found
@@ -362,8 +362,10 @@ class DeviceLedger(DeviceStatus):
         for key in held:
             if not isinstance(key, Unattributed):
                 self.account(key, now)
-        # The list of processes is read every few seconds, and is the same value until then.
-        if held is not self.held or is_complete != self.is_complete:
+        # The list of processes is read every few seconds, and is the same value until then. An
+        # account that was opened meanwhile has no memory yet.
+        is_same = held is self.held and is_complete == self.is_complete
+        if not is_same or any(account.held is None for account in self.owners.values()):
             self.held, self.is_complete = held, is_complete
             self._apply_memory()
 
@@ -385,7 +387,9 @@ class DeviceLedger(DeviceStatus):
         an instance, a part of a board.
         """
         for key in shares:
-            self.account(key, now)
+            account = self.account(key, now)
+            if account.held is None and self.held is not None:
+                self.owners[key] = account.with_memory(self._held_by(key))
         set_allocations(self.owners, shares, before_mono_ns, now)
         if rest is not None:
             free, beyond = rest

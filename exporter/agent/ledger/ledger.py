@@ -109,6 +109,12 @@ class Ledger:
             self.devices[uuid] = known or DeviceLedger(reading.device, now)
         self.devices[uuid].observe(reading, now)
 
+    def look(self, readings: Iterable[DeviceReading], now: Moment) -> None:
+        """Records a cycle in which nothing was read: the states of the devices alone."""
+        for reading in readings:
+            self.observe(reading, now)
+        self._settled_mono_ns = now.mono_ns
+
     def record(self, usage: DeviceUsage, now: Moment) -> None:
         """Enters one window of a device. Without identities nobody's use in it is known."""
         is_owned = self.unidentified is None

@@ -12,17 +12,21 @@ from hypothesis import strategies as st
 from exporter.agent.collector import Collector
 from exporter.model import (
     CgroupIdentity,
+    Container,
+    DeviceMemory,
     DeviceState,
+    ProcessMemory,
     Sensors,
     Snapshot,
     Unmeasured,
     XidCount,
 )
-from tests.agent.collector.bench import CID, PLACED, SECOND, Bench, row
+from tests.agent.collector.bench import CID, DEVICE, PLACED, SECOND, Bench, row
 from tests.agent.collector.bench import POD as BARE
 from tests.rows import rows_of
 
 POD = replace(BARE, annotations=PLACED)
+TWO = replace(POD, containers=(*POD.containers, Container("side")))
 OTHER = replace(POD, uid="uid-2", name="serve")
 
 
@@ -88,6 +92,13 @@ def test_a_cycle_that_failed_half_way_is_done_again(monkeypatch: pytest.MonkeyPa
     assert row(bench.cycle(), "pod", "ml", "renamed")
 
 
+def served(number: int) -> DeviceMemory:
+    """The memory of an MPS server in the container, and of a client of it."""
+    server = ProcessMemory(7, 100, frozenset({"compute", "mps_server"}))
+    client = ProcessMemory(8, 100 + number % 2, frozenset({"mps"}))
+    return DeviceMemory(1000, 300, None, (server, client))
+
+
 Step = Callable[[Bench, int], Any]
 
 
@@ -96,9 +107,7 @@ def work(bench: Bench, number: int) -> None:
 
 
 def hold_more(bench: Bench, number: int) -> None:
-    held = bench.gpus.devices[0].memory
-    assert held is not None
-    change(bench, memory=replace(held, used_bytes=200 + number))
+    change(bench, memory=replace(served(0), used_bytes=400 + number))
 
 
 def move(bench: Bench, number: int) -> None:
@@ -111,6 +120,11 @@ def identify(bench: Bench, number: int) -> None:
 
 def add_kind(bench: Bench, number: int) -> None:
     bench.processes.kinds |= {f"kind{number % 3}"}
+
+
+def name_two(bench: Bench, number: int) -> None:
+    bench.name_pod(TWO)
+    bench.processes.identities[7] = CgroupIdentity("uid-1", f"{number % 3}" * 64)
 
 
 NOTHING: Step = lambda *_: None  # noqa: E731 - beside the others
@@ -127,6 +141,11 @@ STEPS: list[Step] = [
     lambda bench, _: change(bench, state=DeviceState.LOST),
     lambda bench, _: change(bench, state=DeviceState.UP, unmeasured={}),
     lambda bench, _: change(bench, unmeasured={"power": Unmeasured.NOT_SUPPORTED}),
+    lambda bench, _: change(bench, memory=None),
+    lambda bench, number: change(bench, seen=frozenset({7, number % 3})),
+    name_two,
+    lambda bench, number: change(bench, memory=served(number)),
+    lambda bench, _: change(bench, device=replace(DEVICE, sharing="mps")),
     lambda bench, number: change(bench, sensors=Sensors({"power_watts": float(number)})),
 ]
 

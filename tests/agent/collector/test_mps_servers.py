@@ -43,11 +43,15 @@ def cid(name: str) -> str:
     return name.encode().hex().zfill(64)
 
 
-def run(server: Pod | CgroupIdentity, *, clients: int = 2, cycles: int = CYCLES) -> Snapshot:
-    """Some seconds: clients of MPS, and a process with the server's name that the driver names."""
+def run(
+    server: Pod | CgroupIdentity, *, clients: int = 2, cycles: int = CYCLES, reloaded: int = 0
+) -> Snapshot:
+    """Some seconds: clients of MPS, and a process with the server's name that the driver names.
+
+    ``reloaded``: so many seconds pass before it is set whose servers work for others.
+    """
     bench = Bench()
     hosts = frozenset({"gpu-operator", "nvidia-mps.service"})
-    bench.collector.follow(CycleRules(mps_servers=hosts))
     pods = [pod("team", "client"), pod("team", "other")]
     if isinstance(server, Pod):
         pods.append(server)
@@ -73,7 +77,11 @@ def run(server: Pod | CgroupIdentity, *, clients: int = 2, cycles: int = CYCLES)
     bench.gpus.devices = (
         DeviceReading(replace(DEVICE, sharing="mps"), window=window, memory=memory),
     )
-    return [bench.cycle() for _ in range(cycles)][-1]
+    for number in range(cycles + reloaded):
+        if number == reloaded:
+            bench.collector.follow(CycleRules(mps_servers=hosts))
+        bench.cycle()
+    return bench.collector.snapshot
 
 
 def figures(snapshot: Snapshot, level: str, *labels: str) -> dict[str, object]:
@@ -160,3 +168,9 @@ def test_a_users_own_server_is_his() -> None:
 
 def test_the_server_of_a_process_that_nobody_owns_works_for_its_clients() -> None:
     assert of_nobody(run(CgroupIdentity())) == {"mps": CYCLES * BUSY}
+
+
+def test_whose_servers_work_for_others_holds_from_its_reload_on() -> None:
+    own = figures(run(MPS_UNIT, clients=1, reloaded=3), "container", *CLIENTS)
+
+    assert own["core_seconds_total"] == CYCLES * BUSY

@@ -185,6 +185,18 @@ def test_peak_memory_outlives_the_moment() -> None:
     assert values["memory_used_peak_bytes"] == 700
 
 
+def test_the_peak_of_an_account_that_is_opened_again_is_its_own() -> None:
+    node = Node()
+    node.cycle(0, held={A: MemoryHeld(900, 1)})
+    devices, node.devices = node.devices, ()
+    node.cycle(1)
+    node.devices = devices
+
+    values = node.cycle(2, held={A: MemoryHeld(10, 1)})["container"][ROW_A].values
+
+    assert values["memory_used_peak_bytes"] == 10
+
+
 def test_memory_that_the_driver_does_not_tell_is_absent_with_its_reason() -> None:
     values = Node().cycle(0, held={A: MemoryHeld(None, 2)})["container"][ROW_A].values
 

@@ -16,7 +16,7 @@ from exporter.agent.sources.gpus.nvml import errors
 from exporter.agent.sources.gpus.nvml.library import Library
 from exporter.agent.sources.gpus.nvml.refusals import retry_of
 from exporter.agent.sources.gpus.xids import XidCounts, log_first
-from exporter.model import SECOND_NS, Clock, Unmeasured, XidCount
+from exporter.model import Clock, Unmeasured, XidCount
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _EventSet:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._data = _EventData()
-        self._wait_ms = FIRST_WAIT_MS
+        self.wait_ms = FIRST_WAIT_MS
         self._set = c_void_p()
         library.call(CREATE, byref(self._set))
 
@@ -65,7 +65,7 @@ class _EventSet:
 
         The wait doubles each time, because every wait wakes a thread.
         """
-        wait_ms, self._wait_ms = self._wait_ms, min(2 * self._wait_ms, LONGEST_WAIT_MS)
+        wait_ms, self.wait_ms = self.wait_ms, min(2 * self.wait_ms, LONGEST_WAIT_MS)
         try:
             self._library.call(WAIT, self._set, byref(self._data), c_uint(wait_ms))
         except errors.NvmlError as error:
@@ -203,9 +203,9 @@ class XidWatch:
             if not watched:
                 self._rest(None)
             while not self._is_changed:
-                asked_ns = self._clock.monotonic_ns()
+                asked_ns, wait_ms = self._clock.monotonic_ns(), events.wait_ms
                 event = events.wait()
-                waited_s = (self._clock.monotonic_ns() - asked_ns) / SECOND_NS
+                waited_ms = (self._clock.monotonic_ns() - asked_ns) / 1e6
                 self._pause_s = FIRST_PAUSE_S
                 if self._refused:
                     self._admit(watched.values())
@@ -216,7 +216,7 @@ class XidWatch:
                         self._changed.notify_all()
                     if is_first:
                         log_first(uuid, event.xid)
-                elif waited_s < FIRST_PAUSE_S:
+                elif waited_ms < wait_ms / 2:
                     # Some drivers say at once that nothing came, without having waited for it.
                     # Asked again at once, they would keep this thread at work all the time.
                     self._rest(FIRST_PAUSE_S)

@@ -232,13 +232,11 @@ class ResidentReader:
             # Each look restarts the interval, so that each fifth one asks for everything.
             self._looks = (self._looks + 1) % LOOKS if every_ns == LOOK_NS else 0
             before = self._memory
-            now = self._phases.read(PROCESSES, self._ask, self._looks > 0, urgent)
-            if now is not before:
+            self._memory = self._phases.read(PROCESSES, self._ask, self._looks > 0, urgent)
+            if self._memory is not before:
                 self._costs_ns.append(self._cadence.cost_ns)
-            # What has not changed stays the same value, so that nothing is made of it again.
-            self._memory = before if now == before else now
             # A pid that is active but not listed has ended: it is not looked for again.
-            self._known = active.union(map(PID, now.processes or ()))
+            self._known = active.union(map(PID, self._memory.processes or ()))
         return self._memory
 
     def _ask(self, look: bool, urgent: bool) -> DeviceMemory:  # noqa: FBT001 - passed on as they are
