@@ -1,6 +1,5 @@
 """The format and encoding of an answer, from the headers Accept and Accept-Encoding. Pure."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 from aiohttp import web
@@ -8,7 +7,6 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 
 from exporter.metrics.text import Format
 
-_MAX_KNOWN = 16  # headers; a scraper sends the same each time
 _MAX_HEADER = 1024  # characters that are read of a header; Prometheus sends a third of it
 _OPENMETRICS = "application/openmetrics-text"
 
@@ -21,28 +19,14 @@ class ResponseFormat(NamedTuple):
 
 
 def choose_format(accept: str) -> ResponseFormat:
-    """The format that a client prefers. Of a long header only the first items are read."""
-    return _choose_format(_beginning(accept))
+    """The format that a client prefers. Of a long header only the first items are read.
 
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is accepted: by name or as ``*``, and not with a weight of 0."""
-    return _accepts_gzip(_beginning(accept_encoding))
-
-
-def _beginning(header: str) -> str:
-    """The items of a header that end within the bound."""
-    return header if len(header) <= _MAX_HEADER else header[:_MAX_HEADER].rpartition(",")[0]
-
-
-@lru_cache(_MAX_KNOWN)
-def _choose_format(accept: str) -> ResponseFormat:
-    """Chooses as prometheus_client does, but applies q-values and never promises OpenMetrics 2.0.
+    Chooses as prometheus_client does, but applies q-values and never promises OpenMetrics 2.0.
 
     The library (0.26) takes the first item that it can serve, and repeats a version 2.0.0 in the
     header of a body that has another version.
     """
-    items = [(item.strip(), _weight(item.partition(";")[2])) for item in accept.split(",")]
+    items = [(item.strip(), _weight(item.partition(";")[2])) for item in _items(accept)]
     by_weight = sorted((i for i in items if i[1] > 0), key=lambda item: -item[1])
     wanted = ",".join(item for item, _ in by_weight)
     try:
@@ -60,13 +44,19 @@ def _choose_format(accept: str) -> ResponseFormat:
     )
 
 
-@lru_cache(_MAX_KNOWN)
-def _accepts_gzip(accept_encoding: str) -> bool:
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether gzip is accepted: by name or as ``*``, and not with a weight of 0."""
     weights = {}
-    for item in accept_encoding.lower().split(","):
+    for item in _items(accept_encoding.lower()):
         name, _, parameters = item.partition(";")
         weights[name.strip()] = _weight(parameters)
     return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+def _items(header: str) -> list[str]:
+    """The items of a header that end within the bound."""
+    read = header if len(header) <= _MAX_HEADER else header[:_MAX_HEADER].rpartition(",")[0]
+    return read.split(",")
 
 
 def _weight(parameters: str) -> float:
