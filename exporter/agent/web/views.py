@@ -80,7 +80,6 @@ class Views:
     def __init__(self, verdicts: Verdicts, newest: Callable[[], Snapshot]) -> None:
         self._verdicts = verdicts
         self._newest = newest
-        self._namespaces: tuple[tuple[int, int], tuple[str, ...]] = ((-1, 0), ())
 
     @asynccontextmanager
     async def deciding(self) -> AsyncIterator[None]:
@@ -117,7 +116,7 @@ class Views:
         """What a client may see; raises the refusal if that is nothing."""
         if await self._verdicts.permits(client, PAGE):
             return EVERYTHING
-        here = await self._here()
+        here = await asyncio.to_thread(namespaces_of, self._newest())
         if here and await self._verdicts.permits(client, _pods_of("")):
             return View(frozenset(here))
         # Whoever may see a namespace's pods may see what they use. A few are asked about at once,
@@ -134,15 +133,6 @@ class Views:
                 "in a namespace that uses a GPU of this node.\n"
             )
         return View(frozenset(seen))
-
-    async def _here(self) -> tuple[str, ...]:
-        """The namespaces of the newest Snapshot, those of pods that are there first."""
-        snapshot = self._newest()
-        stamp = (snapshot.version, snapshot.unix_ns)
-        if self._namespaces[0] != stamp:
-            found = await asyncio.to_thread(namespaces_of, snapshot)
-            self._namespaces = (stamp, tuple(found))
-        return self._namespaces[1]
 
 
 def namespaces_of(snapshot: Snapshot) -> Sequence[str]:
