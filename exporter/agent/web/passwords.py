@@ -92,10 +92,8 @@ class Passwords:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _digest(self, *parts: bytes) -> bytes:
-        mac = hmac.new(self._key, digestmod=hashlib.sha256)
-        for part in parts:
-            mac.update(len(part).to_bytes(8) + part)
-        return mac.digest()
+        framed = b"".join(len(part).to_bytes(8) + part for part in parts)
+        return hmac.digest(self._key, framed, hashlib.sha256)
 
 
 def _give_way() -> None:

@@ -184,8 +184,6 @@ def sum_of(series: Iterable[Sequence[float | None]]) -> list[float | None]:
     A series adds nothing before its first point. A sum is None where one of its terms is None.
     """
     listed = list(series)
-    if len(listed) == 1:
-        return list(listed[0])
     made: list[float | None] = []
     for back in range(max(map(len, listed), default=0), 0, -1):
         here = [one[-back] for one in listed if len(one) >= back]
