@@ -35,8 +35,10 @@ class Figures:
         made: Json = {}
         for family in self._levels.get(level, ()):
             samples = family.samples(fact)
-            if samples:
-                made |= _labelled(family, samples) if family.labels else _plain(family, samples[0])
+            if samples and family.labels:
+                made |= _labelled(family, samples)
+            elif samples and (number := in_base_units(samples[0][1], family.divisor)) is not None:
+                made[family.name] = bool(number) if family.name in FLAGS else number
         return made
 
 
@@ -80,13 +82,6 @@ def _schema(family: Family) -> Json:
         return described(list_of(object_of(labels)), family.help)
     numbers = object_of({**labels, "value": NUMBER}, [*labels, "value"])
     return described(list_of(numbers), family.help)
-
-
-def _plain(family: Family, sample: Sample) -> Json:
-    number = in_base_units(sample[1], family.divisor)
-    if number is None:
-        return {}
-    return {family.name: bool(number) if family.name in FLAGS else number}
 
 
 def _labelled(family: Family, samples: Sequence[Sample]) -> Json:

@@ -102,6 +102,7 @@ class Allocations:
         self._logged: set[tuple[str, str, str]] = set()
         self._lines: Counter[tuple[str, Reason]] = Counter()  # logged, by namespace
         self._logged_node_unknown = False
+        self._sought_ns: dict[str, int] = {}  # since when a device is awaited, by pod
 
     def of(self, table: PodTable, node: NodeFacts, seen: SeenOn) -> list[Allocated]:
         """Every allocation on this node, under its container's labels.
@@ -134,6 +135,11 @@ class Allocations:
     def is_current(self) -> bool:
         """Whether no pod has been decoded since the last call of ``of``."""
         return self._decoding.newest.version == self._taken
+
+    def seeks(self, mono_ns: int) -> bool:
+        """Whether to look for a device that is awaited: at once for a minute, then as for any."""
+        self._sought_ns = {uid: self._sought_ns.get(uid, mono_ns) for uid in self.awaited}
+        return any(mono_ns - since < LONGEST_SEARCH_NS for since in self._sought_ns.values())
 
     def _placed(self, table: PodTable) -> list[Allocated]:
         """All allocations, on the devices that they name or were seen on."""
@@ -201,9 +207,14 @@ class Allocations:
         self.undecoded = {(living[u].namespace, living[u].name): why for u, why in unknown.items()}
         last = {**self._ended, **self._decoded}
         self._decoded = {}
+        in_mig_mode = {d.uuid for d in self._devices.values() if d.sharing == MIG}
         for uid, one in found.items():
             if uid not in unknown and one.allocations:
-                self._decoded[uid] = tuple(map(self._off_board, one.allocations))
+                # One of a board in MIG mode is of one of its instances; which is not known.
+                self._decoded[uid] = tuple(
+                    replace(a, device=None) if a.device in in_mig_mode else a
+                    for a in one.allocations
+                )
         # Once another pod has the name of one that has ended, its series are that pod's.
         newest = self.pods_by_name
         gone = {
@@ -216,12 +227,6 @@ class Allocations:
         self.awaited = {u for u, own in self._decoded.items() if any(map(_is_awaited, own))}
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in self._decoded}
         self._logged = {problem for problem in self._logged if problem[0] in table.pods}
-
-    def _off_board(self, allocation: Allocation) -> Allocation:
-        """An allocation of a board in MIG mode is of one of its instances; which is not known."""
-        device = self._devices.get(allocation.device or "")
-        in_mig_mode = device is not None and device.sharing == MIG
-        return replace(allocation, device=None) if in_mig_mode else allocation
 
     def _log(self, pod: Pod, problem: DecodeProblem) -> None:
         scheme, reason = problem.scheme, problem.reason
@@ -271,18 +276,6 @@ class Allocations:
                 if news := [uuid for uuid in uuids if uuid not in known]:
                     known += news
                     self._allocated = None
-
-
-class Search:
-    """Each pod has devices looked for at once for a minute; then they are found as any other."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, int] = {}  # by pod
-
-    def is_on(self, awaited: Collection[str], mono_ns: int) -> bool:
-        """Whether to look again for devices of these pods, by uid."""
-        self._since = {uid: self._since.get(uid, mono_ns) for uid in awaited}
-        return any(mono_ns - since < LONGEST_SEARCH_NS for since in self._since.values())
 
 
 def _is_unplaced(allocation: Allocation) -> bool:

@@ -4,7 +4,7 @@ import logging
 import platform
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.agent.attribution.ownership import Sandboxes
 from exporter.agent.attribution.tenancy import account_for, without_tenants_servers
-from exporter.agent.collector.allocations import Allocations, Search
+from exporter.agent.collector.allocations import Allocations
 from exporter.agent.collector.group_names import GroupNames
 from exporter.agent.collector.owners import (
     Holders,
@@ -27,7 +27,7 @@ from exporter.agent.collector.polling import SourcePoller, Sources
 from exporter.agent.collector.rules import CycleRules, IdlePolicy, idle_weights
 from exporter.agent.collector.series_limit import DroppedSeries, limit_facts
 from exporter.agent.facts import CycleFacts, at_most, facts_of
-from exporter.agent.facts.history import Gauges, extended, gauges_of
+from exporter.agent.facts.history import extended, gauges_of
 from exporter.agent.facts.limits import Limits
 from exporter.agent.facts.view import View
 from exporter.agent.ledger import Allocated, Ledger, Moment
@@ -99,7 +99,7 @@ class Done(NamedTuple):
 
 
 class Collector:
-    """Runs the cycle and holds the newest Snapshot."""
+    """Runs the cycle and holds the newest Snapshot. ``pulse``: when its clock last moved."""
 
     def __init__(
         self,
@@ -126,21 +126,15 @@ class Collector:
         self._idle = idle
         self._shown = PodLabels()
         self._allocations = Allocations(self._rules.allocations, clock)
-        self._search = Search()
         self._sandboxes = SandboxWatch()
         self._allocated: list[Allocated] = []
         self._plausible = Plausible()
         self._dropped = DroppedSeries()
         self._group_names = GroupNames()
         self._residency = Residency()
-        self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
+        self.pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
         self._done: Done | None = None
-
-    @property
-    def pulse(self) -> Pulse:
-        """When the cycle's clock last moved."""
-        return self._pulse
 
     def follow(self, rules: CycleRules) -> None:
         """Applies these rules from the next cycle on. Thread-safe."""
@@ -187,7 +181,7 @@ class Collector:
         # A driver may take long. So "now" is after the read, and the health check sees the clock
         # move before the rest of the cycle is done.
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
-        self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
+        self.pulse = Pulse(now.mono_ns, self.pulse.done, self.pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._poller.table()
         node = self._poller.node_facts(table, readings)
@@ -203,10 +197,10 @@ class Collector:
             self._done = self._looked(done, devices, now)
         else:
             self._done = self._accounted(done, given, table, devices, now)
-        if self._search.is_on(self._allocations.awaited, now.mono_ns):
+        if self._allocations.seeks(now.mono_ns):
             self._poller.look_soon()  # an allocation names a device that is not known yet
         self.snapshot = self._published(self._done, readings, processes)
-        self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1, rules.interval_ns)
+        self.pulse = Pulse(self._clock.monotonic_ns(), self.pulse.done + 1, rules.interval_ns)
         return self.snapshot
 
     def _is_as_before(
@@ -299,17 +293,9 @@ class Collector:
             ),
             limits=done.facts.limits if done and is_same else Limits(allocated, ledger.devices),
         )
-        return Done(
-            given,
-            memories,
-            holders,
-            found,
-            ledger.frozen(),
-            facts,
-            self._poller.described(found.owners),
-            at_most(ledger, facts, rules.left_out),
-            now.mono_ns + LONGEST_LOOK_NS,
-        )
+        described, frozen = self._poller.described(found.owners), ledger.frozen()
+        most, until_ns = at_most(ledger, facts, rules.left_out), now.mono_ns + LONGEST_LOOK_NS
+        return Done(given, memories, holders, found, frozen, facts, described, most, until_ns)
 
     def _enter(
         self,
@@ -349,19 +335,11 @@ class Collector:
         now = facts.now
         # Facts are built when somebody reads them: most cycles have no reader. The bound is cheap,
         # and mostly shows that no family has too many series, without building them.
-        limited = limit_facts(
-            facts_of(done.ledger, facts),
-            self.snapshot.measured,
-            rules.most_series,
-            done.most_series,
-            rules.left_out,
-        )
+        built, before = facts_of(done.ledger, facts), self.snapshot.measured
+        limited = limit_facts(built, before, rules.most_series, done.most_series, rules.left_out)
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
-
-        def gauges() -> Iterator[Gauges]:
-            return gauges_of(View(done.ledger, facts))
-
+        history = extended(self.snapshot.history, lambda: gauges_of(View(done.ledger, facts)), now)
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
@@ -373,7 +351,7 @@ class Collector:
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
             owners=done.found.owners,
             processes=done.described,
-            history=extended(self.snapshot.history, gauges, now),
+            history=history,
             interval_ns=rules.interval_ns,
             figures_age_ns=self._ledger.figures_age_ns(now),
             started_unix_ns=self.snapshot.started_unix_ns,
@@ -391,7 +369,7 @@ class Collector:
             version=__version__,
             python=platform.python_version(),
             unix_ns=now.unix_ns,
-            cycles=self._pulse.done + 1,
+            cycles=self.pulse.done + 1,
             overruns=self._overruns,
             interval_ns=self._rules.interval_ns,
             simulated=any(reading.simulated for reading in readings),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from exporter.metrics.families import Family, families_without
+from exporter.metrics.families import families_without
 from exporter.metrics.reading import FIELDS, Labels, labelled
 from exporter.model import Facts
 
@@ -52,7 +52,10 @@ def limit_facts(
     for level, field in FIELDS.items():
         families = [family for family in served if family.level == level]
         ordered = _fairly(labelled(facts, level), labelled(before(), level))
-        counts = [_series(families, fact) for _, fact in ordered]
+        counts: list[Counter[str]] = [
+            Counter({f.full_name: own for f in families if (own := len(f.samples(fact)))})
+            for _, fact in ordered
+        ]
         room = _room(counts, most)
         for count in counts[room:]:
             dropped.update(count)
@@ -74,12 +77,6 @@ def _fairly(facts: _Labelled, before: _Labelled) -> _Labelled:
         ordered.append((turns[namespace], one))
         turns[namespace] += 1
     return [one for _, one in sorted(ordered, key=itemgetter(0))]
-
-
-def _series(families: Sequence[Family], fact: object) -> Counter[str]:
-    """How many series a fact has of each family."""
-    counts = {family.full_name: len(family.samples(fact)) for family in families}
-    return Counter({name: count for name, count in counts.items() if count})
 
 
 def _room(counts: Sequence[Counter[str]], most: int) -> int:

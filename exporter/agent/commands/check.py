@@ -31,7 +31,8 @@ def check(settings: Settings, arguments: Namespace) -> int:
     except ScenarioError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
-    _quiet(settings.log_level)
+    if settings.log_level != "debug":  # the report has what the sources log
+        logging.getLogger().setLevel(logging.CRITICAL)
     examined: list[ReportEntry] = []
     with progress() as shown:
         shown.say("asking the sources for some seconds ...")
@@ -45,9 +46,3 @@ def check(settings: Settings, arguments: Namespace) -> int:
         coloured = is_terminal() and not os.environ.get("NO_COLOR")
         say(as_text(examined, width, coloured=coloured), coloured=coloured)
     return 1 if any(one.finding.verdict is CheckVerdict.PROBLEM for one in examined) else 0
-
-
-def _quiet(level: str) -> None:
-    """Silence the log unless its level is debug, because the report has what the sources log."""
-    if level != "debug":
-        logging.getLogger().setLevel(logging.CRITICAL)

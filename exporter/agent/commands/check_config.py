@@ -52,18 +52,15 @@ def _lines(settings: Settings, problems: list[Problem], warnings: list[str]) -> 
     yield from (f"problem: {problem}" for problem in problems)
     yield from (f"warning: {warning}" for warning in warnings)
     if problems:
-        yield f"{plural(len(problems), 'problem')}: {_outcome(settings, problems)}"
+        # It starts without a usable kubeconfig, which may come later.
+        starts = all(problem.place.origin == settings.kubeconfig for problem in problems)
+        what = "serve would start, and try again until it can be used"
+        count = plural(len(problems), "problem")
+        yield f"{count}: {what if starts else 'serve would not start'}"
         return
     read = (settings.config_file, settings.web_config_file, settings.simulate, settings.kubeconfig)
     named = ", ".join(filter(None, read))
     yield f"the configuration can be used{f' ({named})' if named else ''}"
-
-
-def _outcome(settings: Settings, problems: list[Problem]) -> str:
-    """What serve would do. It starts without a usable kubeconfig, which may come later."""
-    if all(problem.place.origin == settings.kubeconfig for problem in problems):
-        return "serve would start, and try again until it can be used"
-    return "serve would not start"
 
 
 def _document(problems: list[Problem], warnings: list[str]) -> dict[str, object]:

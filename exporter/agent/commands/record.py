@@ -94,7 +94,9 @@ def record(settings: Settings, arguments: Namespace) -> int:
             for source in opened:
                 stack.callback(source.close)
             sources = boards_only(sources) if arguments.share else sources
-            session = Session(settings, sources, time, _names(arguments))
+            names = Pseudonyms(secrets.token_bytes(32)) if arguments.anonymise else None
+            names = BoardNames() if arguments.share else names
+            session = Session(settings, sources, time, names)
             file = stack.enter_context(_opened(arguments.output, session, force=arguments.force))
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
@@ -124,13 +126,6 @@ def _ended(arguments: Namespace, session: "Session", writer: RecordingWriter) ->
     elif arguments.share:
         warn(_contents(arguments.output, session.collector.snapshot).rstrip())
     return 0 if session.read else 1
-
-
-def _names(arguments: Namespace) -> Pseudonyms | None:
-    """What replaces names in the recording; None: nothing."""
-    if arguments.share:
-        return BoardNames()
-    return Pseudonyms(secrets.token_bytes(32)) if arguments.anonymise else None
 
 
 def _contents(path: str, snapshot: Snapshot) -> str:
@@ -253,13 +248,11 @@ class Session:
             raise
         except Exception:
             logger.exception("the cycle failed; the next one starts again")
-        self._note(self.collector.snapshot)
-        return self._recorder.finish(page)
-
-    def _note(self, snapshot: Snapshot) -> None:
+        snapshot = self.collector.snapshot
         self.read = self.read or any(device.is_up for device in snapshot.facts.devices)
         gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
         self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
+        return self._recorder.finish(page)
 
     def run(self, writer: RecordingWriter, length_ns: int, stop: Stop) -> None:
         """Cycle at the interval for this time, until ``stop`` is set or only a restart helps."""

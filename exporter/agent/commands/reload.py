@@ -50,18 +50,16 @@ class Reloader:
             try:
                 new = self._read()
             except SettingsError as error:
-                self._reject("; ".join(map(str, error.problems)))
+                before, self._problem = self._problem, "; ".join(map(str, error.problems))
+                self.last = self.last._replace(successful=False)
+                if self._problem != before:
+                    said = "the settings cannot be used, the old ones stay in force: %s"
+                    logger.error(said, self._problem)  # noqa: TRY400 - the message says it all
                 return self._problem
             self._problem = ""
             self._apply_live(new)
             self.last = LastReload(successful=True, success_unix_ns=self._clock.time_ns())
             return None
-
-    def _reject(self, problem: str) -> None:
-        self.last = self.last._replace(successful=False)
-        if problem != self._problem:
-            logger.error("the settings cannot be used, the old ones stay in force: %s", problem)
-        self._problem = problem
 
     def _apply_live(self, new: Settings) -> None:
         settings = with_live(self.settings, new)

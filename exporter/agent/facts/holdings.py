@@ -177,7 +177,7 @@ def allocated_time(
     if account is None:
         return AllocatedTime(borrowed_ns=borrowed_ns) if borrowed_ns else NEVER_ALLOCATED
     now_ns = view.facts.now.mono_ns
-    core_ns, gpu_ns = account.allocated_core_ns(now_ns), account.gpus.at(now_ns)
+    core_ns, gpu_ns = account.cores.at(now_ns), account.gpus.at(now_ns)
     is_promised = bool(core_ns) or core is not None
     used = counters if is_promised else None
     return AllocatedTime(

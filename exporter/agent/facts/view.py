@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from exporter.agent.facts.limits import Limits
 from exporter.agent.ledger.accounts import ENERGY, Account, Counters, Moment
-from exporter.agent.ledger.device_ledger import DeviceLedger, OwnerKey
+from exporter.agent.ledger.device_ledger import DeviceLedger, OwnerKey, since
 from exporter.agent.ledger.ledger import Allocated, Ledger
 from exporter.model import (
     COUNTED,
@@ -75,7 +75,7 @@ class DeviceView:
         self.unattributable = device_ledger.unattributable
         self.attributable = device_ledger.measured.difference(self.unattributable)
         self._since = facts.now.mono_ns - ledger.window_ns
-        self.lately = device_ledger.since(self._since)
+        self.lately = since(device_ledger.pasts, self._since)
         self.observed_ns = self.lately.observed_ns
         self.newcomers = device_ledger.newcomers
         self._facts = facts

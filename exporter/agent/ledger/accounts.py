@@ -197,10 +197,6 @@ class Account(NamedTuple):
             before_ns = max(before_ns, self.cores.at(span.begin_mono_ns))
         return max(self.cores.at(span.end_mono_ns) - before_ns, 0)
 
-    def compared(self, span: WindowSpan) -> Self:
-        """The account after this window: what was allocated in it is due in no later one."""
-        return self._replace(compared_ns=self.compared_at(span))
-
     def compared_at(self, span: WindowSpan) -> int:
         """What was allocated of the core until the end of this window, in ns."""
         return max(self.compared_ns, self.cores.at(span.end_mono_ns))
@@ -211,10 +207,6 @@ class Account(NamedTuple):
         return account._replace(
             cores=self.cores.then(to.cores, mono_ns), gpus=self.gpus.then(to.gpus, mono_ns)
         )
-
-    def allocated_core_ns(self, mono_ns: int) -> int:
-        """The core time allocated until the given moment, in ns."""
-        return self.cores.at(mono_ns)
 
     def merged(self, other: "Account", mono_ns: int) -> Self:
         """The account with the use of another one; its owner is live when the other's is."""

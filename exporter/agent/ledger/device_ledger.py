@@ -84,7 +84,7 @@ class Since(NamedTuple):
 
 
 def since(pasts: Pasts, mono_ns: int) -> Since:
-    """The windows that ended after the given moment."""
+    """The windows that ended after the given moment, with the accounts as they were then."""
     pasts = newest(pasts, mono_ns)
     observed_ns = sum([past.observed_ns for past in pasts])
     return Since(mono_ns, observed_ns, sum([past.owned_ns for past in pasts]), pasts)
@@ -334,7 +334,7 @@ class DeviceLedger(DeviceStatus):
             # This window is over for the allocation, whether or not it could be compared. Only an
             # account that it was compared with has that set by ``with_window``.
             if whose != owner or not is_known:
-                self.owners[owner] = account.compared(self.span)
+                self.owners[owner] = account._replace(compared_ns=account.compared_at(self.span))
         return due
 
     @property
@@ -456,10 +456,6 @@ class DeviceLedger(DeviceStatus):
             if isinstance(key, of) and key[0] in used:
                 used[key[0]].append(account.counters)
         return {name: sum_counters(*many) for name, many in used.items()}
-
-    def since(self, mono_ns: int) -> Since:
-        """The windows observed since the given moment, with the accounts as they were then."""
-        return since(self.pasts, mono_ns)
 
     @property
     def newcomers(self) -> frozenset[Owner]:

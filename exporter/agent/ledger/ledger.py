@@ -161,7 +161,7 @@ class Ledger:
             # What is not known is neither idle nor borrowed. The share of this window is passed all
             # the same, so that no later window is held against it.
             if not known or name in unknown or not (due_ns or key in self._limited):
-                self.unplaced[key, uuid] = before.compared(span)
+                self.unplaced[key, uuid] = before._replace(compared_ns=before.compared_at(span))
                 continue
             observed_ns = due_ns * usage.observed_ns // (usage.length_ns or 1)
             over_ns, compared_ns = used[name] - observed_ns, before.compared_at(span)

@@ -69,7 +69,12 @@ def examine(
     """
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
-    given = _from_environment(environ) | _from_flags(flags, problems)
+    # The variables of settings only: a cluster's own service variables may look alike.
+    given = {
+        s.name: _GivenValue(environ[s.variable], Place(f"${s.variable}", s.name))
+        for s in BY_NAME.values()
+        if s.variable in environ
+    } | _from_flags(flags, problems)
     file = given.get("config.file")
     if file and file.text:
         given = _from_file(file, problems) | given
@@ -147,15 +152,6 @@ def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict
             continue
         given[name] = _GivenValue(",".join(texts), place)
     return given
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _GivenValue]:
-    """The variables of settings only: a cluster's own service variables may look alike."""
-    return {
-        s.name: _GivenValue(environ[s.variable], Place(f"${s.variable}", s.name))
-        for s in BY_NAME.values()
-        if s.variable in environ
-    }
 
 
 def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenValue]:

@@ -147,7 +147,12 @@ class Polled(Threaded, Generic[G, A, F]):
             except Exception as error:  # noqa: BLE001 - it is said in the status, and asked again
                 self._failed(error, started_ns)
             else:
-                self._answered(answer, started_ns)
+                problem = self._inquiry.problem
+                with self._news:
+                    self._answer, self._failures = answer, 0
+                    self._answers += 1
+                    is_up = not self._inquiry.is_down
+                    self._report(is_up, problem, started_ns, succeeded=not problem)
             self._changed()
             least_s = self._timings.delay(self._failures, self._jitter())
 
@@ -163,13 +168,6 @@ class Polled(Threaded, Generic[G, A, F]):
             self._news.wait_for(lambda: self._stopped or self._subject is not None)
             self._asked = self._subject
             return [] if self._stopped else self._given
-
-    def _answered(self, answer: A, started_ns: int) -> None:
-        problem = self._inquiry.problem
-        with self._news:
-            self._answer, self._failures = answer, 0
-            self._answers += 1
-            self._report(not self._inquiry.is_down, problem, started_ns, succeeded=not problem)
 
     def _failed(self, error: Exception, started_ns: int) -> None:
         logger.debug("source %s was not answered", self.name, exc_info=error)

@@ -24,7 +24,6 @@ from exporter.model import (
     Holding,
     NamespaceFacts,
     PodFacts,
-    PodInfo,
 )
 
 _CORE = (
@@ -161,10 +160,6 @@ def _charged(memory: HeldMemory) -> list[Sample]:
     return [((cgroup.evidence, role), cgroup.charged_bytes)]
 
 
-def _identity(info: PodInfo | None) -> list[Sample]:
-    return [((info.uid, info.qos, info.owner_kind, info.owner_name), 1)] if info else []
-
-
 CONTAINER: tuple[FamilyOf[ContainerHolding], ...] = (
     *_gauges("container"),
     _container(
@@ -238,7 +233,7 @@ POD: tuple[FamilyOf[PodFacts], ...] = (
         "Identity and controller of the pod, from the pod source in use, with the labels and "
         "annotations of --pods.labels and --pods.annotations.",
         labels=("uid", "qos", "owner_kind", "owner_name"),
-        each=lambda p: _identity(p.info),
+        each=lambda p: [((i.uid, i.qos, i.owner_kind, i.owner_name), 1)] if (i := p.info) else [],
         further=lambda p: p.info.labels if p.info else {},
     ),
     _pod("core_usage_gpus", f"Core in use, in GPUs, {WINDOW}.", lambda p: p.core),

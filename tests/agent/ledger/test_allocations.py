@@ -271,8 +271,8 @@ def test_a_pods_allocated_time_is_its_containers_to_the_nanosecond_wherever_they
         *ledger.unplaced.values(),
         *(a for b in ledger.devices.values() for a in b.owners.values()),
     ]
-    spent = sum(account.allocated_core_ns(now.mono_ns) for account in parts)
-    assert ledger.pods["n", "a"].allocated_core_ns(now.mono_ns) == spent
+    spent = sum(account.cores.at(now.mono_ns) for account in parts)
+    assert ledger.pods["n", "a"].cores.at(now.mono_ns) == spent
 
 
 @pytest.mark.parametrize("grants", [(grant(),), (grant(), grant(SIDE, core=None))])
@@ -549,8 +549,8 @@ def _agrees(rows: Rows, allocated: list[Allocated], now: Moment, node: Node) -> 
     """The rules that hold on every page."""
     accounts = [a for b in node.ledger.devices.values() for a in b.owners.values()]
     accounts += node.ledger.unplaced.values()
-    spent = sum(a.allocated_core_ns(now.mono_ns) for a in accounts)
-    pods = sum(a.allocated_core_ns(now.mono_ns) for a in node.ledger.pods.values())
+    spent = sum(a.cores.at(now.mono_ns) for a in accounts)
+    pods = sum(a.cores.at(now.mono_ns) for a in node.ledger.pods.values())
     assert spent <= pods  # what has left the containers' accounts is still in their pod's
     limited = {(k, a.device) for k, a in allocated if k.container and a.core is not None}
     for labels, row in rows["container"].items():

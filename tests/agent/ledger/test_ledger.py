@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.agent.ledger.device_ledger import DeviceLedger
+from exporter.agent.ledger.device_ledger import DeviceLedger, since
 from exporter.model import (
     QUANTITIES,
     Container,
@@ -154,9 +154,10 @@ def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
 
     busy, observed = [], []
     for second in (0, 1, 2):
-        then, after = book.since(at(second).mono_ns), at(second).mono_ns
+        after = at(second).mono_ns
+        then = since(book.pasts, after)
         book.settle(at(0).mono_ns, after)
-        assert book.since(after) == then
+        assert since(book.pasts, after) == then
         observed.append(then.observed_ns)
         busy.append(book.total.counters.core - then.before(None, book.total).core)
 
