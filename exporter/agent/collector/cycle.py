@@ -80,7 +80,7 @@ class Given(NamedTuple):
     sandboxes: Sandboxes
 
 
-class Done(NamedTuple):
+class Outcome(NamedTuple):
     """What a cycle made of what was read, for readers. ``ledger`` is a copy that stays.
 
     ``memories`` are those of the devices, as they were read. No family has more than
@@ -134,7 +134,7 @@ class Collector:
         self._residency = Residency()
         self.pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
-        self._done: Done | None = None
+        self._outcome: Outcome | None = None
 
     def follow(self, rules: CycleRules) -> None:
         """Applies these rules from the next cycle on. Thread-safe."""
@@ -192,31 +192,31 @@ class Collector:
         given = Given(rules, table.version, node, why, identities, kinds, self._sandboxes.now)
         # Mostly a cycle only looks whether anything has come, gone or changed. Then no account
         # changes either, and readers get those of the last cycle that read.
-        done, self._done = self._done, None  # what fails half-way is done again
-        if done is not None and self._is_as_before(done, given, devices, now):
-            self._done = self._looked(done, devices, now)
+        last, self._outcome = self._outcome, None  # what fails half-way is done again
+        if last is not None and self._is_as_before(last, given, devices, now):
+            self._outcome = self._looked(last, devices, now)
         else:
-            self._done = self._accounted(done, given, table, devices, now)
+            self._outcome = self._accounted(last, given, table, devices, now)
         if self._allocations.seeks(now.mono_ns):
             self._poller.look_soon()  # an allocation names a device that is not known yet
-        self.snapshot = self._published(self._done, readings, processes)
+        self.snapshot = self._published(self._outcome, readings, processes)
         self.pulse = Pulse(self._clock.monotonic_ns(), self.pulse.done + 1, rules.interval_ns)
         return self.snapshot
 
     def _is_as_before(
-        self, done: Done, given: Given, devices: Mapping[str, DeviceReading], now: Moment
+        self, last: Outcome, given: Given, devices: Mapping[str, DeviceReading], now: Moment
     ) -> bool:
         """Whether nothing was read, and nothing has changed that accounts depend on."""
-        before, ledgers = done.facts.readings, done.ledger.devices
+        before, ledgers = last.facts.readings, last.ledger.devices
         return (
-            now.mono_ns < done.until_mono_ns
-            and given == done.given
+            now.mono_ns < last.until_mono_ns
+            and given == last.given
             and devices.keys() == before.keys()
             and self._allocations.is_current
             and not any(
                 each.windows
                 or not (each.state is before[uuid].state is DeviceState.UP)
-                or each.memory != done.memories[uuid]
+                or each.memory != last.memories[uuid]
                 or each.unmeasured != before[uuid].unmeasured
                 or each.device != before[uuid].device
                 or not each.seen <= before[uuid].seen
@@ -227,25 +227,25 @@ class Collector:
             )
         )
 
-    def _looked(self, done: Done, devices: Mapping[str, DeviceReading], now: Moment) -> Done:
+    def _looked(self, last: Outcome, devices: Mapping[str, DeviceReading], now: Moment) -> Outcome:
         """The last cycle's accounts, now, with the sensors, XIDs and costs of these readings."""
         self._ledger.look(devices.values(), now)
         readings = {
-            uuid: done.facts.readings[uuid]._replace(
+            uuid: last.facts.readings[uuid]._replace(
                 detail=each.detail, sensors=each.sensors, xids=each.xids, costs=each.costs
             )
             for uuid, each in devices.items()
         }
-        return done._replace(facts=replace(done.facts, now=now, readings=readings))
+        return last._replace(facts=replace(last.facts, now=now, readings=readings))
 
     def _accounted(
         self,
-        done: Done | None,
+        last: Outcome | None,
         given: Given,
         table: PodTable,
         devices: Mapping[str, DeviceReading],
         now: Moment,
-    ) -> Done:
+    ) -> Outcome:
         """Enters what was read into the ledger, and returns what readers get of it."""
         rules, ledger = given.rules, self._ledger
         ledger.group_kinds, ledger.unidentified = given.group_kinds, given.unidentified
@@ -261,10 +261,10 @@ class Collector:
             for uuid, each in devices.items()
         }
         # A list of processes stays the same for seconds, and with it who holds how much.
-        before = done.facts.readings if done is not None and done.found == found else {}
+        before = last.facts.readings if last is not None and last.found == found else {}
         holders = {
-            uuid: done.holders[uuid]
-            if done is not None and uuid in before and before[uuid].memory is each.memory
+            uuid: last.holders[uuid]
+            if last is not None and uuid in before and before[uuid].memory is each.memory
             else found.holders(each.memory)
             for uuid, each in devices.items()
         }
@@ -277,7 +277,7 @@ class Collector:
         ledger.settle(now)
         version = self._allocations.version
         of = allocated, ledger.devices.keys()
-        is_same = done is not None and of == (done.facts.allocated, done.ledger.devices.keys())
+        is_same = last is not None and of == (last.facts.allocated, last.ledger.devices.keys())
         facts = CycleFacts(
             now,
             devices,
@@ -291,11 +291,11 @@ class Collector:
             groups=self._group_names.of(
                 found, given.identities, ledger.groups, self._poller.groups
             ),
-            limits=done.facts.limits if done and is_same else Limits(allocated, ledger.devices),
+            limits=last.facts.limits if last and is_same else Limits(allocated, ledger.devices),
         )
         described, frozen = self._poller.described(found.owners), ledger.frozen()
         most, until_ns = at_most(ledger, facts, rules.left_out), now.mono_ns + LONGEST_LOOK_NS
-        return Done(given, memories, holders, found, frozen, facts, described, most, until_ns)
+        return Outcome(given, memories, holders, found, frozen, facts, described, most, until_ns)
 
     def _enter(
         self,
@@ -329,17 +329,19 @@ class Collector:
                 self._residency.enter(usage, window.processes, owners, ended.mono_ns)
 
     def _published(
-        self, done: Done, readings: Sequence[Reading], processes: SourceStatus
+        self, outcome: Outcome, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
-        facts, rules = done.facts, self._rules
+        facts, rules = outcome.facts, self._rules
         now = facts.now
         # Facts are built when somebody reads them: most cycles have no reader. The bound is cheap,
         # and mostly shows that no family has too many series, without building them.
-        built, before = facts_of(done.ledger, facts), self.snapshot.measured
-        limited = limit_facts(built, before, rules.most_series, done.most_series, rules.left_out)
+        built, before = facts_of(outcome.ledger, facts), self.snapshot.measured
+        limited = limit_facts(built, before, rules.most_series, outcome.most_series, rules.left_out)
         self._dropped.count(limited.dropped, rules.most_series)
         own = self._own(readings, processes, now)
-        history = extended(self.snapshot.history, lambda: gauges_of(View(done.ledger, facts)), now)
+        history = extended(
+            self.snapshot.history, lambda: gauges_of(View(outcome.ledger, facts)), now
+        )
         return Snapshot(
             version=self.snapshot.version + 1,
             unix_ns=now.unix_ns,
@@ -349,8 +351,8 @@ class Collector:
             exporter=own,
             sources=own.sources,
             tenants=self._residency.tenants(facts.readings.values(), now.mono_ns - rules.window_ns),
-            owners=done.found.owners,
-            processes=done.described,
+            owners=outcome.found.owners,
+            processes=outcome.described,
             history=history,
             interval_ns=rules.interval_ns,
             figures_age_ns=self._ledger.figures_age_ns(now),

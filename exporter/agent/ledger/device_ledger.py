@@ -273,10 +273,8 @@ class DeviceLedger(DeviceStatus):
             account, over_ns, compared_ns = owners[owner], None, 0
             before.setdefault(owner, account)
             if owner in due:
-                over_ns, compared_ns = (
-                    used.get(owner, 0) - due[owner],
-                    account.compared_at(self.span),
-                )
+                over_ns = used.get(owner, 0) - due[owner]
+                compared_ns = account.compared_at(self.span)
             waited_ns = sum(waits[owner].values()) if owner in waits else 0
             owners[owner] = account.with_window(
                 shares.get(owner), now, over_ns, compared_ns, waited_ns
