@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
+from exporter.agent.sources.aside import MAX_AT_ONCE
+from exporter.agent.sources.door import Absent, Cut, Whole
 from exporter.agent.sources.groups.owners import (
     AT_ONCE,
     LARGEST_FILE,
     LONGEST_ENVIRONMENT,
-    MAX_AT_ONCE,
     Accounts,
     GroupUsers,
     Users,
@@ -100,10 +101,10 @@ def test_an_account_is_read_where_that_is_asked_for(passwd: Path, proc: FakeProc
 def test_users_whose_accounts_never_come_hold_up_no_other_user() -> None:
     hung, hostile, other = threading.Event(), range(1000, 1015), 2000
 
-    def read(_root: str, pid: int) -> str:
+    def read(_root: str, pid: int) -> Whole[str]:
         if pid in hostile:
             hung.wait()
-        return "physics"
+        return Whole("physics")
 
     accounts = Accounts("/proc", read)
     for uid, number in product(hostile, range(MAX_AT_ONCE)):
@@ -116,10 +117,10 @@ def test_users_whose_accounts_never_come_hold_up_no_other_user() -> None:
 def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     hung, begun = threading.Event(), []
 
-    def read(_root: str, pid: int) -> str:
+    def read(_root: str, pid: int) -> Whole[str]:
         begun.append(pid)
         hung.wait()
-        return "late"
+        return Whole("late")
 
     accounts = Accounts("/proc", read)
     keys = [GroupKey("slurm", str(number)) for number in range(MAX_AT_ONCE + 2)]
@@ -137,7 +138,7 @@ def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) 
 def finish() -> None:
     """Wait for all accounts that are being read."""
     for thread in threading.enumerate():
-        if thread.name == "account":
+        if thread.name == "accounts of jobs":
             thread.join()
 
 
@@ -145,7 +146,7 @@ def test_a_user_with_many_jobs_waits_for_his_own_and_nothing_is_slow(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     in_cycle = threading.Event()
-    accounts = Accounts("/proc", lambda _root, _pid: "physics" if in_cycle.wait() else "")
+    accounts = Accounts("/proc", lambda _root, _pid: Whole("physics" if in_cycle.wait() else ""))
     keys = [GroupKey("slurm", str(number)) for number in range(6)]
     for _ in range(3):
         accounts.keep(keys)
@@ -163,7 +164,7 @@ def test_accounts_that_wait_for_slow_ones_are_said_once_while_it_lasts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hung = threading.Event()
-    accounts = Accounts("/proc", lambda _root, _pid: "late" if hung.wait() else "")
+    accounts = Accounts("/proc", lambda _root, _pid: Whole("late" if hung.wait() else ""))
     keys = [GroupKey("slurm", str(number)) for number in range(4)]
     said = []
     for _ in range(4):
@@ -193,7 +194,9 @@ def test_an_account_is_one_variable_of_bounded_length(
     proc: FakeProc, content: bytes, account: str
 ) -> None:
     environment(proc, content)
-    assert slurm_account(str(proc.root), 7) == account
+    told = slurm_account(str(proc.root), 7)
+    assert isinstance(told, Whole | Cut)
+    assert told.value == account
 
 
 def test_the_account_of_a_real_process_is_read_from_the_real_proc() -> None:
@@ -205,9 +208,9 @@ def test_the_account_of_a_real_process_is_read_from_the_real_proc() -> None:
         process.stdin.write(b"\n")
         process.stdin.flush()
         assert process.stdout.read(1)  # it runs: its environment is there
-        assert slurm_account("/proc", process.pid) == "physics"
+        assert slurm_account("/proc", process.pid) == Whole("physics")
         process.stdin.close()
-    assert slurm_account("/proc", process.pid) == ""
+    assert isinstance(slurm_account("/proc", process.pid), Absent)
 
 
 def test_users_are_read_again_when_the_file_changes(tmp_path: Path, passwd: Path) -> None:

@@ -12,10 +12,22 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from threading import Thread
 from typing import NamedTuple
 
+from exporter.agent.sources.aside import Aside
 from exporter.agent.sources.cgroups.layout import readable
+from exporter.agent.sources.door import (
+    Absent,
+    Cut,
+    Failed,
+    Refused,
+    Reply,
+    Whole,
+    parsed,
+    read,
+)
 from exporter.agent.sources.files import read_long
 from exporter.agent.sources.groups.containers import NONE, RHYTHM, ContainerNames
 from exporter.agent.sources.groups.source import Facts, GroupSource, Members
@@ -34,100 +46,80 @@ from exporter.model import (
 logger = logging.getLogger(__name__)
 
 LONGEST_ENVIRONMENT = 256 * 1024
-MAX_AT_ONCE = 32
-MAX_OF_USER = 2  # so that one whose memory never comes holds up nobody else's
 MAX_TRIED = 8  # processes of a group
 _ACCOUNT = b"SLURM_JOB_ACCOUNT="
 
 
 class Accounts:
-    """Reads accounts aside, each once. One caller at a time.
+    """Reads accounts, each once. One caller at a time.
 
     An environment lies in its process's memory, which may be a file of a file system that its user
-    serves: reading it may never come back. Then it is the thread that is lost, one of a few.
+    serves: so it is asked aside.
     """
 
-    def __init__(self, proc_root: str, read: Callable[[str, int], str] | None = None) -> None:
+    def __init__(
+        self, proc_root: str, read: Callable[[str, int], Reply[str]] | None = None
+    ) -> None:
         self._proc_root = proc_root
         self._read = read or slurm_account
-        self._asked: dict[GroupKey, _AccountRead] = {}
-        self._slow: tuple[_AccountRead, ...] = ()  # were being read already when this cycle began
-        self._is_said = False
+        self._found: dict[GroupKey, str] = {}
+        self._tried: dict[GroupKey, frozenset[int]] = {}  # processes that have none
+        self._aside: Aside[GroupKey, _Tried] = Aside("accounts of jobs")
 
     def of(self, key: GroupKey, pids: Sequence[int], uid: int | None = None) -> str:
-        """The account of a user's group by its processes; "" if none, or none yet.
-
-        They are read one by one until one has it.
-        """
-        asked = self._asked.get(key)
-        if asked is None:
-            asked = self._asked[key] = _AccountRead(uid)
-        # One process after another, because some have another environment: a daemon of the job's,
-        # or one whose user has cleared it.
-        pid = None if asked.account or asked.is_being_read else asked.next_of(pids)
-        if pid is not None and not self._waits(key, asked):
-            asked.pids.add(pid)
-            asked.thread = Thread(target=self._ask, args=(asked, pid), name="account", daemon=True)
-            asked.thread.start()
-        return asked.account
+        """The account of a user's group by its processes; "" if none, or none yet."""
+        tried = self._tried.get(key, frozenset())
+        left = [pid for pid in pids if pid not in tried][: MAX_TRIED - len(tried)]
+        if left and key not in self._found:
+            found = self._aside.ask(key, uid, partial(self._first, left))
+            if found is not None:
+                self._aside.drop(key)
+                self._tried[key] = tried | found.without
+                if found.account:
+                    self._found[key] = found.account
+        return self._found.get(key, "")
 
     def keep(self, keys: Collection[GroupKey]) -> None:
-        """Begin a cycle with these groups: forget the others, as soon as they are read."""
-        self._asked = {k: a for k, a in self._asked.items() if k in keys or a.is_being_read}
-        self._slow = tuple(a for a in self._asked.values() if a.is_being_read)
-        self._is_said = self._is_said and bool(self._slow)
+        """Begin a cycle with these groups: forget the others."""
+        self._found = {key: account for key, account in self._found.items() if key in keys}
+        self._tried = {key: pids for key, pids in self._tried.items() if key in keys}
+        self._aside.keep(keys)
 
-    def _ask(self, asked: "_AccountRead", pid: int) -> None:
-        asked.account = self._read(self._proc_root, pid)
+    def _first(self, pids: Sequence[int]) -> "_Tried":
+        """Ask one process after another, because some have another environment than their job's.
 
-    def _waits(self, key: GroupKey, asked: "_AccountRead") -> bool:
-        """Whether too many are being read, of this user or at all.
-
-        Said once, and only if one of those is slow: else it is its turn in the next cycle.
+        Such are a daemon of the job, and a process whose user has cleared it. One that could not be
+        asked now is asked again in a later cycle.
         """
-        # Each reading may never come back. So they are bounded, and a user's more than all: one who
-        # serves such a file himself loses his own accounts alone.
-        users = [a.uid for a in self._asked.values() if a.is_being_read]
-        is_full = len(users) >= MAX_AT_ONCE
-        waits = is_full or users.count(asked.uid) >= MAX_OF_USER
-        if waits and not self._is_said:
-            slow = {a.uid for a in self._slow if a.is_being_read}
-            self._is_said = bool(slow) if is_full else asked.uid in slow
-            if self._is_said:
-                logger.warning("accounts of jobs are slow to be read: that of %s waits", key.group)
-        return waits
+        without: set[int] = set()
+        for pid in pids:
+            match self._read(self._proc_root, pid):
+                case Whole(account) | Cut(account) if account:
+                    return _Tried(account, frozenset(without))
+                case Failed():
+                    continue
+                case Whole() | Cut() | Absent() | Refused():
+                    without.add(pid)
+        return _Tried("", frozenset(without))
 
 
-class _AccountRead:
-    """What became of one group's account; ``thread`` reads it, or has, as it did of ``pids``."""
+class _Tried(NamedTuple):
+    """The first account that was found, and the processes that have none."""
 
-    def __init__(self, uid: int | None) -> None:
-        self.uid = uid
-        self.account = ""
-        self.thread: Thread | None = None
-        self.pids: set[int] = set()
-
-    def next_of(self, pids: Sequence[int]) -> int | None:
-        """One that was not read yet; of a group's processes a few are tried."""
-        if len(self.pids) >= MAX_TRIED:
-            return None
-        return next((pid for pid in pids if pid not in self.pids), None)
-
-    @property
-    def is_being_read(self) -> bool:
-        return self.thread is not None and self.thread.is_alive()
+    account: str
+    without: frozenset[int]
 
 
-def slurm_account(proc_root: str, pid: int) -> str:
-    """The account that a job's process was started with; "" where it may not be read.
+def slurm_account(proc_root: str, pid: int) -> Reply[str]:
+    """The account that a job's process was started with; "" where it has none.
 
     ``environ`` of proc_pid_environ(5). Of all that is in it, one variable is looked at.
     """
-    try:
-        content = read_long(f"{proc_root}/{pid}/environ", LONGEST_ENVIRONMENT)
-    except OSError:
-        return ""
-    for variable in content.split(b"\0"):
+    return parsed(read(f"{proc_root}/{pid}/environ", LONGEST_ENVIRONMENT), _account_in)
+
+
+def _account_in(environment: bytes) -> str:
+    for variable in environment.split(b"\0"):
         if variable.startswith(_ACCOUNT):
             return readable(variable.removeprefix(_ACCOUNT).decode(errors="replace"))
     return ""
