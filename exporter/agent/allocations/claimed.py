@@ -5,7 +5,7 @@ are seen: a new instance's are listed on its whole card until it is found.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from exporter.agent.allocations.devices import (
     card_at,
@@ -38,6 +38,8 @@ _INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,63}-\d{1,3}-(\d{1,2})", re.ASC
 _AMD_NAME = re.compile(r"gpu-\d{1,4}-(\d{1,4})", re.ASCII)  # of the card's node and the render node
 _INTEL_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-.*", re.ASCII)
 _PASSED_ON = "vfio"  # the beginning of the type of a card that a virtual machine has
+_CARDS = frozenset({"gpu", "amdgpu"})  # types
+_ALL_OF_IT = 0.9  # of a card's memory: drivers and slices differ by what the firmware reserves
 _NOTHING = OfferedDevice()
 
 
@@ -83,6 +85,26 @@ def published_uuid(reader: PodReader, result: ClaimedDevice) -> str:
 def is_partition(offered: OfferedDevice) -> bool:
     """Whether it is a partition of a card of AMD's."""
     return offered.attributes.get(_TYPE) == "amdgpu-partition"
+
+
+def is_card(
+    result: ClaimedDevice, offered: OfferedDevice, device: Device | None, among: Sequence[Device]
+) -> bool:
+    """Whether a claimed device is all of a card: no instance, partition or part by size.
+
+    ``device`` None: it is not known (any more); ``among`` has those of which it is one.
+    """
+    stated = texts(result.driver, offered)
+    if PARENT in stated or is_partition(offered):
+        return False
+    if device is None:
+        is_named = _NVIDIA_NAME.fullmatch(result.device) or _INTEL_NAME.fullmatch(result.device)
+        is_published = stated.get(_TYPE) in _CARDS if _TYPE in stated else bool(is_named)
+        return is_published or (bool(among) and not any(each.parent_uuid for each in among))
+    # Another vendor's driver may offer parts of a card at its address. They are smaller.
+    size = parse_quantity(stated.get(MEMORY, ""))
+    is_part = bool(size and device.memory_bytes and size < _ALL_OF_IT * device.memory_bytes)
+    return not (device.parent_uuid or is_part)
 
 
 def device_of(reader: PodReader, result: ClaimedDevice) -> Device | None:

@@ -72,25 +72,28 @@ def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
 
 
 @pytest.mark.parametrize(
-    ("known", "expected"),
+    ("known", "expected", "core"),
     [
         pytest.param(
             facts(result(), attributes=CARD_1, capacity=WHOLE),
             ("a", "GPU-1", 80 * GIB, None),
+            1.0,
             id="by uuid, with the capacity that is offered",
         ),
         pytest.param(
             facts(result(), attributes=CARD_1),
             ("a", "GPU-1", CARD_MEMORY, None),
+            1.0,
             id="with the card's own memory",
         ),
         pytest.param(
             facts(result(), attributes={"gpu.nvidia.com/uuid": "GPU-2"}),
             ("a", "GPU-2", CARD_MEMORY, None),
+            1.0,
             id="an attribute under the driver's domain",
         ),
         pytest.param(
-            facts(result()), ("a", "GPU-1", CARD_MEMORY, None), id="by minor, without a slice"
+            facts(result()), ("a", "GPU-1", CARD_MEMORY, None), 1.0, id="by minor, without a slice"
         ),
         pytest.param(
             facts(
@@ -99,6 +102,7 @@ def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
                 capacity={"memory": "4864Mi"},
             ),
             ("a", "MIG-1-0", 4864 << 20, None),
+            None,
             id="instance",
         ),
         pytest.param(
@@ -108,15 +112,26 @@ def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
                 capacity={"memory": "4864Mi"},
             ),
             ("a", None, 4864 << 20, None),
+            None,
             id="instance that is still to be made is not its card",
         ),
         pytest.param(
-            facts(result("gpu-vfio-6")), ("a", None, None, None), id="card handed to a machine"
+            facts(result("gpu-vfio-6")),
+            ("a", None, None, None),
+            None,
+            id="card handed to a machine",
         ),
         pytest.param(
             facts(result("gpu-0-128", AMD), attributes={"type": "amdgpu", PCI: "0000:19:00.0"}),
             ("a", "amd-0", CARD_MEMORY, None),
+            1.0,
             id="amd by pci address",
+        ),
+        pytest.param(
+            facts(result(), attributes=CARD_1, capacity=WHOLE, devices=()),
+            ("a", None, 80 * GIB, None),
+            1.0,
+            id="before the cards are read",
         ),
         pytest.param(
             facts(
@@ -125,40 +140,46 @@ def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
                 capacity={"memory": "0"},
             ),
             ("a", None, None, None),
+            None,
             id="amd partition of unread memory is not its card",
         ),
         pytest.param(
             facts(result("0000-ff-00-0-0x56a0", INTEL)),
             ("a", None, None, None),
+            1.0,
             id="a card that is not known",
         ),
         pytest.param(
             facts(result("0000-03-00-0-0x56c0", INTEL), capacity={"memory": "16Gi"}),
             ("a", "intel-0", 16 * GIB, None),
-            id="intel by name",
+            None,
+            id="intel by name, a part by its size",
         ),
         pytest.param(
             facts(result(), attributes=CARD_1, capacity={"gpu.nvidia.com/memory": "1Gi"}),
             ("a", "GPU-1", GIB, None),
-            id="capacity under the driver's domain",
+            None,
+            id="capacity under the driver's domain, a part by its size",
         ),
         pytest.param(
             facts(result(share_id="s", consumed={"memory": "10Gi"}), attributes=CARD_1),
             ("a", "GPU-1", 10 * GIB, None),
+            None,
             id="consumed capacity",
         ),
         pytest.param(
             facts(result(share_id="s"), attributes=CARD_1, capacity=WHOLE),
             ("a", "GPU-1", None, 1),
+            None,
             id="a share of nothing known",
         ),
     ],
 )
-def test_claim_tells_the_device(known: NodeFacts, expected: Share) -> None:
+def test_claim_tells_the_device(known: NodeFacts, expected: Share, core: float | None) -> None:
     decoded = decode(pod(using()), known)
     assert shares(decoded.allocations) == [expected]
     assert decoded.problems == ()
-    assert {a.core for a in decoded.allocations} == {None}
+    assert {a.core for a in decoded.allocations} == {core}
 
 
 @pytest.mark.parametrize(
@@ -434,7 +455,7 @@ HAMI, MANAGER, OTHER = "hami-core-gpu.project-hami.io", "manager.nvidia.com", "g
             result(driver=OTHER),
             {f"{OTHER}/pciBusID": "0000:19:00.0"},
             {},
-            ("amd-0", None, CARD_MEMORY, "", None),
+            ("amd-0", 1, CARD_MEMORY, "", None),
             id="any driver's, by PCI address",
         ),
         pytest.param(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.node.messages import holding
 from tests.agent.pods.devices import claim_document, result, slice_document
 from tests.fakenvml.scenario import GIB, Gpu, Instance
 from tests.field.nodes import FieldNode, field_node
@@ -189,3 +190,56 @@ def test_a_card_that_is_claimed_for_an_ended_init_container_is_not_free(tmp_path
     unallocated = by(page, UNALLOCATED, "uuid")
     assert unallocated["GPU-0",] == pytest.approx(0, abs=1.1)
     assert unallocated["GPU-1",] == pytest.approx(0, abs=1.1)
+
+
+IDLE = "container_allocated_idle_core_seconds_total"
+
+
+@report(
+    source="llm-d-workload-variant-autoscaler#1378",
+    seen="A model's card by a claim is idle for hours, and no autoscaler sees a share of it.",
+    first="wrong",
+    group="kubernetes",
+    kind="a part is taken for the whole",
+)
+def test_a_whole_card_by_a_claim_is_its_core_and_its_memory(tmp_path: Path) -> None:
+    claimed = FieldPod("claimed", {"main": {}}, claims={"main": ["one"]})
+    plugged = FieldPod("plugged", {"main": {"nvidia.com/gpu": "1"}})
+    with field_node(tmp_path, Gpu(0), Gpu(1), labels={"nvidia.com/gpu.replicas": "1"}) as node:
+        node.slices = [slice_document({"gpu-0": "GPU-0"})]
+        claim(node, "one", result("gpu-0"))
+        node.kubelet.answer = holding("plugged", "GPU-1")
+        for number, each in enumerate((claimed, plugged)):
+            node.pod(each.document())
+            node.start(each.cgroup(), number, duty=0)
+        page = node.run(20)
+    for name in ("container_core_limit_ratio", "container_allocated_gpus"):
+        assert by(page, name, "pod", "uuid") == {("claimed", "GPU-0"): 1, ("plugged", "GPU-1"): 1}
+    idle = by(page, IDLE, "pod")
+    assert idle["claimed",] == pytest.approx(idle["plugged",], abs=0.1) == pytest.approx(20, abs=2)
+
+
+@report(
+    source="kubernetes#141471",
+    seen="A force-deleted pod's container still works when its successor has the claim's card.",
+    first="wrong",
+    group="kubernetes",
+    kind="a part is taken for the whole",
+)
+def test_a_successor_has_all_of_its_claim_while_the_last_holder_ends(tmp_path: Path) -> None:
+    old = FieldPod("old", {"main": {}}, claims={"main": ["first"]})
+    new = FieldPod("new", {"main": {}}, claims={"main": ["second"]})
+    with field_node(tmp_path, Gpu(0)) as node:
+        node.slices = [slice_document({"gpu-0": "GPU-0"})]
+        claim(node, "first", result("gpu-0"))
+        node.pod(old.document())
+        node.start(old.cgroup(), 0, duty=0.5, period=0.4)
+        node.run(5)
+        node.delete(old.document())
+        claim(node, "second", result("gpu-0"))
+        node.pod(new.document())
+        node.start(new.cgroup(), 0, duty=0)
+        page = node.run(10)
+    assert by(page, "container_core_limit_ratio", "pod") == {("new",): 1}
+    assert by(page, IDLE, "pod")["new",] == pytest.approx(10, abs=1.5)
+    assert gpus(page)["new", "main", "GPU-0"] == 1

@@ -23,8 +23,8 @@ driver publishes a UUID, memory or cores of it, or the claim stands for a GPU's 
 
 * A claim that consumes ``cores`` has that share of the card: per cent with HAMi's and
   vgpu-manager's drivers, else of the cores that the device offers. HAMi's driver enforces 60 %
-  where a claim consumes none. Otherwise core is None. An instance's share of its card follows from
-  the device once it is placed.
+  where a claim consumes none. A card that nobody else has a part of is all of its core. An
+  instance's share of its card follows from the device once it is placed. Otherwise core is None.
 * A part of a device has the policy ``shared``, and ``enforced`` where HAMi's or vgpu-manager's
   driver holds it.
 * With MPS, each container that uses the claim has the limits of the claim's configuration: per cent
@@ -47,6 +47,7 @@ from exporter.agent.allocations.claimed import (
     among,
     amount_of,
     device_of,
+    is_card,
     is_partition,
     matched,
     offered_of,
@@ -85,14 +86,14 @@ class _Part(NamedTuple):
     """One container's part of one result of a claim."""
 
     device: Device | None
+    among: tuple[Device, ...]
     memory_bytes: int | None
+    kept: float | None
     shared: bool
     core: float | None = None
     replicas: int = 1
     mps: bool = False
     held: bool = False
-    kept: float | None = None
-    among: tuple[Device, ...] = ()
 
 
 _Place = tuple[str, ...]  # the claim, and the device's driver, pool, name and share
@@ -132,9 +133,7 @@ def _of_container(
     for place, result in results.items():
         known = (*place, result.request)
         if known not in made:
-            part = _part(reader, place[0], result)
-            of_device = _kept(reader, place[0], result)
-            made[known] = part._replace(kept=of_device, among=among(reader, result))
+            made[known] = _part(reader, place[0], result)
         part = made[known]
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
         parts.setdefault(key, []).append(part)
@@ -206,28 +205,31 @@ def _requests(result: ClaimedDevice) -> frozenset[str]:
 
 def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
     offered = offered_of(reader, result)
-    device = device_of(reader, result)
+    device, others = device_of(reader, result), among(reader, result)
+    of_device = _kept(reader, claim, result)
     if result.sharing.get("strategy") == _MPS_STRATEGY:
         text = _memory_with_mps(reader, claim, result)
         limit, percent = parse_quantity(text), parse_natural(result.sharing.get("core", "0"))
         if limit is None or percent is None:
             reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {dict(result.sharing)}")
         size, core = reader.memory(limit or None, 1), reader.core(percent or None)
-        return _Part(device, size, shared=True, core=core, mps=True)
+        return _Part(device, others, size, of_device, shared=True, core=core, mps=True)
     # Containers that share a claim divide its device as they like: none is promised a part.
     if _users(reader, claim, result) > 1:
-        return _Part(device, None, shared=True)
+        return _Part(device, others, None, of_device, shared=True)
     consumable = bool(result.share_id or result.consumed)
     capacity = result.consumed if consumable else offered.capacity
     memory = reader.memory(amount_of(reader, result, capacity, MEMORY) or None, 1)
     if memory is None and not consumable and device and not is_partition(offered):
         memory = device.memory_bytes
     shares = amount_of(reader, result, result.consumed, _SHARES)
+    core = _core(reader, result, offered)
+    if core is None and not consumable and is_card(result, offered, device, others):
+        core = 1.0  # nobody else has any of it
     return _Part(
-        device,
-        memory,
+        *(device, others, memory, of_device),
         shared=consumable,
-        core=_core(reader, result, offered),
+        core=core,
         replicas=min(shares or 1, _MAX_SHARES),
         held=result.driver in _IN_PERCENT,
     )
