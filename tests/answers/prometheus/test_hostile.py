@@ -20,6 +20,7 @@ from tests.answers.terminal.test_http import Server
 
 MEMORY = 800 << 20  # more than what the process has
 LONGEST_S = 60
+LONG = {"15 MB of series", "a label of a megabyte"}  # which take all commands many seconds
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "why": (main, ["why", "team/chat"]),
     "why as JSON": (main, ["why", "team/chat", "--format=json", "--over=24h"]),
@@ -28,11 +29,11 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
     "top of a namespace": (main, ["top", "--once", "-n", "team"]),
     "advise": (main, ["advise"]),
     "advise as YAML": (main, ["advise", "--format=yaml", "-n", "team"]),
-    "bill": (main, ["bill", "--price=1", "--since=3h"]),
-    "bill by owner": (main, ["bill", "--price=1", "--by=owner", "--format=csv", "--since=1h"]),
-    "bill by pod": (main, ["bill", "--price=1", "--by=pod", "--since=1h", "--format=focus"]),
-    "bill as JSON": (main, ["bill", "--price=1", "--method=use", "--format=json", "--since=2h"]),
-    "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=1h", "-A"]),
+    "bill": (main, ["bill", "--price=1", "--since=10m"]),
+    "bill by owner": (main, ["bill", "--price=1", "--by=owner", "--format=csv", "--since=10m"]),
+    "bill by pod": (main, ["bill", "--price=1", "--by=pod", "--since=10m", "--format=focus"]),
+    "bill as JSON": (main, ["bill", "--price=1", "--method=use", "--format=json", "--since=10m"]),
+    "kubectl mgpu bill": (plugin, ["bill", "--price=1", "--since=10m", "-A"]),
     "kubectl mgpu top": (plugin, ["top", "--once", "-A"]),
     "kubectl mgpu why": (plugin, ["why", "team/chat", "-A"]),
     "kubectl mgpu advise": (plugin, ["advise", "-A"]),
@@ -59,7 +60,9 @@ def bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in MODES]
+)
 @pytest.mark.usefixtures("bounded")
 def test_no_answer_makes_a_command_fail_with_more_than_a_message(
     mode: str, server: Server, capsys: pytest.CaptureFixture[str]
