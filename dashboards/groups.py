@@ -25,9 +25,9 @@ PEOPLE = {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"}
 JOB = {"slurm_job": "Job", "user": "User", "account": "Account"}
 
 
-def _spent(family: str) -> str:
+def _spent(family: str, chosen: str = GROUP) -> str:
     """What each group used in the time range; one that began in it has used all of its counter."""
-    counter = f"{family}{{{GROUP}}}"
+    counter = f"{family}{{{chosen}}}"
     began = f"max_over_time({counter}[$__range]) unless {counter} offset $__range"
     return f"({began} or increase({counter}[$__range]))"
 
@@ -148,23 +148,21 @@ def _jobs() -> Panel:
     info = INFO_OF_RANGE.replace(GROUP, jobs)
 
     def total(family: str, per: str) -> str:
-        used = f"max_over_time({family}{{{jobs}}}[$__range]) / {per}"
-        return _named(used, by, info)
+        return _named(f"{_spent(family, jobs)} / {per}", by, info)
 
     return table(
         "Slurm jobs of the time range",
-        "What each job has used in all, those that have ended with it: a job's counters begin "
-        "with the job.",
+        "What each job has used in the time range, those that have ended with it.",
         JOB,
         [
             Column(
-                "GPU-hours in all",
+                "GPU-hours",
                 total("mgpu_group_core_seconds_total", "3600"),
                 "short",
                 bar(top=None),
             ),
             Column(
-                "Energy in all",
+                "Energy",
                 total("mgpu_group_energy_joules_total", JOULES_PER_KWH),
                 "kwatth",
             ),

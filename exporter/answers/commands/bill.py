@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter.answers.prometheus import focus, report
-from exporter.answers.prometheus.bill import Bill, Unpriced, bill_of
+from exporter.answers.prometheus.bill import STEPS, Bill, Unpriced, bill_of
 from exporter.answers.prometheus.books import Books, CardBook, span_of
 from exporter.answers.prometheus.client import Prometheus
 from exporter.answers.prometheus.lives import name_of
 from exporter.answers.prometheus.money import Prices, price, sanitized
-from exporter.answers.prometheus.parts import BY, METHODS
+from exporter.answers.prometheus.parts import BY, METHODS, NOBODY
 from exporter.answers.prometheus.pricefile import PriceError, currency, prices_of
 from exporter.answers.prometheus.ranges import add_range, moment, range_of, written
 from exporter.answers.terminal.access import add_arguments as add_access
@@ -46,7 +46,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="namespace",
         metavar="WHAT",
         type=_by,
-        help="namespace, pod, owner, or label:KEY of pods [default namespace]",
+        help="namespace, pod, owner, or label:KEY of pods; user, account or kind of jobs and other "
+        "groups [default namespace]",
+    )
+    group.add_argument(
+        "--step",
+        choices=tuple(STEPS),
+        help="rows for each hour, day (UTC) or week (from Monday) [default the whole range]",
     )
     group.add_argument(
         "--method",
@@ -135,7 +141,8 @@ def _read_bill(
     arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
 ) -> Bill:
     by, _, key = arguments.by.partition(":")
-    books = Books(prometheus, span_of(since_s, until_s), by, sanitized(key)).read()
+    span = span_of(since_s, until_s)
+    books = Books(prometheus, span, by, sanitized(key)).read()
     first_s = min((book.begin_s for book in books), default=since_s)
     if first_s - since_s > _SHORTEST_S:
         _warn(
@@ -155,8 +162,25 @@ def _read_bill(
                 f"no node has the label {name}, as a label of its target or in kube_node_labels of "
                 "this Prometheus: its prices are of no card",
             )
-    begin_s = max(since_s, int(first_s))  # what the heading says is what was billed
-    return bill_of(books, prices, arguments.method, by, begin_s, until_s)
+    step_s = STEPS.get(arguments.step, 0)
+    found = bill_of(books, prices, arguments.method, by, span, step_s)
+    if by in {"user", "account"} and (unnamed := _unnamed_hours(found)) >= _LEAST_HOURS:
+        _warn(
+            arguments,
+            f"{unnamed:.2f} GPU hours of groups have no {by} and stand under their kind: of jobs "
+            "shorter than a scrape, or mgpu_group_info does not say it (docs/off-kubernetes.md)",
+        )
+    return found
+
+
+def _unnamed_hours(found: Bill) -> float:
+    """How long groups had cards of which nobody knows the user or account."""
+    of_kinds = (
+        row.milliseconds
+        for row in found.rows
+        if row.payer != NOBODY and not row.payer.namespace and not row.payer.owner
+    )
+    return sum(of_kinds) / 1000 / _HOUR_S
 
 
 def _late(books: Iterable[CardBook]) -> Iterator[str]:
@@ -194,7 +218,7 @@ def _said(error: Exception) -> str:
 def _by(text: str) -> str:
     by, _, key = text.partition(":")
     if by not in BY or (by == "label") != bool(key):
-        raise ArgumentTypeError("give namespace, pod, owner, or label:KEY")
+        raise ArgumentTypeError("give namespace, pod, owner, label:KEY, user, account, or kind")
     return text
 
 

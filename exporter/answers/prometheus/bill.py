@@ -1,15 +1,32 @@
-"""The bill of a range: every card's time, divided to the last millisecond and unit of money."""
+"""The bill of a range: every card's time, divided to the last millisecond and unit of money.
+
+Each day of a card, in UTC, is divided by itself, and a longer time is the sum of its days. So a day
+costs the same in a bill of its own and in that of a month.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from exporter.answers.prometheus.books import CardBook, CardFacts
 from exporter.answers.prometheus.money import Prices, amount, cost_of, largest_remainder, units
 from exporter.answers.prometheus.parts import NOBODY, Part, Parts, Payer, divide
+from exporter.answers.prometheus.ranges import Span
 
 _MS = 1000
+_HOUR_S, _DAY_S, _WEEK_S = 3600, 86_400, 604_800
+_MONDAY_S = 4 * _DAY_S  # the first Monday since 1970
+STEPS = {"1h": _HOUR_S, "1d": _DAY_S, "1w": _WEEK_S}
+_UNOBSERVED = NOBODY, Part.UNOBSERVED
+
+
+class Period(NamedTuple):
+    """A part of a range that has rows of its own, in Unix seconds."""
+
+    since_s: int
+    until_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +34,7 @@ class BillRow:
     """A part of a card's time: whose, how long in milliseconds of the card, and its price."""
 
     card: CardFacts
+    period: Period
     payer: Payer
     part: Part
     milliseconds: int
@@ -45,6 +63,11 @@ class Bill:
         """The price of all cards' time."""
         return sum((row.cost for row in self.rows), Decimal(0))
 
+    @property
+    def periods(self) -> list[Period]:
+        """The times that have rows of their own, in their order."""
+        return sorted({row.period for row in self.rows})
+
     def of(self, part: Part) -> int:
         """The time that this part makes up, in milliseconds."""
         return sum(row.milliseconds for row in self.rows if row.part is part)
@@ -59,19 +82,23 @@ class Unpriced(ValueError):  # noqa: N818 - it says what is missing
 
 
 def bill_of(
-    books: Iterable[CardBook],
+    books: Sequence[CardBook],
     prices: Prices,
     method: str,
     by: str,
-    since_s: int,
-    until_s: int,
+    span: Span,
+    step_s: int = 0,
 ) -> Bill:
     """The bill of some cards. Parts are those of pods, summed by who pays.
+
+    ``step_s``: how long each row is of, one of ``STEPS``; 0 stands for the whole range.
 
     Raises:
         Unpriced: there are cards without a price.
 
     """
+    # What the heading says is what was billed.
+    since_s = max(span.since_s, min((int(book.begin_s) for book in books), default=span.since_s))
     rows: list[BillRow] = []
     unpriced: set[str] = set()
     for book in books:
@@ -79,44 +106,115 @@ def bill_of(
         if hourly is None:
             unpriced.add(book.facts.model or book.facts.uuid)
             continue
-        rows += _card_rows(book, hourly, method, by)
+        rows += _card_rows(_CardTime(book, span, method, by), hourly, since_s, step_s)
     if unpriced:
         raise Unpriced(sorted(unpriced))
-    return Bill(since_s, until_s, method, prices.currency, tuple(rows))
+    return Bill(since_s, span.until_s, method, prices.currency, tuple(rows))
 
 
-def _card_rows(book: CardBook, hourly: Decimal, method: str, by: str) -> list[BillRow]:
-    length_ms = round((book.end_s - book.begin_s) * _MS)
-    parts: Parts = defaultdict(float)
-    for step in book.steps.values():
-        for (payer, part), seconds in divide(step, method).items():
-            parts[payer.of(by), part] += seconds
-    # What nobody counted of the card's time is a part too, so that they are all of it. The time
-    # is divided into whole milliseconds, and the price by these into whole units of money: rounded
-    # one by one, neither would add up.
-    exact = {key: Decimal(repr(seconds * _MS)) for key, seconds in parts.items()}
-    missing = length_ms - sum(exact.values(), Decimal(0))
-    if missing > 0:
-        unobserved = NOBODY, Part.UNOBSERVED
-        exact[unobserved] = exact.get(unobserved, Decimal(0)) + missing
-    divided = largest_remainder(length_ms, exact)
-    costs = largest_remainder(
-        units(cost_of(length_ms, hourly)), {key: Decimal(ms) for key, ms in divided.items()}
-    )
-    borrowed: dict[Payer, float] = defaultdict(float)
-    for step in book.steps.values():
-        for payer, had in step.had.items():
-            borrowed[payer.of(by)] += had.borrowed
+class _CardTime:
+    """The time of a card, in hours since 1970: its parts, and what was borrowed in them."""
+
+    def __init__(self, book: CardBook, span: Span, method: str, by: str) -> None:
+        self.book = book
+        self.until_s = span.until_s
+        self.parts: dict[int, Parts] = defaultdict(lambda: defaultdict(float))
+        self.borrowed: dict[int, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
+        for number, step in book.steps.items():
+            hour = (span.since_s // span.step_s + number) * span.step_s // _HOUR_S
+            for (payer, part), seconds in divide(step, method).items():
+                self.parts[hour][payer.of(by), part] += seconds
+            for payer, had in step.had.items():
+                self.borrowed[hour][payer.of(by)] += had.borrowed
+
+    def days(self) -> Iterator[range]:
+        """The hours of each day in which the card was there."""
+        begin, end = int(self.book.begin_s // _HOUR_S), -int(-self.book.end_s // _HOUR_S)
+        day = _DAY_S // _HOUR_S
+        for first in range(begin // day * day, end, day):
+            yield range(max(begin, first), min(end, first + day))
+
+    def length_ms(self, hours: range) -> int:
+        """How long the card was there in these hours."""
+        begin_s = max(self.book.begin_s, hours.start * _HOUR_S)
+        end_s = min(self.book.end_s, hours.stop * _HOUR_S)
+        return max(0, round(end_s * _MS) - round(begin_s * _MS))
+
+    def exact(self, hours: range) -> dict[tuple[Payer, Part], Decimal]:
+        """The parts of these hours in milliseconds. What nobody counted of them is a part, too."""
+        parts: Parts = defaultdict(float)
+        for hour in hours:
+            for key, seconds in self.parts.get(hour, {}).items():
+                parts[key] += seconds
+        exact = {key: Decimal(repr(seconds * _MS)) for key, seconds in parts.items()}
+        missing = self.length_ms(hours) - sum(exact.values(), Decimal(0))
+        if missing > 0:
+            exact[_UNOBSERVED] = exact.get(_UNOBSERVED, Decimal(0)) + missing
+        return exact
+
+
+class _Share(NamedTuple):
+    """What a payer has of a card in some hours, in whole milliseconds and units of money."""
+
+    milliseconds: int
+    units: int
+
+
+_Shares = Mapping[tuple[Payer, Part], _Share]
+
+
+def _card_rows(card: _CardTime, hourly: Decimal, since_s: int, step_s: int) -> Iterator[BillRow]:
+    found: dict[Period, dict[tuple[Payer, Part], _Share]] = defaultdict(dict)
+    borrowed: dict[Period, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
+    for day in card.days():
+        for hours, shares in _divided(card, day, hourly, by_hour=0 < step_s < _DAY_S):
+            period = _period(hours.start * _HOUR_S, step_s, since_s, card.until_s)
+            for key, (milliseconds, cost) in shares.items():
+                before = found[period].get(key, _Share(0, 0))
+                found[period][key] = _Share(before[0] + milliseconds, before[1] + cost)
+            for hour in hours:
+                for payer, seconds in card.borrowed.get(hour, {}).items():
+                    borrowed[period][payer] += seconds
     # What was borrowed is a note on a payer's first row, and no part: it is in what others left.
-    marked: set[Payer] = set()
-    rows = []
-    for key in sorted(divided):
-        payer, part = key
-        if not divided[key] and not costs[key]:
-            continue
-        note = 0 if payer in marked else round(borrowed[payer] * _MS)
-        marked.add(payer)
-        rows.append(
-            BillRow(book.facts, payer, part, divided[key], amount(costs[key]), hourly, note)
-        )
-    return rows
+    for period, shares in sorted(found.items()):
+        notes = {payer: round(seconds * _MS) for payer, seconds in borrowed[period].items()}
+        for (payer, part), (milliseconds, cost) in sorted(shares.items()):
+            if milliseconds or cost:
+                note = notes.pop(payer, 0)
+                money = amount(cost)
+                facts = card.book.facts
+                yield BillRow(facts, period, payer, part, milliseconds, money, hourly, note)
+
+
+def _divided(
+    card: _CardTime, day: range, hourly: Decimal, *, by_hour: bool
+) -> Iterator[tuple[range, _Shares]]:
+    """The shares of a card's day, or of each hour of it: these add up to those of the day."""
+    # The time is divided into whole milliseconds, and the price by these into whole units of money:
+    # rounded one by one, neither would add up.
+    length_ms = card.length_ms(day)
+    divided = largest_remainder(length_ms, card.exact(day))
+    weights = {key: Decimal(ms) for key, ms in divided.items()}
+    costs = largest_remainder(units(cost_of(length_ms, hourly)), weights)
+    if not by_hour:
+        yield day, {key: _Share(divided[key], costs[key]) for key in divided}
+        return
+    hours: dict[int, dict[tuple[Payer, Part], _Share]] = {hour: {} for hour in day}
+    exact = {hour: card.exact(range(hour, hour + 1)) for hour in day}
+    for key, milliseconds in divided.items():
+        had = {hour: parts[key] for hour, parts in exact.items() if key in parts}
+        times = largest_remainder(milliseconds, had)
+        prices = largest_remainder(costs[key], {hour: Decimal(ms) for hour, ms in times.items()})
+        for hour, ms in times.items():
+            hours[hour][key] = _Share(ms, prices[hour])
+    for hour, shares in hours.items():
+        yield range(hour, hour + 1), shares
+
+
+def _period(at_s: int, step_s: int, since_s: int, until_s: int) -> Period:
+    """The period that a time is in; weeks begin on Monday."""
+    if not step_s:
+        return Period(since_s, until_s)
+    first_s = _MONDAY_S if step_s == _WEEK_S else 0
+    begin_s = (at_s - first_s) // step_s * step_s + first_s
+    return Period(max(begin_s, since_s), min(begin_s + step_s, until_s))

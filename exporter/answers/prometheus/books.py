@@ -30,9 +30,11 @@ _KIND = (f"{PREFIX}_group_kind_{_CORE}",)
 _CONTAINER = tuple(f"{PREFIX}_container_{name}" for name in (_ALLOCATED, _CORE, _BORROWED))
 _GROUP = (f"{PREFIX}_group_{_CORE}",)
 _INFO, _POD_INFO = f"{PREFIX}_device_info", f"{PREFIX}_pod_info"
+_GROUP_INFO = f"{PREFIX}_group_info"
 _NODE_LABELS = "kube_node_labels"
 _SLICES = re.compile(r"^(\d+)g\.")
 _MIG_SLICES = 7
+_SHORT_ID = 12  # digits of a container's id, which an engine may repeat as its name
 
 _STEPS_S = ((6 * 3600, 60), (2 * 86400, 300))  # for ranges that are at most so long
 _LONG_STEP_S = 3600  # for all others
@@ -44,6 +46,16 @@ _OF_SCRAPES = {  # labels in which the targets of one place differ
 
 _PodKey = tuple[Target, str, str]
 """The target that showed a pod, and the pod's namespace and name."""
+_GroupKey = tuple[Target, str, str]
+"""The target that showed a group, and the group's kind and id."""
+
+
+class _GroupNames(NamedTuple):
+    """What is known of a group; "" is not known."""
+
+    name: str = ""
+    user: str = ""
+    account: str = ""
 
 
 class CardFacts(NamedTuple):
@@ -110,7 +122,8 @@ class Books:
             infos[label(one.labels, "uuid")].append(one)
         boards = _boards(infos)
         owners = self._owners(counters) if self._by in {"owner", "label"} else {}
-        sorter = _Sorter(boards, owners)
+        groups = self._groups(counters) if _GROUP[0] in counters.names else {}
+        sorter = _Sorter(boards, owners, groups)
         books = []
         for card in cards_of(
             counters.taken(),
@@ -219,6 +232,17 @@ class Books:
                     names[pod] = kind, name
         return names
 
+    def _groups(self, counters: Counters) -> dict[_GroupKey, _GroupNames]:
+        """The names of each group; the newest that is known of each."""
+        found: dict[_GroupKey, _GroupNames] = {}
+        for one in self._last(_GROUP_INFO):
+            said = {name: label(one.labels, name) for name in _GroupNames._fields}
+            for target in counters.index.of(one.labels):
+                key = target, label(one.labels, "kind"), label(one.labels, "group")
+                known = {name: value for name, value in said.items() if value}
+                found[key] = found.get(key, _GroupNames())._replace(**known)
+        return found
+
 
 def _boards(infos: Mapping[str, Sequence[Series]]) -> dict[str, _PartOf]:
     """The board of each instance."""
@@ -243,10 +267,14 @@ class _Sorter:
     """Sorts what was counted of a card by step and payer. ``boards`` has all instances."""
 
     def __init__(
-        self, boards: Mapping[str, _PartOf], owners: Mapping[_PodKey, tuple[str, str]]
+        self,
+        boards: Mapping[str, _PartOf],
+        owners: Mapping[_PodKey, tuple[str, str]],
+        groups: Mapping[_GroupKey, _GroupNames],
     ) -> None:
         self._boards = boards
         self._owners = owners
+        self._groups = groups
 
     def steps(self, many: Sequence[Grown]) -> dict[int, CardStep]:
         """The book's steps."""
@@ -275,7 +303,11 @@ class _Sorter:
     def _payer(self, one: Grown) -> Payer:
         labels, name = one.labels, one.labels["__name__"]
         if name in (*_GROUP, *_KIND):
-            return Payer("", label(labels, "kind"), "", label(labels, "group"))
+            kind, group = label(labels, "kind"), label(labels, "group")
+            named = (self._groups.get((target, kind, group)) for target in one.targets)
+            known = next(filter(None, named), _GroupNames())
+            name = "" if known.name in {group, group[:_SHORT_ID]} else known.name
+            return Payer("", kind, name, group, known.user, known.account)
         namespace, pod = label(labels, "namespace"), label(labels, "pod")
         if name in _NAMESPACE:  # a label "pod" is the exporter's own here
             return Payer(namespace)

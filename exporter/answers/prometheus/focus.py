@@ -14,9 +14,10 @@ from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
-from exporter.answers.prometheus.bill import Bill, BillRow
+from exporter.answers.prometheus.bill import Bill, BillRow, Period
 from exporter.answers.prometheus.money import largest_remainder
 from exporter.answers.prometheus.ranges import written
+from exporter.answers.prometheus.report import payer_of
 from exporter.shown.printable import cell
 
 VERSION = "1.3"
@@ -54,22 +55,17 @@ _ALWAYS: Mapping[str, str | None] = {
 
 def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
     """The rows with FOCUS' columns; None is null. ``issuer`` bills ``account``."""
-    begin, end = month(bill.since_s, bill.until_s)
     same = {
         **_ALWAYS,
         "AllocatedMethodId": METHOD_IDS[bill.method],
         **dict.fromkeys(("BillingAccountId", "BillingAccountName"), account),
         "BillingCurrency": bill.currency,
-        "BillingPeriodEnd": end,
-        "BillingPeriodStart": begin,
-        "ChargePeriodEnd": written(bill.until_s),
-        "ChargePeriodStart": written(bill.since_s),
         **dict.fromkeys(_ISSUER, issuer),
     }
-    # The part of its card's charge that each row is. FOCUS wants those of a card to add up to 1.
-    by_card: dict[str, dict[int, Decimal]] = defaultdict(dict)
+    # The part of its card's charge that each row is. FOCUS wants those of a charge to add up to 1.
+    by_card: dict[tuple[str, Period], dict[int, Decimal]] = defaultdict(dict)
     for position, row in enumerate(bill.rows):
-        by_card[row.card.uuid][position] = Decimal(row.milliseconds)
+        by_card[row.card.uuid, row.period][position] = Decimal(row.milliseconds)
     parts: dict[int, int] = {}
     for weights in by_card.values():
         parts |= largest_remainder(10**_RATIO_DIGITS, weights)
@@ -81,23 +77,36 @@ def rows(bill: Bill, issuer: str, account: str) -> Iterator[dict[str, Any]]:
 def _of_payer(row: BillRow) -> dict[str, Any]:
     """Whose the part is; null for what nobody had."""
     payer = row.payer
-    name = "/".join(filter(None, (payer.namespace, payer.owner_kind, payer.owner, payer.pod)))
+    account, kind = payer.namespace, "Namespace"
+    if not account:  # a group: of its user or account where the bill is by these, else of its kind
+        is_charged = payer.owner_kind in {"user", "account"} and not payer.pod and payer.owner
+        account = payer.owner if is_charged else payer.owner_kind
+        kind = payer.owner_kind.capitalize() if is_charged else "Kind"
+    whole = (payer.namespace, payer.owner_kind, payer.owner, payer.pod)
     return {
-        **dict.fromkeys(("AllocatedResourceId", "AllocatedResourceName"), name or None),
-        **dict.fromkeys(("SubAccountId", "SubAccountName"), payer.namespace or None),
-        "SubAccountType": "Namespace" if payer.namespace else None,
+        "AllocatedResourceId": "/".join(filter(None, whole)) or None,
+        "AllocatedResourceName": payer_of(row) if account else None,
+        **dict.fromkeys(("SubAccountId", "SubAccountName"), account or None),
+        "SubAccountType": kind if account else None,
+        "x_Payer": payer_of(row),
+        "x_PayerKind": payer.kind,
     }
 
 
 def _of_charge(row: BillRow, ratio: Decimal) -> dict[str, Any]:
-    """What the part is of the card and of its price."""
+    """What the part is of the card and of its price, and when."""
+    begin, end = month(*row.period)
     hours = _hours(row.milliseconds)
     element = {"AllocatedRatio": float(ratio), "UsageUnit": _HOURS, "UsageQuantity": float(hours)}
     model = row.card.model or "GPU"
     return {
         "AllocatedMethodDetails": json.dumps({"Elements": [element], "x_Part": row.part.value}),
         **dict.fromkeys(("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"), row.cost),
+        "BillingPeriodEnd": end,
+        "BillingPeriodStart": begin,
         "ChargeDescription": f"{row.part.value} time of GPU {row.card.uuid}",
+        "ChargePeriodEnd": written(row.period.until_s),
+        "ChargePeriodStart": written(row.period.since_s),
         **dict.fromkeys(("ConsumedQuantity", "PricingQuantity"), hours),
         **dict.fromkeys(("ContractedUnitPrice", "ListUnitPrice"), row.hourly),
         "ResourceId": row.card.uuid,

@@ -281,8 +281,10 @@ class _Card:
                 counted -= (since_s - from_s) * speed
                 if counted <= 0:
                     continue
-            # A counter that stood still is known to: its payer was idle, which is not unknown.
-            found[self._span.step_of(one.at_s)] += counted
+            # A counter that stood still is known to: its payer was idle, which is not unknown. In a
+            # gap of several steps nobody knows when it grew, so each of them has its part.
+            for step, part in self._span.divided(max(from_s, since_s), one.at_s):
+                found[step] += counted * part
         return dict(found)
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 K = TypeVar("K")
 
 ALLOCATION, USE = METHODS = ("allocation", "use")
-BY = ("namespace", "pod", "owner", "label")  # who pays
+BY = ("namespace", "pod", "owner", "label", "user", "account", "kind")  # who pays
 
 
 class Part(StrEnum):
@@ -32,26 +32,52 @@ class Part(StrEnum):
 
 
 class Payer(NamedTuple):
-    """Who a part belongs to. A group has no namespace; its kind stands as the owner's."""
+    """Who a part belongs to: a pod, or all of its owner or namespace; or a group, or all of a kind.
+
+    A group has no namespace. Its kind stands as the owner's, its name as the owner, its id as the
+    pod; ``user`` and ``account`` are "" where they are not known.
+    """
 
     namespace: str = ""
     owner_kind: str = ""
     owner: str = ""
     pod: str = ""
+    user: str = ""
+    account: str = ""
 
     def of(self, by: str) -> "Payer":
-        """Who it is in a bill by ``by``, one of ``BY``. A pod's owner is not shown by pod."""
-        if by == "namespace":
-            kind = "" if self.namespace else self.owner_kind
-            return Payer(self.namespace, kind)
-        if not self.namespace:
-            return self
-        if by == "pod":
-            return Payer(self.namespace, pod=self.pod)
-        return self._replace(pod="")
+        """Who it is in a bill by ``by``, one of ``BY``. A pod's owner is not shown by pod.
+
+        A pod has no user and no account: its namespace pays. Of a group without one its kind does.
+        """
+        if self.namespace:
+            if by == "kind":
+                return PODS
+            if by == "pod":
+                return Payer(self.namespace, pod=self.pod)
+            return self._replace(pod="") if by in {"owner", "label"} else Payer(self.namespace)
+        if by in {"owner", "label", "pod"}:
+            return self._replace(user="", account="")
+        charged = {"user": self.user, "account": self.account}.get(by, "")
+        return Payer("", by, charged) if charged else Payer("", self.owner_kind)
+
+    @property
+    def kind(self) -> str:
+        """What pays: a namespace, a pod, an owner or group by its kind, a user, nobody."""
+        if self.namespace:
+            return self.owner_kind or ("pod" if self.pod else "namespace")
+        return self.owner_kind or "nobody"
+
+    @property
+    def name(self) -> str:
+        """How people know it: of a group its name, if it has one."""
+        if self == NOBODY:
+            return "(nobody)"
+        pod = self.pod if self.namespace or not self.owner else ""
+        return "/".join(filter(None, (self.namespace, self.owner_kind, self.owner, pod)))
 
 
-NOBODY = Payer()
+NOBODY, PODS = Payer(), Payer("", "pods")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import re
 from argparse import Namespace, _ArgumentGroup
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
@@ -94,3 +95,16 @@ class Span(NamedTuple):
     def step_of(self, at_s: float) -> int:
         """The step that a time is in."""
         return max(0, ceil(at_s / self.step_s) - self.since_s // self.step_s - 1)
+
+    def divided(self, begin_s: float, end_s: float) -> Iterator[tuple[int, float]]:
+        """The steps that a time in the range lies in, and the part of it that each has."""
+        last = self.step_of(end_s)
+        first = min(self.step_of(begin_s), last)
+        if first + 1 >= last:  # what was scraped in one step grew in it, but for a scrape
+            yield last, 1.0
+            return
+        before = self.since_s // self.step_s + 1  # steps that end by the first one's end
+        for step in range(first, last + 1):
+            since_s = max(begin_s, (before + step - 1) * self.step_s)
+            until_s = min(end_s, (before + step) * self.step_s)
+            yield step, max(0.0, until_s - since_s) / (end_s - begin_s)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from exporter.answers.prometheus.bill import Bill, BillRow
-from exporter.answers.prometheus.parts import NOBODY, Part, Payer
+from exporter.answers.prometheus.parts import NOBODY, Part
 from exporter.answers.prometheus.ranges import written
 from exporter.shown.printable import cell, clean
 
 _HOUR_MS = 3_600_000
 _LEAST = Decimal("0.005")
 _CONTAINER_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")  # shown as docker shows it
-_FIELDS = ("node", "uuid", "model", "namespace", "owner", "pod", "part", "gpu_seconds", "cost")
+_DAY_S = 86_400
 _WORDS = {
     Part.USED: "used",
     Part.ALLOCATED_IDLE: "allocated, idle",
@@ -40,19 +40,29 @@ def as_json(bill: Bill) -> str:
 
 
 def as_csv(bill: Bill) -> str:
-    """A line for each row, after a head."""
+    """A line for each row, after a head; each says what the bill is of, too."""
+    same = {"currency": bill.currency, "method": bill.method}
+    records = [{**_record(row), **same} for row in bill.rows]
     out = io.StringIO()
-    writer = csv.DictWriter(out, _FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(out, list(records[0]) if records else (), lineterminator="\n")
     writer.writeheader()
     writer.writerows(
-        {k: cell(v) if isinstance(v, str) else v for k, v in _record(row).items()}
-        for row in bill.rows
+        {k: cell(v) if isinstance(v, str) else v for k, v in each.items()} for each in records
     )
     return out.getvalue()
 
 
+def payer_of(row: BillRow) -> str:
+    """Who pays, as the table says it."""
+    return clean(_CONTAINER_ID.sub(r"\1", row.payer.name), longest=None)
+
+
 def _record(row: BillRow) -> dict[str, object]:
     return {
+        "from": written(row.period.since_s),
+        "until": written(row.period.until_s),
+        "payer": payer_of(row),
+        "payer_kind": row.payer.kind,
         "node": row.card.node,
         "uuid": row.card.uuid,
         "model": row.card.model,
@@ -68,39 +78,62 @@ def _record(row: BillRow) -> dict[str, object]:
 def as_table(bill: Bill) -> str:
     """A line for each payer, with GPU hours of each part; what nobody had stands last.
 
-    Payers whose line would say 0.00 alone are one line together.
+    Payers whose line would say 0.00 alone are one line together. Of several periods each has its
+    lines, and the range has them, too.
     """
     parts = [part for part in Part if bill.of(part)]
-    by_payer: dict[Payer, list[BillRow]] = defaultdict(list)
-    for row in bill.rows:
-        by_payer[row.payer].append(row)
-    order = sorted(by_payer, key=lambda payer: (payer == NOBODY, -_cost(by_payer[payer]), payer))
-    # Every figure of these would be shown as 0.00.
-    least: set[Payer] = set()
-    for payer, mine in by_payer.items():
-        hours = Decimal(sum(row.milliseconds for row in mine)) / _HOUR_MS
-        if payer != NOBODY and max(hours, abs(_cost(mine))) < _LEAST:
-            least.add(payer)
-    least = least if len(least) > 1 else set()
     lines = [["", *(_WORDS[part] for part in parts), "GPU hours", bill.currency]]
-    for payer in (payer for payer in order if payer not in least):
-        named = "/".join(filter(None, (_CONTAINER_ID.sub(r"\1", each) for each in payer)))
-        name = "(nobody)" if payer == NOBODY else clean(named, longest=None)
-        lines.append([name, *_figures(by_payer[payer], parts)])
-    if least:
-        few = [row for payer in least for row in by_payer[payer]]
-        at = len(lines) - (NOBODY in by_payer)
-        lines.insert(at, [f"{len(least)} others below {_LEAST}", *_figures(few, parts)])
-    lines.append(["all", *_figures(bill.rows, parts)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    periods = bill.periods
+    if len(periods) > 1:
+        begins_days = all(period.since_s % _DAY_S == 0 for period in periods[1:])
+        for period in periods:
+            begun = written(period.since_s)
+            lines.append([begun[:10] if begins_days else f"{begun[:10]} {begun[11:16]}"])
+            lines += _lines([row for row in bill.rows if row.period == period], parts, "  ")
+        lines.append(["the whole range"])
+    lines += _lines(bill.rows, parts, "  " * (len(periods) > 1))
+    widths = [
+        max(len(line[column]) for line in lines if column < len(line))
+        for column in range(len(lines[0]))
+    ]
     table = "".join(
-        f"{line[0]:<{widths[0]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
+        "  ".join(
+            [
+                f"{line[0]:<{widths[0]}}",
+                *(f"{each:>{width}}" for each, width in zip(line[1:], widths[1:], strict=False)),
+            ]
+        ).rstrip()
         + "\n"
         for line in lines
     )
     days = f"{written(bill.since_s)} to {written(bill.until_s)}, by {bill.method}"
     return f"{days}\n\n{table}\n{_notes(bill)}"
+
+
+def _lines(rows: Sequence[BillRow], parts: Sequence[Part], before: str) -> list[list[str]]:
+    """The lines of payers, of those of next to nothing together, and of all."""
+    by_payer: dict[tuple[str, str], list[BillRow]] = defaultdict(list)
+    for row in rows:
+        by_payer[payer_of(row), row.payer.kind].append(row)
+    nobody = NOBODY.name, NOBODY.kind
+    order = sorted(by_payer, key=lambda payer: (payer == nobody, -_cost(by_payer[payer]), payer))
+    # Every figure of these would be shown as 0.00.
+    least: set[tuple[str, str]] = set()
+    for payer, mine in by_payer.items():
+        hours = Decimal(sum(row.milliseconds for row in mine)) / _HOUR_MS
+        if payer != nobody and max(hours, abs(_cost(mine))) < _LEAST:
+            least.add(payer)
+    least = least if len(least) > 1 else set()
+    lines = [
+        [before + payer[0], *_figures(by_payer[payer], parts)]
+        for payer in order
+        if payer not in least
+    ]
+    if least:
+        few = [row for payer in least for row in by_payer[payer]]
+        at = len(lines) - (nobody in by_payer)
+        lines.insert(at, [f"{before}{len(least)} others below {_LEAST}", *_figures(few, parts)])
+    return [*lines, [before + "all", *_figures(rows, parts)]]
 
 
 def _cost(rows: Iterable[BillRow]) -> Decimal:

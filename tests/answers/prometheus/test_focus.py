@@ -23,6 +23,7 @@ from exporter.answers.prometheus.bill import Bill, bill_of
 from exporter.answers.prometheus.books import CardBook, CardFacts
 from exporter.answers.prometheus.money import Prices
 from exporter.answers.prometheus.parts import METHODS, NOBODY, CardStep, Had, Payer
+from exporter.answers.prometheus.ranges import Span
 from tests.conftest import OWED
 
 BEGIN, HOUR = 1_780_000_000, 3600
@@ -44,7 +45,8 @@ def made(steps: list[CardStep], method: str, hourly: str = "2.00") -> Bill:
         CardBook(CardFacts(f"GPU-{n}", "node-1", "L4", {}), {0: step}, BEGIN, BEGIN + HOUR)
         for n, step in enumerate(steps)
     ]
-    return bill_of(books, Prices(flat=Decimal(hourly)), method, "owner", BEGIN, BEGIN + HOUR)
+    span = Span(BEGIN, BEGIN + HOUR, 60)
+    return bill_of(books, Prices(flat=Decimal(hourly)), method, "owner", span)
 
 
 def lines(bill: Bill) -> list[dict[str, str]]:

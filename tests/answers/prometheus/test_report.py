@@ -3,22 +3,26 @@
 import csv
 import io
 import json
+from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from exporter.answers.prometheus import report
-from exporter.answers.prometheus.bill import Bill, BillRow
+from exporter.answers.prometheus.bill import Bill, BillRow, Period
 from exporter.answers.prometheus.books import CardFacts
 from exporter.answers.prometheus.parts import NOBODY, Part, Payer
 
 CARD = CardFacts("GPU-1", "node", "L4", {})
+HOUR = Period(0, 3600)
 DOCKER = "4f1c6f3f0e3b" + "0" * 52
 BIG = Payer("research", "Job", "train")
+WEB = Payer("", "docker", "web", DOCKER)
 
 
 def row(payer: Payer, milliseconds: int, cost: str, part: Part = Part.USED) -> BillRow:
-    return BillRow(CARD, payer, part, milliseconds, Decimal(cost), Decimal(2))
+    return BillRow(CARD, HOUR, payer, part, milliseconds, Decimal(cost), Decimal(2))
 
 
 def bill(*rows: BillRow) -> Bill:
@@ -85,6 +89,71 @@ def test_a_containers_id_is_shown_as_docker_shows_it_and_whole_elsewhere() -> No
     assert lines(made)[0][0] == "docker/4f1c6f3f0e3b"
     assert DOCKER in report.as_csv(made)
     assert DOCKER in report.as_json(made)
+
+
+def test_a_group_is_called_by_its_name_and_its_id_stays_in_its_column() -> None:
+    made = bill(row(WEB, 1_800_000, "1"), row(WEB._replace(pod="5" * 64), 1_800_000, "1"))
+    assert lines(made)[0] == ["docker/web", "1.00", "1.00", "2.00"]  # it was created again
+    first = next(csv.DictReader(io.StringIO(report.as_csv(made))))
+    assert (first["payer"], first["payer_kind"], first["pod"]) == ("docker/web", "docker", DOCKER)
+
+
+def pivot(text: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """What a spreadsheet makes of the CSV: GPU hours and cost by period and payer."""
+    hours: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    costs: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    for one in csv.DictReader(io.StringIO(text)):
+        key = one["from"], one["payer"]
+        hours[key] += Decimal(one["gpu_seconds"]) / 3600
+        costs[key] += Decimal(one["cost"])
+    return {key: (f"{hours[key]:.2f}", f"{costs[key]:,.2f}") for key in hours}
+
+
+def test_a_pivot_of_the_csv_by_payer_equals_the_table() -> None:
+    payers = [BIG, WEB, Payer("", "slurm", "", "4711"), Payer("", "account", "climate"), NOBODY]
+    made = bill(*(row(payer, 1_000_000 * n, f"{n}.25") for n, payer in enumerate(payers, 1)))
+    table = {one[0]: (one[-2], one[-1]) for one in lines(made) if one[0] != "all"}
+    assert pivot(report.as_csv(made)) == {
+        ("1970-01-01T00:00:00Z", payer): shown for payer, shown in table.items()
+    }
+    assert set(table) == {
+        *("research/Job/train", "docker/web", "slurm/4711", "account/climate", "(nobody)"),
+    }
+    for one in csv.DictReader(io.StringIO(report.as_csv(made))):
+        assert one["until"] == "1970-01-01T01:00:00Z"
+        assert (one["currency"], one["method"]) == ("USD", "allocation")
+
+
+def test_a_namespace_and_a_kind_of_one_name_are_two_lines() -> None:
+    made = bill(*(row(payer, 3_600_000, "2") for payer in (Payer("slurm"), Payer("", "slurm"))))
+    assert [one[0] for one in lines(made)] == ["slurm", "slurm", "all"]
+    found = csv.DictReader(io.StringIO(report.as_csv(made)))
+    assert [one["payer_kind"] for one in found] == ["namespace", "slurm"]
+
+
+def test_each_day_has_its_lines_and_the_range_has_them_too() -> None:
+    days = [Period(day * 86_400, (day + 1) * 86_400) for day in range(2)]
+    made = Bill(0, 2 * 86_400, "use", "EUR", tuple(
+        replace(row(BIG, 3_600_000, "2"), period=day) for day in days
+    ))  # fmt: skip
+    assert (
+        report.as_table(made)
+        == """\
+1970-01-01T00:00:00Z to 1970-01-03T00:00:00Z, by use
+
+                      used  GPU hours   EUR
+1970-01-01
+  research/Job/train  1.00       1.00  2.00
+  all                 1.00       1.00  2.00
+1970-01-02
+  research/Job/train  1.00       1.00  2.00
+  all                 1.00       1.00  2.00
+the whole range
+  research/Job/train  2.00       2.00  4.00
+  all                 2.00       2.00  4.00
+
+"""
+    )
 
 
 def test_a_name_cannot_forge_a_line_of_the_table() -> None:

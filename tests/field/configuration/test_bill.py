@@ -9,6 +9,7 @@ from exporter.answers.prometheus.bill import bill_of
 from exporter.answers.prometheus.books import CardBook, CardFacts
 from exporter.answers.prometheus.money import Prices
 from exporter.answers.prometheus.parts import CardStep, Had, Payer
+from exporter.answers.prometheus.ranges import Span
 from tests.field.report import report
 
 MUST = {  # of version 1.2's columns those that every data set has
@@ -31,7 +32,8 @@ def test_a_bill_has_the_columns_units_and_one_name_of_who_provides() -> None:
     begin, hour = 1_780_000_000 // 3600 * 3600, 3600
     step = CardStep({Payer("0042", "Job", "7"): Had(900.0, 1800.0, 0.0)}, 3600.0, 900.0, 0.0, 0.0)
     book = CardBook(CardFacts("GPU-1", "node-1", "L4", {}), {0: step}, begin, begin + hour)
-    bill = bill_of([book], Prices(flat=Decimal("1.20")), "allocation", "owner", begin, begin + hour)
+    span = Span(begin, begin + hour, hour)
+    bill = bill_of([book], Prices(flat=Decimal("1.20")), "allocation", "owner", span)
     rows = list(csv.DictReader(io.StringIO(focus.as_csv(bill, "Platform", "prod-1"))))
     assert rows
     for row in rows:
