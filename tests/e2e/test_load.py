@@ -32,7 +32,7 @@ LEAST_CYCLES = 6
 PODS = 120
 
 CLOSED = (ConnectionError, asyncio.IncompleteReadError)
-GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
+GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
 
 BAD_REQUESTS = (
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
@@ -40,21 +40,23 @@ BAD_REQUESTS = (
     b"GET /metrics HTTP/9.9\r\n\r\n",
     GET + b"A\0b: c\r\n\r\n",
     GET + b": no name\r\n\r\n",
-    GET + b"Host: b\r\nContent-Length: -1\r\n\r\n",
+    GET + b"Host: localhost\r\nContent-Length: -1\r\n\r\n",
     GET + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
     GET + b"Transfer-Encoding: chunked\r\n\r\nzzz\r\n",
     GET + b"A: " + b"a" * 20_000 + b"\r\n\r\n",
     GET + b"A: a\r\n" * 200 + b"\r\n",
     GET + b"Accept: " + b"a/b;q=x," * 900 + b"\r\n\r\n",
-    b"GET /metrics?" + b"a=b&" * 10_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /metrics?" + b"collect[]=x&" * 300 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /metrics?collect[]=pod&exclude[]=pod HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /" + b"%00" * 200 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n" + b"a" * 70_000,
-    b"POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000000\r\n\r\n",
-    b"DELETE / HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n" * 1_000,  # many at once, of which one answer is read
+    b"GET /metrics?" + b"a=b&" * 10_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /metrics?" + b"collect[]=x&" * 300 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /metrics?collect[]=pod&exclude[]=pod HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /" + b"%00" * 200 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000000\r\n\r\n"
+    + b"a" * 70_000,
+    b"POST /-/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000000\r\n\r\n",
+    b"DELETE / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    * 1_000,  # many at once, of which one answer is read
 )
 
 

@@ -8,11 +8,12 @@ site, or another machine's name in ``Host`` if the owner of that name resolves i
 rebinding).
 """
 
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -25,22 +26,45 @@ from exporter.agent.web.webconfig import WebConfig
 from exporter.agent.web.webfile import RateLimit, WebFile
 from exporter.model import Clock
 
+_HOST = re.compile(
+    r"(?:\[([0-9a-f:.]{2,45})\]|([0-9a-z._-]{1,253}))(?::[0-9]{1,5})?", re.ASCII | re.IGNORECASE
+)
+
+
+def named_in(host: str) -> str | IPv4Address | IPv6Address | None:
+    """The name or address in a ``Host`` header, without its port; None if it has another form.
+
+    "" stands for no header.
+    """
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return None if host else ""
+    bracketed, name = found.groups()
+    try:
+        return IPv6Address(bracketed) if bracketed else IPv4Address(name)
+    except ValueError:
+        return None if bracketed else str(name).lower().removesuffix(".")
+
 
 def is_this_machine(host: str) -> bool:
     """Whether a ``Host`` header names localhost, a loopback address or this machine.
 
     A request without the header does not come from a browser.
     """
-    bracketed = host.startswith("[")  # an IPv6 address
-    name = host[1:].partition("]")[0] if bracketed else host.partition(":")[0]
-    name = name.lower().removesuffix(".")
-    own = socket.gethostname().lower()
-    if name in {"", "localhost", own, own.partition(".")[0]}:
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False
+    name = named_in(host)
+    if isinstance(name, str):
+        own = socket.gethostname().lower()
+        return name in {"", "localhost", own, own.partition(".")[0]}
+    return name is not None and name.is_loopback
+
+
+def may_be_rebound(host: str) -> bool:
+    """Whether a browser may send this ``Host`` header here for a page of another site.
+
+    That needs a name, which its owner lets stand for 127.0.0.1. An address stands for itself, and a
+    proxy may pass on the pod's.
+    """
+    return not is_this_machine(host) and isinstance(named_in(host), str | None)
 
 
 def is_foreign(origin: str, host: str) -> bool:
@@ -75,7 +99,8 @@ _NO_CREDENTIALS = (
 )
 _OTHER_SITE = (
     "The request names another machine, or comes from a web page of another site: use localhost or "
-    "the name of this machine.\n"
+    "the name of this machine. A proxy that passes on its own name needs users, client "
+    "certificates or --web.open-page.\n"
 )
 
 
@@ -160,12 +185,16 @@ class Gate:
         listeners. Another machine's name in ``Host`` is accepted if the request is trusted anyway,
         because proxies pass such names on.
         """
-        # Through a Unix socket no browser comes.
         host, origin = (request.headers.get(name, "") for name in (hdrs.HOST, hdrs.ORIGIN))
-        loopback = _is_local(request) and peer(request) != UNIX
+        loopback = _is_loopback(request)
         if loopback and not is_this_machine(host) and (origin or not self._is_known(request)):
             return True
         return (loopback or request.method == hdrs.METH_POST) and is_foreign(origin, host)
+
+    def _is_rebound(self, request: web.Request) -> bool:
+        """Whether it may come by DNS rebinding to a listener that trusts every local client."""
+        host = request.headers.get(hdrs.HOST, "")
+        return _is_loopback(request) and may_be_rebound(host) and not self._is_known(request)
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -182,7 +211,7 @@ class Gate:
                 await self._authenticate(request, file.users)
             guarded_page = access in {Access.PRIVATE, Access.VIEW}
             guarded = guarded_page or request.method == hdrs.METH_POST
-            if guarded and self._is_of_other_site(request):
+            if self._is_of_other_site(request) if guarded else self._is_rebound(request):
                 raise web.HTTPForbidden(text=_OTHER_SITE)
             if self.views is None and guarded_page and not self.trusts(request):
                 raise web.HTTPForbidden(text=_NO_CREDENTIALS)
@@ -238,3 +267,8 @@ def _is_local(request: web.Request) -> bool:
     """Whether it came through a listener that only this machine can reach."""
     connection = request.protocol
     return isinstance(connection, ClientConnection) and connection.local
+
+
+def _is_loopback(request: web.Request) -> bool:
+    """Whether a browser of this machine may have sent it: none comes through a Unix socket."""
+    return _is_local(request) and peer(request) != UNIX

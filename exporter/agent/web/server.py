@@ -20,6 +20,7 @@ from exporter.agent.web.peers import peer_of
 logger = logging.getLogger(__name__)
 
 _MAX_PATH = 2048  # bytes; the time to look up a route grows with the square of it
+_ONE = (hdrs.HOST, hdrs.ORIGIN)
 _GRACE_S = 0.2
 _NO_ROOM_S = 0.1
 _AT_ONCE = 32  # connections that are accepted in one step of the event loop
@@ -36,7 +37,10 @@ def _admitting(serve: Serve) -> Serve:
             connection.at_work = True
         # Nothing here has a body or a long path. What has one is no client of ours, and is refused
         # before it costs more than its head.
-        if request.version < HttpVersion10:
+        if any(len(request.headers.getall(name, ())) > 1 for name in _ONE):
+            # Each reader would take another one of them for the site that is asked.
+            refusal = web.Response(status=400, text="Host and Origin may be given once\n")
+        elif request.version < HttpVersion10:
             refusal = web.Response(status=505, text="HTTP/1.0 or HTTP/1.1 is needed\n")
         elif len(request.rel_url.raw_path) > _MAX_PATH:
             refusal = web.Response(status=414, text=f"a path may have {_MAX_PATH} bytes\n")

@@ -19,7 +19,7 @@ from tests.scenario.clock import SECOND, START, ManualClock
 from tests.snapshots import with_every_family
 
 REQUEST = b"HEAD /-/ready HTTP/1.1\r\nHost: a\r\n\r\n"
-GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 

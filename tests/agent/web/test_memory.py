@@ -70,7 +70,7 @@ def connected(site: Site, tls: ssl.SSLContext | None) -> socket.socket:
 
 
 def get(path: str, encoding: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {encoding}\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {encoding}\r\n\r\n".encode()
 
 
 HEADS = b"GET / HTTP/1.1\r\n" + b"".join(b"A%d: " % n + b"a" * 8_000 + b"\r\n" for n in range(60))
