@@ -90,8 +90,9 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     """A text with the variables' values; one that is not known fails the test.
 
     The end of the time range is past at each moment that a test asks about: each is the last step.
+    Its beginning is before all times, unless it is given.
     """
-    every = {"__to": "0", "__interval_ms": "0", "__all": "$__all", **values}
+    every = {"__from": "0", "__to": "0", "__interval_ms": "0", "__all": "$__all", **values}
 
     def value(match: re.Match[str]) -> str:
         found = every[match[1] or match[2]]

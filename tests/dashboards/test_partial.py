@@ -67,6 +67,15 @@ def test_what_is_not_served_is_not_zero(
 
 
 @pytest.mark.program("prometheus")
+def test_an_xid_is_marked_at_its_own_time_if_that_is_in_the_range(store: Store) -> None:
+    """An exporter that saw it first has a series that begins with it: no counter increased."""
+    (query,) = (one for one in queries(load(FOLDER / "mgpu-overview.json")) if one.panel == "XIDs")
+    values = EVERYTHING | {"node": ".*", "__from": f"{(AT - 60 * MINUTE) * 1000}"}
+    found = store.values(fill(query.expr, values), AT, "instance", "xid")
+    assert found == {("xid", "13"): (AT - 5 * MINUTE) * 1000}
+
+
+@pytest.mark.program("prometheus")
 def test_a_timeline_says_that_there_was_none_only_of_what_is_served(store: Store) -> None:
     """Of XIDs that no exporter serves it says that nothing is known."""
     for node, letters in {"some": ["INSTEAD2"], "bare": ["INSTEAD1"]}.items():

@@ -38,7 +38,6 @@ ELSEWHERE = (
 INSTEAD = "INSTEAD"  # a query that answers while the others of its timeline do not
 # What is only found for a moment or on a larger cluster, and what is found instead here.
 INSTEAD_HERE = {
-    "XIDs": ("$__rate_interval", "$__range"),
     "XIDs over time": ("$__rate_interval", "$__range"),
     "Sources that were down": (" == 0", ""),
     "Power, by user": ("topk(8,", "topk(1,"),
