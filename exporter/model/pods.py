@@ -138,7 +138,10 @@ class NodeFacts:
     ``offered`` by driver, pool and device. ``card_policies`` are the node's own, by the number that
     the sharing system gives each card. ``ties`` are what the node's living pods say of what they
     have in common, each with how often it is said. ``index_bases`` overrides, by scheme, what its
-    device numbers mean.
+    device numbers mean. ``allocatable`` is the node's capacity of a resource where it states one:
+    it counts what is unhealthy. ``replicas`` are those of each device of a resource by the last
+    offer that fitted the devices. ``numbered``: the devices with the numbers that they had when the
+    pod's were first found; empty: as now.
     """
 
     devices: tuple[Device, ...] = ()
@@ -151,6 +154,8 @@ class NodeFacts:
     card_policies: Mapping[int, str] = field(default_factory=dict)
     ties: Mapping[Tie, Mapping[Said, int]] = field(default_factory=dict)
     index_bases: Mapping[str, str] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    numbered: tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,15 @@
-"""Finds the devices that an allocation names, and counts the replicas of each device.
-
-Replicas are the parts into which time-slicing, MPS or Intel's plugin divide a device.
-
-Sources: GPU feature discovery's node labels (NVIDIA/k8s-device-plugin, ``internal/lm/resource.go``:
-``<resource>.replicas`` is for one device; 1 is "not shared", 0 that sharing does not apply) and
-GKE's ``cloud.google.com/gke-max-shared-clients-per-gpu``. Without such a label the replicas are
-counted: the amount of the resource that the node offers, divided by the devices that it can be. So
-they are where the label says 1 and the plugin shows that it shares (a discovery without the
-plugin's configuration, k8s-device-plugin#732): by the resource's suffix, or a replica's id.
-Intel's plugin (``-shared-dev-num``) has no label, and is always counted.
-
-Replicas are not counted if HAMi runs on the node: it offers as much ``nvidia.com/gpu`` as pods may
-share the cards (``deviceSplitCount``), and those are not replicas. If devices of one resource are
-divided differently, the labels do not distinguish them, and no replicas are returned.
-"""
+"""Finds the devices that an allocation names."""
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from exporter.agent.allocations.quantities import parse_natural, parse_quantity
+from exporter.agent.allocations.quantities import (
+    MAX_MEMORY_BYTES,
+    parse_natural,
+)
 from exporter.agent.allocations.terms import IndexBasis
-from exporter.model import Device, NodeFacts
+from exporter.model import MIB, Device, NodeFacts
 
 # NVML writes the domain with 8 digits, sysfs and the device plugins with 4.
 _PCI_ADDRESS = re.compile(
@@ -53,12 +42,36 @@ def card_by_number(
 def numbered_cards(
     node: NodeFacts, basis: IndexBasis, vendor: str = "nvidia"
 ) -> list[tuple[Device, int | None]]:
-    """Return the vendor's cards on the node, each with its number on this basis."""
-    found = cards(node, vendor)
+    """Return the vendor's cards on the node, each with its number on this basis.
+
+    It is the number that a card had when the pod's cards were first found: drivers number again.
+    """
+    now = _numbers(cards(node, vendor), basis)
+    if not node.numbered:
+        return now
+    first = _numbers(cards(replace(node, devices=node.numbered), vendor), basis)
+    there = {card.uuid: card for card, _ in now}
+    kept = [(there[card.uuid], number) for card, number in first if card.uuid in there]
+    known, taken = {card.uuid for card, _ in first}, {number for _, number in first}
+    news = [(c, number) for c, number in now if c.uuid not in known and number not in taken]
+    return kept + news
+
+
+def _numbers(found: Iterable[Device], basis: IndexBasis) -> list[tuple[Device, int | None]]:
     if basis is IndexBasis.PCI:
         ordered = sorted(found, key=lambda card: card.pci_bus_id.lower())
         return [(card, place) for place, card in enumerate(ordered)]
     return [(card, card.minor if basis is IndexBasis.MINOR else card.index) for card in found]
+
+
+def first_numbered(first: tuple[Device, ...], now: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return the devices with the numbers that count from now on, by those of the first time.
+
+    They are the present ones as long as none of the first has left or has another number.
+    """
+    numbers = {device.uuid: (device.index, device.minor) for device in now}
+    is_same = all(numbers.get(d.uuid) == (d.index, d.minor) for d in first)
+    return now if is_same else first
 
 
 def device_by_uuid(node: NodeFacts, uuid: str) -> Device | None:
@@ -92,59 +105,21 @@ def common_memory(devices: Sequence[Device]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-_GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
-_MIG = "nvidia.com/mig-"
-_OF_CARDS = {"nvidia": ("nvidia.com/gpu",), "intel": ("gpu.intel.com/i915", "gpu.intel.com/xe")}
-_OTHER_USE = ("hami.io/", "4pd.io/")
-_MOST = 10_000  # of one device; more are rejected
+_CARD_MEMORY = "nvidia.com/gpu.memory"  # a node label, MiB
 
 
-def sharing_replicas(node: NodeFacts) -> dict[str, int]:
-    """Return the number of replicas of each device that has some, by UUID. Never raises."""
-    parents = {device.parent_uuid for device in node.devices}
-    units = [device for device in node.devices if device.uuid not in parents]
-    found = {}
-    for device in units:
-        keys = [f"{name}.replicas" for name in _resources(device)]
-        if device.vendor.lower() == "nvidia":
-            keys.append(_GKE_CLIENTS)
-        stated = (parse_natural(node.labels.get(key, "")) for key in keys)
-        count = next((number for number in stated if number), None)
-        # A discovery without the plugin's configuration says 1 whatever the plugin does.
-        if count is None or (count == 1 and _is_shared(node, device)):
-            count = _by_offer(node, device, units)
-        if count is not None and 1 < count <= _MOST:
-            found[device.uuid] = count
-    return found
+def with_labelled_memory(node: NodeFacts) -> NodeFacts:
+    """Return the node; where its driver knows no card's memory, they have that of the label.
 
-
-def _resources(device: Device) -> tuple[str, ...]:
-    """Return the names under which a plugin may offer the device."""
-    cards = _OF_CARDS.get(device.vendor.lower(), ())
-    if not device.parent_uuid:
-        return cards
-    return (_MIG + device.profile.replace("+", "."), *cards)  # strategy mixed, or else single
-
-
-def _is_shared(node: NodeFacts, device: Device) -> bool:
-    """Whether the plugin itself shows that it shares the device, whatever a label says."""
-    offers = (node.allocatable.get(f"{name}.shared", "") for name in _resources(device))
-    if any(parse_quantity(offer) for offer in offers):
-        return True
-    ids = (i for grants in node.grants.values() for grant in grants for i in grant.device_ids)
-    return any(each.startswith(f"{device.uuid}::") for each in ids)
-
-
-def _by_offer(node: NodeFacts, device: Device, units: Iterable[Device]) -> int | None:
-    """Return how often the node offers the device, with all others that have its resource."""
-    # HAMi offers as much of the resource as pods may share the cards. Those are not replicas.
-    if any(key.startswith(_OTHER_USE) for key in (*node.labels, *node.annotations)):
-        return None
-    for name in _resources(device):
-        alike = sum(name in _resources(other) for other in units)
-        offers = (node.allocatable.get(key, "") for key in (name, f"{name}.shared"))
-        offered = next((n for offer in offers if (n := parse_quantity(offer))), None)
-        # Where devices of one resource are divided differently, nothing distinguishes them.
-        if offered is not None:
-            return offered // alike if offered % alike == 0 else None
-    return None
+    The driver of a board that shares its host's memory, such as GB10, reports none.
+    """
+    labelled = parse_natural(node.labels.get(_CARD_MEMORY, "")) or 0
+    known = [each.memory_bytes for each in (*cards(node), *instances(node))]
+    if not labelled or labelled * MIB > MAX_MEMORY_BYTES or any(known):
+        return node
+    whole = {card.uuid for card in cards(node)} - {part.parent_uuid for part in instances(node)}
+    devices = [
+        replace(each, memory_bytes=labelled * MIB) if each.uuid in whole else each
+        for each in node.devices
+    ]
+    return replace(node, devices=tuple(devices))

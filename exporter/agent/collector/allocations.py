@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from exporter.agent.allocations.devices import sharing_replicas
+from exporter.agent.allocations.devices import with_labelled_memory
 from exporter.agent.allocations.kept import kept
 from exporter.agent.allocations.registry import may_have_any, vendor_of
+from exporter.agent.allocations.replicas import LastOffers, sharing_replicas
 from exporter.agent.allocations.room import MAX_OF_NODE, MAX_OF_POD, has_too_many, left_out
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.allocations.terms import SHARED, DecodeProblem, Reason
@@ -89,7 +90,7 @@ class Allocations:
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
         self.pods_by_name: Mapping[PodName, Pod] = {}
-        self._decoding = Decoding(clock)
+        self._decoding, self._offers = Decoding(clock), LastOffers()
         self._asked_of: tuple[int, NodeFacts, Rules] | None = None  # the version of the pods
         self._taken = 0  # the version of what was decoded
         self._devices: dict[str, Device] = {}  # by UUID
@@ -112,6 +113,7 @@ class Allocations:
         of = table.version, node, self.rules
         if of != self._asked_of:
             self.pods_by_name = by_name(table)
+            node = with_labelled_memory(replace(node, replicas=self._offers.replicas(node)))
             self.replicas = sharing_replicas(node)
             self._devices = {device.uuid: device for device in node.devices}
             in_parts = {d.uuid for d in node.devices if d.sharing in {MIG, PARTITIONED}}

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from exporter.agent.allocations.devices import first_numbered
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.allocations.terms import Decoded
 from exporter.agent.allocations.ties import Knowledge, Sayings, has_ended, node_for, together
-from exporter.model import Clock, NodeFacts, PodTable
+from exporter.model import Clock, Device, NodeFacts, PodTable
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Decoder:
         self._clock = clock
         self._inputs: dict[str, _Input] = {}  # of what is found
         self._known: dict[str, Knowledge] = {}
+        self._numbered: dict[str, tuple[Device, ...]] = {}  # see NodeFacts, by the pods' uid
         self._every: Sayings = {}
         self._due: dict[str, dict[str, _Input]] = {}  # by namespace and uid
         self._spent: Counter[str] = Counter()  # ns by namespace
@@ -86,11 +88,17 @@ class Decoder:
         node = replace(asked.node, index_bases=asked.rules.index_bases)
         self._due = {}
         for uid, known in self._known.items():
-            needed = _Input(known, node_for(known, node, self._every), asked.rules)
+            own_node = node_for(known, node, self._every)
+            if (numbered := self._numbered.get(uid)) is not None:
+                # A number is the card's that had it first, as long as the pod lives.
+                numbered = self._numbered[uid] = first_numbered(numbered, node.devices)
+                own_node = replace(own_node, numbered=() if numbered == node.devices else numbered)
+            needed = _Input(known, own_node, asked.rules)
             if needed != self._inputs.get(uid):
                 self._due.setdefault(known.pod.namespace, {})[uid] = needed
         for uid in self.found.keys() - self._known.keys():
             del self.found[uid], self._inputs[uid]
+            self._numbered.pop(uid, None)
 
     def step(self) -> bool:
         """Decodes the next pod that is due, if any. Whether more are."""
@@ -104,7 +112,9 @@ class Decoder:
         if not pods:
             del self._due[namespace]
         started_ns = self._clock.monotonic_ns()
-        self.found[uid] = needed.rules.decode(needed.known.pod, needed.node)
+        self.found[uid] = found = needed.rules.decode(needed.known.pod, needed.node)
+        if any(allocation.device for allocation in found.allocations):
+            self._numbered.setdefault(uid, needed.node.devices)
         self._inputs[uid] = needed
         self._spent[namespace] += self._clock.monotonic_ns() - started_ns
         return bool(self._due)

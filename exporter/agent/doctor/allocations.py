@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from exporter.agent.allocations.devices import with_labelled_memory
 from exporter.agent.allocations.room import left_out
 from exporter.agent.allocations.terms import Reason
 from exporter.agent.collector.allocations import OUTCOMES
@@ -20,7 +21,7 @@ def allocations(evidence: ProbeResults) -> Iterator[CheckResult]:
     What is only suspected is left to the cycle, which sees where a container runs.
     """
     rules, pods = rules_of(evidence.settings), evidence.table.pods
-    node = rules.tied(evidence.node, pods.values())
+    node = rules.tied(with_labelled_memory(evidence.node), pods.values())
     schemes: dict[str, set[str]] = defaultdict(set)
     problems: dict[tuple[str, Reason], list[str]] = defaultdict(list)
     found = {uid: rules.decode(pod, node) for uid, pod in pods.items()}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.agent.allocations.devices import sharing_replicas
+from exporter.agent.allocations.replicas import LastOffers, sharing_replicas
 from exporter.model import Device, Grant, NodeFacts
 
 GPU = "nvidia.com/gpu"
@@ -73,6 +73,44 @@ def test_replicas_are_those_that_the_node_states_or_else_offers(
     node = NodeFacts(devices, labels=labels, allocatable=allocatable)
 
     assert sharing_replicas(node) == expected
+
+
+THREE = (*CARDS, Device("GPU-2", 2, "nvidia"))
+ARCS = (ARC, replace(ARC, uuid="drm-1", index=1))
+XE = "gpu.intel.com/xe"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "name", "expected"),
+    [
+        pytest.param((THREE, "3"), (CARDS, "3"), GPU, 1, id="a card is lost, and still offered"),
+        pytest.param((THREE, "12"), (CARDS, "12"), GPU, 4, id="a shared card is lost"),
+        pytest.param((THREE, "12"), (CARDS, "8"), GPU, 4, id="and is offered no more"),
+        pytest.param((THREE, "12"), (THREE, "8"), GPU, 4, id="a card is unhealthy"),
+        pytest.param((THREE, "12"), (THREE, "0"), GPU, 4, id="the plugin starts anew"),
+        pytest.param((THREE, "12"), ((), "12"), GPU, 4, id="the driver starts anew"),
+        pytest.param((CARDS, "8"), (THREE, "8"), GPU, 4, id="a card comes, and is not offered yet"),
+        pytest.param((THREE, "12"), (THREE, "6"), GPU, 2, id="the plugin is set otherwise"),
+        pytest.param((THREE, "3"), (THREE, "6"), GPU, 2, id="the plugin begins to share"),
+        pytest.param((ARCS, "4"), (ARCS[:1], "4"), XE, 2, id="Intel"),
+    ],
+)
+def test_what_was_last_offered_of_all_devices_counts_while_they_do_not_agree(
+    before: tuple[tuple[Device, ...], str],
+    now: tuple[tuple[Device, ...], str],
+    name: str,
+    expected: int,
+) -> None:
+    offers = LastOffers()
+    for devices, offered in (before, now):
+        found = offers.replicas(NodeFacts(devices, allocatable={name: offered}))
+    assert found[name] == expected
+
+
+def test_a_card_that_was_lost_before_the_start_is_counted_by_its_label() -> None:
+    labels = {f"{GPU}.count": "4", f"{GPU}.replicas": "1"}
+    node = NodeFacts(CARDS, labels=labels, allocatable={GPU: "4"})
+    assert LastOffers().replicas(node)[GPU] == 1
 
 
 def test_a_replicas_id_shows_that_its_card_is_shared_whatever_the_label_says() -> None:

@@ -1,6 +1,11 @@
 from dataclasses import fields
 
-from exporter.agent.sources.node.source import CONTRIBUTED, StaticNodeSource, merged
+from exporter.agent.sources.node.source import (
+    CONTRIBUTED,
+    NOT_CONTRIBUTED,
+    StaticNodeSource,
+    merged,
+)
 from exporter.model import ClaimedDevice, Device, Grant, NodeFacts, OfferedDevice
 from tests.agent.node.pods import table
 from tests.scenario.clock import ManualClock
@@ -35,12 +40,13 @@ def test_a_source_that_does_not_know_yet_hides_nothing_that_another_knows() -> N
 
 
 def test_every_field_but_the_cycles_own_is_contributed() -> None:
-    own = NodeFacts(devices=(Device("GPU-0", 0, "nvidia"),), ties={("n", "c"): {("",): 1}})
+    device = (Device("GPU-0", 0, "nvidia"),)
+    own = NodeFacts(device, ties={("n", "c"): {("",): 1}}, replicas={"r": 2}, numbered=device)
 
     assert merged((FULL,)) == FULL
     assert all(getattr(FULL, name) for name in CONTRIBUTED)
     assert merged((own,)) == merged(()) == NodeFacts()
-    assert {field.name for field in fields(NodeFacts)} == {*CONTRIBUTED, "devices", "ties"}
+    assert {field.name for field in fields(NodeFacts)} == {*CONTRIBUTED, *NOT_CONTRIBUTED}
 
 
 def test_what_is_told_is_told_again_at_once() -> None:

@@ -181,6 +181,13 @@ def test_a_pod_that_cannot_be_named_is_refused(field: str, value: Any) -> None:
         decode_pod(document)
 
 
+def test_what_is_unhealthy_is_still_offered() -> None:
+    document = node_document("n", {}, {"nvidia.com/gpu": "8", "example.com/old": "1", "cpu": "7"})
+    document["status"]["capacity"] = {"nvidia.com/gpu": "12", "example.com/old": "0", "cpu": "8"}
+    offered = {"nvidia.com/gpu": "12", "example.com/old": "1", "cpu": "7"}
+    assert decode_node(document).allocatable == offered
+
+
 def test_a_node_gives_its_labels_allocatable_and_the_annotations_that_are_asked_for() -> None:
     document = node_document("n", {"gpu": "yes"}, {"nvidia.com/gpu": "8"})
     document["metadata"]["annotations"] = {

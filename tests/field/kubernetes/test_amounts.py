@@ -79,6 +79,38 @@ def test_an_amount_of_a_memory_of_unknown_size_is_no_whole_card(tmp_path: Path) 
 
 
 @report(
+    source="KAI-Scheduler#1967",
+    seen="On a board of unified memory a half of it, by a label of the node, has no limit.",
+    first="wrong",
+    group="kubernetes",
+    kind="a part is taken for the whole",
+)
+def test_half_a_board_of_unified_memory_is_half_of_its_label(tmp_path: Path) -> None:
+    half = FieldPod(
+        "half",
+        {"main": {}},
+        labels={"runai-gpu-group": "g"},
+        annotations={"gpu-fraction": "0.5"},
+    )
+    reserves = FieldPod(
+        "gpu-reservation-node-1-g",
+        {"resource-reservation": {"nvidia.com/gpu": "1"}},
+        namespace="kai-resource-reservation",
+        labels={"app": "kai-resource-reservation", "runai-gpu-group": "g"},
+        annotations={"run.ai/reserve_for_gpu_index": "GPU-0"},
+    )
+    labels = {"nvidia.com/gpu.memory": "122880", "nvidia.com/gpu.product": "NVIDIA-GB10"}
+    with field_node(tmp_path, Gpu(0, name="NVIDIA GB10"), labels=labels) as node:
+        node.driver.faults = [Fault("error", "nvmlDeviceGetMemoryInfo*", code=3)]
+        for each in (reserves, half):
+            node.pod(each.document())
+        node.start(half.cgroup(), 0, memory=2 * GIB, duty=0.5, period=0.4)
+        page = node.run(5)
+    assert memory_limits(page) == {("half", "main", "GPU-0"): 61_440 * MIB}
+    assert gpus(page) == {("half", "main", "GPU-0"): 0.5}
+
+
+@report(
     source="HAMi#1393",
     seen="Of a pod with two cards the quota counts the amounts of one.",
     first="right",

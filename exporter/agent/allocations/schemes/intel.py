@@ -78,6 +78,9 @@ def _is_whole(reader: PodReader) -> bool | None:
         return False
     if not (node.labels or node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, "its cards may be shared")
+    last = {node.replicas[name] for name in _RESOURCES if name in node.replicas}
+    if last:
+        return last == {1}
     offered = sum(parse_quantity(node.allocatable.get(r, "")) or 0 for r in _RESOURCES)
     known = len(cards(node, _VENDOR))
     return offered <= known if offered and known else None

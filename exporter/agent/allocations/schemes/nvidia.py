@@ -38,10 +38,10 @@ from exporter.agent.allocations.devices import (
     common_memory,
     device_by_uuid,
     instances,
-    sharing_replicas,
 )
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
 from exporter.agent.allocations.reader import NOTHING, PodReader, Share, each_container
+from exporter.agent.allocations.replicas import number_of_units, sharing_replicas
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import vgpu_manager
 from exporter.agent.allocations.schemes.nvfractions import environment_limit
@@ -184,12 +184,17 @@ def _sharing(node: NodeFacts, resource: str) -> str:
     # a renamed resource, show sharing whatever they say.
     replicas = _replicas(node, resource)
     shared = strategy != _NONE if replicas is None else replicas > 1
-    units = _units(node, resource)
-    allocatable = parse_quantity(node.allocatable.get(resource, ""))
-    overcommitted = bool(units and allocatable and allocatable > len(units))
-    if not (shared or overcommitted or resource.endswith(_RENAMED)):
+    if not (shared or _is_overcommitted(node, resource) or resource.endswith(_RENAMED)):
         return ""
     return strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
+
+
+def _is_overcommitted(node: NodeFacts, resource: str) -> bool:
+    """Whether the node offers more of a resource than it has devices of it."""
+    if resource in node.replicas:
+        return node.replicas[resource] > 1
+    units = number_of_units(node, resource, len(_units(node, resource)))
+    return 0 < units < (parse_quantity(node.allocatable.get(resource, "")) or 0)
 
 
 def _replicas(node: NodeFacts, resource: str) -> int | None:

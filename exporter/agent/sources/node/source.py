@@ -9,10 +9,12 @@ from exporter.agent.sources.source import AlwaysUp, FactSource
 from exporter.model import Clock, NodeFacts, PodTable
 
 NodeSource = FactSource[PodTable, NodeFacts]
-"""What it contributes, for these pods. Fields that it does not know of are empty; ``devices`` and
-``ties`` are not read."""
+"""What it contributes, for these pods. Fields that it does not know of are empty; those of
+``NOT_CONTRIBUTED`` are not read."""
 
-NOT_CONTRIBUTED = {"devices", "ties"}  # the cycle's own, from the readings and the pod table
+NOT_CONTRIBUTED = {"devices", "ties", "replicas", "numbered"}
+"""The cycle's own, from the readings, the pod table and what was there before."""
+
 CONTRIBUTED = tuple(field.name for field in fields(NodeFacts) if field.name not in NOT_CONTRIBUTED)
 
 

@@ -207,15 +207,17 @@ def ended(pod: Pod) -> Pod:
 
 
 def decode_node(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> NodeFacts:
-    """Labels, annotations and allocatable resources of a core/v1 Node; empty if it has none."""
+    """Labels, annotations and resources that a core/v1 Node offers; empty if it has none."""
     if not isinstance(document, dict):
         return NodeFacts()
-    metadata = mapping(document, "metadata")
-    allocatable = mapping(mapping(document, "status"), "allocatable")
+    metadata, status = mapping(document, "metadata"), mapping(document, "status")
+    # What is unhealthy is in the capacity alone. It goes on being one of the replicas of a device.
+    capacity = texts(mapping(status, "capacity"))
+    offered = {name: text for name, text in capacity.items() if "/" in name and text != "0"}
     return NodeFacts(
         labels=texts(mapping(metadata, "labels")),
         annotations=_kept(mapping(metadata, "annotations"), keep.node_annotations, Counter()),
-        allocatable=texts(allocatable),
+        allocatable={**texts(mapping(status, "allocatable")), **offered},
     )
 
 
