@@ -5,7 +5,7 @@ AMD's and others' are trees below ``sys``. Pods, the node, claims and the kubele
 documents and messages as they come over the wire, read by the decoders of the real sources.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ from exporter.agent.sources.gpus.source import Demand, GpuSource
 from exporter.agent.sources.groups.source import GroupSource
 from exporter.agent.sources.node.kubelet import KubeletError
 from exporter.agent.sources.node.podresources import PodResources
-from exporter.agent.sources.node.source import merged
+from exporter.agent.sources.node.source import NodeSource, merged
 from exporter.agent.sources.pods.claims import Claims
 from exporter.agent.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
 from exporter.agent.sources.pods.table import PodStore
@@ -72,7 +72,7 @@ class FieldNode:
             "kind": "Node",
             "metadata": {"labels": dict(labels or {}), "annotations": dict(annotations or {})},
         }
-        self.kubelet = _Kubelet()
+        self.kubelet = StandInKubelet()
         self.pods = _Pods(self.clock, keep_of(self.settings))
         self.claims: dict[tuple[str, str], Document] = {}  # by namespace and name
         self.slices: list[Document] = []
@@ -82,6 +82,7 @@ class FieldNode:
         self._nvml = Nvml(folder)
         self._nvml.scenario.gpus = list(gpus)
         self._groups, self._library = tuple(groups), library
+        self.facts: Callable[[FieldNode], Sequence[NodeSource]] = lambda node: (_Facts(node),)
         self.collector: Collector | None = None
 
     @property
@@ -183,7 +184,8 @@ class FieldNode:
                 source.cgroups = CgroupFiles(str(self.cgroup), proc, patterns=patterns)
             gpus += [_Patient(amd), _Patient(drm)]
         processes = CgroupProcesses(str(self.cgroup), proc, self.clock, patterns=patterns)
-        sources = Sources(tuple(gpus), processes, self.pods, (_Facts(self),), groups=self._groups)
+        asked = tuple(self.facts(self))
+        sources = Sources(tuple(gpus), processes, self.pods, asked, groups=self._groups)
         return make_collector(self.settings, sources, self.clock)
 
     def close(self) -> None:
@@ -268,14 +270,14 @@ class _Pods(AlwaysUp):
             self.put(document)
 
 
-class _Kubelet:
+class StandInKubelet:
     """A kubelet's answer to List, of ``tests/agent/node/messages.py``; None: it does not answer."""
 
     def __init__(self) -> None:
         self.answer: bytes | None = None
 
     @contextmanager
-    def connected(self) -> Iterator["_Kubelet"]:
+    def connected(self) -> Iterator["StandInKubelet"]:
         yield self
 
     def list(self) -> bytes:
@@ -286,26 +288,28 @@ class _Kubelet:
         raise KubeletError(f"Get of {namespace}/{name} is not served", "UNIMPLEMENTED")
 
 
-class _Api:
+class StandInApi:
     """The API server's answers about claims and slices, as a client of it has them."""
 
     def __init__(self, node: FieldNode) -> None:
         self._node = node
 
     @contextmanager
-    def get(self, path: str, query: Mapping[str, str], _timeout_s: float) -> Iterator["_Body"]:
+    def get(self, path: str, query: Mapping[str, str], _timeout_s: float) -> Iterator["Body"]:
         claims = {"/".join(key): document for key, document in self._node.claims.items()}
         state = State(versions=("v1",), claims=claims, slices=self._node.slices)
         body = answer(Request(path, query, ""), state)
         if body is None:
             raise ApiError(404, "not found")
-        yield _Body(body)
+        yield Body(body)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-class _Body:
+class Body:
+    """The body of an answer."""
+
     def __init__(self, body: bytes) -> None:
         self._body = body
 
@@ -323,7 +327,7 @@ class _Facts(AlwaysUp):
         super().__init__("node_api", node.clock)
         self._node = node
         self._held = PodResources(node.kubelet, node.clock)  # type: ignore[arg-type] # a stand-in
-        self._claims = Claims(lambda: _Api(node), "node-1", node.clock)  # type: ignore[arg-type,return-value] # likewise
+        self._claims = Claims(lambda: StandInApi(node), "node-1", node.clock)  # type: ignore[arg-type,return-value] # likewise
 
     def facts(self, given: PodTable) -> NodeFacts:
         node = self._node

@@ -141,20 +141,24 @@ class Polled(Threaded, Generic[G, A, F]):
     def _run(self) -> None:
         least_s = 0.0
         while given := self._next(least_s):
-            started_ns = self._clock.monotonic_ns()
-            try:
-                answer = self._inquiry.ask(given[0])
-            except Exception as error:  # noqa: BLE001 - it is said in the status, and asked again
-                self._failed(error, started_ns)
-            else:
-                problem = self._inquiry.problem
-                with self._news:
-                    self._answer, self._failures = answer, 0
-                    self._answers += 1
-                    is_up = not self._inquiry.is_down
-                    self._report(is_up, problem, started_ns, succeeded=not problem)
+            self._ask(given[0])
             self._changed()
             least_s = self._timings.delay(self._failures, self._jitter())
+
+    def _ask(self, given: G) -> None:
+        """Ask once. Without an answer the last one stays."""
+        started_ns = self._clock.monotonic_ns()
+        try:
+            answer = self._inquiry.ask(given)
+        except Exception as error:  # noqa: BLE001 - it is said in the status, and asked again
+            self._failed(error, started_ns)
+            return
+        problem = self._inquiry.problem
+        with self._news:
+            self._answer, self._failures = answer, 0
+            self._answers += 1
+            is_up = not self._inquiry.is_down
+            self._report(is_up, problem, started_ns, succeeded=not problem)
 
     def _next(self, least_s: float) -> list[G]:
         """Wait for the next time to ask; what to ask about, nothing at the end."""

@@ -1,0 +1,160 @@
+"""What must hold of a run with a fault beside the one without. Each finding is a sentence."""
+
+import re
+from collections.abc import Iterator
+
+from tests.doors.matrix import FEW_S, LAST_S, Cell, Run, Values
+
+OWNERS = re.compile(r"mgpu_(?:container|pod|namespace|group|group_kind)_")
+COUNTED = re.compile(r"\w+_total\b")
+AMOUNT = re.compile(
+    r"mgpu_(?:container|pod|namespace|group|group_kind|device)_"
+    r"(?:core_seconds_total|busy_seconds_total|memory_used_bytes|energy_joules_total|"
+    r"allocated_gpus|allocated_gpu_seconds_total|decoder_seconds_total)"
+)
+SELDOM = re.compile(r"mgpu_\w+_(?:copy|eviction)_seconds_total")  # read each ten seconds
+NOBODYS = re.compile(r"unattributed|unobserved|unexplained|unallocated|unmeasured|idle|info")
+EXPORTERS = re.compile(r"mgpu_(?:exporter|source)_")
+SAYS = re.compile(
+    r"mgpu_\w*unmeasured|mgpu_exporter_(?:source_up|rejected\w*|unreadable_devices)|mgpu_device_up|"
+    r"mgpu_device_unattributed|mgpu_device_unobserved|mgpu_device_unexplained|mgpu_exporter_dropped"
+)
+EPS = 0.02
+FINAL = {"absent", "refused", "not found"}  # of a driver's call, which is asked again after minutes
+SAYS_ABSENT = {"absent", "ENODEV", "lost", "half", "not found", "empty", "back", "elsewhere"}
+MISTAKES = re.compile(r'unmeasured.*reason="(?:gpu_lost|not_supported)"')
+SEEN_S = 4  # at the end of a fault that lasts, what stands still so long is no short gap
+
+
+def findings(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """What is wrong."""
+    yield from _more(cell, faulty, control)
+    yield from _zero(cell, faulty, control)
+    yield from _siblings(cell, faulty, control)
+    yield from _mistaken(cell, faulty, control)
+    yield from _silent(cell, faulty, control)
+    yield from _after(cell, faulty, control)
+
+
+def _more(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """Nobody has more than without the fault; no counter outruns it, also after the end."""
+    for second, (page, known) in enumerate(zip(faulty.pages, control.pages, strict=True)):
+        for key, value in page.items():
+            if NOBODYS.search(key) or EXPORTERS.match(key) or 'uuid=""' in key:
+                continue
+            if _is_an_end(cell) and not SELDOM.match(key):
+                continue  # who is left did what the card did
+            is_owned = OWNERS.match(key) and (AMOUNT.match(key) or SELDOM.match(key))
+            if not (is_owned or (key.startswith("mgpu_device_") and COUNTED.match(key))):
+                continue
+            most = known.get(key, 0.0)
+            eps = 0.1 if "joules" in key else EPS  # other evidence of energy is less exact
+            if value > most + eps * max(most, 1.0) + (1.0 if COUNTED.match(key) else 0):
+                yield f"more: {key} is {value:.6g} for {most:.6g} after {second} s"
+                return
+
+
+def _zero(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """What is not 0 without the fault is neither 0 nor stands still: it is absent."""
+    if cell.lasting == "once" or _is_an_end(cell):
+        return
+    last = cell.ends_s - 1
+    page, known = faulty.pages[last], control.pages[last]
+    before = (faulty.pages[last - SEEN_S], control.pages[last - SEEN_S])
+    for key, value in known.items():
+        if not AMOUNT.match(key) or key not in page or not value:
+            continue
+        if not COUNTED.match(key):
+            if page[key] == 0:
+                yield f"zero: {key} is 0 for {value:.6g}"
+                return
+        elif value - before[1].get(key, value) > EPS and page[key] == before[0].get(key):
+            yield f"still: {key} stands still at {page[key]:.6g}"
+            return
+
+
+def _is_an_end(cell: Cell) -> bool:
+    """Whether the answer says that a process has ended, which is a fact and no fault."""
+    is_process = "proc/N" in cell.what.path
+    return cell.answer in {"absent", "ENODEV", "half"} and (
+        is_process or cell.what.path in {"proc", "sys/class/kfd/kfd/proc"}
+    )
+
+
+def _siblings(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """What is card B's is as without a fault of card A."""
+    if not cell.one:
+        return
+    marks = (f'uuid="{control.uuid_b}"', 'pod="far"', 'pod="late"')
+    for second, (page, known) in enumerate(zip(faulty.pages, control.pages, strict=True)):
+        for key in page.keys() | known.keys():
+            if EXPORTERS.match(key) or not any(mark in key for mark in marks):
+                continue
+            ours, theirs = page.get(key), known.get(key)
+            if ours is None or theirs is None or abs(ours - theirs) > EPS * max(abs(theirs), 1):
+                yield f"sibling: {key} is {ours} for {theirs} after {second} s"
+                return
+
+
+def _mistaken(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """What could not be read is not lost, has not gone and is not without the quantity."""
+    if cell.answer in SAYS_ABSENT:
+        return
+    for second, (page, known) in enumerate(zip(faulty.pages, control.pages, strict=True)):
+        for key in page.keys() - known.keys():
+            if MISTAKES.search(key) and not any(key in before for before in control.pages):
+                yield f"mistaken: {key} after {second} s"
+                return
+        for key in known.keys() - page.keys():
+            if key.startswith("mgpu_device_up{") and second > cell.begins_s:
+                yield f"gone: {key} after {second} s"
+                return
+
+
+def _silent(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """Where anything is otherwise, something is said: by a series or the log."""
+    said = set(faulty.said) - set(control.said)
+    for second in range(LAST_S):
+        page, known = faulty.pages[second], control.pages[second]
+        if any(SAYS.match(key) and page.get(key) != known.get(key) for key in page.keys() | known):
+            return
+    if said:
+        return
+    last = cell.ends_s - 1
+    page, known = faulty.pages[last], control.pages[last]
+    for key in sorted(known):
+        if AMOUNT.match(key) and _differs(page, known, key):
+            yield f"silent: {key} is {page.get(key)} for {known[key]:.6g}, and nothing is said"
+            return
+
+
+def _after(cell: Cell, faulty: Run, control: Run) -> Iterator[str]:
+    """Within seconds of the end all is as without the fault: gauges, and how fast counters grow."""
+    end = cell.ends_s + FEW_S
+    if cell.lasting == "ever" or end + 2 > LAST_S:
+        return
+    if cell.what.how == "call" and cell.answer in FINAL:
+        return
+    page, known = faulty.pages[-1], control.pages[-1]
+    for key in sorted(known.keys() | page.keys()):
+        if NOBODYS.search(key):
+            continue
+        if not AMOUNT.match(key) or (key not in page and COUNTED.match(key) and known[key] == 0):
+            continue
+        if key not in page or key not in known:
+            if 'kind="' in key or 'uuid=""' in key or (key in page and COUNTED.match(key)):
+                continue  # what was somebody's for a time has an account
+            yield f"after: {key} is {page.get(key)} for {known.get(key)} at the end"
+            return
+        grown, truth = page[key], known[key]
+        if COUNTED.match(key):
+            since = next(s for s in range(end - 1, LAST_S) if key in faulty.pages[s])
+            grown -= faulty.pages[since][key]
+            truth -= control.pages[since].get(key, 0.0)
+        if abs(grown - truth) > 0.1 * max(abs(truth), 1):
+            yield f"after: {key} has {grown:.6g} for {truth:.6g} at the end"
+            return
+
+
+def _differs(page: Values, known: Values, key: str) -> bool:
+    return key not in page or abs(page[key] - known[key]) > EPS * max(abs(known[key]), 1)
