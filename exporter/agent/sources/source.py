@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
+from exporter.agent.fairness import Held
 from exporter.model import Clock, SourceStatus
 
 logger = logging.getLogger(__name__)
@@ -15,7 +16,9 @@ G_contra = TypeVar("G_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
 CLOSE_TIMEOUT_S = 0.9
-MAX_LINES = 256  # about rejected items, of one source
+MAX_LINES = 4096  # about rejected items, of one source
+MAX_OF_OWNER = 16  # of them about one namespace: who makes many bad items hides nobody else's
+MAX_OF_NOBODY = 256  # about what is no tenant's
 
 
 class Source(Protocol):
@@ -71,30 +74,38 @@ class AlwaysUp:
 
 
 class Rejections:
-    """Counts items that cannot be used, by reason, and logs each line once. For any thread."""
+    """Counts items that cannot be used, by reason, and logs each line once. For any thread.
+
+    ``owner`` is the namespace that an item is of, "" if of none: each has lines of its own.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._logged: set[str] = set()
+        self._logged = Held[str](MAX_LINES)
 
-    def reject(self, reason: str, item: str, count: int = 1, remedy: str = "") -> None:
+    def reject(
+        self, reason: str, item: str, count: int = 1, remedy: str = "", owner: str = ""
+    ) -> None:
         """Count an unusable item, and log it, with what to do."""
         self.count(reason, count)
-        self.once(logging.WARNING, f"{item} is left out: {reason}{remedy and f'; {remedy}'}")
+        line = f"{item} is left out: {reason}{remedy and f'; {remedy}'}"
+        self.once(logging.WARNING, line, owner)
 
     def count(self, reason: str, count: int = 1) -> None:
         """Count an unusable item that is logged elsewhere."""
         with self._lock:
             self._counts[reason] += count
 
-    def once(self, level: int, line: str) -> None:
-        """Log a line unless it was logged before. At most ``MAX_LINES`` lines are logged."""
+    def once(self, level: int, line: str, owner: str = "") -> None:
+        """Log a line unless it was logged before, or its owner has had all its lines."""
         with self._lock:
-            if line in self._logged or len(self._logged) >= MAX_LINES:
+            left = (MAX_OF_OWNER if owner else MAX_OF_NOBODY) - self._logged.of(owner)
+            if line in self._logged or left <= 0:
                 return
-            self._logged.add(line)
-        logger.log(level, "%s", line)
+            self._logged.add(line, owner)
+        more = "" if left > 1 else "; more like this are counted and not logged"
+        logger.log(level, "%s%s", line, more)
 
     def counts(self) -> Mapping[str, int]:
         """Unusable items since the start, by reason."""

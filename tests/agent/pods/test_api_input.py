@@ -64,7 +64,7 @@ def test_pods_that_have_ended_do_not_hide_those_that_run(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a quota nor the kubelet bounds failed pods: a tenant may have thousands on a node."""
-    monkeypatch.setattr("exporter.agent.sources.pods.reader.MAX_PODS", 2)
+    monkeypatch.setattr("exporter.agent.sources.pods.reader.MAX_LIVING", 2)
     monkeypatch.setattr("exporter.agent.sources.pods.reader.MAX_ENDED", 1)
     for name in "abc":
         server.add_pod(pod_document(name, namespace="aaa", phase="Failed"))
@@ -73,6 +73,26 @@ def test_pods_that_have_ended_do_not_hide_those_that_run(
     with Watching(connector(server, tmp_path)) as pods:
         pods.wait_for_names("a", "first", "last")
         assert pods.source.rejected() == {"pod_over_limit": 2}
+
+
+def test_a_namespace_with_too_many_pods_takes_none_of_another_from_a_list(
+    server: ApiServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A list is sorted by namespace, so that the last are those whose place others take."""
+    monkeypatch.setattr("exporter.agent.sources.pods.reader.MAX_LIVING", 4)
+    for name in "abcdef":
+        server.add_pod(pod_document(name, namespace="aaa"))
+    server.add_pod(pod_document("first", namespace="zz"))
+    server.add_pod(pod_document("last", namespace="zz"))
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_for_names("a", "b", "first", "last")
+        assert pods.source.rejected() == {"pod_over_limit": 4}
+    said = [line for line in caplog.messages if "pod_over_limit" in line]
+    assert len(said) == 1
+    assert "namespace aaa" in said[0]
 
 
 def test_a_pod_whose_json_cannot_be_read_costs_only_itself(

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -111,6 +112,47 @@ def test_a_successor_of_the_same_name_is_another_pod_and_ends_its_predecessor() 
     store.upsert(pod("second", "db-0", "id-2"), 10)
     assert store.table.pods["first"] == pod("first", "db-0", "id-1", deleted=True)
     assert store.table.by_container_id == {"id-1": ("first", "main"), "id-2": ("second", "main")}
+
+
+@pytest.mark.parametrize(
+    ("most", "last"),
+    [
+        ("MAX_DELETED", {"deleted": True}),
+        ("MAX_ENDED", {"phase": "Failed"}),
+        ("MAX_LIVING", {"phase": "Running"}),
+    ],
+)
+def test_a_namespace_with_too_many_pods_loses_its_own(
+    monkeypatch: pytest.MonkeyPatch, most: str, last: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(f"exporter.agent.sources.pods.table.{most}", 6)
+    gone: list[Pod] = []
+    store = PodStore(cut=gone.append)
+
+    def enter(uid: str, namespace: str) -> None:
+        one = replace(pod(uid), namespace=namespace, **last)
+        (store.delete if one.deleted else store.upsert)(one, 0)
+
+    for uid in "ab":
+        enter(uid, "few")
+    for number in range(20):
+        enter(f"p{number}", "many")
+    enter("c", "few")
+    kept = sorted(store.table.pods)
+
+    assert [uid for uid in kept if len(uid) == 1] == ["a", "b", "c"]
+    assert len(kept) == 6
+    assert len(gone) == 17
+    assert {each.namespace for each in gone} == {"many"}
+
+
+def test_a_name_that_was_deleted_often_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A StatefulSet's pod that is made anew faster than its predecessors leave."""
+    monkeypatch.setattr("exporter.agent.sources.pods.table.MAX_DELETED", 3)
+    store = PodStore()
+    for number in range(20):
+        store.upsert(pod(f"uid-{number}", "db-0"), 0)
+    assert store.table.pods.keys() == {f"uid-{number}" for number in range(16, 20)}
 
 
 UIDS = st.sampled_from("abcd")

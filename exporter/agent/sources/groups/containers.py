@@ -102,6 +102,7 @@ class ContainerNames(Inquiry[Members, Mapping[_Container, str], Facts]):
                             f"the name of container {one.container_id[:12]}, whose description is "
                             "too long,",
                             remedy="shorten its labels",
+                            owner="" if one.uid is None else f"user {one.uid}",
                         )
         self.problem = "; ".join(self._problems.values())
         self.is_down = bool(self.problem and self._paths)

@@ -154,7 +154,8 @@ class PodResources(Inquiry[PodTable, AcceptedEntries, NodeFacts]):
                 self._serves_get = error.code != "UNIMPLEMENTED"
                 return False
             except WireError as error:
-                self._rejections.reject(MALFORMED, f"pod {namespace}/{name} ({error})")
+                item = f"pod {namespace}/{name} ({error})"
+                self._rejections.reject(MALFORMED, item, owner=namespace)
                 continue
             for entry in answer.entries.values():
                 self._accepted[pod.uid] = entry

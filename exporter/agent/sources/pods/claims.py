@@ -390,7 +390,8 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
             with client.get(path, {}, TIMEOUT_S) as stream:
                 devices = decode_claim(decode(stream.read(MAX_OBJECT)))
         except JsonError as error:
-            self._rejections.reject("claim_unusable", f"claim {key[0]}/{key[1]} ({error})")
+            item = f"claim {key[0]}/{key[1]} ({error})"
+            self._rejections.reject("claim_unusable", item, owner=key[0])
         except ApiError as failure:
             if failure.status in OF_ONE_CLAIM:
                 self._refused.append(failure)

@@ -8,8 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from exporter.agent.fairness import Held
 from exporter.agent.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
-from exporter.agent.sources.pods.table import MAX_ENDED, PodStore
+from exporter.agent.sources.pods.table import MAX_ENDED, MAX_LIVING, PodStore
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, Skipped, list_parts
 from exporter.agent.sources.source import Rejections, Threaded
 from exporter.apiserver.answers import ApiError, ServerKind, explanation
@@ -18,7 +19,6 @@ from exporter.model import SECOND_NS, Clock, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)
 
-MAX_PODS = 10_000
 NOT_YET = "not connected yet"
 NOT_ASKED = "not asked, because a better source is up"
 
@@ -90,7 +90,7 @@ class PodThread(Threaded):
         self._rejections = Rejections()
         self.rejected: Callable[[], Mapping[str, int]] = self._rejections.counts
         self._listed, self._wanted = False, True
-        self._store = PodStore()
+        self._store = PodStore(cut=self._cut)
         self._heard_ns: int | None = None  # when the list was last current
 
     # --- for other threads ---
@@ -185,6 +185,16 @@ class PodThread(Threaded):
             self._listed = True
             self._news.notify_all()
         self._heard()
+
+    def _cut(self, pod: Pod) -> None:
+        """Count a pod that is not kept."""
+        most = "deleted" if pod.deleted else "ended" if pod.terminal else "living"
+        self._rejections.reject(
+            "pod_over_limit",
+            f"a pod of namespace {pod.namespace}, which has most of the {most} pods of this node,",
+            remedy="its use is shown as a group's; find out who makes so many",
+            owner=pod.namespace,
+        )
 
     def _heard(self) -> None:
         """Record that the list is current now."""
@@ -296,10 +306,13 @@ class ServerPods(PodThread):
             ApiError: no answer, or one that is not a list, is cut off, too long, or does not end.
 
         """
-        pods: list[Pod] = []
+        pods: dict[str, Pod] = {}
         # The kubelet bounds the pods that run. Nobody bounds those that have ended: a cluster may
         # keep 12,500, so they have a bound of their own and take no place from the others.
-        left = {False: MAX_PODS, True: MAX_ENDED}
+        held = {
+            terminal: Held[str](most, newest=True)
+            for terminal, most in ((False, MAX_LIVING), (True, MAX_ENDED))
+        }
         metadata: object = None
         try:
             with self._connected().get(path, query, self._timings.list_s) as stream:
@@ -307,17 +320,15 @@ class ServerPods(PodThread):
                     if key == "metadata":
                         metadata = value
                     elif key == "items" and value is not None and (pod := self._pod(value)):
-                        left[pod.terminal] -= 1
-                        if left[pod.terminal] >= 0:
-                            pods.append(pod)
+                        pods[pod.uid] = pod
+                        over = held[pod.terminal].add(pod.uid, pod.namespace)
+                        if over is not None and (gone := pods.pop(over, None)):
+                            self._cut(gone)
         except JsonError as error:
             raise ApiError(None, f"the list of pods is broken: {error}") from error
-        over = -sum(min(0, count) for count in left.values())
-        if over:
-            self._rejections.reject("pod_over_limit", "a pod of a list of too many", over)
         if not isinstance(metadata, dict):
             raise ApiError(None, "the answer is not a list of pods")
-        return pods, metadata
+        return [*pods.values()], metadata
 
     def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """The chunks of a list, bounded in time. Only one pod of it is kept as text at a time."""
@@ -337,7 +348,8 @@ class ServerPods(PodThread):
             self._rejections.reject("pod_unusable", f"a pod whose {error}")
             return None
         for reason, count in dropped.items():
-            self._rejections.reject(reason, f"a part of pod {pod.namespace}/{pod.name}", count)
+            item = f"a part of pod {pod.namespace}/{pod.name}"
+            self._rejections.reject(reason, item, count, owner=pod.namespace)
         return pod
 
     def _skip(self, item: Skipped) -> None:
@@ -350,4 +362,5 @@ class ServerPods(PodThread):
                 f"{most}: shorten its arguments, environment or annotations",
             )
         pod = f"pod {item.name}" if item.name else "a pod without a name"
-        self._rejections.reject(reason, pod, remedy=remedy)
+        owner = item.name.partition("/")[0]
+        self._rejections.reject(reason, pod, remedy=remedy, owner=owner)

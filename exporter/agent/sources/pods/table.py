@@ -2,18 +2,23 @@
 
 A deleted pod stays for a grace period, marked, so that the last samples of its processes keep
 their labels. Each change makes a new table; the old one never changes.
+
+How many pods are kept is bounded, of those that live, have ended and are deleted each: a tenant may
+make as many as he likes. At a bound the namespace that has most loses one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
+from exporter.agent.fairness import Held
 from exporter.agent.sources.pods.decode import ended
 from exporter.model import Pod, PodName, PodTable
 
 GRACE_NS = 60 * 10**9
-MAX_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
+MAX_DELETED = 500  # kept so long; beyond that the first of the namespace with most leave at once
 MAX_ENDED = 1_000  # that are not deleted; the kubelet bounds the pods that run, and not these
+MAX_LIVING = 10_000
 VERSIONS = count(1)  # of tables, whatever their source
 
 
@@ -41,16 +46,24 @@ def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
 
 
 class PodStore:
-    """Keeps the pods, and when each deleted one leaves. Not thread-safe."""
+    """Keeps the pods, and when each deleted one leaves. Not thread-safe.
 
-    def __init__(self, grace_ns: int = GRACE_NS) -> None:
+    ``cut`` is called with each pod that is not kept because its namespace has too many.
+    """
+
+    def __init__(
+        self, grace_ns: int = GRACE_NS, cut: Callable[[Pod], None] = lambda _: None
+    ) -> None:
         self._pods: dict[str, Pod] = {}
         self._named: dict[PodName, set[str]] = {}  # uids
         self._table = PodTable()
         self._is_stale = False  # whether a pod changed since the table was built
         self._grace_ns = grace_ns
         self._leaves_at: dict[str, int] = {}  # uid of a deleted pod → monotonic ns
-        self._ended: dict[str, None] = {}  # uids, the first to end first
+        self._cut = cut
+        # Of those that live the newest gives way: the oldest hold devices.
+        self._living = Held[str](MAX_LIVING, newest=True)
+        self._ended, self._deleted = Held[str](MAX_ENDED), Held[str](MAX_DELETED)
 
     @property
     def table(self) -> PodTable:
@@ -66,17 +79,17 @@ class PodStore:
         Another pod with the same name is its predecessor (in a StatefulSet): names are unique, so
         that pod is gone even if its deletion was not seen.
         """
-        for uid in self._named.get((pod.namespace, pod.name), set()) - {pod.uid}:
-            self.delete(self._pods[uid], now_ns)
+        named = [self._pods[uid] for uid in self._named.get((pod.namespace, pod.name), ())]
+        for other in named:
+            if other.uid != pod.uid and not other.deleted:
+                self.delete(other, now_ns)
         self._leaves_at.pop(pod.uid, None)
         self._put(pod)
 
     def delete(self, pod: Pod, now_ns: int) -> None:
         """Mark a pod as deleted; ``pod`` is its last state."""
-        self._put(pod if pod.deleted else replace(ended(pod), deleted=True))
         self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
-        if len(self._leaves_at) > MAX_DELETED:
-            self._drop(next(iter(self._leaves_at)))
+        self._put(pod if pod.deleted else replace(ended(pod), deleted=True))
 
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
         """Enter a complete list. A pod that is not in it, or is marked there, was deleted."""
@@ -107,7 +120,8 @@ class PodStore:
         if not named:
             del self._named[pod.namespace, pod.name]
         self._leaves_at.pop(uid, None)
-        self._ended.pop(uid, None)
+        for held in (self._living, self._ended, self._deleted):
+            held.discard(uid)
         self._is_stale = True
 
     def _put(self, pod: Pod) -> None:
@@ -115,9 +129,12 @@ class PodStore:
             self._pods[pod.uid] = pod
             self._named.setdefault((pod.namespace, pod.name), set()).add(pod.uid)
             self._is_stale = True
-        if pod.deleted or not pod.terminal:
-            self._ended.pop(pod.uid, None)
-        else:
-            self._ended.setdefault(pod.uid)
-            if len(self._ended) > MAX_ENDED:
-                self._drop(next(iter(self._ended)))
+        own = self._living
+        if pod.deleted or pod.terminal:
+            own = self._deleted if pod.deleted else self._ended
+        for held in (self._living, self._ended, self._deleted):
+            if held is not own:
+                held.discard(pod.uid)
+        if (uid := own.add(pod.uid, pod.namespace)) is not None:
+            self._cut(self._pods[uid])
+            self._drop(uid)
