@@ -1,0 +1,76 @@
+"""Tries histories of every kind, and counts those of which a reader says something wrong.
+
+python -m tests.histories [--histories=500] [--first=0] [--kind=NAME ...] [--show=1]
+"""
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from tests.histories.checks import bill, stored, wrong_bill
+from tests.histories.making import TWISTS, made
+from tests.histories.store import answering
+from tests.histories.values import History
+
+BY = ("namespace", "pod", "owner", "label:team")
+METHODS = ("allocation", "use")
+
+
+OPEN = {
+    *("node_made_anew_with_other_cards", "node_made_anew_often", "node_made_anew_as_another_type"),
+    *("node_made_anew_with_its_cards", "node_label_changes", "node_label_of_some"),
+    *("node_label_late", "node_label_collides"),
+    *("card_exchanged", "card_taken_out", "card_moved", "store_averages"),
+    *("pod_name_again_at_once", "pod_name_again_later", "pod_name_again_on_another_node"),
+    *("namespace_made_anew", "owner_renamed", "pod_label_changes", "pod_label_late"),
+    *("targets_that_differ_by_a_label", "page_copied_by_a_tenant"),
+}
+"""Kinds of which some bill is still wrong."""
+
+
+def tried(seed: int, kind: str) -> list[str]:
+    """What is wrong of one history of this kind."""
+    history = made(seed, *([kind] if kind != "plain" else []))
+    return wrong_of(history, Random(seed))  # noqa: S311 - no secret
+
+
+def wrong_of(history: History, rng: Random) -> list[str]:
+    """What is wrong of a bill of a history, by what chance chooses."""
+    by, method = rng.choice(BY), rng.choice(METHODS)
+    with tempfile.TemporaryDirectory() as folder, answering(stored(history)) as address:
+        said = bill(history, address, Path(folder), by, method)
+    return [f"--by={by} --method={method} {one}" for one in wrong_bill(history, said, by, method)]
+
+
+def main() -> None:
+    """Print a table of kinds: histories, those that are wrong, and one that shows it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--histories", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kind", action="append")
+    parser.add_argument("--show", type=int, default=0)
+    given = parser.parse_args()
+    kinds = given.kind or ["plain", *TWISTS]
+    count: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    began_s = time.process_time()
+    for seed in range(given.first, given.first + given.histories):
+        kind = kinds[seed % len(kinds)]
+        count[kind] += 1
+        if found := tried(seed, kind):
+            wrong[kind] += 1
+            example.setdefault(kind, f"{seed}: {found[0]}")
+            for one in found[: given.show]:
+                print(f"  {kind} {seed}: {one}", flush=True)
+    print("\n| kind | histories | wrong | one of them |\n|---|---:|---:|---|")
+    for kind in kinds:
+        print(f"| {kind} | {count[kind]} | {wrong[kind]} | {example.get(kind, '')} |")
+    print(f"| all | {count.total()} | {wrong.total()} | {time.process_time() - began_s:.0f} s |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What an exporter shows at any moment of a history: counters by the rules of the accounts.
+
+It is a model of the exporter and no part of it. All rates are constant between two changes, so each
+counter is exact, whenever it is scraped.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from tests.histories.values import History, Pod, Run, at
+
+Own = tuple[tuple[str, str], ...]
+"""A series of a page: its name as ``__name__``, and its own labels."""
+
+KEPT_S = 300.0  # for which an account is shown after its pod
+WITHHELD_S = 3.0  # after which a card that gives no reading is shown no more
+HOST = "host_process"  # uses a part of each card of this model, beside all pods
+
+
+@cache
+def own(name: str, *labels: tuple[str, str]) -> Own:
+    """A series by the name that follows the prefix."""
+    return (("__name__", f"mgpu_{name}"), *labels)
+
+
+def changes(history: History, run: Run) -> list[float]:
+    """When the rates of a run's counters change, and its ends."""
+    machine = history.machine(run.machine)
+    found = {*run.there}
+    for _, there in (*machine.cards, *machine.lost):
+        found |= {*there}
+    for pod in history.pods:
+        if pod.machine == machine.id:
+            found |= {*pod.there, pod.there.end_s + KEPT_S}
+            found |= {since_s for hold in pod.holds for since_s, _ in hold.used}
+    return sorted(one for one in found if run.there.begin_s <= one <= run.there.end_s)
+
+
+def is_at(there: tuple[float, float], unix_s: float) -> bool:
+    """Whether something was there at a time; its end is no part of it."""
+    return there[0] <= unix_s < there[1]
+
+
+class Exporter:
+    """One run, whose pages are asked for in the order of time."""
+
+    def __init__(self, history: History, run: Run) -> None:
+        self._run = run
+        self._models = history.models
+        self._machine = history.machine(run.machine)
+        self._pods = [pod for pod in history.pods if pod.machine == run.machine]
+        self._changes = iter(changes(history, run))
+        self._at_s = next(self._changes)
+        self._next_s = next(self._changes, run.there.end_s)
+        self._counted: dict[Own, float] = defaultdict(float)
+        self._rates: Mapping[Own, float] = self._now()
+
+    def page(self, unix_s: float) -> dict[Own, float]:
+        """Its page at a time, no earlier than that of the page before."""
+        while unix_s >= self._next_s > self._at_s:
+            self._advance(self._next_s)
+            self._next_s = next(self._changes, self._run.there.end_s)
+            self._drop()
+            self._rates = self._now()
+        self._advance(unix_s)
+        return self._shown()
+
+    def _advance(self, unix_s: float) -> None:
+        for key, rate in self._rates.items():
+            self._counted[key] += rate * (unix_s - self._at_s)
+        self._at_s = unix_s
+
+    def _drop(self) -> None:
+        """Drops the accounts of pods that ended a while ago, and those of cards that went."""
+        kept = {
+            (pod.namespace, pod.name)
+            for pod in self._pods
+            if pod.there.begin_s <= self._at_s < pod.there.end_s + KEPT_S
+        }
+        cards = {uuid for uuid, there in self._machine.cards if is_at(there, self._at_s)}
+        for key in list(self._counted):
+            labels = dict(key)
+            is_ended = "pod" in labels and (labels["namespace"], labels["pod"]) not in kept
+            if is_ended or ("uuid" in labels and labels["uuid"] not in cards):
+                del self._counted[key]
+
+    def _now(self) -> dict[Own, float]:
+        """By how much each counter grows in a second, from now on."""
+        rates: dict[Own, float] = {own("exporter_cycles_total"): 1.0}
+        for uuid, there in self._machine.cards:
+            if is_at(there, self._at_s):
+                self._card(uuid, rates)
+        return rates
+
+    def _card(self, uuid: str, rates: dict[Own, float]) -> None:
+        card = ("uuid", uuid)
+        allocated = used = 0.0
+        is_read = not any(
+            lost == uuid and is_at(there, self._at_s) for lost, there in self._machine.lost
+        )
+        for pod in self._pods:
+            for hold in pod.holds if is_at(pod.there, self._at_s) else ():
+                if hold.uuid != uuid:
+                    continue
+                uses = at(hold.used, self._at_s) if is_read else 0.0
+                allocated, used = allocated + hold.allocated, used + uses
+                _owner(rates, pod, card, hold.allocated, uses)
+        nobody = min(0.05, max(0.0, 1 - used)) if HOST in self._models[uuid] and is_read else 0.0
+        rates[own("device_busy_seconds_total", card)] = used + nobody
+        rates[own("device_unallocated_gpu_seconds_total", card)] = max(0.0, 1 - allocated)
+        rates[own("device_overcommitted_gpu_seconds_total", card)] = max(0.0, allocated - 1)
+        rates[own("device_unattributed_core_seconds_total", ("reason", HOST), card)] = nobody
+        rates[own("device_unobserved_seconds_total", card)] = float(not is_read)
+
+    def _shown(self) -> dict[Own, float]:
+        """What the page has: of a card that gives no reading, not even its counters."""
+        started_s = self._run.there.begin_s + at(self._run.says_s, self._at_s)
+        page: dict[Own, float] = {(("__name__", "process_start_time_seconds"),): started_s}
+        hidden = {
+            uuid
+            for uuid, (begin_s, end_s) in self._machine.lost
+            if begin_s + WITHHELD_S <= self._at_s < end_s
+        }
+        page |= {
+            key: value
+            for key, value in self._counted.items()
+            if not hidden or dict(key).get("uuid") not in hidden
+        }
+        cards = [uuid for uuid, there in self._machine.cards if is_at(there, self._at_s)]
+        for number, uuid in enumerate(cards):
+            labels = ("gpu", str(number)), ("uuid", uuid), ("model", self._models[uuid])
+            page[own("device_info", *labels)] = 1.0
+            page[own("device_up", ("gpu", str(number)), ("uuid", uuid))] = float(uuid not in hidden)
+        for pod in self._pods:
+            if is_at(pod.there, self._at_s):
+                page[_info(pod, self._at_s)] = 1.0
+        return page
+
+
+def _owner(
+    rates: dict[Own, float], pod: Pod, card: tuple[str, str], allocated: float, used: float
+) -> None:
+    whose = ("namespace", pod.namespace)
+    which = (whose, ("pod", pod.name), ("container", "main"), ("gpu", "0"), card)
+    for name, rate in (
+        ("allocated_gpu_seconds_total", allocated),
+        ("core_seconds_total", used),
+        ("borrowed_core_seconds_total", max(0.0, used - allocated)),
+    ):
+        for key in (own(f"namespace_{name}", whose, card), own(f"container_{name}", *which)):
+            rates[key] = rates.get(key, 0.0) + rate
+
+
+def _info(pod: Pod, unix_s: float) -> Own:
+    kind, name = at(pod.owner, unix_s)
+    labels = at(pod.labels, unix_s)
+    return own(
+        "pod_info",
+        ("namespace", pod.namespace),
+        ("pod", pod.name),
+        ("uid", pod.uid),
+        ("owner_kind", kind),
+        ("owner_name", name),
+        *((f"label_{key}", value) for key, value in labels.items()),
+    )
+
+
+def told(history: History, unix_s: float) -> Iterator[Own]:
+    """What kube-state-metrics tells of nodes at a time."""
+    for machine in history.machines:
+        begin_s, end_s = machine.there
+        if machine.told_s is not None and begin_s + machine.told_s <= unix_s < end_s:
+            labels = at(machine.labels, unix_s)
+            yield (
+                ("__name__", "kube_node_labels"),
+                ("node", machine.node),
+                *((f"label_{key}", value) for key, value in labels.items()),
+            )

@@ -1,0 +1,93 @@
+"""What a store takes of a history: pages as each target's scrapes had them."""
+
+from collections.abc import Iterator, Mapping
+
+from tests import store
+from tests.histories.page import Exporter, Own, is_at, told
+from tests.histories.promql import Labels
+from tests.histories.values import History, Target
+
+TOLD_EVERY_S = 60
+
+Scrape = tuple[object, Mapping[Labels, float], float]
+"""Who showed it, the series as they are stored, and when."""
+
+
+def scrapes(history: History) -> Iterator[Scrape]:
+    """All scrapes, oldest first. What is past the retention is not there."""
+    events: list[tuple[float, int]] = []
+    for number, target in enumerate(history.targets):
+        events += [(at_s, number) for at_s in target.times]
+        events.append((target.there.end_s, number))
+    pages = _Pages(history)
+    named = [_Named(target) for target in history.targets]
+    told_s = max(history.since_s - 3600, history.kept_from_s)
+    tells = store.Target(history.tells, honors=False)
+    for at_s, number in sorted(events):
+        if at_s < history.kept_from_s:
+            continue
+        while told_s <= at_s:
+            yield "told", {tells.label(dict(one)): 1.0 for one in told(history, told_s)}, told_s
+            told_s += TOLD_EVERY_S
+        target = history.targets[number]
+        if at_s == target.there.end_s:
+            yield number, {}, at_s
+            continue
+        page = pages.of(target.machine, at_s)
+        if page is not None and target.forged:
+            page = _forged(page, *target.forged)
+        yield number, named[number].stored(page), at_s
+
+
+class _Pages:
+    """The pages of all runs, each rendered once."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._exporters: dict[int, Exporter] = {}
+        self._last: dict[str, tuple[float, Mapping[Own, float] | None]] = {}
+
+    def of(self, machine: str, at_s: float) -> Mapping[Own, float] | None:
+        """The page of a machine's exporter; None where none answers."""
+        if self._last.get(machine, (None, None))[0] != at_s:
+            self._last[machine] = at_s, self._render(machine, at_s)
+        return self._last[machine][1]
+
+    def _render(self, machine: str, at_s: float) -> Mapping[Own, float] | None:
+        for number, run in enumerate(self._history.runs):
+            if run.machine == machine and is_at(run.there, at_s):
+                if number not in self._exporters:
+                    self._exporters[number] = Exporter(self._history, run)
+                return self._exporters[number].page(at_s)
+        return None
+
+
+class _Named:
+    """The series of one target as they are stored."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = store.Target(target.labels, target.honors)
+        self._labels: dict[Own, Labels] = {}
+        self._up = self._target.label({"__name__": "up"})
+
+    def stored(self, page: Mapping[Own, float] | None) -> dict[Labels, float]:
+        found = {}
+        for own, value in () if page is None else page.items():
+            if own not in self._labels:
+                self._labels[own] = self._target.label(dict(own))
+            found[self._labels[own]] = value
+        found[self._up] = float(page is not None)
+        return found
+
+
+def _forged(page: Mapping[Own, float], tenant: str, victim: str) -> dict[Own, float]:
+    """A page whose writer gives what it has to another, half as much again."""
+    found = {}
+    for own, value in page.items():
+        labels = dict(own)
+        if labels.get("namespace") == tenant:
+            mine = tuple((k, victim if k == "namespace" else v) for k, v in own)
+            found[mine] = value * (1.5 if labels["__name__"].endswith("_total") else 1.0)
+        elif labels.get("namespace") != victim:
+            found[own] = value
+    return found

@@ -1,0 +1,24 @@
+"""The bill of histories of each kind, held to their truth: fixed seeds, then any."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.histories.__main__ import OPEN, tried, wrong_of
+from tests.histories.making import TWISTS, plain, twisted
+
+KINDS = sorted(TWISTS.keys() - OPEN)
+
+
+@pytest.mark.parametrize("kind", ["plain", *KINDS])
+def test_the_bill_of_each_kind_is_the_truth(kind: str) -> None:
+    assert tried(1000, kind) == []
+
+
+@pytest.mark.slow
+@settings(max_examples=settings().max_examples // 5)
+@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(KINDS), max_size=2))
+def test_it_is_the_truth_where_several_things_happen(rng: Random, twists: list[str]) -> None:
+    assert wrong_of(twisted(rng, plain(rng), twists), rng) == []

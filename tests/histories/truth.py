@@ -1,0 +1,283 @@
+"""Who had which card from when to when at which price, and what of it scrapes can know.
+
+Nothing here is taken from the product. Between two changes all rates are constant, so all amounts
+are exact. What no two scrapes of one run enclose cannot be known, and has to be unobserved. A
+change is known as closely as scrapes and the bill's steps are: that is the tolerance, all of it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from tests.histories.page import HOST, is_at
+from tests.histories.seen import Seen
+from tests.histories.values import History, Lasting, Machine, Pod, at
+
+HOUR_S = 3600.0
+_EXACT_S = 2.0
+NOBODY = ("", "")
+Who = tuple[str, str]
+"""Who pays: a namespace, and what a bill by something else than it adds; empty for nobody."""
+
+
+class Row(NamedTuple):
+    """A part of a card's time in one node."""
+
+    uuid: str
+    node: str
+    who: Who
+    part: str
+
+
+@dataclass(slots=True)
+class Amount:
+    """GPU-seconds and money: the least and the most that a right bill may say."""
+
+    least_s: float = 0.0
+    most_s: float = 0.0
+    least: float = 0.0
+    most: float = 0.0
+
+    def add(self, least_s: float, most_s: float, prices: tuple[float, float]) -> None:
+        """Adds seconds at a price between two."""
+        self.least_s += least_s
+        self.most_s += most_s
+        self.least += min(least_s * price for price in prices) / HOUR_S
+        self.most += max(most_s * price for price in prices) / HOUR_S
+
+
+@dataclass(slots=True)
+class Truth:
+    """What a right bill says by row, and which nodes it has to name as not known."""
+
+    rows: dict[Row, Amount] = field(default_factory=lambda: defaultdict(Amount))
+    untold: set[str] = field(default_factory=set)
+
+
+Share = tuple[float, float]
+"""The least and the most of a card that somebody had."""
+
+
+class _Piece(NamedTuple):
+    """A time in which nothing of a card changes: what each has of each second of it.
+
+    ``is_enclosed``: whether scrapes know it.
+    """
+
+    begin_s: float
+    end_s: float
+    parts: Mapping[tuple[Who, str], Share]
+    prices: tuple[float, float]
+    is_enclosed: bool = False
+
+
+class Asked(NamedTuple):
+    """Which bill: ``--by``, ``--method``, and the steps that it is read in."""
+
+    by: str
+    method: str
+    step_s: float
+
+
+def truth_of(history: History, asked: Asked) -> Truth:
+    """What a right bill says."""
+    found = Truth()
+    for machine in history.machines:
+        seen = Seen(history, machine)
+        for uuid, there in machine.cards:
+            if shown := seen.shown(uuid, there):
+                card = _Card(history, machine, seen, uuid, there, asked)
+                card.add_to(found, min(run.there.begin_s for run, _ in shown), shown[-1][1])
+        label = history.prices.label
+        has_it = machine.told_s is not None and all(label in one for _, one in machine.labels)
+        if label and not has_it and any(seen.answered):
+            found.untold.add(machine.node)
+    return found
+
+
+class _Card:
+    """One card in one machine, from when an exporter has it."""
+
+    def __init__(
+        self,
+        history: History,
+        machine: Machine,
+        seen: Seen,
+        uuid: str,
+        there: Lasting,
+        asked: Asked,
+    ) -> None:
+        self._history, self._machine, self._seen = history, machine, seen
+        self._uuid, self._there = uuid, there
+        self._by, self._method, self._step_s = asked
+        self._enclosed = seen.enclosed(uuid, there)
+        self._pods = [
+            (pod, hold)
+            for pod in history.pods
+            if pod.machine == machine.id
+            for hold in pod.holds
+            if hold.uuid == uuid
+        ]
+
+    def add_to(self, found: Truth, first_s: float, last_s: float) -> None:
+        """Adds what a right bill says of the card, which was shown last at a time."""
+        self._first_s = max(self._history.since_s, self._there.begin_s, first_s)
+        self._last_s = last_s
+        # From then on nobody can know whether it is there: its target may still be asked for.
+        asked_s = max(
+            one.there.end_s for one in self._history.targets if one.machine == self._machine.id
+        )
+        self._gone_s = min(asked_s, self._seen.without(self._uuid, self._there, last_s))
+        pieces = list(self._pieces())
+        for piece in pieces:
+            length_s = piece.end_s - piece.begin_s
+            for (who, part), (least, most) in piece.parts.items():
+                row = Row(self._uuid, self._machine.node, who, part)
+                found.rows[row].add(least * length_s, most * length_s, piece.prices)
+        edge = _Piece(0.0, 0.0, {}, pieces[0].prices if pieces else (0.0, 0.0))
+        for before, after in pairwise([edge, *pieces, edge._replace(begin_s=pieces[-1].end_s)]):
+            self._widen(found, before, after)
+        self._widen_begin(found)
+
+    def _widen(self, found: Truth, before: _Piece, after: _Piece) -> None:
+        """A change is known as closely as scrapes are, and the steps that the bill is read in."""
+        close_s = self._seen.spacing_s(after.begin_s) + self._step_s
+        if before.parts and after.parts and before.is_enclosed != after.is_enclosed:
+            several = len(self._seen.targets) > 1
+            close_s = _EXACT_S + self._seen.spacing_s(after.begin_s) * several
+        prices = (min(*before.prices, *after.prices), max(*before.prices, *after.prices))
+        for key in before.parts.keys() | after.parts.keys():
+            one, other = (each.parts.get(key, (0.0, 0.0))[1] for each in (before, after))
+            rate = abs(one - other) if before.prices == after.prices else max(one, other)
+            row = found.rows[Row(self._uuid, self._machine.node, *key)]
+            row.add(-rate * close_s, rate * close_s, prices)
+
+    def _widen_begin(self, found: Truth) -> None:
+        """What was counted since the last scrape before the range may be taken for the range's."""
+        since_s = float(self._history.since_s)
+        close_s = self._seen.spacing_s(since_s)
+        prices = self._prices(since_s)
+        for at_s in {since_s - close_s, since_s - close_s / 2, since_s - 1}:
+            for (pod, part), share in self._divided(at_s).items():
+                for who in set().union(*self._named(pod, at_s)):
+                    row = found.rows[Row(self._uuid, self._machine.node, who, part)]
+                    row.add(0.0, share * close_s, prices)
+
+    def _pieces(self) -> Iterator[_Piece]:
+        """The card's time in the range, cut at all changes."""
+        begin_s, end_s = self._first_s, float(self._history.until_s)
+        cuts = {begin_s, end_s, self._last_s, self._gone_s, *self._there}
+        cuts |= {cut for one in self._enclosed for cut in one[:2]}
+        cuts |= {since_s for since_s, _ in self._machine.labels}
+        cuts.add(self._machine.there.begin_s + (self._machine.told_s or 0.0))
+        cuts |= {at for uuid, there in self._machine.lost if uuid == self._uuid for at in there}
+        for pod, hold in self._pods:
+            cuts |= {*pod.there, *self._seen.last_read(pod.there)}
+            cuts |= {since_s for each in (hold.used, pod.owner, pod.labels) for since_s, _ in each}
+        ordered = sorted(cut for cut in cuts if begin_s <= cut <= end_s)
+        before: _Piece | None = None
+        for one_s, other_s in pairwise(ordered):
+            piece = self._piece(one_s, other_s)
+            if before is not None and before[2:] == piece[2:]:
+                piece = piece._replace(begin_s=before.begin_s)
+            elif before is not None:
+                yield before
+            before = piece
+        if before is not None:
+            yield before
+
+    def _piece(self, begin_s: float, end_s: float) -> _Piece:
+        middle_s = (begin_s + end_s) / 2
+        prices = self._prices(middle_s)
+        stretch = next((one for one in self._enclosed if one[0] <= middle_s < one[1]), None)
+        if stretch is None or not is_at(self._there, middle_s):
+            is_there = is_at(self._there, middle_s) and middle_s < self._last_s
+            least = 1.0 if is_there else 0.0
+            most = 1.0 if is_there or middle_s < self._gone_s else 0.0
+            return _Piece(
+                begin_s, end_s, {(NOBODY, "unobserved"): (least, most)} if most else {}, prices
+            )
+        parts: dict[tuple[Who, str], Share] = {}
+        for (pod, part), share in self._divided(middle_s).items():
+            sure, unsure = self._named(pod, middle_s)
+            if pod is not None and not stretch[2]:  # the namespace may be known for sooner
+                unsure = {*sure, *unsure, (pod.namespace, "")}
+            for who in {*sure, *unsure}:
+                least, most = parts.get((who, part), (0.0, 0.0))
+                parts[who, part] = least + share * (who in sure), most + share
+        if not stretch[2]:
+            parts = {key: (0.0, most) for key, (_, most) in parts.items()}
+            parts[NOBODY, "unobserved"] = 0.0, 1.0
+        return _Piece(begin_s, end_s, parts, prices, is_enclosed=True)
+
+    def _prices(self, unix_s: float) -> tuple[float, float]:
+        """The least and the most that may be its price: until a node is told of, both are right."""
+        machine, prices = self._machine, self._history.prices
+        model = self._history.models[self._uuid]
+        right, default = prices.of(model, at(machine.labels, unix_s)), prices.of(model, {})
+        if machine.told_s is None:
+            return default, default
+        if unix_s < machine.there.begin_s + machine.told_s:
+            return min(right, default), max(right, default)
+        return right, right
+
+    def _named(self, pod: Pod | None, unix_s: float) -> tuple[set[Who], set[Who]]:
+        """Who is named for it, for sure or perhaps: a pod that no scrape saw is its namespace's."""
+        if pod is None:
+            return {NOBODY}, set()
+        nameless = (pod.namespace, "")
+        if self._by == "namespace" or not self._seen.is_read(pod.there, unix_s):
+            return {nameless}, set()
+        if self._by == "pod":
+            return {(pod.namespace, pod.name)}, set()
+        key = self._by.partition(":")[2]
+        timeline = pod.labels if key else pod.owner
+        begins = [since_s for since_s, _ in timeline]
+        begin_s = max((one for one in begins if one <= unix_s), default=pod.there.begin_s)
+        end_s = min((one for one in begins if one > unix_s), default=pod.there.end_s)
+        value = at(pod.labels, unix_s).get(key, "") if key else "/".join(at(pod.owner, unix_s))
+        name = f"label/{value}" if key and value else value
+        who = (pod.namespace, name)
+        is_known = self._seen.is_scraped(
+            max(begin_s, pod.there.begin_s), min(end_s, pod.there.end_s)
+        )
+        return ({who}, set()) if is_known else (set(), {who, nameless})
+
+    def _divided(self, unix_s: float) -> dict[tuple[Pod | None, str], float]:
+        """The parts of the card at a moment, which are all of it."""
+        is_read = not any(
+            uuid == self._uuid and is_at(there, unix_s) for uuid, there in self._machine.lost
+        )
+        held = [
+            (pod, hold.allocated, at(hold.used, unix_s) if is_read else 0.0)
+            for pod, hold in self._pods
+            if is_at(pod.there, unix_s)
+        ]
+        used = sum(uses for *_, uses in held)
+        host = HOST in self._history.models[self._uuid] and is_read
+        nobody = min(0.05, max(0.0, 1 - used)) if host else 0.0
+        allocated = sum(part for _, part, _ in held)
+        scale = 1 / max(1.0, allocated)
+        found: dict[tuple[Pod | None, str], float] = defaultdict(float)
+        if self._method == "allocation":
+            for pod, part, uses in held:
+                within = min(part * scale, uses)
+                found[pod, "used"] += within
+                found[pod, "allocated_idle" if is_read else "unobserved"] += part * scale - within
+            rest = max(0.0, 1 - allocated)
+            found[None, "unattributed"] = min(nobody, rest)
+            found[None, "unallocated"] = rest - min(nobody, rest)
+        elif not is_read:
+            found[None, "unobserved"] = 1.0
+        else:
+            idle = {pod: max(0.0, part * scale - min(uses, part)) for pod, part, uses in held}
+            left = max(0.0, 1 - used - nobody)
+            shrink = min(1.0, left / sum(idle.values())) if sum(idle.values()) else 1.0
+            for pod, _, uses in held:
+                found[pod, "used"] += uses
+                found[pod, "allocated_idle"] += idle[pod] * shrink
+            found[None, "unattributed"] = nobody
+            found[None, "unallocated"] = left - sum(idle.values()) * shrink
+        return {key: share for key, share in found.items() if share}
