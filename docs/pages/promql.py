@@ -29,7 +29,7 @@ scrape. Switch it on at both ends:
 - An allocation of a pod as a whole has `container=""`; one whose device is not known has `gpu=""`
   and `uuid=""`. It is in `mgpu_container_allocation_info` also without a promised share.
 - Idle and borrowed core time are counted at each window, where the allocation was there:
-  use + idle - borrowed = allocated, within a sample, while use is measured.
+  use + idle - borrowed = allocated in each scrape, while use is measured.
 - Charge a namespace by `mgpu_namespace_allocated_core_seconds_total`, used or not: sums of
   `mgpu_pod_allocated_core_seconds_total` lose pods that were too short for a scrape.
 """

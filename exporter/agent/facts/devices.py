@@ -148,7 +148,7 @@ def _unattributed(device: DeviceView) -> Mapping[Unattributed, Used]:
 
 def _allocated(view: View, device_ledger: DeviceLedger) -> DeviceAllocation:
     """Sums over the allocations that name the device; 0 where none can be of it."""
-    itself, now_ns = device_ledger.device, view.facts.now.mono_ns
+    itself, until_ns = device_ledger.device, view.until_mono_ns(device_ledger.device.uuid)
     is_part = bool(itself.parent_uuid)
     here = view.limits.of_device(itself.uuid)
     parted = itself.sharing in PARTED
@@ -159,6 +159,6 @@ def _allocated(view: View, device_ledger: DeviceLedger) -> DeviceAllocation:
         none if here.sum.core is None else here.sum.core,
         none if here.sum.memory_bytes is None else here.sum.memory_bytes,
         view.facts.replicas.get(itself.uuid),
-        None if is_part else device_ledger.unallocated.at(now_ns),
-        None if is_part else device_ledger.overcommitted.at(now_ns),
+        None if is_part else device_ledger.unallocated.at(until_ns),
+        None if is_part else device_ledger.overcommitted.at(until_ns),
     )

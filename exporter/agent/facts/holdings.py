@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from exporter.agent.facts.limits import NO_LIMIT, Limit
-from exporter.agent.facts.view import DeviceView, K, OwnerView, View
-from exporter.agent.ledger.accounts import Account, Counters
+from exporter.agent.facts.view import DeviceView, K, OwnerView, Times, View
+from exporter.agent.ledger.accounts import Counters
 from exporter.agent.ledger.device_status import OWNED
 from exporter.model import (
     NEVER_ALLOCATED,
@@ -90,8 +90,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         unmeasured=NONE if owner.ended else _unmeasured(owner, unknown_limits),
         allocation=allocation,
         allocated=allocated_time(
-            view,
-            account,
+            view.times_of(account, device.uuid) if account else None,
             limit.sum.core,
             held_against.counters if held_against and is_known else None,
         ),
@@ -163,28 +162,23 @@ def last_granted(view: View, key: ContainerKey) -> tuple[Granted, ...]:
 
 
 def allocated_time(
-    view: View,
-    account: Account | None,
-    core: float | None,
-    counters: Counters | None = None,
+    times: Times | None, core: float | None, counters: Counters | None = None
 ) -> AllocatedTime:
-    """The time allocated until now; None if there never was an allocation, or none of core.
+    """The allocated time; None if there never was an allocation, or none of core.
 
     ``counters`` have what of it was idle and borrowed; None where use is not known. Use on a device
     without an allocation there is borrowed from it, where the owner is allocated another.
     """
     borrowed_ns = counters.borrowed if counters and counters.borrowed else None
-    if account is None:
+    if times is None:
         return AllocatedTime(borrowed_ns=borrowed_ns) if borrowed_ns else NEVER_ALLOCATED
-    now_ns = view.facts.now.mono_ns
-    core_ns, gpu_ns = account.cores.at(now_ns), account.gpus.at(now_ns)
-    is_promised = bool(core_ns) or core is not None
+    is_promised = bool(times.core_ns) or core is not None
     used = counters if is_promised else None
     return AllocatedTime(
-        core_ns if is_promised else None,
+        times.core_ns if is_promised else None,
         used.allocated_idle if used else None,
         used.borrowed if used else borrowed_ns,
-        gpu_ns if gpu_ns or any(account.gpus.shares) else None,
+        times.gpu_ns if times.gpu_ns or times.has_gpus else None,
     )
 
 
@@ -227,7 +221,8 @@ def unplaced_holdings(view: View) -> Iterator[ContainerHolding]:
         allocation = NO_ALLOCATION if is_withheld else without_amounts(limit.sum)
         is_known = device is not None and "core" in device.attributable
         counters = account.counters if is_known else None
-        allocated = allocated_time(view, None if is_withheld else account, limit.sum.core, counters)
+        times = None if is_withheld else view.times_of(account, uuid)
+        allocated = allocated_time(times, limit.sum.core, counters)
         reasons = {} if uuid or key.container else _undecoded(view, key)
         if not uuid and key.container and limit.allocations:
             reasons |= _unplaced(view, limit)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exporter.agent.facts.holdings import allocated_time, misplaced
 from exporter.agent.facts.limits import NO_POD_LIMIT, PodLimit
-from exporter.agent.facts.view import DeviceView, OwnerView, View, used
+from exporter.agent.facts.view import DeviceView, OwnerView, Times, View, used
 from exporter.agent.ledger.accounts import ENERGY, NOTHING, Account, Counters, sum_counters
 from exporter.agent.ledger.device_ledger import OwnerKey
 from exporter.model import (
@@ -41,7 +41,7 @@ class Tenant(NamedTuple):
     live: Containers
     using: Containers
     limit: PodLimit
-    whole: Sequence[Account]
+    whole: Sequence[tuple[str, Account]]  # and their devices
 
 
 def pod_facts(view: View) -> Iterator[PodFacts]:
@@ -49,9 +49,9 @@ def pod_facts(view: View) -> Iterator[PodFacts]:
     containers: Mapping[PodName, list[OwnerView[ContainerKey]]] = defaultdict(list)
     for container in view.containers:
         containers[container.key.pod_name].append(container)
-    whole_pods: Mapping[PodName, list[Account]] = defaultdict(list)
-    for (key, _), account in view.ledger.unplaced.items():
-        whole_pods[key.pod_name].append(account)
+    whole_pods: Mapping[PodName, list[tuple[str, Account]]] = defaultdict(list)
+    for (key, uuid), account in view.ledger.unplaced.items():
+        whole_pods[key.pod_name].append((uuid, account))
     for name, closed in view.ledger.pods.items():
         mine = containers.get(name, [])
         live = [container for container in mine if container.live]
@@ -77,7 +77,8 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
     has_gauges = measured and live
     using, limit = (tenant.using, tenant.limit) if has_gauges else ((), NO_POD_LIMIT)
     accounts = [tenant.closed, *[container.account for container in tenant.containers]]
-    counters = sum_counters(*[account.counters for account in (*accounts, *tenant.whole)])
+    whole = [account for _, account in tenant.whole]
+    counters = sum_counters(*[account.counters for account in (*accounts, *whole)])
     active_unix_ns = max([account.active_unix_ns or 0 for account in accounts]) or None
     limited = _held_against(using, limit.core_containers)
     core_known = "core" in known
@@ -106,13 +107,26 @@ def _pod(view: View, tenant: Tenant) -> PodFacts:
         ),
         limited_core_ns=view.ledger.limited_core_ns.get(tenant.name) if core_known else None,
         allocated=allocated_time(
-            view,
-            tenant.closed if measured else None,
+            _times(view, tenant) if measured else None,
             tenant.limit.core,
             counters if core_known and tenant.limit.compared else None,
         ),
         unhealthy_devices=pod.unhealthy_devices if pod else None,
     )
+
+
+def _times(view: View, tenant: Tenant) -> Times:
+    """What was allocated to a pod, on each device until its own moment."""
+    # The pod's account goes on until now. What is too late of it is in the accounts of its parts,
+    # which were cut to whole ns at the same moments.
+    closed, now_ns = tenant.closed, view.facts.now.mono_ns
+    core_ns, gpu_ns = closed.cores.at(now_ns), closed.gpus.at(now_ns)
+    of_containers = [(each.device.uuid, each.account) for each in tenant.containers]
+    for uuid, account in (*of_containers, *tenant.whole):
+        times = view.times_of(account, uuid)
+        core_ns -= account.cores.at(now_ns) - times.core_ns
+        gpu_ns -= account.gpus.at(now_ns) - times.gpu_ns
+    return Times(core_ns, gpu_ns, any(closed.gpus.shares))
 
 
 def _fullnesses(view: View, using: Containers, limit: PodLimit) -> Iterator[float]:
@@ -192,7 +206,8 @@ def _namespace(
     known: frozenset[str],
 ) -> NamespaceFacts:
     core = 0.0 if account and any(account.cores.shares) else None
-    allocated = allocated_time(view, account, core, counters if "core" in known else None)
+    times = view.times_of(account, place[1]) if account else None
+    allocated = allocated_time(times, core, counters if "core" in known else None)
     gpus = sum(account.gpus.shares) if account and any(account.gpus.shares) else None
     return NamespaceFacts(*place, used(counters, known), allocated, gpus)
 

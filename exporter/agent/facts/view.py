@@ -63,7 +63,8 @@ class DeviceView:
     quantities that cannot be attributed to any owner, with reasons; ``attributable`` are the
     others, except for uncertain owners. ``known`` are the quantities known of the device itself.
     ``newcomers`` have no averages yet: no window has ended since they came or were identified.
-    ``lately`` are the windows that averages are of.
+    ``lately`` are the windows that averages are of. What is allocated is shown until
+    ``until_mono_ns``.
     """
 
     def __init__(self, device_ledger: DeviceLedger, ledger: Ledger, facts: CycleFacts) -> None:
@@ -74,6 +75,7 @@ class DeviceView:
         self.known = device_ledger.known
         self.unattributable = device_ledger.unattributable
         self.attributable = device_ledger.measured.difference(self.unattributable)
+        self.until_mono_ns = device_ledger.until_mono_ns(facts.now.mono_ns)
         self._since = facts.now.mono_ns - ledger.window_ns
         self.lately = since(device_ledger.pasts, self._since)
         self.observed_ns = self.lately.observed_ns
@@ -234,6 +236,14 @@ class OwnerView(NamedTuple, Generic[K]):
         return NOTHING_USED if self.withheld else used(self.account.counters, self.known)
 
 
+class Times(NamedTuple):
+    """The time that was allocated to an account. ``has_gpus``: a part of a GPU is kept for it."""
+
+    core_ns: int
+    gpu_ns: int
+    has_gpus: bool
+
+
 class View:
     """The ledger at the end of one cycle, once settled. ``devices`` are by UUID."""
 
@@ -274,6 +284,22 @@ class View:
     def has_stale(self) -> bool:
         """Whether any device cannot be read."""
         return any(device.stale for device in self.devices.values())
+
+    def until_mono_ns(self, uuid: str) -> int:
+        """Until when what was allocated on a device is shown; "": on no known device."""
+        device = self.devices.get(uuid)
+        return self.facts.now.mono_ns if device is None else device.until_mono_ns
+
+    def times_of(self, account: Account, uuid: str) -> Times:
+        """What was allocated to an account on a device."""
+        # The parts of a card, its instances included, are those of one moment.
+        device = self.devices.get(uuid)
+        board = device.device_ledger.device.parent_uuid if device else ""
+        return Times(
+            account.cores.at(self.until_mono_ns(uuid)),
+            account.gpus.at(self.until_mono_ns(board or uuid)),
+            any(account.gpus.shares),
+        )
 
     def live(self, account: Account) -> bool:
         """Whether the owner of a pod's account is live in this cycle, on any device."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from exporter.agent.attribution.contention import ACTIVE_NS, WaitedFor, waiting
 from exporter.agent.ledger.accounts import (
     NOTHING,
+    REMEMBERED_NS,
     Account,
     Accrual,
     Counters,
@@ -125,6 +126,7 @@ class DeviceLedger(DeviceStatus):
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.span = WindowSpan(now.mono_ns, now.mono_ns)
+        self._published_mono_ns = now.mono_ns  # until when its allocated time was shown
         self.recorded_mono_ns: int | None = None  # when a window was entered last
         self._end_unix_ns = 0  # of the newest window, in its own time
         self.held: Mapping[Owner, MemoryHeld] | None = None
@@ -134,6 +136,7 @@ class DeviceLedger(DeviceStatus):
 
     def observe(self, reading: DeviceReading, now: Moment) -> None:
         """Records the device's state in this cycle; raises as ``DeviceStatus`` does."""
+        self._published_mono_ns = self.until_mono_ns(self.observed_mono_ns)
         super().observe(reading, now)
         if self.state is DeviceState.UP and self.unlisted and self.held is not None:
             # The list is too old to say who holds memory now. Unknown is not the last figure.
@@ -228,15 +231,16 @@ class DeviceLedger(DeviceStatus):
         # A window says how long it is, and when it ended in its own time. How old its newest sample
         # was when it was read, nobody says. So one that follows another ends its length later, and
         # is not longer because it happened to be read late.
+        # The first of all follows the moment in which the device was found.
         length_ns, before_ns = usage.length_ns, self.span.end_mono_ns
-        follows = usage.end_unix_ns - length_ns == self._end_unix_ns
+        is_first = self.recorded_mono_ns is None
+        follows = is_first or usage.end_unix_ns - length_ns == self._end_unix_ns
         end_ns = before_ns + length_ns
         # The clock of samples may be a little slower than the monotonic one. Without this the
         # windows would fall behind it for ever.
         if end_ns < now.mono_ns - LATE_NS:
             end_ns += length_ns // SLOW
-        # One that falls behind by more is another clock. As the first window of all, it has ended
-        # now.
+        # One that falls behind by more is another clock. It has ended now.
         if not follows or end_ns < now.mono_ns - 2 * LATE_NS:
             return WindowSpan(max(before_ns, now.mono_ns - length_ns), now.mono_ns, follows=False)
         # None has ended later than now. So, after some windows, those that are read at once end
@@ -334,6 +338,16 @@ class DeviceLedger(DeviceStatus):
             if whose != owner or not is_known:
                 self.owners[owner] = account._replace(compared_ns=account.compared_at(self.span))
         return due
+
+    def until_mono_ns(self, now_mono_ns: int) -> int:
+        """Until when allocated time is shown: as far as it is known what of it was used."""
+        # What was used and what was left idle is known until the end of the newest window, which
+        # may be some seconds past. Allocated time up to now would be more than both together. Where
+        # no use is measured, there is nothing to be compared with, and it goes on.
+        end_ns = now_mono_ns
+        if "core" in self.measured and "core" not in self.unmeasured:
+            end_ns = max(self.span.end_mono_ns, now_mono_ns - REMEMBERED_NS)
+        return max(end_ns, self._published_mono_ns)  # a counter never falls
 
     @property
     def divides_core(self) -> bool:

@@ -27,6 +27,7 @@ from exporter.model import (
     PodTable,
     ProcessMemory,
     Snapshot,
+    Unmeasured,
     Window,
 )
 from tests.agent.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
@@ -272,7 +273,8 @@ def test_an_instance_that_is_not_known_is_looked_for_and_its_board_is_not_alloca
     bench.name_pod(MIG_POD)
     unfound = [bench.cycle() for _ in range(3)][-1]
     looks = bench.gpus.looks
-    bench.gpus.devices = (DeviceReading(replace(DEVICE, sharing="mig")), instance(SECOND // 4, 7))
+    board = DeviceReading(replace(DEVICE, sharing="mig"), unmeasured={"core": Unmeasured.MIG})
+    bench.gpus.devices = (board, instance(SECOND // 4, 7))
     found = [bench.cycle() for _ in range(2)][-1]
 
     def allocated(snapshot: Snapshot, uuid: str) -> object:
