@@ -138,7 +138,7 @@ WAYS = (
         "MPS",
         "nvidia-device-plugin",
         "`nvidia.com/gpu`: 1 of N replicas",
-        "1/N of core and memory",
+        "1/N of threads and memory",
         "both, by MPS",
         "",
         "mps",

@@ -26,7 +26,8 @@ on which GPU.** [Others that you describe](configuration.md#a-sharing-system-of-
 - `mgpu_container_allocation_info` has the labels `scheme`, `policy`
   ([below](#what-was-read-and-what-is-enforced)) and `priority`.
 - In MIG mode the instance is the allocation, whatever the container asked for.
-- Time-slicing promises nothing: `mgpu_container_allocated_replicas` counts what was granted.
+- Time-slicing promises nothing, and MPS no time: it limits threads, drivers count time. So the
+  policy `mps` has no core limit, idle, borrowed or waiting time.
 - A device that the system does not name is the one on which the container is seen.
 - An init container has only what no other container of its pod asks for in the same domain.
 - Annotations count only for containers whose limits ask for a resource of the scheme
@@ -60,11 +61,11 @@ one, `…_memory_borrowed_bytes` what is used beyond it, `…_memory_protected_b
 effort, `…_memory_charged_bytes` what the cgroup is charged. Groups have the same. Where the driver
 has no figure, or lists no process (`role="figure"`), `…_memory_used_bytes` is the charge.
 
-Those that borrow are candidates for eviction when another one within its guarantee meets a full
-card; the MPS server chooses. `sort_desc(mgpu_container_memory_borrowed_bytes > 0)` lists them.
+Those that borrow may be evicted when another within its guarantee meets a full card.
+`sort_desc(mgpu_container_memory_borrowed_bytes > 0)` lists them.
 
-`mgpu-exporter check` explains the driver's answers, and finds limits that cannot be read, or are
-beyond the card's memory, and guarantees of deleted cgroups.
+`mgpu-exporter check` finds limits that cannot be read or are beyond the card's memory, and
+guarantees of deleted cgroups.
 """
 
 READINGS_PREFACE = """

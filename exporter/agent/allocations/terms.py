@@ -9,6 +9,9 @@ from exporter.model import Allocation
 # The policy of an allocation of a part of a device, if its system has no other term for it.
 SHARED = "shared"
 
+# A part of the threads, by MPS: its clients run at once, so no share of time is promised.
+MPS = "mps"
+
 # Whether anything holds a container to its allocation, as its policy if its system has no term for
 # it. The third answer is SHARED: nothing is promised that could be held.
 ENFORCED, UNENFORCED = "enforced", "unenforced"

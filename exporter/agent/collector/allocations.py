@@ -13,7 +13,7 @@ from exporter.agent.allocations.registry import may_have_any, vendor_of
 from exporter.agent.allocations.replicas import LastOffers, sharing_replicas
 from exporter.agent.allocations.room import MAX_OF_NODE, MAX_OF_POD, has_too_many, left_out
 from exporter.agent.allocations.rules import Rules
-from exporter.agent.allocations.terms import SHARED, DecodeProblem, Reason
+from exporter.agent.allocations.terms import MPS, SHARED, DecodeProblem, Reason
 from exporter.agent.allocations.ties import has_ended
 from exporter.agent.attribution.join import place
 from exporter.agent.attribution.ownership import Member
@@ -162,7 +162,9 @@ class Allocations:
             own = limited(allocation, self._devices.get(allocation.device or ""), sharers)
             own = own if own.device else self._among(own)
             gpus = kept(own, self._devices, self.replicas, sharers)
-            found.append(Allocated(key, replace(own, gpus=gpus)))
+            # Drivers count time, and MPS limits threads: the two are not compared.
+            core = None if own.policy == MPS else own.core
+            found.append(Allocated(key, replace(own, gpus=gpus, core=core)))
         return found
 
     def _among(self, allocation: Allocation) -> Allocation:

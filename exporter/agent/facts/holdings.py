@@ -7,6 +7,7 @@ figures are withheld, only the reason is shown.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from exporter.agent.allocations.terms import MPS
 from exporter.agent.facts.limits import NO_LIMIT, Limit
 from exporter.agent.facts.view import DeviceView, K, OwnerView, Times, View
 from exporter.agent.ledger.accounts import Counters
@@ -76,6 +77,9 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         granted = (*allocation.granted, Granted(memory.cgroup.evidence, "enforced"))
         allocation = replace(allocation, memory_bytes=memory.limit_bytes, granted=granted)
     waited = device.device_ledger.waited.get(key, {})
+    # Clients of MPS run at once: none waits for another.
+    waits = is_known and not any(granted.policy == MPS for granted in allocation.granted)
+    average = owner.average if owner.has_gauges else NO_AVERAGES
     return ContainerHolding(
         owner=key,
         index=device.index,
@@ -83,7 +87,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         ended=ended,
         ended_core=owner.ended_core,
         used=owner.used,
-        average=owner.average if owner.has_gauges else NO_AVERAGES,
+        average=average if waits else average._replace(waiting=None),
         memory=memory,
         last_active_unix_ns=owner.account.active_unix_ns if owner.has_gauges else None,
         since_unix_ns=owner.account.since_unix_ns if owner.has_gauges else None,
@@ -94,7 +98,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
             limit.sum.core,
             held_against.counters if held_against and is_known else None,
         ),
-        waiting=Waiting(owner.account.counters.waiting, waited) if is_known else NO_WAITING,
+        waiting=Waiting(owner.account.counters.waiting, waited) if waits else NO_WAITING,
         misplaced=misplaced(view, key, device) if owner.live and not device.withheld else None,
     )
 

@@ -221,6 +221,45 @@ def test_several_clients_of_mps_in_a_container_are_over_its_limit(tmp_path: Path
 
 
 @report(
+    source="k8s-device-plugin#1494",
+    seen="A client of a tenth of the threads is busy most of the time, far above a tenth.",
+    first="wrong",
+    group="kubernetes",
+    kind="time and threads under one name",
+)
+def test_a_client_of_mps_borrows_nothing_and_waits_for_nobody(tmp_path: Path) -> None:
+    labels = {
+        "nvidia.com/gpu.replicas": "10",
+        "nvidia.com/gpu.count": "1",
+        "nvidia.com/gpu.sharing-strategy": "mps",
+    }
+    clients = [FieldPod(f"client-{n}", {"main": WHOLE}) for n in range(2)]
+    with field_node(tmp_path, Gpu(0, memory=40 * GIB), labels=labels) as node:
+        node.document["status"] = {"allocatable": {GPU: "10"}}
+        node.kubelet.answer = b"".join(holding(f"client-{n}", f"GPU-0::{n}") for n in range(2))
+        for each, duty in zip(clients, (0.6, 0.3), strict=True):
+            node.pod(each.document())
+            node.start(each.cgroup(), 0, duty=duty, period=0.4)
+        page = node.run(20)
+    used = core(page)
+    assert used["client-0", "main", "GPU-0"] == pytest.approx(12, abs=3)
+    assert by(page, "container_allocation_info", "policy", "pod")["mps", "client-0"] == 1
+    assert gpus(page) == {(each.name, "main", "GPU-0"): 0.1 for each in clients}
+    assert set(memory_limits(page).values()) == {4 * GIB}
+    for family in (
+        "core_limit_ratio",
+        "core_limit_utilization_ratio",
+        "allocated_core_seconds_total",
+        "allocated_idle_core_seconds_total",
+        "borrowed_core_seconds_total",
+        "core_waiting_seconds_total",
+        "core_pressure_ratio",
+    ):
+        assert page.all(f"mgpu_container_{family}") == page.all(f"mgpu_pod_{family}") == [], family
+    assert not list(imbalances(page))
+
+
+@report(
     source="k8s-device-plugin#1596",
     seen="No figures are exported for a container that asks for no GPU and uses all.",
     first="right",

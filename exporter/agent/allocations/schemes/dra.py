@@ -9,7 +9,7 @@ Administrative access is not an allocation. A claim is placed on no other device
 ``mgpu_pod_unhealthy_devices`` counts the devices of a pod that the kubelet says are unhealthy, and
 ``mgpu-exporter check`` names the node's tainted devices, by their drivers and by DeviceTaintRules.
 
-Unconfirmed: the vendors' own drivers on hardware. Claims were tried with Kubernetes' test driver.
+Unconfirmed: the vendors' own drivers on hardware.
 
 Sources: ``resource.k8s.io/v1`` (kubernetes/api; v1beta2 and v1beta1 hold the same), KEP-5004
 (claims that stand for an extended resource), KEP-5075 (consumable capacity), and what the drivers
@@ -57,7 +57,7 @@ from exporter.agent.allocations.claimed import (
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, lasting_containers
 from exporter.agent.allocations.scheme import Scheme
-from exporter.agent.allocations.terms import ENFORCED, SHARED, Evidence, IndexBasis, Reason
+from exporter.agent.allocations.terms import ENFORCED, MPS, SHARED, Evidence, IndexBasis, Reason
 from exporter.model import (
     Allocation,
     ClaimedDevice,
@@ -77,7 +77,7 @@ _HAMI_DEFAULT = 60  # per cent
 _GPUS = ("nvidia.com/", "amd.com/gpu", "gpu.intel.com/")  # beginnings of extended resources
 _CORES, _SHARES = "cores", "shares"
 CAPACITIES = frozenset({MEMORY, _CORES, _SHARES})
-_MPS, _MPS_STRATEGY = "mps", "MPS"
+_MPS_STRATEGY = "MPS"
 _OF_DEVICE = "memory/"  # begins the name of the limit of one device
 _MAX_SHARES = 10_000
 
@@ -292,7 +292,7 @@ def _share(reader: PodReader, parts: list[_Part]) -> Share:
     return Share(
         core,
         reader.memory(sum(memory), 1) if promised else None,
-        _MPS if mps else held if shared else "",
+        MPS if mps else held if shared else "",
         replicas=sum(part.replicas for part in parts) if open_ended or mps else None,
     )
 

@@ -1,7 +1,7 @@
 """GKE's device plugin: whole cards, MIG partitions, time-sharing and MPS.
 
-Time-sharing promises nothing: one allocation per device, with the number of clients granted. With
-MPS each client has an equal part of the card's threads and memory.
+Time-sharing promises nothing. With MPS each client has an equal part of the card's threads and
+memory.
 
 Unconfirmed: whether a node with another form of sharing has none of GKE's labels.
 
@@ -24,7 +24,7 @@ from exporter.agent.allocations.devices import card_by_number, cards, common_mem
 from exporter.agent.allocations.quantities import parse_natural
 from exporter.agent.allocations.reader import PodReader, Share
 from exporter.agent.allocations.scheme import Scheme
-from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
+from exporter.agent.allocations.terms import MPS, SHARED, Evidence, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device
 
 _GPU = "nvidia.com/gpu"
@@ -33,8 +33,7 @@ _STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
 _CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 _PARTITION = "cloud.google.com/gke-gpu-partition-size"
 _DISCOVERY = "nvidia.com/gpu.count"
-_MPS = "mps"
-_STRATEGIES = {"time-sharing": "time-sharing", _MPS: _MPS}
+_STRATEGIES = {"time-sharing": "time-sharing", MPS: MPS}
 _DEVICE_ID = re.compile(r"nvidia(\d{1,3})(?:/gi(\d{1,3}))?(/vgpu\d{1,4})?", re.ASCII)
 _Place = tuple[int, int | None]  # the card's number, and that of its GPU instance
 
@@ -97,7 +96,7 @@ def _share(reader: PodReader, device: Device | None, *, partition: bool, clients
     if not clients:
         return Share(core, memory)
     policy = reader.one_of(_STRATEGIES, reader.node.labels.get(_STRATEGY, "")) or SHARED
-    if policy != _MPS:  # time-sharing promises nothing
+    if policy != MPS:  # time-sharing promises nothing
         return Share(None, None, policy, replicas=clients)
     # MPS gives each client an equal part. How many parts there are stands in a label alone: the
     # clients that a node offers may be those of several cards.

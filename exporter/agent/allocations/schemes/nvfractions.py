@@ -31,7 +31,7 @@ from exporter.agent.allocations.evidence import asks_for
 from exporter.agent.allocations.quantities import parse_natural, parse_quantity
 from exporter.agent.allocations.reader import PodReader, Share, each_container, lasting_containers
 from exporter.agent.allocations.scheme import Scheme
-from exporter.agent.allocations.terms import Evidence, IndexBasis, Reason
+from exporter.agent.allocations.terms import MPS, Evidence, IndexBasis, Reason
 from exporter.model import (
     MEMORY_LIMIT,
     MEMORY_REQUEST,
@@ -69,7 +69,8 @@ def read(reader: PodReader, container: Container) -> list[Allocation]:
     if not devices:
         return []
     portion = reader.share(f"{_PREFIX}{container.name}.{_PORTION}")
-    made = reader.allocate(container, devices, Share(portion, limit or request))
+    policy = "" if portion is None else MPS
+    made = reader.allocate(container, devices, Share(portion, limit or request, policy))
     # A container may use up to its limit. No more is kept from others than its request.
     less = request if request and limit and request < limit else None
     return [replace(one, kept_bytes=less) for one in made]

@@ -1,9 +1,9 @@
 """NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
 
 ``nvidia.com/gpu`` is a whole card, or an instance with MIG's strategy *single*;
-``nvidia.com/mig-<profile>`` is an instance. MPS gives each client an equal part of the card,
-however many replicas its container has. nos' sized replicas and the instances of OpenShift's
-operator (``mig.das.com/``) are read too. Devices are known by the profile ``podresources``.
+``nvidia.com/mig-<profile>`` is an instance. MPS gives each client an equal part of the
+threads and memory, however many replicas its container has. nos' sized replicas and OpenShift's
+instances (``mig.das.com/``) are read too. Devices are known by the profile ``podresources``.
 
 With both `NVIDIA_GPU_MEMORY_REQUEST` and `…_LIMIT` in the pod, the toolkit and a driver from R615
 on limit a container's memory on each card.
@@ -45,7 +45,7 @@ from exporter.agent.allocations.replicas import number_of_units, sharing_replica
 from exporter.agent.allocations.scheme import Scheme
 from exporter.agent.allocations.schemes import vgpu_manager
 from exporter.agent.allocations.schemes.nvfractions import environment_limit
-from exporter.agent.allocations.terms import SHARED, Evidence, IndexBasis, Reason
+from exporter.agent.allocations.terms import MPS, SHARED, Evidence, IndexBasis, Reason
 from exporter.model import GIB, MIB, Allocation, Container, Device, NodeFacts
 
 _DOMAIN = "nvidia.com/"
@@ -59,7 +59,7 @@ _ALL_CARDS = "all"
 _OF_A_SIZE = re.compile(r"nvidia\.com/gpu-(\d{1,4})gb", re.ASCII)  # nos; GiB
 _PRODUCT = "nvidia.com/gpu.product"
 _UNIT_MEMORY = "nvidia.com/gpu.memory"  # MiB; the instance's where nvidia.com/gpu is one
-_TIME_SLICING, _MPS, _NONE = "time-slicing", "mps", "none"
+_TIME_SLICING, _NONE = "time-slicing", "none"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DEVICE_ID = re.compile(  # the last is an instance's before driver 470
     rf"GPU-{_UUID}|MIG-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+", re.IGNORECASE | re.ASCII
@@ -136,7 +136,7 @@ def _placed(
 ) -> list[Allocation]:
     device = reader.device(uuid)
     if size := _OF_A_SIZE.fullmatch(resource):
-        own = Share(None, reader.memory(int(size[1]) or None, GIB), _MPS, replicas=replicas or 1)
+        own = Share(None, reader.memory(int(size[1]) or None, GIB), MPS, replicas=replicas or 1)
         return reader.allocate(container, (device,), own, among=())
     core, memory = _whole(reader, resource, device)
     if device is None and uuid.startswith("MIG-"):
@@ -144,7 +144,7 @@ def _placed(
     sharing = ""
     if replicas:
         strategy = reader.node.labels.get(_STRATEGY, "")
-        sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
+        sharing = strategy if strategy in {_TIME_SLICING, MPS} else SHARED
         core, memory = _part(reader, resource, core, memory, sharing)
     share = Share(core, memory, sharing, replicas=replicas or None)
     return reader.allocate(container, (device,), share, among=())
@@ -156,9 +156,9 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
     if count is None:
         return []
     size = _OF_A_SIZE.fullmatch(resource)
-    sharing = _MPS if size else _sharing(reader.node, resource)
+    sharing = MPS if size else _sharing(reader.node, resource)
     among = _units(reader.node, resource) if _is_mig(reader.node, resource) else None
-    if size or sharing not in {"", _MPS}:
+    if size or sharing not in {"", MPS}:
         memory = reader.memory(int(size[1]) or None, GIB) if size else None  # else none is promised
         own = Share(None, memory, sharing, replicas=count)
         return reader.allocate(container, (None,), own, among=among)
@@ -171,9 +171,9 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
         reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
         return reader.allocate(container, devices, NOTHING, among=among)
     core, memory = _whole(reader, resource, None)
-    if sharing == _MPS:
+    if sharing == MPS:
         core, memory = _part(reader, resource, core, memory, sharing)
-    share = Share(core, memory, sharing, replicas=1 if sharing == _MPS else None)
+    share = Share(core, memory, sharing, replicas=1 if sharing == MPS else None)
     return reader.allocate(container, devices, share, among=among)
 
 
@@ -186,7 +186,7 @@ def _sharing(node: NodeFacts, resource: str) -> str:
     shared = strategy != _NONE if replicas is None else replicas > 1
     if not (shared or _is_overcommitted(node, resource) or resource.endswith(_RENAMED)):
         return ""
-    return strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
+    return strategy if strategy in {_TIME_SLICING, MPS} else SHARED
 
 
 def _is_overcommitted(node: NodeFacts, resource: str) -> bool:
@@ -247,7 +247,7 @@ def _part(
     sharing: str,
 ) -> tuple[float | None, int | None]:
     """Return core and memory of a client of one unit. Only MPS promises any."""
-    if sharing != _MPS:
+    if sharing != MPS:
         return None, None
     replicas = _replicas(reader.node, resource)
     if not replicas:
