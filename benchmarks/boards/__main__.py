@@ -1,9 +1,10 @@
 """Times every query of a board over a fleet: ``python -m benchmarks.boards --nodes 100``.
 
 The nodes are those of the fleet's benchmark: each is simulated for seconds, and goes on for an hour
-at that pace, with a scrape in 15 s. A query is asked as Grafana asks it at 1600 pixels: of a table
-at one moment, of all else in steps. One is asked after another, each several times; the least time
-counts, for other programs use the machine too.
+at that pace, with a scrape in 15 s. What the shipped rules record of it is there for the hour, or
+for a week where a panel looks at one. A query is asked as Grafana asks it at 1600 pixels: of a
+table at one moment, of all else in steps, folded rows too. One is asked after another, each several
+times; the least time counts, for other programs use the machine too. ``--rules`` times the rules.
 """
 
 import argparse
@@ -13,19 +14,27 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import psutil
+import yaml
 
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
 from benchmarks.fleet.clock import SECOND_NS, SetClock
 from benchmarks.fleet.nodes import name, scenario
 from exporter.metrics.families import FAMILIES
 from exporter.metrics.text import Format
-from tests.dashboards.grafana import FOLDER, fill, load, variables
+from tests.dashboards.grafana import FOLDER, fill, load, panels, variables
 from tests.store import Labels, Store, Target, parsed, sent
 
 AT = int(time.time()) // 60 * 60  # Prometheus 3 takes no sample of the future
 EVERY_S, HOUR_S = 15, 3600
+WEEK_S = 7 * 24 * HOUR_S
+RULES = Path(__file__).parents[2] / "rules"
+RULES_EVERY_S = 60  # of a group without an interval: what Prometheus has by default
+UNITS_S = {"s": 1, "m": 60, "h": 3600}
 PAGE_WIDTH, COLUMNS, EDGES = 1600, 24, 24
 LEAST_STEP_S = 30
 # To these Grafana rounds a step (rangeUtil.roundInterval), up to an hour.
@@ -73,53 +82,172 @@ def _stamped(at_s: int) -> bytes:
     return sample.removeprefix(SAMPLE + bytes(8))
 
 
-def requests(board: str, range_s: int) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """A panel, the path and the arguments of each of its queries, but for those of folded rows."""
+class Rule(NamedTuple):
+    """A rule, its group, how often it is asked, and what it records; "" for an alert."""
+
+    group: str
+    every_s: int
+    record: str
+    labels: Mapping[str, str]
+    expr: str
+
+
+def rules() -> list[Rule]:
+    """The shipped rules, in their order."""
+    found = []
+    for path in (RULES / "mgpu-recording.yaml", RULES / "mgpu-alerts.yaml"):
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
+            text = group.get("interval", f"{RULES_EVERY_S}s")
+            every_s = int(text[:-1]) * UNITS_S[text[-1]]
+            found += [
+                Rule(
+                    group["name"],
+                    every_s,
+                    rule.get("record", ""),
+                    rule.get("labels", {}),
+                    rule["expr"],
+                )
+                for rule in group["rules"]
+            ]
+    return found
+
+
+def record(store: Store) -> int:
+    """Lets the store have what the rules record, as if it had always been so; how many series."""
+    count = 0
+    for rule in (one for one in rules() if one.record):
+        # What looks back an hour is asked of the end; what a panel reads of a week is there for it.
+        length_s = WEEK_S if rule.every_s > RULES_EVERY_S * 5 else HOUR_S
+        ages = range(length_s, -1, -rule.every_s)
+        times = [_stamped(AT - age) for age in ages]
+        own = {**rule.labels, "__name__": rule.record}
+        found = store.query(rule.expr, AT)
+        count += len(found)
+        many = []
+        for one in found:
+            value = struct.pack("<d", float(one["value"][1]))
+            labels = tuple(sorted({**one["metric"], **own}.items()))
+            many.append(sent(labels, ()) + b"".join(SAMPLE + value + at for at in times))
+        store.write(many)
+    return count
+
+
+class Asked(NamedTuple):
+    """A query of a panel as Grafana sends it."""
+
+    panel: str
+    path: str
+    arguments: Mapping[str, str]
+
+
+def requests(board: str, range_s: int) -> Iterator[Asked]:
+    """The queries of a board: of its panels, folded or not, and of what is marked over time."""
     dashboard = load(FOLDER / f"mgpu-{board}.json")
     chosen = {
         key: one.get("allValue", "") or one.get("current", {}).get("value", "")
         for key, one in variables(dashboard).items()
     }
     chosen |= {f"{label}_label": label for label in ("namespace", "pod", "container")}
-    panels = [panel for panel in dashboard["panels"] if "targets" in panel]
-    for panel in panels:
+    marked = [
+        {"title": one["name"], "gridPos": {"w": COLUMNS}, "targets": [one]}
+        for one in dashboard["annotations"]["list"]
+    ]
+    for panel in (*panels(dashboard), *marked):
+        if "targets" not in panel:
+            continue
+        length_s = WEEK_S if panel.get("timeFrom") == "7d" else range_s
         width = panel["gridPos"]["w"] * PAGE_WIDTH // COLUMNS - EDGES
         points = panel.get("maxDataPoints", width)
-        step_s = next(one for one in STEPS_S if one >= min(range_s / points, STEPS_S[-1]))
+        step_s = next(one for one in STEPS_S if one >= min(length_s / points, STEPS_S[-1]))
         values = chosen | {
-            "__range": f"{range_s}s",
-            "__range_s": str(range_s),
+            "__range": f"{length_s}s",
+            "__range_s": str(length_s),
             "__rate_interval": f"{max(step_s + LEAST_STEP_S, 4 * LEAST_STEP_S)}s",
             "__interval_ms": str(step_s * 1000),
+            "__from": str((AT - length_s) * 1000),
             "__to": str(AT * 1000),
         }
         for target in panel["targets"]:
             query = {"query": fill(target["expr"], values)}
             if target.get("instant"):
-                yield panel["title"], "query", query | {"time": str(AT)}
+                yield Asked(panel["title"], "query", query | {"time": str(AT)})
             else:
                 # Prometheus is asked for whole steps
                 end = AT // step_s * step_s
-                span = {"start": str(end - range_s), "end": str(end), "step": str(step_s)}
-                yield panel["title"], "query_range", query | span
+                span = {"start": str(end - length_s), "end": str(end), "step": str(step_s)}
+                yield Asked(panel["title"], "query_range", query | span)
+
+
+class Cost(NamedTuple):
+    """What queries cost: seconds, seconds of the server's CPU, samples read, bytes answered."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    samples: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: object) -> "Cost":
+        """Both together."""
+        assert isinstance(other, Cost)
+        wall_s, cpu_s, samples, answered = other
+        return Cost(
+            self.wall_s + wall_s,
+            self.cpu_s + cpu_s,
+            self.samples + samples,
+            self.bytes + answered,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.wall_s:8.3f} s {self.cpu_s:7.2f} s of CPU {self.samples / 1e6:8.3f} M samples"
+            f" {self.bytes / 1e6:7.3f} MB"
+        )
+
+
+def cost(store: Store, path: str, arguments: Mapping[str, str], times: int = 1) -> Cost:
+    """What a query costs: the least time of several."""
+    process = psutil.Process(store.pid)
+    url = f"http://{store.address}/api/v1/{path}?{urlencode(arguments)}"
+    took, length = [], 0
+    for _ in range(times):
+        begun, used = time.perf_counter(), sum(process.cpu_times()[:2])
+        with urlopen(url, timeout=600) as answer:
+            length = len(answer.read())
+        took.append((time.perf_counter() - begun, sum(process.cpu_times()[:2]) - used))
+    read = store.get(path, **arguments, stats="all")["stats"]["samples"]["totalQueryableSamples"]
+    return Cost(min(wall for wall, _ in took), min(cpu for _, cpu in took), read, length)
 
 
 def timed(store: Store, board: str, range_s: int, times: int) -> None:
-    """Asks, and prints what the queries of each panel took together, the dearest first."""
-    process = psutil.Process(store.pid)
-    took: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for panel, path, arguments in requests(board, range_s):
-        seen = []
-        for _ in range(times):
-            begun, used = time.perf_counter(), sum(process.cpu_times()[:2])
-            store.get(path, **arguments)
-            seen.append((time.perf_counter() - begun, sum(process.cpu_times()[:2]) - used))
-        for place, each in enumerate(zip(*seen, strict=True)):
-            took[panel][place] += min(each)
-    whole = [sum(each) for each in zip(*took.values(), strict=True)]
-    print(f"\n{board}, {range_s} s: {whole[0]:.2f} s in sum, {whole[1]:.2f} s of CPU")
-    for panel, (wall, cpu) in sorted(took.items(), key=lambda one: -one[1][0]):
-        print(f"{wall:8.3f} {cpu:8.2f}  {panel}")
+    """Asks, and prints what the queries of each panel cost together, the most first."""
+    took: dict[str, Cost] = defaultdict(Cost)
+    largest = 0
+    for one in requests(board, range_s):
+        each = cost(store, one.path, one.arguments, times)
+        took[one.panel] += each
+        largest = max(largest, each.samples)
+    whole = sum(took.values(), Cost())
+    print(f"\n{board}, {range_s} s; one query reads at most {largest / 1e6:.2f} M samples")
+    print(f"{whole}  in sum")
+    for panel, each in sorted(took.items(), key=lambda one: -one[1].cpu_s):
+        print(f"{each}  {panel}")
+
+
+def timed_rules(store: Store) -> None:
+    """Asks each rule once, and prints what those of each group cost."""
+    took: dict[tuple[str, int], Cost] = defaultdict(Cost)
+    single = []
+    for rule in rules():
+        each = cost(store, "query", {"query": rule.expr, "time": str(AT)})
+        took[rule.group, rule.every_s] += each
+        single.append((each.cpu_s, rule.record or "an alert", rule.expr.split("\n")[0]))
+    minute = sum(each.cpu_s * 60 / every_s for (_, every_s), each in took.items())
+    print(f"\nrules, each once; a minute takes {minute:.2f} s of CPU at their intervals")
+    print(f"{sum(took.values(), Cost())}  in sum")
+    for (group, every_s), each in sorted(took.items(), key=lambda one: -one[1].cpu_s):
+        print(f"{each}  {group}, each {every_s} s")
+    for cpu_s, what, expr in sorted(single, reverse=True)[:12]:
+        print(f"  {cpu_s:7.2f}  {what}  {expr[:90]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -129,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--range", type=int, default=HOUR_S, help="of time, in seconds")
     parser.add_argument("--times", type=int, default=3, help="that each query is asked")
     parser.add_argument("--program", default="prometheus")
+    parser.add_argument("--rules", action="store_true", help="time the rules, too")
     parser.add_argument("boards", nargs="*", default=["overview"])
     options = parser.parse_args(arguments)
     with (
@@ -140,7 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = [*written(number)]
             store.write(found)
             series += len(found)
+        recorded = record(store)
         print(f"{options.nodes} nodes, {series:,} series, {options.program}")
+        print(f"{recorded:,} series recorded, {recorded / options.nodes:.0f} a node")
+        if options.rules:
+            timed_rules(store)
         for board in options.boards:
             timed(store, board, options.range, options.times)
 
