@@ -66,7 +66,7 @@ def cards() -> Panel:
         ("node", "Node"),
         "gpu",
         # The matrix knows a row by one label; nodes of two clusters may have one name.
-        f'label_join({each}, "node", " ", "instance", "cluster")',
+        f'max by (cluster, node, gpu) (label_join({each}, "node", " ", "instance", "cluster"))',
         colored(QUARTERS, CARD_STATE),
         width=12,
     )
@@ -133,7 +133,7 @@ def lost() -> Panel:
             **{str(count): (f"{count} lost", BAD) for count in range(1, 17)},
             str(SILENT_THEN): ("silent", BAD),
         },
-        known=of("up"),
+        known=BUILD,
         none="no GPU",
         width=12,
     ).max_data_points(FEW_POINTS)

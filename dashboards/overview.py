@@ -251,6 +251,8 @@ def _workloads() -> Panel:
             "Owner": TO_OWNER,
         },
         known=f"mgpu_pod_info{{{NAMESPACE}}}",
+        # one whose use is not known is a row too
+        largest=f"({of(POD_USE)} or 0 * group by ({BY_OWNER}) ({info}))",
     )
 
 
@@ -289,6 +291,7 @@ def _namespaces() -> Panel:
 
 
 def _pods() -> Panel:
+    infos = f"group by ({BY_POD}) (mgpu_pod_info{{{NAMESPACE}}})"
     return table(
         "Pods now",
         "Use and allocation of each pod. Over 100 % it takes what others leave, or what others "
@@ -303,6 +306,7 @@ def _pods() -> Panel:
         ],
         links=LINKS,
         known=f"mgpu_pod_core_seconds_total{{{NAMESPACE}}}",
+        largest=f"((sum by ({BY_POD}) ({POD_USE}) or 0 * {infos}) {OF_OWNER})",
         height=10,
     )
 

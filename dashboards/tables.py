@@ -85,8 +85,9 @@ WIDTHS = {
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
 SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
-# The label and the head of the column that says why a table has no rows.
-WHY, NO_ROWS = "why", "No rows"
+# The label and the head of the column that says why a table has no rows, or that it has not all.
+WHY, ROWS = "why", "Rows"
+LARGEST = 100  # rows of a table that grows with the fleet: a browser shows each
 COLUMNS = 24  # of Grafana's grid
 MOST_CARDS = 16  # of a node, of which the order of columns is known
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
@@ -121,6 +122,7 @@ def table(  # noqa: PLR0913 - what a table says
     lowest_of: str = "",
     nothing: str = "",
     known: str = "",
+    largest: str = "",
     width: int = 24,
     height: int = HEIGHT,
 ) -> table_panel.Panel:
@@ -130,15 +132,21 @@ def table(  # noqa: PLR0913 - what a table says
     values, both by its head. ``carried`` is a label, or its head, that no column shows, for an
     address. ``nothing`` is what it says where no query finds anything; by default it follows from
     the first. ``known`` finds something wherever there is a row; by default, any of the queries
-    does. A UUID is long and stands last. ``widest`` is the head of the one name that takes what a
-    wider screen gives; by default all do. Sorted by the first column, or by ``lowest_of`` with its
+    does. ``largest`` has a value for each row, by the labels of all columns: the ``LARGEST`` rows
+    with the highest are asked for, and one more row says of how many. A UUID is long and stands
+    last. ``widest`` is the head of the one name that takes what a wider screen gives; by default
+    all do. Sorted by the first column, or by ``lowest_of`` with its
     lowest first. Keys have the unit ``string``: with another one Grafana writes a job 8101 as
     8.10 K.
     """
     exprs = [column.expr for column in columns]
     why = nothing or why_nothing(exprs[0])
+    if largest:
+        exprs = [f"({expr}) and topk({LARGEST}, {largest})" for expr in exprs]
     if len(columns) > 1:  # of a single query that finds nothing Grafana shows the text by itself
         exprs = _with_why(exprs, why, known)
+    if largest:
+        exprs[-1] = f"{exprs[-1]} or on () {_cut(largest)}"
     targets = [_now(expr, ref(i)) for i, expr in enumerate(exprs[: len(columns)])]
     targets += [_now(expr, INSTEAD) for expr in exprs[len(columns) :]]
     panel = (
@@ -164,7 +172,7 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(head, [override("mappings", [named(text)])])
     if carried:
         panel.override_by_name(carried, [override("custom.hidden", value=True)])
-    panel.override_by_name(NO_ROWS, [override("custom.minWidth", 4 * NARROW)])
+    panel.override_by_name(ROWS, [override("custom.minWidth", 4 * NARROW)])
     sorted_by = lowest_of or columns[0].name
     shown = [head for head in keys.values() if head != carried]
     for head, setting in _widths(shown, columns, width, sorted_by, widest).items():
@@ -239,6 +247,14 @@ def _with_why(exprs: Sequence[str], text: str, known: str) -> list[str]:
         return [f"{known} or on () {row}", *exprs[1:]]
     found = " or on () ".join(f"count({expr})" for expr in ([known] if known else exprs))
     return [*exprs, f"{row} unless on () ({found})"]
+
+
+def _cut(largest: str) -> str:
+    """A row that says how many there are, where these are more than a table has rows."""
+    # The number gets into a text as the value of a label: PromQL has no other way.
+    counted = f'count_values("{WHY}", count({largest}) > {LARGEST})'
+    text = f"The largest {LARGEST} of $1"
+    return f'label_replace({counted}, "{WHY}", "{text}", "{WHY}", "(.+)")'
 
 
 def inside_of(width: int) -> float:
@@ -323,7 +339,7 @@ def _now(expr: str, letter: str) -> prometheus.Dataquery:
 
 def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransformerConfig:
     """Heads and order of a table; a key may carry either of its label's names."""
-    heads = {WHY: NO_ROWS} if len(columns) > 1 else {}
+    heads = {WHY: ROWS} if len(columns) > 1 else {}
     heads |= {
         name: head
         for label, head in keys.items()

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models import units
 
 from dashboards.frame import GRAFANA
 from dashboards.panels import NOT_NOW
-from dashboards.tables import MOST_CARDS, NO_ROWS, inside_of
+from dashboards.tables import MOST_CARDS, ROWS, inside_of
 from exporter.metrics.families import FAMILIES
 from exporter.model.devices import FIRST_INDEX
 from rules.generate import FOLDER as RULES
@@ -420,7 +420,7 @@ def _widths(panel: dict[str, Any], inside: float) -> dict[str, float]:
 
     Columns of a given width have it; the others share what is left, and have their least at least.
     """
-    heads = {head for one in panel["transformations"] for head in _heads(one)} - {NO_ROWS}
+    heads = {head for one in panel["transformations"] for head in _heads(one)} - {ROWS}
     heads -= {
         override["matcher"]["options"]
         for override in panel["fieldConfig"]["overrides"]
