@@ -8,7 +8,8 @@ from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, 
 from exporter.agent.doctor.privileges import CGROUPS, HOST_PID
 from exporter.agent.sources.cgroups.tree import Hierarchy, find_hierarchy
 from exporter.agent.sources.cgroups.walk import walk
-from exporter.agent.sources.proc import in_nested_pid_namespace, pid_namespace_depth
+from exporter.agent.sources.door import Whole
+from exporter.agent.sources.proc import PidNamespaces, pid_namespaces
 from exporter.model import Unmeasured
 from exporter.shown.words import plural
 
@@ -80,11 +81,13 @@ def _host_pid(evidence: ProbeResults) -> CheckResult:
         found = "only this container's own processes are visible"
         remedy = "without it no usage can be attributed to a container"
         return problem("host's processes", found, f"set {HOST_PID} in the pod; {remedy}", HOST_PID)
-    if pid_namespace_depth(procfs) > 1:
+    namespaces = pid_namespaces(procfs)
+    known = namespaces.value if isinstance(namespaces, Whole) else PidNamespaces()
+    if known.depth > 1:
         found = f"{procfs} is the node's, this process is in a PID namespace of its own"
         remedy = "identities are found; the end of a process is noticed later than with it"
         return note("host's processes", found, f"set {HOST_PID}; {remedy}", HOST_PID)
-    if status.up and in_nested_pid_namespace(procfs):
+    if status.up and known.is_nested:
         return note(
             "host's processes",
             "this PID namespace is not the machine's first one",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from exporter.agent.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.agent.doctor.privileges import PTRACE, SEE_PROCESSES
+from exporter.agent.sources.door import Absent, Refused
 from exporter.agent.sources.groups.containers import AUTO, NONE, OF_USERS, sockets_of
 from exporter.agent.sources.groups.engine import is_socket
 from exporter.agent.sources.proc import user_id
@@ -67,7 +68,7 @@ def _users(path: str) -> CheckResult:
 
 def _hidden(procfs: str) -> CheckResult:
     """Whether other users' processes are hidden (hidepid): without root, process 1 shows it."""
-    if user_id(procfs, 1) is None:
+    if isinstance(user_id(procfs, 1), Absent | Refused):
         remedy = (
             "mounted with hidepid: jobs, units and containers are found in the cgroup tree, other "
             "processes and users are not"

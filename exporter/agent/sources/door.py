@@ -105,14 +105,15 @@ def folders(folder: Path, most: int) -> Reply[list[str]]:
 
 
 def link(path: Path, folder: int | None = None) -> Reply[str]:
-    """Where a symbolic link leads. Nothing is asked of what is there.
+    """Where a symbolic link leads; absent if it is none. Nothing is asked of what is there.
 
     ``folder``: the descriptor of an open folder that the path begins at.
     """
     try:
         return Whole(os.readlink(os.fspath(path), dir_fd=folder))
     except (OSError, ValueError) as error:
-        return unread(error)
+        reply = unread(error)
+        return Absent(errno.EINVAL) if reply == Failed(errno.EINVAL) else reply
 
 
 def about(path: Path, folder: int | None = None) -> Reply[os.stat_result]:
@@ -129,7 +130,7 @@ def parsed(reply: Reply[T], parse: Callable[[T], U]) -> Reply[U]:
         case Whole(value) | Cut(value):
             try:
                 made = parse(value)
-            except (ValueError, IndexError, KeyError, OverflowError):
+            except (ValueError, IndexError, KeyError, OverflowError, StopIteration):
                 return Failed(errno.EBADMSG)
             return Cut(made, reply.by) if isinstance(reply, Cut) else Whole(made)
         case Absent() | Refused() | Failed():

@@ -9,7 +9,8 @@ import os
 import time
 from typing import NamedTuple
 
-from exporter.agent.sources.files import read
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole, parsed
 
 LONGEST = 64 * 1024
 LONGEST_NAME = 64  # the kernel's own threads have up to that; others 15
@@ -26,85 +27,90 @@ class ProcessStat(NamedTuple):
     name: str
 
 
-def stat_of(proc_root: str, pid: int) -> ProcessStat | None:
-    """The state of the process that has this pid; None if it cannot be read."""
-    try:
-        content = read(f"{proc_root}/{pid}/stat", LONGEST)
-        # The command may hold anything, ") R 1" included: only the last ")" ends it.
-        ends_at = content.rindex(b")")
-        name = content[content.index(b"(") + 1 : ends_at][:LONGEST_NAME]
-        fields = content[ends_at + 1 :].split()
-        exiting = fields[_STATE] in {b"Z", b"X", b"x"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
-        return ProcessStat(int(fields[_START]), exiting, name.decode(errors="replace"))
-    except (OSError, ValueError, IndexError):
-        return None
+def stat_of(proc_root: str, pid: int) -> Reply[ProcessStat]:
+    """The state of the process that has this pid."""
+    return parsed(door.read(f"{proc_root}/{pid}/stat", LONGEST), _stat)
 
 
-def user_id(proc_root: str, pid: int) -> int | None:
-    """Who runs a process: the real uid (``Uid`` of proc_pid_status(5)); None if unreadable.
+def _stat(content: bytes) -> ProcessStat:
+    # The command may hold anything, ") R 1" included: only the last ")" ends it.
+    ends_at = content.rindex(b")")
+    name = content[content.index(b"(") + 1 : ends_at][:LONGEST_NAME]
+    fields = content[ends_at + 1 :].split()
+    exiting = fields[_STATE] in {b"Z", b"X", b"x"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
+    return ProcessStat(int(fields[_START]), exiting, name.decode(errors="replace"))
+
+
+def user_id(proc_root: str, pid: int) -> Reply[int]:
+    """Who runs a process: the real uid (``Uid`` of proc_pid_status(5)).
 
     Not the owner of its directory, which is root's where the process may not be traced.
     """
-    try:
-        for line in read(f"{proc_root}/{pid}/status", LONGEST).split(b"\n"):
-            if line.startswith(b"Uid:"):
-                return int(line.split()[1])
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+    return parsed(door.read(f"{proc_root}/{pid}/status", LONGEST), _uid)
+
+
+def _uid(status: bytes) -> int:
+    return next(int(line.split()[1]) for line in status.split(b"\n") if line.startswith(b"Uid:"))
 
 
 def start_time(proc_root: str, pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None if that cannot be read."""
-    stat = stat_of(proc_root, pid)
-    return stat.start if stat else None
+    """When the process started, in clock ticks since boot; None if that is not known now."""
+    match stat_of(proc_root, pid):
+        case Whole(stat) | Cut(stat):
+            return stat.start
+        case Absent() | Refused() | Failed():
+            return None
 
 
 def uptime_ns(proc_root: str) -> int | None:
-    """Nanoseconds since boot, in hundredths of a second (proc_uptime(5)); None if unreadable."""
+    """Nanoseconds since boot, in hundredths of a second (proc_uptime(5)); None: not known now."""
     if os.path.ismount(f"{proc_root}/uptime"):  # by lxcfs: since its container's start
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    try:
-        return int(float(read(f"{proc_root}/uptime", LONGEST).split()[0]) * 100) * 10**7
-    except (OSError, ValueError, IndexError, OverflowError):
-        return None
+    match parsed(door.read(f"{proc_root}/uptime", LONGEST), _hundredths):
+        case Whole(hundredths) | Cut(hundredths):
+            return hundredths * 10**7
+        case Absent() | Refused() | Failed():
+            return None
 
 
-def pid_namespace_depth(proc_root: str) -> int:
-    """How many PID namespaces this process is in, counted from the one ``proc_root`` shows.
+def _hundredths(uptime: bytes) -> int:
+    return int(float(uptime.split()[0]) * 100)
 
-    1 is normal. More means that ``proc_root`` is the node's and this process's pid namespace its
-    container's: pids in ``proc_root`` are true, those that system calls take are others. 0: the
-    directory does not show it (``NSpid`` of proc_pid_status(5)).
+
+class PidNamespaces(NamedTuple):
+    """Which processes a directory shows, and to which process.
+
+    ``depth``: how many PID namespaces this process is in, counted from the one that is shown. 1 is
+    normal. More means that the directory is the node's and this process's pid namespace its
+    container's: pids in the directory are true, those that system calls take are others. 0: it does
+    not show it (``NSpid`` of proc_pid_status(5)).
+
+    ``is_nested``: this process is in another PID namespace than the machine's first one.
+    ``has_own_pids``: it is the live procfs of this process's own namespace. Only then does a pid
+    read there mean the same to pidfd_open(2). Both are False where the directory does not show it.
     """
-    try:
-        status = read(f"{proc_root}/self/status", LONGEST)
-    except OSError:
-        return 0
-    for line in status.split(b"\n"):
-        if line.startswith(b"NSpid:"):
-            return len(line.split()) - 1
-    return 0
+
+    depth: int = 0
+    is_nested: bool = False
+    has_own_pids: bool = False
 
 
-def shows_own_pids(proc_root: str) -> bool:
-    """Whether ``proc_root`` is the live procfs of the PID namespace that this process is in.
+def pid_namespaces(proc_root: str) -> Reply[PidNamespaces]:
+    """What the directory shows of this process's PID namespaces; ``Failed``: not known now."""
+    depth = parsed(door.read(f"{proc_root}/self/status", LONGEST), _depth)
+    namespace, own = door.link(f"{proc_root}/self/ns/pid"), door.link(f"{proc_root}/self")
+    for each in (depth, namespace, own):
+        if isinstance(each, Failed):
+            return each
+    return Whole(
+        PidNamespaces(
+            depth.value if isinstance(depth, Whole | Cut) else 0,
+            isinstance(namespace, Whole) and namespace.value != _INITIAL_PID_NAMESPACE,
+            own == Whole(str(os.getpid())),
+        )
+    )
 
-    Only then does a pid read there mean the same to pidfd_open(2).
-    """
-    try:
-        return os.readlink(f"{proc_root}/self") == str(os.getpid())  # noqa: PTH115 - a string
-    except OSError:
-        return False
 
-
-def in_nested_pid_namespace(proc_root: str) -> bool:
-    """Whether this process is in another PID namespace than the machine's first one.
-
-    False if that is not known.
-    """
-    try:
-        link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string
-    except OSError:
-        return False
-    return link != _INITIAL_PID_NAMESPACE
+def _depth(status: bytes) -> int:
+    lines = (line for line in status.split(b"\n") if line.startswith(b"NSpid:"))
+    return len(next(lines, b"").split()[1:])

@@ -1,5 +1,7 @@
+import errno
 import itertools
 import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -9,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exporter.agent.sources.cgroups.proc import ProcessState, look_at
+from exporter.agent.sources.door import Failed, Whole
 from exporter.agent.sources.proc import (
-    in_nested_pid_namespace,
-    pid_namespace_depth,
-    shows_own_pids,
+    PidNamespaces,
+    pid_namespaces,
     start_time,
     uptime_ns,
 )
@@ -132,7 +134,7 @@ def test_garbled_files_are_not_known_and_never_an_error(proc: FakeProc, content:
     seen = look_at(str(proc.root), 7)
     assert seen is not None
     assert seen.start is None or content.count(b" ") > 18
-    assert pid_namespace_depth(str(proc.root)) >= 0
+    assert isinstance(pid_namespaces(str(proc.root)), Whole)
 
 
 @pytest.mark.parametrize(
@@ -148,16 +150,16 @@ def test_the_depth_of_pid_namespaces_is_read_from_own_status(
     proc: FakeProc, status: str, depth: int
 ) -> None:
     proc.put_self("4711", status)
-    assert pid_namespace_depth(str(proc.root)) == depth
+    assert pid_namespaces(str(proc.root)) == Whole(PidNamespaces(depth))
 
 
 def test_only_the_live_procfs_of_own_pids_shows_own_pids(proc: FakeProc) -> None:
     proc.put_self(str(os.getpid() + 1))
-    assert not shows_own_pids(str(proc.root))
-    assert not shows_own_pids(str(proc.root / "none"))
-    assert not in_nested_pid_namespace(str(proc.root / "none"))
-    assert pid_namespace_depth(str(proc.root / "none")) == 0
-    assert shows_own_pids("/proc")
+    assert pid_namespaces(str(proc.root)) == Whole(PidNamespaces())
+    assert pid_namespaces(str(proc.root / "none")) == Whole(PidNamespaces())
+    live = pid_namespaces("/proc")
+    assert isinstance(live, Whole)
+    assert live.value.has_own_pids
 
 
 @pytest.mark.parametrize(("inode", "is_nested"), [(4026531836, 0), (4026532700, 1)])
@@ -165,7 +167,19 @@ def test_the_machines_first_pid_namespace_is_told_from_others(
     proc: FakeProc, inode: int, is_nested: int
 ) -> None:
     proc.put_self("7", pid_namespace=f"pid:[{inode}]")
-    assert in_nested_pid_namespace(str(proc.root)) is bool(is_nested)
+    known = PidNamespaces(is_nested=bool(is_nested))
+    assert pid_namespaces(str(proc.root)) == Whole(known)
+
+
+def test_without_a_descriptor_the_namespace_is_not_known(proc: FakeProc) -> None:
+    proc.put_self("7", "NSpid:\t7\n", pid_namespace="pid:[7]")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        seen = pid_namespaces(str(proc.root))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert seen == Failed(errno.EMFILE)
 
 
 @pytest.mark.root

@@ -11,12 +11,12 @@ import sys
 from enum import Enum, auto
 from typing import NamedTuple
 
+from exporter.agent.sources import door
 from exporter.agent.sources.cgroups.layout import LONGEST_FILE, cgroup_paths
-from exporter.agent.sources.files import read
-from exporter.agent.sources.proc import stat_of
+from exporter.agent.sources.door import Absent, Cut, Reply, Whole
+from exporter.agent.sources.proc import ProcessStat, stat_of
 
 _ATTEMPTS = 3
-_GONE = {errno.ENOENT, errno.ESRCH, errno.ENOTDIR}
 
 
 class ProcessState(NamedTuple):
@@ -41,22 +41,27 @@ def look_at(proc_root: str, pid: int) -> ProcessState | None:
     the pid is taken by another one meanwhile.
     """
     for _ in range(_ATTEMPTS):
-        before = stat_of(proc_root, pid)
-        paths: tuple[str, ...] = ()
-        has_gone = False
-        try:
-            paths = cgroup_paths(os.fsdecode(read(f"{proc_root}/{pid}/cgroup", LONGEST_FILE)))
-        except OSError as error:
-            has_gone = error.errno in _GONE
+        before, cgroup = (
+            stat_of(proc_root, pid),
+            door.read(f"{proc_root}/{pid}/cgroup", LONGEST_FILE),
+        )
         after = stat_of(proc_root, pid)
-        if has_gone and after is None:
+        if isinstance(cgroup, Absent) and isinstance(after, Absent):
             return None
+        paths: tuple[str, ...] = ()
+        if isinstance(cgroup, Whole | Cut):
+            paths = cgroup_paths(os.fsdecode(cgroup.value))
+        first, last = _known(before), _known(after)
         # Neither time it could be read, but it has cgroups: hidepid, or no right to read it.
-        if after is None and before is None:
+        if first is None and last is None:
             return ProcessState(None, exiting=False, paths=paths)
-        if before and after and (before.start, before.exiting) == (after.start, after.exiting):
-            return ProcessState(after.start, after.exiting, paths, after.name)
+        if first and last and (first.start, first.exiting) == (last.start, last.exiting):
+            return ProcessState(last.start, last.exiting, paths, last.name)
     return ProcessState(None, exiting=False, paths=())  # never the same twice: nothing is known
+
+
+def _known(stat: Reply[ProcessStat]) -> ProcessStat | None:
+    return stat.value if isinstance(stat, Whole | Cut) else None
 
 
 _SHARE_OF_DESCRIPTORS = 2  # one half is left to the rest of the program: sockets above all

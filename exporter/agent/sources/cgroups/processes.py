@@ -17,10 +17,10 @@ from exporter.agent.sources.cgroups.layout import HOST, best_identity
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.cgroups.proc import Hold, Lifetimes, ProcessState, look_at
 from exporter.agent.sources.cgroups.tree import ContainerTree
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.proc import (
-    in_nested_pid_namespace,
-    pid_namespace_depth,
-    shows_own_pids,
+    PidNamespaces,
+    pid_namespaces,
     start_time,
     uptime_ns,
     user_id,
@@ -84,9 +84,9 @@ class CgroupProcesses:
         self._lock = threading.Lock()
         self._tree, self._patterns = ContainerTree(cgroup_root, clock, patterns), patterns
         self._known: dict[int, _Process] = {}
-        self._namespace_depth = pid_namespace_depth(proc_root)
-        self._is_nested = in_nested_pid_namespace(proc_root)
-        self._lifetimes = Lifetimes(enabled=shows_own_pids(proc_root))
+        self._namespaces: PidNamespaces | None = None  # not known yet
+        self._lifetimes = Lifetimes(enabled=False)
+        self._look_at_namespaces()
         self._rejected: Counter[str] = Counter()
         self._duration_ns = 0
         self._success_unix_ns: int | None = None
@@ -105,6 +105,8 @@ class CgroupProcesses:
     def resolve(self, pids: Collection[int]) -> Mapping[int, Answer]:
         with self._lock:
             now_ns = self._clock.monotonic_ns()
+            if self._namespaces is None:
+                self._look_at_namespaces()
             # Ends come first: a pid that is asked for may be another process's by now.
             for pid in self._lifetimes.ended():
                 self._note_end(pid, self._known[pid], now_ns)
@@ -148,7 +150,8 @@ class CgroupProcesses:
                 reason = Unmeasured.NO_HOSTPID
             # With the node's own /proc mounted, identities are found without hostPID; the pids in
             # the tree, and the news of a process's end, are not.
-            if not detail and (reason or self._namespace_depth > 1):
+            depth = self._namespaces.depth if self._namespaces else 0
+            if not detail and (reason or depth > 1):
                 detail = _NO_HOST_PID
             if reason is None:
                 self._success_unix_ns = self._clock.time_ns()
@@ -217,8 +220,11 @@ class CgroupProcesses:
         """Make its answer of what was seen of a live process, and set when to look again."""
         answer, is_settled = self._identify(pid, known, seen, now_ns)
         if answer == HOST:  # in no unit: it is its user's
-            uid = user_id(self._proc_root, pid)
-            answer = HOST if uid is None else CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
+            match user_id(self._proc_root, pid):
+                case Whole(uid) | Cut(uid):
+                    answer = CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
+                case Absent() | Refused() | Failed():
+                    is_settled = False  # it is asked again in the next cycle
         known.name = seen.name or known.name
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
@@ -262,9 +268,19 @@ class CgroupProcesses:
 
     def _is_blind(self) -> bool:
         """Whether a pid of the node may mean another process, or none, to us."""
-        if self._namespace_depth > 1 or self._tree.since(0) is None:
+        known = self._namespaces or PidNamespaces()
+        if known.depth > 1 or self._tree.since(0) is None:
             return False
-        return self._tree.hides_processes(nested=self._is_nested)
+        return self._tree.hides_processes(nested=known.is_nested)
+
+    def _look_at_namespaces(self) -> None:
+        """Find out once which PID namespace is shown. What cannot be read now is read again."""
+        match pid_namespaces(self._proc_root):
+            case Whole(known) | Cut(known):
+                self._namespaces = known
+                self._lifetimes = Lifetimes(enabled=known.has_own_pids)
+            case Absent() | Refused() | Failed():
+                self._namespaces = None
 
     def _note_end(self, pid: int, known: _Process, now_ns: int) -> None:
         if known.ended_ns is not None:

@@ -289,9 +289,11 @@ class GroupUsers(AlwaysUp):
         for pid in members.pids:
             seen = before.get(pid)
             if seen is None or now_ns - seen.looked_ns >= LOOK_AGAIN_NS:
-                uid = user_id(self._proc_root, pid)
-                # One that has ended keeps its user, as it does its identity.
-                seen = seen if uid is None else _Seen(uid, now_ns)
+                match user_id(self._proc_root, pid):
+                    case Whole(uid) | Cut(uid):
+                        seen = _Seen(uid, now_ns)
+                    case Absent() | Refused() | Failed():
+                        pass  # one that has ended keeps its user, as it does its identity
             uids.add(seen.uid if seen else None)
             if seen is not None:
                 self._seen[pid] = seen

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
+from exporter.agent.sources.door import Whole
 from exporter.agent.sources.gpus.pool import DeviceWorkers
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.proc import in_nested_pid_namespace, pid_namespace_depth, start_time
+from exporter.agent.sources.proc import PidNamespaces, pid_namespaces, start_time
 from exporter.model import Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
@@ -150,8 +151,9 @@ class HandleScanner:
         self._said = ""
         # A container's own procfs hides the others. The node's, mounted there, is of a namespace
         # further out, so that this process is in more than one.
-        is_own = pid_namespace_depth(proc_root) == 1
-        self._nested = is_own and in_nested_pid_namespace(proc_root)
+        namespaces = pid_namespaces(proc_root)
+        known = namespaces.value if isinstance(namespaces, Whole) else PidNamespaces()
+        self._nested = known.depth == 1 and known.is_nested
         self.newest: HandleScan | None = None
         self.moved_mono_ns = clock.monotonic_ns()
         self.needed = True
