@@ -306,6 +306,49 @@ def node_label_collides(rng: Random, history: History) -> History:
     return replace(history, machines=_other(history.machines, old, new))
 
 
+@twist
+def clusters_of_the_same_names(rng: Random, history: History) -> History:
+    """Two clusters in one store: nodes and pods of one name, on other cards, at another price."""
+    label = rng.choice(["cluster", "k8s_cluster"])
+    west, east = {label: "west"}, {label: "east"}
+    first = history.machines[0]
+    uuids = {uuid: f"{uuid}-west" for uuid, _ in first.cards}
+    kind = "small" if first.labels[-1][1]["machine_type"] == "large" else "large"
+    new = replace(
+        first,
+        id="m-west",
+        cards=tuple((uuids[uuid], there) for uuid, there in first.cards),
+        labels=((first.there.begin_s, {"machine_type": kind}),),
+        cluster=west,
+    )
+    pods = [
+        _successor(rng, replace(pod, machine=new.id), pod.there)
+        for pod in history.pods
+        if pod.machine == first.id
+    ]
+    pods = [
+        replace(pod, holds=tuple(replace(h, uuid=uuids[h.uuid]) for h in pod.holds)) for pod in pods
+    ]
+    labelled = [replace(one, labels={**one.labels, **east}) for one in history.targets]
+    copied = [
+        replace(one, machine=new.id, labels={**one.labels, **west}, times=_shifted(one.times))
+        for one in history.targets
+        if one.machine == first.id
+    ]
+    return replace(
+        history,
+        models={**history.models, **{uuids[uuid]: history.models[uuid] for uuid in uuids}},
+        machines=(*(replace(one, cluster=east) for one in history.machines), new),
+        pods=(*history.pods, *pods),
+        runs=(*history.runs, Run(new.id, new.there)),
+        targets=(*labelled, *copied),
+    )
+
+
+def _shifted(many: Sequence[float]) -> tuple[float, ...]:
+    return tuple(one + 3.5 for one in many)
+
+
 # Cards
 
 
@@ -541,6 +584,22 @@ def pod_label_late(rng: Random, history: History) -> History:
     )
 
 
+@twist
+def pods_on_two_cards(rng: Random, history: History) -> History:
+    """Pods that have a part of each of two cards of their machine."""
+    cards = {machine.id: [uuid for uuid, _ in machine.cards] for machine in history.machines}
+    pods = []
+    for pod in history.pods:
+        hold, more = pod.holds[0], [one for one in cards[pod.machine] if one != pod.holds[0].uuid]
+        both = (hold, replace(hold, uuid=rng.choice(more))) if more else (hold,)
+        smaller = tuple(
+            replace(h, allocated=h.allocated / 2, used=tuple((t, u / 2) for t, u in h.used))
+            for h in both
+        )
+        pods.append(replace(pod, holds=smaller))
+    return replace(history, pods=tuple(pods))
+
+
 # Exporters and targets
 
 
@@ -572,6 +631,35 @@ def _retargeted(
             replace(one, labels={**one.labels, **labels}, honors=honors, there=there, times=after)
         )
     return replace(history, targets=tuple(targets))
+
+
+@twist
+def exporter_comes_late(rng: Random, history: History) -> History:
+    """The exporter is installed while pods run already."""
+    machine, at_s = _machine(rng, history), _moment(rng, history)
+    runs = tuple(
+        replace(run, there=run.there._replace(begin_s=at_s)) if run.machine == machine.id else run
+        for run in history.runs
+    )
+    targets = tuple(
+        replace(
+            one,
+            there=one.there._replace(begin_s=at_s),
+            times=tuple(t for t in one.times if t >= at_s),
+        )
+        if one.machine == machine.id
+        else one
+        for one in history.targets
+    )
+    return replace(history, runs=runs, targets=targets)
+
+
+@twist
+def exporter_down_for_hours(rng: Random, history: History) -> History:
+    """Its target does not answer for long, and then another run does, or none."""
+    machine, at_s = _machine(rng, history), _moment(rng, history, 0.1, 0.6)
+    back_s = at_s + rng.choice([2 * HOUR, 100 * DAY])
+    return replace(history, runs=_cut_runs(history, machine.id, at_s, back_s, machine.id))
 
 
 @twist

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from tests.histories.values import History, Pod, Run, at
+from tests.histories.values import History, Labels, Pod, Run, at
 
 Own = tuple[tuple[str, str], ...]
 """A series of a page: its name as ``__name__``, and its own labels."""
@@ -166,14 +166,15 @@ def _info(pod: Pod, unix_s: float) -> Own:
     )
 
 
-def told(history: History, unix_s: float) -> Iterator[Own]:
-    """What kube-state-metrics tells of nodes at a time."""
+def told(history: History, unix_s: float) -> Iterator[tuple[Labels, Own]]:
+    """What kube-state-metrics tells of nodes at a time, with the labels of their cluster."""
     for machine in history.machines:
         begin_s, end_s = machine.there
         if machine.told_s is not None and begin_s + machine.told_s <= unix_s < end_s:
             labels = at(machine.labels, unix_s)
-            yield (
+            series = (
                 ("__name__", "kube_node_labels"),
                 ("node", machine.node),
                 *((f"label_{key}", value) for key, value in labels.items()),
             )
+            yield machine.cluster, series

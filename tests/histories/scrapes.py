@@ -9,6 +9,11 @@ from tests.histories.values import History, Target
 
 TOLD_EVERY_S = 60
 
+_FOREIGN: Mapping[Own, float] = {
+    (("__name__", "process_start_time_seconds"),): 1_700_000_000.0,
+    (("__name__", "node_load1"),): 0.5,
+}
+
 Scrape = tuple[object, Mapping[Labels, float], float]
 """Who showed it, the series as they are stored, and when."""
 
@@ -22,21 +27,28 @@ def scrapes(history: History) -> Iterator[Scrape]:
     pages = _Pages(history)
     named = [_Named(target) for target in history.targets]
     told_s = max(history.since_s - 3600, history.kept_from_s)
-    tells = store.Target(history.tells, honors=False)
     for at_s, number in sorted(events):
         if at_s < history.kept_from_s:
             continue
         while told_s <= at_s:
-            yield "told", {tells.label(dict(one)): 1.0 for one in told(history, told_s)}, told_s
+            yield "told", _told(history, told_s), told_s
             told_s += TOLD_EVERY_S
         target = history.targets[number]
         if at_s == target.there.end_s:
             yield number, {}, at_s
             continue
-        page = pages.of(target.machine, at_s)
+        page = _FOREIGN if target.foreign else pages.of(target.machine, at_s)
         if page is not None and target.forged:
             page = _forged(page, *target.forged)
         yield number, named[number].stored(page), at_s
+
+
+def _told(history: History, unix_s: float) -> dict[Labels, float]:
+    found = {}
+    for cluster, series in told(history, unix_s):
+        target = store.Target({**history.tells, **cluster}, honors=False)
+        found[target.label(dict(series))] = 1.0
+    return found
 
 
 class _Pages:

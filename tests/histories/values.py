@@ -38,6 +38,7 @@ class Machine:
 
     ``labels``: its node's, as Kubernetes knows them. ``told_s``: how late kube-state-metrics tells
     of the node at first; None: it never does. ``lost``: when which card gave no reading.
+    ``cluster``: the labels that a store has of all targets of its cluster.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Machine:
     labels: Timeline[Labels]
     told_s: float | None = 0.0
     lost: tuple[tuple[str, Lasting], ...] = ()
+    cluster: Labels = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Target:
     """What a Prometheus calls an exporter, and when it scraped it.
 
     ``forged``: it is a tenant's copy of the machine's page, which gives the series of the first
-    namespace to the second, half as much again.
+    namespace to the second, half as much again. ``foreign``: it is no exporter of ours.
     """
 
     labels: Labels
@@ -98,6 +100,7 @@ class Target:
     times: tuple[float, ...]
     honors: bool = True
     forged: tuple[str, str] | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,137 @@
+"""What holds of the bills of any history, whatever is true."""
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.histories.__main__ import BY, METHODS
+from tests.histories.checks import bill, stored
+from tests.histories.making import TWISTS, made, plain, twisted
+from tests.histories.store import MemoryStore, answering
+from tests.histories.values import History, Labels, Target
+
+KINDS = sorted(TWISTS)
+Bill = dict[str, Any]
+
+
+def billed(history: History, seed: int, *flags: str, shuffled: bool = False) -> Bill | str:
+    """A bill by what a seed chooses; or why there is none."""
+    by, method = BY[seed % len(BY)], METHODS[seed // len(BY) % len(METHODS)]
+    store = stored(history)
+    if shuffled:
+        store = _Shuffled(store)
+    with tempfile.TemporaryDirectory() as folder, answering(store) as address:
+        said = bill(history, address, Path(folder), by, method, *flags)
+    return dict(json.loads(said.out)) if said.status == 0 else said.err
+
+
+class _Shuffled(MemoryStore):
+    """The same store, with series and labels in another order each time."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.__dict__.update(store.__dict__)
+        self._rng = Random(0)  # noqa: S311 - no secret
+
+    def json(self, path: str, query: Labels | None = None) -> Bill:
+        answer = super().json(path, query)
+        result = answer["data"]["result"]
+        for one in result:
+            labels = list(one["metric"].items())
+            self._rng.shuffle(labels)
+            one["metric"] = dict(labels)
+        self._rng.shuffle(result)
+        return answer
+
+
+def check_order(history: History, seed: int) -> None:
+    """The order of series, and of their labels, is nothing."""
+    assert billed(history, seed, shuffled=True) == billed(history, seed)
+
+
+def check_label(history: History, seed: int) -> None:
+    """A label that all targets have is nothing."""
+    targets = [replace(one, labels={**one.labels, "zone": "z"}) for one in history.targets]
+    labelled = replace(history, targets=tuple(targets))
+    assert billed(labelled, seed) == billed(history, seed)
+
+
+def check_foreign(history: History, seed: int) -> None:
+    """A target that is no exporter of ours is nothing, not even on the same address."""
+    assert billed(_with_foreign(history), seed) == billed(history, seed)
+
+
+def _with_foreign(history: History) -> History:
+    targets: list[Target] = []
+    for number, one in enumerate(history.targets[:2]):
+        labels = {**one.labels, "job": ("foreign", one.labels["job"])[number % 2]}
+        labels["instance"] = f"{one.labels['instance'].partition(':')[0]}:9100"
+        targets.append(replace(one, labels=labels, foreign=True))
+    return replace(history, targets=(*history.targets, *targets))
+
+
+def check_nodes(history: History, seed: int) -> None:
+    """A cluster is the sum of its nodes, to the last unit."""
+    whole = billed(history, seed)
+    if isinstance(whole, str):
+        return
+    parts: list[Bill] = []
+    for node in sorted({one.labels["node"] for one in history.targets}):
+        part = billed(history, seed, f"--target=node={node}")
+        assert not isinstance(part, str), part
+        parts += part["rows"]
+    assert _sorted(parts) == _sorted(whole["rows"])
+
+
+def _sorted(rows: Sequence[Bill]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def check_days(history: History, seed: int) -> None:
+    """A range is the sum of its parts, as closely as scrapes are at the cut between them."""
+    cut_s = (history.since_s + history.until_s) // 2 // 3600 * 3600
+    if cut_s - history.since_s < 3600 or history.until_s - cut_s < 3600 or history.averages:
+        return
+    whole = billed(history, seed)
+    first = billed(replace(history, until_s=cut_s), seed)
+    last = billed(replace(history, since_s=cut_s), seed)
+    if isinstance(whole, str) or isinstance(first, str) or isinstance(last, str):
+        return
+    found: dict[tuple[str, ...], float] = defaultdict(float)
+    for one, sign in ((whole, 1), (first, -1), (last, -1)):
+        for row in one["rows"]:
+            key = ("uuid", "node", "namespace", "owner", "pod", "part")
+            found[tuple(row[name] for name in key)] += sign * row["gpu_seconds"]
+    differs = {key: round(value) for key, value in found.items() if abs(value) > 300}
+    assert differs == {}
+
+
+CHECKS = [check_order, check_label, check_foreign, check_nodes, check_days]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("kind", ["two_replicas", "exporter_restarts", "pod_name_again_at_once"])
+def test_of_fixed_histories(check: Callable[[History, int], None], kind: str) -> None:
+    check(made(7, kind), 7)
+
+
+@pytest.mark.slow
+@settings(max_examples=settings().max_examples // 5)
+@given(
+    st.randoms(use_true_random=False),
+    st.lists(st.sampled_from(KINDS), max_size=2),
+    st.sampled_from(CHECKS),
+    st.integers(0, 99),
+)
+def test_of_any_history(
+    rng: Random, twists: list[str], check: Callable[[History, int], None], seed: int
+) -> None:
+    check(twisted(rng, plain(rng), twists), seed)
