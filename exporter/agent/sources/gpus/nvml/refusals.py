@@ -195,13 +195,17 @@ class Refusals:
 
     def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
         """Quantity → reason, of QUANTITIES and OTHERS, without disabled groups of families."""
+        # What fails is absent at once, whether it lasts or not. Energy is not: the next answer of
+        # its counter has what was missed.
+        failing = dict.fromkeys(self._failing_ns.keys() - {"energy"}, Unmeasured.READ_FAILED)
+        absent = failing | self._reasons
         reasons = {
-            topic: self._reasons[topic]
+            topic: absent[topic]
             for topic, group in OTHERS.items()
-            if topic in self._reasons and group not in disabled
+            if topic in absent and group not in disabled
         }
-        if listing_of("compute") in self._reasons:
-            reasons["memory"] = self._reasons[listing_of("compute")]
+        if listing_of("compute") in absent:
+            reasons["memory"] = absent[listing_of("compute")]
         for engine in QUANTITIES:
             reason = self._reasons.get(PROCESS_SAMPLES)
             if samples_of(engine) in self._reasons:
