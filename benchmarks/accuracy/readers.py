@@ -134,7 +134,7 @@ class Ours:
         if self._watched:
             self._viewers.look()
         elif second % SCRAPE_S == 0:
-            self._viewers.scrape("prometheus")
+            self._viewers.scrape("10.0.0.1", "prometheus")
 
     def busy(self) -> Sums:
         """The core accounts."""

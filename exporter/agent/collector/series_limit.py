@@ -1,21 +1,21 @@
 """Limits the number of series of a family. Pure, but for ``DroppedSeries``, which counts and logs.
 
 Where there are too many, each namespace has an equal part of the room, and what one does not need
-is the others'. Groups share it by kind. Within a part, what was shown before stays, so that nothing
-comes and goes. A device, container, pod or group is taken whole or not at all. The accounts behind
-those left out go on.
+is the others'. Groups share it by kind and user. Within a part, what was shown before stays, so
+that nothing comes and goes. A device, container, pod or group is taken whole or not at all. The
+accounts behind those left out go on.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any, NamedTuple
 
+from exporter.agent.fairness import in_turn
 from exporter.metrics.families import families_without
 from exporter.metrics.reading import FIELDS, Labels, labelled
-from exporter.model import Facts
+from exporter.model import Facts, GroupHolding
 
 logger = logging.getLogger(__name__)
 
@@ -66,17 +66,19 @@ def limit_facts(
 
 
 def _fairly(facts: _Labelled, before: _Labelled) -> _Labelled:
-    """The facts by namespace, in turn one of each.
+    """The facts in turn one of each namespace.
 
     Of a namespace, those that were shown come first, then the first by labels.
     """
-    shown, turns = {labels for labels, _ in before}, Counter[str]()
-    ordered: list[tuple[int, tuple[Labels, Any]]] = []
-    for one in sorted(facts, key=lambda each: each[0] not in shown):
-        namespace = one[0][0]
-        ordered.append((turns[namespace], one))
-        turns[namespace] += 1
-    return [one for _, one in sorted(ordered, key=itemgetter(0))]
+    shown = {labels for labels, _ in before}
+    return in_turn(sorted(facts, key=lambda each: each[0] not in shown), _owner)
+
+
+def _owner(one: tuple[Labels, Any]) -> Hashable:
+    """Who may have made it: a namespace; of groups a kind, and its user if that is known."""
+    labels, fact = one
+    has_user = isinstance(fact, GroupHolding) and fact.info is not None
+    return labels[0], fact.info.uid if has_user else None
 
 
 def _room(counts: Sequence[Counter[str]], most: int) -> int:

@@ -9,13 +9,14 @@ a minute are right.
 from threading import Lock
 from typing import NamedTuple
 
+from exporter.agent.fairness import Held
 from exporter.model import SECOND_NS, Clock
 
 STAYS_NS = 60 * SECOND_NS  # after the last request
 OFTEN_NS = 4_500_000_000  # less between two scrapes of one client than the readings have
 SOON_NS = 1_200_000_000  # a cycle, and what it takes
 SELDOM_NS = 120 * SECOND_NS  # what is further apart is no Prometheus
-MOST_CLIENTS = 64  # of whom the last scrape is known
+MOST_CLIENTS = 64  # of whom the last scrape is known: the peer with most gives up its oldest
 
 
 class _Scraped(NamedTuple):
@@ -32,6 +33,7 @@ class Viewers:
         self._now = clock.monotonic_ns
         self._until_ns = self._now()
         self._scraped: dict[str, _Scraped] = {}
+        self._held = Held[str](MOST_CLIENTS)
         self._lock = Lock()
 
     def are_there(self) -> bool:
@@ -49,13 +51,14 @@ class Viewers:
         """Notes that somebody looks."""
         self._until_ns = self._now() + STAYS_NS
 
-    def scrape(self, client: str) -> None:
-        """Notes a scrape of this client."""
+    def scrape(self, peer: str, program: str) -> None:
+        """Notes a scrape by this program of a peer."""
+        client = f"{peer} {program}"
         with self._lock:
             now_ns, before = self._now(), self._scraped.pop(client, None)
             every_ns = now_ns - before.at_ns if before else 0
             self._scraped[client] = _Scraped(now_ns, every_ns if every_ns <= SELDOM_NS else 0)
-            if len(self._scraped) > MOST_CLIENTS:
-                del self._scraped[next(iter(self._scraped))]
+            if (over := self._held.add(client, peer)) is not None:
+                del self._scraped[over]
         if before and every_ns < OFTEN_NS:
             self.look()

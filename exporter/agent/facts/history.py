@@ -2,10 +2,13 @@
 
 One point each ten seconds. A point is one block of bytes for all series, so that a history shares
 all its blocks but the newest with the one before it: nothing is copied, and a history is immutable.
-Each series has a place in the blocks, which it keeps for an hour after its end. Places are bounded.
+Each series has a place in the blocks, which it keeps for an hour after its end. Places are bounded:
+a namespace, or a kind of group, has no more than four times as many as are left, so that others
+find some.
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +19,7 @@ from exporter.model import KIB, History, HistoryPoint, SeriesKey
 
 POINTS = 360  # an hour
 MAX_SERIES = 2048  # of 6 bytes a point: 4.4 MB in all at most
+_OF_LEFT = 4
 _CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
 _NO_CORE = 0xFFFF
 _NO_MEMORY = 0xFFFF_FFFF
@@ -96,14 +100,24 @@ def _places(
             fresh.append(own)
     occupied = {*series.values(), *(place for place, _ in ended.values())}
     free = (place for place in range(MAX_SERIES) if place not in occupied)
+    left = MAX_SERIES - len(occupied - {-1})
+    placed = (own for own, place in series.items() if place >= 0)
+    held = Counter(_holder(own) for own in (*placed, *ended))
     for own in fresh:
         # At the bound a newcomer has no history, and those that have one keep it.
-        place = next(free, None)
-        if place is None:
+        holder = _holder(own)
+        if left <= 0 or (holder and held[holder] >= _OF_LEFT * left):
             del series[own]
         else:
-            series[own] = place
+            series[own] = next(free)
+            held[holder] += 1
+            left -= 1
     return series, ended
+
+
+def _holder(key: SeriesKey) -> str:
+    """A namespace or a kind of group; "" of devices, which nobody makes."""
+    return "" if key.owner is None else key.owner[0]
 
 
 class Past(Mapping[SeriesKey, Mapping[str, Known]]):

@@ -95,7 +95,7 @@ def _noting(viewers: Viewers, metrics: str, gate: Gate) -> Middleware:
     async def noted(request: web.Request, handler: Handler) -> web.StreamResponse:
         """Notes who looks, of those that were let in."""
         if request.path == metrics:
-            viewers.scrape(f"{peer(request)} {header(request, 'User-Agent')}")
+            viewers.scrape(peer(request), header(request, "User-Agent"))
         elif gate.access(request) in {Access.PRIVATE, Access.VIEW} or (
             request.path == "/" and gate.trusts(request)
         ):

@@ -331,6 +331,26 @@ def test_the_memory_of_processes_is_bounded(tmp_path: Path) -> None:
     processes.close()
 
 
+def test_one_container_of_many_processes_pushes_out_no_other_that_has_ended(tmp_path: Path) -> None:
+    """The driver's ring has samples of the other's, and only here it is known whose they were."""
+    proc, clock = FakeProc(tmp_path / "proc"), ManualClock()
+    processes = CgroupProcesses(str(tmp_path), str(proc.root), clock, most_processes=10)
+    proc.put(1, CONTAINER)
+    assert processes.resolve([1]) == {1: IDENTITY}
+    proc.remove(1)
+    hostile = CONTAINER.replace(UID, OTHER_UID).replace(ID, OTHER_ID)
+    for pid in range(2, 42):
+        proc.put(pid, hostile)
+    for _ in range(3):
+        clock.move(1)
+        others = processes.resolve(range(2, 42))
+        assert len(set(others.values())) == 1  # each is still answered, at the price of a look
+        assert processes.resolve([1]) == {1: IDENTITY}
+    assert len(processes._known) == 10
+    assert processes.rejected()["cache_full"] >= 31
+    processes.close()
+
+
 # --- status ---------------------------------------------------------------------------------------
 
 

@@ -155,6 +155,20 @@ def test_directories_deeper_in_a_container_than_the_limit_are_counted(tmp_path: 
     assert walk(str(tmp_path / "missing")).skipped == {"vanished": 1}
 
 
+def test_a_user_who_makes_directories_without_end_hides_no_container(tmp_path: Path) -> None:
+    """Each user has a slice that is delegated, also one who runs nothing in a container."""
+    own = "user.slice/user-1000.slice/user@1000.service"
+    for number in range(60):
+        put(tmp_path, f"{own}/app.slice/a{number}", 1000 + number)
+    for container in (container_path("cgroupfs", OTHER_UID, OTHER_ID), "zz.slice/zz.service"):
+        put(tmp_path, container, 98)
+    control = walk(str(tmp_path))
+    walked = walk(str(tmp_path), limits=WalkLimits(directories=20, directories_inside=10))
+    assert pods(walked) == pods(control) != {}
+    assert walked.by_container == control.by_container
+    assert walked.skipped["too_many"] >= 50
+
+
 @pytest.mark.parametrize(
     "shape", ["a{}", "a{}/b", "kubepods/pod{:08x}-0000-4000-8000-000000000000"]
 )

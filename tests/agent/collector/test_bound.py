@@ -17,6 +17,9 @@ from exporter.model import (
     ContainerKey,
     Engines,
     Facts,
+    GroupFacts,
+    GroupHolding,
+    GroupKey,
     HeldMemory,
     Unmeasured,
     Used,
@@ -201,3 +204,23 @@ def test_what_was_left_out_comes_back_with_all_that_it_used() -> None:
     }
     assert after.exporter is not None
     assert after.exporter.dropped[family] == 3
+
+
+def test_a_user_of_many_groups_takes_no_other_users_room() -> None:
+    """All users of a machine have their groups in one kind."""
+
+    def group(name: str, uid: int) -> GroupHolding:
+        return GroupHolding(
+            owner=GroupKey("docker", name),
+            index=0,
+            uuid="GPU-0",
+            used=Used(Engines(1)),
+            info=GroupFacts(name, uid=uid),
+        )
+
+    many = tuple(group(f"a{number}", 1000) for number in range(20))
+    control = Facts(groups=(group("z", 1001),))
+    taken = limit_facts(lambda: Facts(groups=(*many, *control.groups)), Facts, 10).measured()
+
+    assert len(taken.groups) == 10
+    assert control.groups[0] in taken.groups

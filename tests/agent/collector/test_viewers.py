@@ -30,23 +30,23 @@ def test_scrapes_count_if_one_client_comes_more_often_than_readings() -> None:
     clock = ManualClock()
     viewers = Viewers(clock)
     for _ in range(3):
-        viewers.scrape("one")
+        viewers.scrape("10.0.0.1", "one")
         clock.move(2.5)
-        viewers.scrape("another")  # two replicas, each every five seconds
+        viewers.scrape("10.0.0.2", "another")  # two replicas, each every five seconds
         clock.move(2.5)
         assert not viewers.are_there()
-    viewers.scrape("one")
+    viewers.scrape("10.0.0.1", "one")
     clock.move(1)
-    viewers.scrape("one")
+    viewers.scrape("10.0.0.1", "one")
     assert viewers.are_there()
 
 
 def test_a_cycle_reads_before_a_scrape_is_due() -> None:
     clock = ManualClock()
     viewers = Viewers(clock)
-    viewers.scrape("one")
+    viewers.scrape("10.0.0.1", "one")
     clock.move(15)
-    viewers.scrape("one")
+    viewers.scrape("10.0.0.1", "one")
     there = []
     for _ in range(17):
         clock.move(1)
@@ -57,11 +57,23 @@ def test_a_cycle_reads_before_a_scrape_is_due() -> None:
 def test_clients_are_forgotten() -> None:
     clock = ManualClock()
     viewers = Viewers(clock)
-    viewers.scrape("first")
+    viewers.scrape("10.0.0.1", "first")
     for number in range(100):
-        viewers.scrape(str(number))
-    viewers.scrape("first")
+        viewers.scrape("10.0.0.1", str(number))
+    viewers.scrape("10.0.0.1", "first")
     assert not viewers.are_there()
+
+
+def test_a_peer_of_many_names_makes_nobody_else_forgotten() -> None:
+    clock = ManualClock()
+    viewers = Viewers(clock)
+    viewers.scrape("10.0.0.1", "Prometheus")
+    clock.move(3)
+    for number in range(1000):
+        viewers.scrape("10.0.0.9", str(number))
+    assert not viewers.are_there()
+    viewers.scrape("10.0.0.1", "Prometheus")
+    assert viewers.are_there()
 
 
 def test_while_somebody_looks_each_cycle_reads() -> None:

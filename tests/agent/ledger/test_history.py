@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -126,6 +127,26 @@ def test_the_number_of_series_is_bounded() -> None:
     history = extended(history, other(*more), at(10))
     assert len(history.series) + len(history.ended) <= MAX_SERIES
     assert len(history.points[-1].cores) <= 2 * MAX_SERIES
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_namespace_of_many_series_leaves_places_for_others(*, at_once: bool) -> None:
+    def of(namespace: str, count: int) -> list[Gauges]:
+        names = (ContainerKey(namespace, "p", f"c{number}") for number in range(count))
+        return [(SeriesKey(name, "GPU-0"), 0.5, 0) for name in names]
+
+    many, few = of("tenant", 2 * MAX_SERIES), of("victim", 3)
+    device: Gauges = (SeriesKey(None, "GPU-0"), 0.5, 0)
+    history = History()
+    if not at_once:
+        for number in range(3):  # what has ended holds its place for an hour
+            history = extended(history, partial(list, many[900 * number :]), at(10 * number))
+    history = extended(history, lambda: [*many, device, *few], at(100))
+
+    control = extended(History(), lambda: [device, *few], at(100))
+    for key in control.series:
+        assert [*Past(history)[key].values()] == [*Past(control)[key].values()]
+    assert MAX_SERIES * 0.75 < len(history.series) + len(history.ended) <= MAX_SERIES
 
 
 def test_devices_and_groups_have_a_history_of_their_own() -> None:

@@ -237,6 +237,21 @@ def test_a_namespace_of_many_claims_does_not_hide_those_of_others(asked: Asked) 
     assert len(subject) == MAX_CLAIMS
 
 
+def test_claims_that_are_not_asked_for_are_counted(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.agent.sources.pods.claims.MAX_CLAIMS", 3)
+    [one] = pods("c").pods.values()
+    many = tuple(ClaimRef(f"c-{number}") for number in range(9))
+    greedy = Pod("u-a", "aaa", "p", containers=(Container("main", claims=many),))
+    control = asked.ask(pods("c"))
+
+    facts = asked.ask(indexed({"u-a": greedy, one.uid: one}))
+
+    assert facts.claims["default", "c"] == control.claims["default", "c"]
+    assert asked.claims.rejected() == {"claim_over_limit": 7}
+
+
 @pytest.mark.parametrize("versions", [(), ("v1alpha3",)])
 def test_a_cluster_without_resource_k8s_io_is_said(
     cluster: ApiServer, asked: Asked, versions: tuple[str, ...]

@@ -104,6 +104,24 @@ def test_hostile_names_cost_only_themselves_and_are_counted_once(
     assert caplog.text.count("not a pod") == 1
 
 
+def test_a_namespace_of_many_logs_hides_no_other(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are listed in the order of a directory, which may have the others last."""
+    monkeypatch.setattr("exporter.agent.sources.pods.files.MAX_PODS", 4)
+    monkeypatch.setattr("exporter.agent.sources.pods.files.MAX_LINKS", 4)
+    logs.run("train")
+    for number in range(40):
+        uid = f"{number:08}-2222-4333-8444-555555555555"
+        logs.run(f"p{number}", uid, cid=container_id(uid), namespace="aaa")
+    with Looking(logs.root) as files:
+        files.wait_for(lambda: files.source.status().up)
+        assert "train" in files.names()
+        assert len(files.names()) == 4
+        assert files.source.table().by_container_id[CID] == (UID, "main")
+        assert files.source.rejected() == {"pod_over_limit": 2 * 37}
+
+
 def test_a_directory_that_is_not_there_is_a_reason_and_its_coming_the_cure(tmp_path: Path) -> None:
     with Looking(tmp_path / "log") as files:
         files.wait_for(lambda: "No such file" in files.source.status().detail)

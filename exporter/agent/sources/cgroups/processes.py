@@ -10,9 +10,10 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
+from exporter.agent.fairness import Held
 from exporter.agent.sources.cgroups.layout import HOST, best_identity
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.cgroups.proc import Hold, Lifetimes, ProcessState, look_at
@@ -66,7 +67,7 @@ class _Process:
 class CgroupProcesses:
     """The ``ProcessSource`` of a real node. May be used by several threads; one works at a time.
 
-    It knows at most ``most_processes``.
+    It knows at most ``most_processes``; beyond that, the newest of who has most are forgotten.
     """
 
     name = "cgroups"
@@ -80,10 +81,11 @@ class CgroupProcesses:
         most_processes: int = MAX_PROCESSES,
         patterns: GroupPatterns = NO_SITE,
     ) -> None:
-        self._proc_root, self._clock, self._most = proc_root, clock, most_processes
+        self._proc_root, self._clock = proc_root, clock
         self._lock = threading.Lock()
         self._tree, self._patterns = ContainerTree(cgroup_root, clock, patterns), patterns
         self._known: dict[int, _Process] = {}
+        self._held = Held[int](most_processes, newest=True)
         self._namespaces: PidNamespaces | None = None  # not known yet
         self._lifetimes = Lifetimes(enabled=False)
         self._look_at_namespaces()
@@ -160,7 +162,8 @@ class CgroupProcesses:
 
     def close(self) -> None:
         with self._lock:
-            self._known.clear()
+            for pid in tuple(self._known):
+                self._forget(pid)
             self._lifetimes.close()
 
     # --- the answer for one process --- ``_meet`` takes in a pid that is new, ``_look`` reads a
@@ -187,12 +190,15 @@ class CgroupProcesses:
         seen = None if hold is Hold.GONE else look_at(self._proc_root, pid)
         if seen is None and (hold is not Hold.HELD or self._lifetimes.hold(pid) is not Hold.HELD):
             return Unattributed.EXITED
-        while len(self._known) >= self._most:
-            self._forget(next(iter(self._known)))
-            self._rejected["cache_full"] += 1
         seen = seen or ProcessState(None, exiting=False, paths=())
         known = self._known[pid] = _Process(seen.start, hold is Hold.HELD, now_ns)
-        return self._judge(pid, known, seen, now_ns)
+        answer = self._judge(pid, known, seen, now_ns)
+        # One tenant's processes without number must not push out what is known of another's, which
+        # may have ended and have samples in the ring yet.
+        if (over := self._held.add(pid, _holder(answer))) is not None:
+            self._forget(over)
+            self._rejected["cache_full"] += 1
+        return answer
 
     def _look(self, pid: int, known: _Process, now_ns: int) -> Answer:
         """A known process that is looked at again."""
@@ -293,4 +299,12 @@ class CgroupProcesses:
 
     def _forget(self, pid: int) -> None:
         del self._known[pid]
+        self._held.discard(pid)
         self._lifetimes.release(pid)
+
+
+def _holder(answer: Answer) -> Hashable:
+    """Who is answerable for a process: its pod, container or unit, whatever that has inside."""
+    if isinstance(answer, Unattributed):
+        return answer
+    return answer.pod_uid or answer.container_id or (answer.unit and answer.unit[:2])

@@ -12,8 +12,8 @@ only itself and is counted in ``Walk.skipped``:
 ``too_large``    a process list cut at ``LARGEST_LIST`` bytes
 ``too_deep``, ``too_many``  directories left out because of the walk's limits
 
-A container whose cgroup is delegated to it makes as many directories as it likes. What lies inside
-of containers is walked last and counted for each, so that it hides no other pod or container.
+A container, user or machine whose cgroup is delegated makes as many directories as it likes. What
+lies inside of such is walked last and counted for each, so that it hides no other pod or container.
 """
 
 import errno
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.agent.sources.cgroups.layout import PathState, descend, root_of
+from exporter.agent.sources.cgroups.layout import PathState, descend, is_own_inside, root_of
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.files import read_long
 from exporter.model import CgroupIdentity
@@ -68,7 +68,10 @@ class WalkLimits(NamedTuple):
 
 
 class _Directory(NamedTuple):
-    """``container``: the outermost container's directory, from which ``depth`` counts; or ""."""
+    """``container``: the outermost directory that is one's own, from which ``depth`` counts; or "".
+
+    That is a container's, a user's, a job's or a machine's.
+    """
 
     path: str
     place: PathState
@@ -87,6 +90,12 @@ def walk(root: str, limits: WalkLimits = DEFAULT_LIMITS, patterns: GroupPatterns
     walker = _Walker(limits)
     walker.descend_from(root, root_of(patterns))
     return walker.result()
+
+
+def _is_owned(identity: CgroupIdentity) -> bool:
+    """Whether what lies inside of a directory is made by a container, a user or a machine."""
+    unit = identity.unit
+    return identity.container_id is not None or bool(unit and unit.name and is_own_inside(unit))
 
 
 class _Walker:
@@ -128,7 +137,7 @@ class _Walker:
             self._skipped["too_deep"] += len(names)
             return
         for name in names:
-            # Each container has a limit of its own besides that of the whole walk. One that makes
+            # Each container or user has a limit besides that of the whole walk. One that makes
             # directories without end spends its own, and its neighbours are still found.
             if container:
                 self._inside[container] += 1
@@ -138,7 +147,7 @@ class _Walker:
             self._left -= 1
             path, place = f"{parent.path}/{name}", descend(parent.place, name)
             self._collect(path, place.identity)
-            if container or place.identity.container_id is None:
+            if container or not _is_owned(place.identity):
                 yield _Directory(path, place, parent.depth + 1, container)
             else:
                 yield _Directory(path, place, 0, path)

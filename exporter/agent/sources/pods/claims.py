@@ -17,6 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote
 
+from exporter.agent.fairness import in_turn
 from exporter.agent.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.agent.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
 from exporter.agent.sources.polled import Inquiry
@@ -244,22 +245,21 @@ class ClaimsAnswer(NamedTuple):
     offered: Mapping[Place, OfferedDevice]
 
 
-def _wanted(table: PodTable) -> dict[Key, frozenset[str]]:
-    """The claims of this node's pods, each with the pods that refer to it, by uid.
-
-    Beyond ``MAX_CLAIMS``, the namespaces with the most claims lose some.
-    """
+def _referred(table: PodTable) -> dict[Key, set[str]]:
+    """The claims that this node's pods refer to, each with these pods, by uid."""
     users: dict[Key, set[str]] = {}
     for pod in table.pods.values():
         if not pod.deleted and not pod.terminal:
             for reference in (one for container in pod.containers for one in container.claims):
                 users.setdefault((pod.namespace, reference.claim), set()).add(pod.uid)
-    places: Counter[str] = Counter()
-    ranked = []
-    for namespace, name in sorted(users):
-        ranked.append((places[namespace], (namespace, name)))
-        places[namespace] += 1
-    return {key: frozenset(users[key]) for _, key in sorted(ranked)[:MAX_CLAIMS]}
+    return users
+
+
+def _wanted(table: PodTable) -> dict[Key, frozenset[str]]:
+    """The claims that are asked for; beyond ``MAX_CLAIMS`` the namespaces with most lose some."""
+    users = _referred(table)
+    asked = in_turn(sorted(users), lambda key: key[0])[:MAX_CLAIMS]
+    return {key: frozenset(users[key]) for key in asked}
 
 
 def served_version(client: KubeClient) -> str:
@@ -308,6 +308,14 @@ class Claims(Inquiry[PodTable, ClaimsAnswer, NodeFacts]):
 
         """
         wanted = _wanted(given)
+        for namespace, over in Counter(key[0] for key in _referred(given).keys() - wanted).items():
+            self._rejections.reject(
+                "claim_over_limit",
+                f"a ResourceClaim of namespace {namespace}, whose pods on this node refer to most,",
+                over,
+                "its devices are not known; find out who makes so many",
+                namespace,
+            )
         now_ns = self._clock.monotonic_ns()
         is_old = self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS
         self._refused = []

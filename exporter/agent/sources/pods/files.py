@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.agent.fairness import Held
 from exporter.agent.sources.pods.decode import MAX_CONTAINERS
 from exporter.agent.sources.pods.reader import USUAL, PodThread, ReaderOptions
 from exporter.model import SECOND_NS, Container, Pod
@@ -92,6 +93,7 @@ def pods_of(containers: Mapping[PodDirectory, Iterable[str]], logs: Iterable[Log
 
 MAX_PODS = 5_000
 MAX_LINKS = 20_000
+LOOKED_AT = 20  # times as many names
 MAX_REPORTED = 1_000
 LOOK_S = 0.5
 RELIST_NS = 15 * SECOND_NS  # for changes that do not show in the two directories' times
@@ -147,7 +149,7 @@ class FilePods(PodThread):
     def _read(self) -> list[Pod]:
         """All pods with a directory, the newest directory first."""
         found: list[tuple[int, PodDirectory, list[str]]] = []
-        for entry in _entries(self._pods, MAX_PODS):
+        for entry in self._fairly(self._pods, MAX_PODS, 0):
             pod = pod_name(entry.name)
             changed_at = _changed_at(Path(entry.path))
             if pod is None or not entry.is_dir(follow_symlinks=False):
@@ -168,7 +170,7 @@ class FilePods(PodThread):
     def _logs(self) -> Iterator[Log]:
         """The logs that links name; empty if there are no links."""
         try:
-            entries = list(_entries(self._links, MAX_LINKS))
+            entries = self._fairly(self._links, MAX_LINKS, 1)
         except OSError:
             return
         for entry in entries:
@@ -181,6 +183,20 @@ class FilePods(PodThread):
                 yield log
             else:
                 self._reject("containers", entry.name)
+
+    def _fairly(self, folder: Path, most: int, part: int) -> list["os.DirEntry[str]"]:
+        """At most so many entries, of each namespace a fair part: that part of their names."""
+        found, held, cut = dict[str, os.DirEntry[str]](), Held[str](most, newest=True), 0
+        for entry in _entries(folder, LOOKED_AT * most):
+            found[entry.name] = entry
+            namespace = entry.name.split("_", 2)[part : part + 1]
+            if (over := held.add(entry.name, *namespace or [""])) is not None:
+                del found[over]
+                cut += 1
+        if cut:
+            item = f"a name in {folder} of the namespace with most"
+            self._rejections.reject("pod_over_limit", item, cut)
+        return [*found.values()]
 
     def _reject(self, place: str, name: str) -> None:
         item = f"{place}/{name[:300]!a}"

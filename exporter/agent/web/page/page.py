@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from exporter.agent.facts.history import Past
+from exporter.agent.fairness import in_turn
 from exporter.agent.hostuse import HostUse
 from exporter.agent.web.page.cards import (
     Board,
@@ -146,8 +148,17 @@ def _shown(
     texts = {gpu.facts.uuid: device_text(gpu.facts) for gpu in gpus}
     matching = in_order((each for each in everyone if matches(each, choice.words, texts)), choice)
     present, gone = ([e for e in matching if e.ended is ended] for ended in (False, True))
-    processes = (each for entry in present for part in entry.parts for each in part.processes)
-    of_host = host({process.pid: process.name for process in processes})
+    # The use of the host is read of some processes: in turn one of each namespace or kind.
+    processes = in_turn(
+        (
+            (entry.space, each)
+            for entry in present
+            for part in entry.parts
+            for each in part.processes
+        ),
+        itemgetter(0),
+    )
+    of_host = host({process.pid: process.name for _, process in processes})
     matches_on = {part.uuid for entry in matching for part in entry.parts}
     # A GPU is found by its own words and by those of its marks.
     for uuid, its in marks.items():
