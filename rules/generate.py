@@ -1,4 +1,4 @@
-"""Writes the table of docs/alerts.md, the XIDs' page, and what alerts say of an XID.
+"""Writes the rules of sizing, the table of docs/alerts.md, the XIDs' page, what alerts say of XIDs.
 
 ``python rules/generate.py`` writes the files; with ``--check`` it fails where they differ.
 """
@@ -11,7 +11,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # it is run as a script
 
-from rules import parameters, xids
+from rules import parameters, sizing, xids
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- alerts: written by rules/generate.py -->\n", "<!-- end of alerts -->\n"
@@ -46,10 +46,11 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
     page = folder.parent / "docs" / "alerts.md"
-    file = folder / "mgpu-alerts.yaml"
+    file, recording = folder / "mgpu-alerts.yaml", folder / "mgpu-recording.yaml"
     rules = xids.described(file.read_text(encoding="utf-8"))
     texts = {
         file: rules,
+        recording: sizing.written_into(recording.read_text(encoding="utf-8")),
         page: alerts_page(page.read_text(encoding="utf-8"), rules),
         page.parent / "runbooks" / "xids.md": xids.page(),
     }

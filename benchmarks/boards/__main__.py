@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -123,13 +123,16 @@ def record(store: Store) -> int:
         own = {**rule.labels, "__name__": rule.record}
         found = store.query(rule.expr, AT)
         count += len(found)
-        many = []
-        for one in found:
-            value = struct.pack("<d", float(one["value"][1]))
-            labels = tuple(sorted({**one["metric"], **own}.items()))
-            many.append(sent(labels, ()) + b"".join(SAMPLE + value + at for at in times))
-        store.write(many)
+        for first in range(0, len(found), 500):
+            store.write(_steady(one, own, times) for one in found[first : first + 500])
     return count
+
+
+def _steady(one: Mapping[str, Any], own: Mapping[str, str], times: Sequence[bytes]) -> bytes:
+    """A recorded series that has had its value at all these times."""
+    labels = tuple(sorted({**one["metric"], **own}.items()))
+    value = struct.pack("<d", float(one["value"][1]))
+    return sent(labels, ()) + b"".join(SAMPLE + value + at for at in times)
 
 
 class Asked(NamedTuple):

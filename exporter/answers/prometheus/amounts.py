@@ -97,20 +97,14 @@ class Asked(NamedTuple):
     quantity: float
 
 
-def step_of(scheme: str, resource: Resource) -> float:
-    """The step in which an amount is advised: of a GPU, or bytes.
+def steps_of_unit(scheme: str, resource: Resource) -> float:
+    """How many steps a GPU's core has, or a byte, in which an amount is advised.
 
-    It is no finer than a per cent or a MiB: a need is not known any better.
+    A step is no finer than a per cent or a MiB: a need is not known any better.
     """
     unit = UNITS.get((scheme, resource))
-    return max(USUAL[resource], (unit.step or 1) * unit.size if unit else 0.0)
-
-
-def in_steps(scheme: str, resource: Resource, need: float) -> float:
-    """The need, up to a whole number of steps, at least one."""
-    step = step_of(scheme, resource)
-    count = max(1, ceil(round(need / step, _DIGITS)))
-    return count / round(1 / step) if resource is _CORE else count * step  # not 29 * 0.01
+    step = max(USUAL[resource], (unit.step or 1) * unit.size if unit else 0.0)
+    return round(1 / step) if resource is _CORE else 1 / step
 
 
 def is_known(scheme: str, resource: Resource) -> bool:

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from exporter.answers.prometheus.advice import Advice, Found, Outcome, Workload
+from exporter.answers.prometheus.advice import Advice, Found, Workload
 from exporter.answers.prometheus.advice_report import written_as
 from exporter.answers.prometheus.amounts import Resource
+from exporter.answers.prometheus.sizing import Outcome
 
 LESS = Advice(
     resource=Resource.CORE,

@@ -6,7 +6,15 @@ from urllib.parse import parse_qs
 import pytest
 
 from exporter.agent.allocations.registry import SCHEMES
-from exporter.answers.prometheus.amounts import UNITS, Asked, Resource, asked, in_steps, is_known
+from exporter.answers.prometheus.amounts import (
+    UNITS,
+    Asked,
+    Resource,
+    asked,
+    is_known,
+    steps_of_unit,
+)
+from exporter.answers.prometheus.formula import figure, steps
 from exporter.cli import main
 from tests.answers.terminal.test_http import Server
 
@@ -53,7 +61,9 @@ def test_the_amount_in_the_systems_own_unit(
 def test_what_is_needed_goes_up_to_a_step_of_the_system(
     scheme: str, resource: Resource, need: float, amount: float
 ) -> None:
-    assert in_steps(scheme, resource, need) == amount
+    by = figure("by")
+    amounts = steps(figure("need"), by) / by
+    assert amounts.of({"need": need, "by": steps_of_unit(scheme, resource)}) == amount
 
 
 def test_an_unknown_step_is_not_one() -> None:

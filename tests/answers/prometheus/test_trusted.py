@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from exporter.answers.prometheus.advice import Outcome
+from exporter.answers.prometheus.sizing import Outcome
 from exporter.cli import main
 from tests.answers.terminal.test_http import Server
 

@@ -1,0 +1,92 @@
+"""The rules that record what workloads should ask for, written from the rules that say it.
+
+The board reads a verdict in place of a week of samples, and ``advise`` works out the same formulas.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+
+import yaml
+
+from exporter.answers.prometheus.amounts import UNITS, Resource, steps_of_unit
+from exporter.answers.prometheus.sizing import (
+    CARDS,
+    FIGURES,
+    LATELY,
+    LEVEL,
+    OUTCOMES,
+    RECORDED_S,
+    TARGETS,
+)
+
+OVER = "7d"
+INTERVAL, KNOWN_FOR = "30m", "1h"  # so old a record may be
+RECORDED = ("allocated", "typical", "peak", "target", "outcome")
+BEGIN, END = "  # sizing: written by rules/generate.py\n", "  # end of sizing\n"
+_DAY_S = 86_400
+
+
+def name(resource: Resource, figure: str) -> str:
+    """What a figure is recorded as."""
+    return f"{LEVEL}mgpu_{resource}_{figure}:{OVER}"
+
+
+def group() -> str:
+    """The group of rules, as text of the file."""
+    rules = [
+        {"record": name(resource, figure), "expr": _expression(resource, figure)}
+        for resource in Resource
+        for figure in RECORDED
+    ]
+    made = [{"name": "mgpu-advice", "interval": INTERVAL, "rules": rules}]
+    text = yaml.safe_dump(made, sort_keys=False, width=120)
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+def written_into(rules: str) -> str:
+    """The rules' file with the group in its place."""
+    head, _, rest = rules.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{group()}{END}{tail}"
+
+
+def _expression(resource: Resource, figure: str) -> str:
+    formula = {"target": TARGETS, "outcome": OUTCOMES}.get(figure)
+    if formula is None:
+        return _asked(resource, figure)
+    before = RECORDED[: RECORDED.index(figure)]
+    return formula[resource].promql(partial(_figure, resource, before))
+
+
+def _figure(resource: Resource, recorded: tuple[str, ...], figure: str) -> str:
+    """A figure in another rule: what is recorded of it before, or its own expression."""
+    if figure in recorded:
+        return name(resource, figure)
+    special: dict[str, Callable[[], str]] = {
+        "day": lambda: str(_DAY_S // RECORDED_S),
+        "by": lambda: _steps(resource),
+    }
+    return special.get(figure, lambda: _asked(resource, figure))()
+
+
+def _asked(resource: Resource, figure: str) -> str:
+    series, how, over = FIGURES[resource][figure]
+    call = how if how.endswith(" ") else f"{how}("
+    # Without the sharing system, and without a name, by which rows of a table would fall apart.
+    return f"max without (scheme) ({call}{LEVEL}{series}[{over or OVER}]))"
+
+
+def _steps(resource: Resource) -> str:
+    """The steps of one unit of each workload's sharing system, the coarsest if it has several."""
+    by_steps: dict[float, list[str]] = defaultdict(list)
+    for scheme in sorted({scheme for scheme, of in UNITS if of is resource}):
+        by_steps[steps_of_unit(scheme, resource)].append(scheme)
+    usual = steps_of_unit("", resource)
+    by_steps.pop(usual, None)
+    found = [
+        f'last_over_time({LEVEL}{CARDS}{{scheme=~"{"|".join(schemes)}"}}[{LATELY}]) * 0 + {steps!r}'
+        for steps, schemes in by_steps.items()
+    ]
+    found.append(f"last_over_time({LEVEL}{CARDS}[{LATELY}]) * 0 + {usual!r}")
+    return f"min without (scheme) ({' or '.join(found)})"
