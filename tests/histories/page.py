@@ -115,7 +115,9 @@ class Exporter:
 
     def _shown(self) -> dict[Own, float]:
         """What the page has: of a card that gives no reading, not even its counters."""
-        started_s = self._run.there.begin_s + at(self._run.says_s, self._at_s)
+        # The process reads once when its node was started by the clock: later steps change nothing.
+        begin_s = self._run.there.begin_s
+        started_s = begin_s + at(self._run.says_s, begin_s)
         page: dict[Own, float] = {(("__name__", "process_start_time_seconds"),): started_s}
         hidden = {
             uuid

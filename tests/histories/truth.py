@@ -161,7 +161,9 @@ class _Card:
         prices = self._prices(since_s)
         for at_s in {since_s - close_s, since_s - close_s / 2, since_s - 1}:
             for (pod, part), share in self._divided(at_s).items():
-                for who in set().union(*self._named(pod, at_s)):
+                # In the range nobody may know of its pod any more.
+                nameless = NOBODY if pod is None else (pod.namespace, "")
+                for who in {nameless}.union(*self._named(pod, at_s)):
                     row = found.rows[Row(self._uuid, self._machine.node, who, part)]
                     row.add(0.0, share * close_s, prices)
 
