@@ -4,22 +4,22 @@ import errno
 import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from exporter.answers.prometheus import focus, report
-from exporter.answers.prometheus.bill import STEPS, Bill, Unpriced, bill_of
-from exporter.answers.prometheus.books import Books, CardBook, span_of
+from exporter.answers.prometheus.bill import STEPS, Bill, Period, Unpriced, bill_of, summed
+from exporter.answers.prometheus.books import Wanted, read_books, span_of, why_none
 from exporter.answers.prometheus.client import Prometheus
-from exporter.answers.prometheus.lives import name_of
+from exporter.answers.prometheus.counters import POD_INFO
 from exporter.answers.prometheus.money import Prices, price, sanitized
 from exporter.answers.prometheus.parts import BY, METHODS, NOBODY
 from exporter.answers.prometheus.pricefile import PriceError, currency, prices_of
-from exporter.answers.prometheus.ranges import add_range, moment, range_of, written
+from exporter.answers.prometheus.ranges import add_range, days_of, moment, range_of, written
+from exporter.answers.prometheus.remarks import Remarks
 from exporter.answers.terminal.access import add_arguments as add_access
 from exporter.answers.terminal.access import far_prometheus
 from exporter.console.output import say, warn
@@ -32,7 +32,6 @@ _OK, _NOTHING = 0, 2
 _FORMATS = ("table", "json", "csv", "focus")
 _SHORTEST_S = 60  # of a range
 _LEAST_HOURS = 0.005  # less would be said as 0.00
-_MOST_LINES = 10  # on exporters that are counted from some time on
 _HOUR_S = 3600
 _LONGEST_S = 120.0  # of an answer, as Prometheus has it
 
@@ -141,36 +140,41 @@ def _read_bill(
     arguments: Namespace, prometheus: Prometheus, prices: Prices, since_s: int, until_s: int
 ) -> Bill:
     by, _, key = arguments.by.partition(":")
-    span = span_of(since_s, until_s)
-    books = Books(prometheus, span, by, sanitized(key)).read()
-    first_s = min((book.begin_s for book in books), default=since_s)
-    if first_s - since_s > _SHORTEST_S:
+    wanted = Wanted(by, sanitized(key), tuple(prices.by_node_label))
+    remarks, bills, has_label = Remarks(prices, by, key), list[Bill](), False
+    step_s, whole = STEPS.get(arguments.step, 0), Period(since_s, until_s)
+    # Day by day: a bill of a week is the sum of those of its days, and has no more in memory.
+    for begin_s, end_s in days_of(since_s, until_s):
+        span = span_of(begin_s, end_s)
+        found = read_books(prometheus, span, wanted)
+        remarks.take(found.cards)
+        has_label |= found.has_label and bool(found.cards)
+        bills.append(bill_of(found.cards, prices, arguments.method, by, span, step_s, whole))
+    if remarks.first_s is None:
+        raise NoAnswerError(why_none(prometheus, until_s))
+    if prometheus.trouble:
+        raise NoAnswerError(f"{prometheus.trouble}: a part is no bill")
+    if by == "label" and not has_label:
+        raise NoAnswerError(
+            f"no pod has label_{wanted.pod_label} in {POD_INFO}: exporters give it the labels that "
+            "--pods.labels names"
+        )
+    if remarks.first_s - since_s > _SHORTEST_S:
         _warn(
             arguments,
-            f"the first data is of {written(int(first_s))}, and the bill begins there: "
+            f"the first data is of {written(int(remarks.first_s))}, and the bill begins there: "
             "before, nothing was scraped, or it is past the retention of this Prometheus",
         )
-    for said in _late(books):
+    for said in remarks.lines():
         _warn(arguments, said)
-    # A label of the price file that no node has would be no fault to see: the default's price would
-    # be taken for its cards.
-    known = {name for book in books for name in book.facts.node_labels}
-    for name in prices.by_node_label:
-        if not known & {name, sanitized(name)}:
-            _warn(
-                arguments,
-                f"no node has the label {name}, as a label of its target or in kube_node_labels of "
-                "this Prometheus: its prices are of no card",
-            )
-    step_s = STEPS.get(arguments.step, 0)
-    found = bill_of(books, prices, arguments.method, by, span, step_s)
-    if by in {"user", "account"} and (unnamed := _unnamed_hours(found)) >= _LEAST_HOURS:
+    made = summed(bills)
+    if by in {"user", "account"} and (unnamed := _unnamed_hours(made)) >= _LEAST_HOURS:
         _warn(
             arguments,
             f"{unnamed:.2f} GPU hours of groups have no {by} and stand under their kind: of jobs "
             "shorter than a scrape, or mgpu_group_info does not say it (docs/off-kubernetes.md)",
         )
-    return found
+    return made
 
 
 def _unnamed_hours(found: Bill) -> float:
@@ -181,25 +185,6 @@ def _unnamed_hours(found: Bill) -> float:
         if row.payer != NOBODY and not row.payer.namespace and not row.payer.owner
     )
     return sum(of_kinds) / 1000 / _HOUR_S
-
-
-def _late(books: Iterable[CardBook]) -> Iterator[str]:
-    """From when on which exporters are counted, and how much is not known before."""
-    hours: Mapping[tuple[str, float], list[float]] = defaultdict(list)
-    for book in books:
-        for one in book.late:
-            since_s = max(one.since_s, book.begin_s)
-            hours[name_of(one.target), one.from_s].append((one.from_s - since_s) / _HOUR_S)
-    hours = {each: many for each, many in hours.items() if sum(many) >= _LEAST_HOURS}
-    for (target, from_s), many in sorted(hours.items())[:_MOST_LINES]:
-        yield (
-            f"counting of {target} begins at {written(int(from_s))}: it is older than the range, "
-            f"and was not scraped as that began. Of {sum(many):.2f} GPU hours until then, what is "
-            "not certain is unobserved"
-        )
-    if len(hours) > _MOST_LINES:
-        rest = sum(sum(many) for _, many in sorted(hours.items())[_MOST_LINES:])
-        yield f"so does that of {len(hours) - _MOST_LINES} others: {rest:.2f} GPU hours"
 
 
 def _said(error: Exception) -> str:

@@ -6,14 +6,15 @@ costs the same in a bill of its own and in that of a month.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
 
-from exporter.answers.prometheus.books import CardBook, CardFacts
+from exporter.answers.prometheus.books import CardBook
 from exporter.answers.prometheus.money import Prices, amount, cost_of, largest_remainder, units
 from exporter.answers.prometheus.parts import NOBODY, Part, Parts, Payer, divide
 from exporter.answers.prometheus.ranges import Span
+from exporter.answers.prometheus.who import CardFacts
 
 _MS = 1000
 _HOUR_S, _DAY_S, _WEEK_S = 3600, 86_400, 604_800
@@ -41,6 +42,15 @@ class BillRow:
     cost: Decimal
     hourly: Decimal
     borrowed_ms: int = 0
+
+    def and_(self, other: "BillRow") -> "BillRow":
+        """Both, of the same card, period and payer at the same price."""
+        return replace(
+            other,
+            milliseconds=self.milliseconds + other.milliseconds,
+            cost=self.cost + other.cost,
+            borrowed_ms=self.borrowed_ms + other.borrowed_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +98,54 @@ def bill_of(
     by: str,
     span: Span,
     step_s: int = 0,
+    whole: Period | None = None,
 ) -> Bill:
     """The bill of some cards. Parts are those of pods, summed by who pays.
 
-    ``step_s``: how long each row is of, one of ``STEPS``; 0 stands for the whole range.
+    ``step_s``: how long each row is of, one of ``STEPS``; 0 stands for the whole range, which is
+    ``whole`` where the span is only a part of it.
 
     Raises:
         Unpriced: there are cards without a price.
 
     """
+    whole = whole or Period(span.since_s, span.until_s)
     # What the heading says is what was billed.
-    since_s = max(span.since_s, min((int(book.begin_s) for book in books), default=span.since_s))
+    since_s = max(whole.since_s, min((int(book.begin_s) for book in books), default=span.since_s))
+    since_s = since_s if span.since_s == whole.since_s else whole.since_s
+    whole = Period(since_s, whole.until_s)
     rows: list[BillRow] = []
     unpriced: set[str] = set()
     for book in books:
-        hourly = prices.of(book.facts.model, book.facts.node_labels)
-        if hourly is None:
+        priced = prices.of(book.facts.model, book.facts.node_labels)
+        if priced is None:
             unpriced.add(book.facts.model or book.facts.uuid)
             continue
-        rows += _card_rows(_CardTime(book, span, method, by), hourly, since_s, step_s)
+        rows += _card_rows(_CardTime(book, span, method, by), priced.hourly, whole, step_s)
     if unpriced:
         raise Unpriced(sorted(unpriced))
     return Bill(since_s, span.until_s, method, prices.currency, tuple(rows))
+
+
+def summed(bills: Sequence[Bill]) -> Bill:
+    """One bill of ranges that follow each other. A row is the sum of theirs, of whole units.
+
+    It begins with the first that has a row: what the heading says is what was billed.
+    """
+    shown = [bill for bill in bills if bill.rows] or bills[:1]
+    since_s = shown[0].rows[0].period.since_s if shown[0].rows else shown[0].since_s
+    since_s = max(since_s, shown[0].since_s)
+    rows: dict[tuple[object, ...], BillRow] = {}
+    for row in (row for bill in shown for row in bill.rows):
+        period = Period(max(row.period.since_s, since_s), row.period.until_s)
+        card = row.card
+        key = card.uuid, card.node, card.model, row.hourly, period, row.payer, row.part
+        one = replace(row, period=period)
+        rows[key] = rows[key].and_(one) if key in rows else one
+    order = sorted(
+        rows.values(), key=lambda row: (row.card.node, row.card.uuid, row.period, row.payer)
+    )
+    return replace(shown[0], since_s=since_s, until_s=bills[-1].until_s, rows=tuple(order))
 
 
 class _CardTime:
@@ -117,7 +153,6 @@ class _CardTime:
 
     def __init__(self, book: CardBook, span: Span, method: str, by: str) -> None:
         self.book = book
-        self.until_s = span.until_s
         self.parts: dict[int, Parts] = defaultdict(lambda: defaultdict(float))
         self.borrowed: dict[int, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
         for number, step in book.steps.items():
@@ -163,12 +198,12 @@ class _Share(NamedTuple):
 _Shares = Mapping[tuple[Payer, Part], _Share]
 
 
-def _card_rows(card: _CardTime, hourly: Decimal, since_s: int, step_s: int) -> Iterator[BillRow]:
+def _card_rows(card: _CardTime, hourly: Decimal, whole: Period, step_s: int) -> Iterator[BillRow]:
     found: dict[Period, dict[tuple[Payer, Part], _Share]] = defaultdict(dict)
     borrowed: dict[Period, dict[Payer, float]] = defaultdict(lambda: defaultdict(float))
     for day in card.days():
         for hours, shares in _divided(card, day, hourly, by_hour=0 < step_s < _DAY_S):
-            period = _period(hours.start * _HOUR_S, step_s, since_s, card.until_s)
+            period = _period(hours.start * _HOUR_S, step_s, whole)
             for key, (milliseconds, cost) in shares.items():
                 before = found[period].get(key, _Share(0, 0))
                 found[period][key] = _Share(before[0] + milliseconds, before[1] + cost)
@@ -211,10 +246,10 @@ def _divided(
         yield range(hour, hour + 1), shares
 
 
-def _period(at_s: int, step_s: int, since_s: int, until_s: int) -> Period:
+def _period(at_s: int, step_s: int, whole: Period) -> Period:
     """The period that a time is in; weeks begin on Monday."""
     if not step_s:
-        return Period(since_s, until_s)
+        return whole
     first_s = _MONDAY_S if step_s == _WEEK_S else 0
     begin_s = (at_s - first_s) // step_s * step_s + first_s
-    return Period(max(begin_s, since_s), min(begin_s + step_s, until_s))
+    return Period(max(begin_s, whole.since_s), min(begin_s + step_s, whole.until_s))

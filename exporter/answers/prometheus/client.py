@@ -35,10 +35,17 @@ _RANGE = re.compile(r"\[(\d+)s\]$")  # at the end of an expression that selects 
 _NAMED = re.compile(r'(?:last_over_time\()?\{__name__=~"([^"\\]*)"')  # whose series keep names
 _NO_PATTERNS = "matchtype for the __name__ label"  # Google's Managed Prometheus
 _OF_PROMQL = "PromQL "  # how a warning begins that is of the question, not of the stores
+_RAW = {"max_source_resolution": "0s"}  # Thanos: no averages
 _ALL_STORES = {"partial_response": "false", "deny_partial_response": "1"}  # Thanos, VictoriaMetrics
 _CONFLICTING = "exported_"  # what Prometheus puts before a label that its target has as well
 OWN = {f.full_name: frozenset((*LEVELS[f.level], *f.labels)) for f in FAMILIES}
 """The labels that the exporter gives each family. All others are of the target."""
+
+OF_SCRAPES = {
+    *("__name__", "job", "instance", "namespace", "pod", "container", "service", "endpoint"),
+    *("prometheus", "prometheus_replica", "replica", "node", "uid"),
+}
+"""Labels in which the targets of one place differ."""
 
 _NODE_LABELS = ("node", "kubernetes_node", "nodename", "instance")
 
@@ -82,8 +89,9 @@ class Prometheus:
     ) -> None:
         self._http = http
         self.asked = asked
-        self.targets = [f"{name}=~{quoted(text)}" for name, text in (targets or {}).items()]
-        self._always = {"namespace": namespace} if namespace else {}
+        self._places = [(name, f"{name}=~{quoted(text)}") for name, text in (targets or {}).items()]
+        self.targets = [matcher for _, matcher in self._places]
+        self._always = _RAW | ({"namespace": namespace} if namespace else {})
         self._always |= _ALL_STORES if all_stores else {}
         self._missing = ""
 
@@ -105,6 +113,11 @@ class Prometheus:
         """A selector of exporters' families by their full names, matchers and label values."""
         equal = [f"{name}={quoted(value)}" for name, value in labels.items()]
         return f"{{{','.join([named(names), *matchers, *equal, *self.targets])}}}"
+
+    def selector_of_others(self, names: Iterable[str], *matchers: str) -> str:
+        """The same of others' families: of the trusted targets' places, not of their jobs."""
+        places = [one for name, one in self._places if name not in OF_SCRAPES]
+        return f"{{{','.join([named(names), *matchers, *places])}}}"
 
     def either(self, names: Iterable[str], **own: str) -> str:
         """The same by own labels, whether or not some of them were renamed."""

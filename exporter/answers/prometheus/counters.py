@@ -7,11 +7,12 @@ What they counted is for ``growth`` to say.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from re import escape
+from typing import NamedTuple
 
 from exporter.answers.prometheus.client import (
     MAX_SAMPLES,
@@ -20,11 +21,13 @@ from exporter.answers.prometheus.client import (
     Prometheus,
     Series,
     label,
+    node_of,
     quoted,
 )
 from exporter.answers.prometheus.lives import (
     CYCLES,
     START,
+    ClaimedError,
     Index,
     Life,
     Scrapes,
@@ -32,6 +35,7 @@ from exporter.answers.prometheus.lives import (
     check,
     target_of,
 )
+from exporter.answers.prometheus.presence import Known
 from exporter.answers.prometheus.ranges import Span
 from exporter.httpclient import TooLongError
 from exporter.metrics.families import PREFIX
@@ -43,6 +47,9 @@ _LOOK_BACK_S = 31 * 86_400  # for the last scrape before a gap; services answer 
 _LOOK_BACKS = 24  # questions about such scrapes
 _AWAY_S = (900, 3600, 86_400)  # how far back a device's last sample is looked for, in turn
 _DEVICE = f"{PREFIX}_device_"
+_UP = "up"  # of a target, by Prometheus itself
+INFO, UP = f"{PREFIX}_device_info", f"{PREFIX}_device_up"
+POD_INFO, GROUP_INFO = f"{PREFIX}_pod_info", f"{PREFIX}_group_info"
 
 
 @dataclass(slots=True)
@@ -63,66 +70,124 @@ class StoredCounter:
         return self.labels["__name__"].startswith(_DEVICE)
 
 
-class Counters:
-    """The counters of some families over a span. It asks when it is made."""
+class Stored(NamedTuple):
+    """What a Prometheus stored of a span.
 
-    def __init__(self, prometheus: Prometheus, names: Sequence[str], span: Span) -> None:
-        self._prometheus = prometheus
-        self._span = span
-        self._names = [*names, CYCLES]
-        self._cycles = prometheus.selector([CYCLES])
-        self._series: dict[frozenset[tuple[str, str]], StoredCounter] = {}
-        self._of_target: dict[Target, list[StoredCounter]] = defaultdict(list)
-        self.scrapes = Scrapes()
-        self.index = Index(())
-        self._is_without_cycles = False
-        self._read()
-        self._start = self._started(self.scrapes.targets)
-        self._read_lives()
-        self.index = Index(self.scrapes.targets)
-        for one in self._series.values():
-            self._place(one)
-        self._read_unclear_steps()
-        self._read_before_gaps()
-        self._read_away()
+    ``known``: when it knew of each target.
+    """
+
+    series: Sequence[StoredCounter]
+    scrapes: Scrapes
+    known: Mapping[Target, Known]
 
     @property
     def names(self) -> set[str]:
         """The families that were found."""
-        return {one.labels["__name__"] for one in self._series.values()}
+        return {one.labels["__name__"] for one in self.series}
 
-    def taken(self) -> list[StoredCounter]:
-        """All series, once: what was read is let go, because a month of many cards is large."""
-        found = list(self._series.values())
-        self._series.clear()
-        self._of_target.clear()
-        return found
 
-    def known_until(self) -> dict[Target, float]:
-        """Until when Prometheus knew of each target, whether or not it answered."""
-        up = self._prometheus.selector(["up"], _of_jobs(self.scrapes.targets))
+def read_counters(
+    prometheus: Prometheus,
+    names: Sequence[str],
+    span: Span,
+    changed: Mapping[str, Collection[int]] | None = None,
+) -> Stored:
+    """What is stored of some families over a span.
+
+    ``changed``: the steps in which something of a node changed, by its name: these are read closely
+    too.
+
+    Raises:
+        ClaimedError: two exporters have one set of labels, or the store's answers are averages.
+
+    """
+    return _Reader(prometheus, names, span, changed or {}).read()
+
+
+class _Reader:
+    """Asks for the counters of some families over a span."""
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        names: Sequence[str],
+        span: Span,
+        changed: Mapping[str, Collection[int]],
+    ) -> None:
+        self._prometheus = prometheus
+        self._span = span
+        self._names = [*names, CYCLES]
+        self._changed = changed
+        self._cycles = prometheus.selector([CYCLES])
+        self._start = ""
+        self._series: dict[frozenset[tuple[str, str]], StoredCounter] = {}
+        self._of_target: dict[Target, list[StoredCounter]] = defaultdict(list)
+        self._scrapes = Scrapes()
+        self._index = Index(())
+        self._is_without_cycles = False
+        self._up: dict[Target, set[float]] = defaultdict(set)
+        self._close: dict[Target, set[int]] = defaultdict(set)  # steps that were read closely
+
+    def read(self) -> Stored:
+        """All of it."""
+        self._read()
+        self._start = self._started(self._scrapes.targets)
+        self._read_lives()
+        self._index = Index(self._scrapes.targets)
+        for one in self._series.values():
+            self._place(one)
+        self._read_up()
+        self._read_unclear_steps()
+        self._read_before_gaps()
+        self._read_away()
+        if averaged := self._scrapes.averaged():
+            raise ClaimedError(
+                f"{self._prometheus.address} answers with averages, as a store does that keeps old "
+                f"samples downsampled: {averaged}. Ask a store that has raw data of this range"
+            )
+        known = {target: self._known(target) for target in self._up}
+        return Stored(list(self._series.values()), self._scrapes, known)
+
+    def _read_up(self) -> None:
+        """When Prometheus knew of each target, whether or not it answered."""
+        up = self._prometheus.selector([_UP], _of_jobs(self._scrapes.targets))
         until_s = float(self._span.until_s)
-        found = {
-            target_of(one.labels): min(one.samples[-1][0], until_s)
-            for one in self._prometheus.over(up, self._span.grid)
-        }
-        return found | {target_of(one.labels): until_s for one in self._prometheus.at(up, until_s)}
+        for one in self._prometheus.over(_last(up, self._span.step_s), self._span.grid):
+            self._up[target_of(one.labels)].update(min(at, until_s) for at, _ in one.samples)
+        for one in self._prometheus.at(up, until_s):
+            self._up[target_of(one.labels)].add(until_s)
+
+    def _known(self, target: Target) -> Known:
+        span, close = self._span, self._close[target]
+        times = sorted(self._up[target])
+        pauses = []
+        for before_s, after_s in pairwise(times):
+            steps = {span.step_of(before_s + 1), span.step_of(after_s)}
+            usual_s = STALE_S if steps <= close else span.step_s + STALE_S
+            if after_s - before_s > usual_s:
+                pauses.append((before_s, after_s))
+        return Known(times, pauses)
 
     def _read(self) -> None:
         """The last sample of each step, and the one before the range."""
         span = self._span
+        whole = [
+            end_s
+            for step, end_s in enumerate(span.ends)
+            if end_s - span.begin(step) == span.step_s and end_s % span.step_s == 0
+        ]
         for step in {0, len(span.ends) - 1}:
             end_s = span.ends[step]
-            self._take_last(self._names, end_s - span.begin(step), end_s)
-        if between := span.ends[1:-1]:
-            grid = Grid(between[0], between[-1], span.step_s)
-            self._take_last(self._names, span.step_s, grid)
+            if end_s not in whole[:1] + whole[-1:]:
+                self._take_last(self._names, end_s - span.begin(step), end_s)
+        if whole:
+            self._take_last(self._names, span.step_s, Grid(whole[0], whole[-1], span.step_s))
         self._take_last(self._names, 0, span.since_s)
-        if not self.scrapes.targets:  # somebody drops what exporters say of themselves
+        if not self._scrapes.targets:  # somebody drops what exporters say of themselves
             self._is_without_cycles = True
             for one in self._series.values():
                 self._take_for_scrapes(one)
-            self._cycles = self._started(self.scrapes.targets)
+            self._cycles = self._started(self._scrapes.targets)
 
     def _take_for_scrapes(self, one: StoredCounter) -> None:
         """Takes each sample of a card for a scrape, where no scrape has its cycles.
@@ -130,8 +195,8 @@ class Counters:
         Where nobody stored when its exporter started either, a target is one life.
         """
         if one.is_of_device:
-            target = dict(self.index.visible(one.labels)) | {"__name__": CYCLES}
-            self.scrapes.take(target, [(at_s, at_s) for at_s in one.samples])
+            target = dict(self._index.visible(one.labels)) | {"__name__": CYCLES}
+            self._scrapes.take(target, [(at_s, at_s) for at_s in one.samples])
 
     def _take_last(self, names: Sequence[str], seconds: int, when: Grid | int) -> None:
         """Takes the last samples of some families within some seconds; 0: those of now.
@@ -167,9 +232,9 @@ class Counters:
         last = f"{_last(self._start, span.step_s)} and {_last(self._cycles, span.step_s)}"
         for one in self._prometheus.over(last, span.grid):
             ends = [(span.ends[span.step_of(at)], value) for at, value in one.samples]
-            self.scrapes.take({**one.labels, "__name__": START}, ends)
+            self._scrapes.take({**one.labels, "__name__": START}, ends)
         for one in self._prometheus.at(f"{self._start} and {self._cycles}", span.since_s):
-            self.scrapes.take(one.labels, [(span.since_s, one.samples[-1][1])])
+            self._scrapes.take(one.labels, [(span.since_s, one.samples[-1][1])])
 
     def _take(self, found: Iterable[Series], at_s: float | None = None) -> None:
         for one in found:
@@ -179,7 +244,9 @@ class Counters:
     def _take_samples(self, labels: Labels, samples: Iterable[tuple[float, float]]) -> None:
         name = labels.get("__name__")
         if name in {CYCLES, START}:
-            self.scrapes.take(labels, samples)
+            self._scrapes.take(labels, samples)
+        elif name == _UP:
+            self._up[target_of(labels)].update(at for at, _ in samples)
         elif name in self._names:  # a server may answer with others, or with none
             key = frozenset(labels.items())
             if key not in self._series:
@@ -190,7 +257,7 @@ class Counters:
                 self._take_for_scrapes(self._series[key])
 
     def _place(self, one: StoredCounter) -> None:
-        one.targets = self.index.of(one.labels)
+        one.targets = self._index.of(one.labels)
         for target in one.targets:
             self._of_target[target].append(one)
 
@@ -210,42 +277,78 @@ class Counters:
             # Every scrape in the step is read, in place of the last ones at its end.
             begin, end = self._span.begin(step), self._span.ends[step]
             for target in some:
-                self.scrapes.let_go(target, end)
+                self._scrapes.let_go(target, end)
+                self._close[target].add(step)
+                if end != self._span.until_s:
+                    self._up[target].discard(end)
                 for series in self._of_target[target]:
                     series.samples.pop(end, None)
             self._take_closely(set(some), end - begin, end)
             for target in some:
-                check(what, self.scrapes.by_life([target]))
+                check(what, self._scrapes.by_life([target]))
             self._prometheus.asked(count, len(looks), "steps in which something began or ended")
 
     def _unclear(self) -> dict[Target, set[int]]:
         """The steps whose ends do not say all, by target."""
         span = self._span
         found: dict[Target, set[int]] = defaultdict(set)
-        last = {target_of(one.labels) for one in self._prometheus.at(self._cycles, span.until_s)}
-        for target in self.scrapes.targets:
-            times, lives = self.scrapes.of(target)
-            steps = self._steps_of(times)
-            # A target came within its first step. If it is gone, it went within its last.
-            found[target].add(steps[0])
-            if target not in last:
-                found[target].add(steps[-1])
-            for (before, life), (after, following) in pairwise(zip(steps, lives, strict=True)):
-                if after - before > 1:
-                    found[target] |= {before, after}
-                elif life != following:
-                    found[target].add(after)
         # Another life may have begun and ended within a step, and so may one whose start nobody
         # stored. The one before it may have been scraped last before the step.
         changed = f"changes({self._start}[{span.step_s}s]) and {_last(self._cycles, span.step_s)}"
         fell = f"resets({self._cycles}[{span.step_s + STALE_S}s])"
         for one in self._prometheus.over(f"({changed} or {fell}) > 0", span.grid):
             found[target_of(one.labels)] |= {span.step_of(at) for at, _ in one.samples}
+        for target, steps_of in (*self._began(), *self._came_and_went(), *self._fell()):
+            found[target] |= steps_of
+        for target in self._scrapes.targets:
+            found[target].update(self._changed.get(node_of(dict(target)), ()))
+        # What is read of one target closely is read so of the others that show the same life: they
+        # are compared.
+        for targets in self._scrapes.by_life(self._scrapes.targets).values():
+            all_of = set().union(*(found[target] for target in targets))
+            for target in targets if len(targets) > 1 else ():
+                found[target] = all_of
+        return {target: steps - {-1} for target, steps in found.items()}
+
+    def _began(self) -> Iterator[tuple[Target, set[int]]]:
+        """The steps in which a target or a life began or ended, and those that lack it."""
+        until_s = self._span.until_s
+        last = {target_of(one.labels) for one in self._prometheus.at(self._cycles, until_s)}
+        for target in self._scrapes.targets:
+            times, lives = self._scrapes.of(target)
+            steps = self._steps_of(times)
+            # A target came within its first step. If it is gone, it went within its last.
+            yield target, {steps[0]} if target in last else {steps[0], steps[-1]}
+            for (before, life), (after, following) in pairwise(zip(steps, lives, strict=True)):
+                if after - before > 1:
+                    yield target, {before, after}
+                elif life != following:
+                    yield target, {after}
+
+    def _fell(self) -> Iterator[tuple[Target, set[int]]]:
+        """The steps in which a series fell, or came back."""
         for series in self._series.values():
             steps_of = self._unclear_of(series)
-            for target in series.targets:
-                found[target] |= steps_of
-        return {target: steps - {-1} for target, steps in found.items()}
+            for target in series.targets if steps_of else ():
+                yield target, steps_of
+
+    def _came_and_went(self) -> Iterator[tuple[Target, set[int]]]:
+        """The steps in which a card left its exporter's page, or a pod's name another pod's."""
+        pods: dict[tuple[Target, str, str], list[StoredCounter]] = defaultdict(list)
+        for one in self._series.values():
+            name = one.labels["__name__"]
+            for target in one.targets:
+                if name == POD_INFO:
+                    pod = label(one.labels, "namespace"), label(one.labels, "pod")
+                    pods[target, *pod].append(one)
+                elif name == INFO and one.samples:
+                    times, _ = self._scrapes.of(target)
+                    last = max(one.samples)
+                    if times and last < times[-1]:
+                        yield target, set(self._steps_of([last]))
+        for (target, *_), many in pods.items():
+            for one in many if len(many) > 1 else ():
+                yield target, set(self._steps_of([min(one.samples), max(one.samples)]))
 
     def _unclear_of(self, one: StoredCounter) -> set[int]:
         """The steps in which a series fell, or came back: another pod may have its name."""
@@ -287,20 +390,20 @@ class Counters:
                     raise
             else:
                 for one in found:
-                    if not wanted.isdisjoint(self.index.of(one.labels)):
+                    if not wanted.isdisjoint(self._index.of(one.labels)):
                         self._take_samples(one.labels, one.samples)
                 return
             take(names[: len(names) // 2])  # not in the handler, as in ``_take_last``
             take(names[len(names) // 2 :])
 
-        take([*self._names, START])
+        take([*self._names, START, _UP])
 
     def _read_before_gaps(self) -> None:
         """The last scrape of lives that began before the range, and were not read as it began."""
         since_s = self._span.since_s
         first_s: dict[tuple[Life, str], float] = {}  # exporters of two nodes may start together
         for series in filter(lambda one: one.is_of_device, self._series.values()):
-            for life, scraped in self.scrapes.by_life(series.targets).items():
+            for life, scraped in self._scrapes.by_life(series.targets).items():
                 card = life, label(series.labels, "uuid")
                 page_s = min(times[0] for times in scraped.values())
                 first_s[card] = min(page_s, first_s.get(card, page_s))
@@ -326,7 +429,7 @@ class Counters:
                 end_s = ceil(scraped_s[target] / STALE_S) * STALE_S
                 found[min(end_s, since_s)].add(target)
         # Before the gap they may have had other labels.
-        self.index = Index(self.scrapes.targets.union(*found.values()))
+        self._index = Index(self._scrapes.targets.union(*found.values()))
         for end_s in sorted(found, reverse=True)[:_LOOK_BACKS]:
             self._take_closely(found[end_s], 2 * STALE_S, end_s)
 
@@ -341,7 +444,7 @@ class Counters:
             first_s = min(one.samples, default=since_s)
             if one.is_of_device and first_s > since_s:
                 for target in one.targets:
-                    if self.scrapes.same_life(target, since_s, first_s):
+                    if self._scrapes.same_life(target, since_s, first_s):
                         away[label(one.labels, "uuid")].add(dict(target).get("instance", ""))
         for seconds in _AWAY_S:
             if not away:

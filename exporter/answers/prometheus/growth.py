@@ -7,16 +7,24 @@ else a first value holds may be years old: counting begins with it, and the time
 """
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
 from math import inf
 from typing import NamedTuple
 
+from exporter.answers.prometheus.agreement import Key, Samples, disagreeing
+from exporter.answers.prometheus.bearers import Bearers
 from exporter.answers.prometheus.client import OWN, Labels, label, node_of
-from exporter.answers.prometheus.counters import STALE_S, StoredCounter
+from exporter.answers.prometheus.counters import (
+    GROUP_INFO,
+    INFO,
+    STALE_S,
+    UP,
+    Stored,
+    StoredCounter,
+)
 from exporter.answers.prometheus.lives import (
     ClaimedError,
     Life,
@@ -27,10 +35,20 @@ from exporter.answers.prometheus.lives import (
     name_of,
     stretches_of,
 )
+from exporter.answers.prometheus.presence import (
+    Places,
+    Presences,
+    Run,
+    gap_is_counted,
+    runs_of,
+)
 from exporter.answers.prometheus.ranges import Span
+from exporter.answers.prometheus.who import CardPart, Owner, Who
 from exporter.metrics.families import PREFIX
 
 _PLACE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")  # in a UUID of its PCI address
+NOT_COUNTED = {INFO, UP, GROUP_INFO}
+_NONE: Samples = ((), ())
 _CARDS = 10  # that a payer can have counted of one card: allocations may pass it
 _SLACK_S = 60
 # What these count of a card grows by a second in each second in which it is read.
@@ -42,11 +60,12 @@ _CLOCKS = {
 
 
 class Grown(NamedTuple):
-    """What a counter of a card counted in each step, and the targets that may have shown it."""
+    """What a counter of a card counted for one bearer of its name, by part of its time and step."""
 
     labels: Labels
-    targets: frozenset[Target]
-    steps: Mapping[int, float]
+    targets: Collection[Target]
+    owner: Owner | None
+    counts: Mapping[tuple[int, int], float]
 
 
 class Late(NamedTuple):
@@ -62,36 +81,15 @@ class Late(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CardGrowth:
-    """What the counters of a card counted, and when it was there, in Unix seconds.
+    """What the counters of a card counted in each part of the time in which it was there."""
 
-    ``begin_s``: since when there was an exporter on it. ``end_s``: until when Prometheus knew of
-    one. ``targets``: those that showed it, the last one first.
-    """
-
-    uuid: str
-    targets: Sequence[Target]
-    begin_s: float
-    end_s: float
+    parts: Sequence[CardPart]
     grown: Sequence[Grown]
     late: Sequence[Late]
 
 
-class _Sample(NamedTuple):
-    at_s: float
-    value: float
-    target: Target
-
-
-_Key = tuple[str, ...]
-_Scraped = Mapping[Life, Mapping[Target, Sequence[float]]]
-
-
 def cards_of(
-    series: Sequence[StoredCounter],
-    scrapes: Scrapes,
-    known_until: Mapping[Target, float],
-    span: Span,
-    boards: Mapping[str, str],
+    stored: Stored, span: Span, boards: Mapping[str, str], who: Who
 ) -> Iterator[CardGrowth]:
     """What was counted of each card; ``boards`` has the board of each instance's UUID.
 
@@ -100,15 +98,27 @@ def cards_of(
 
     """
     by_card: dict[str, list[StoredCounter]] = defaultdict(list)
-    for one in series:
+    showing: set[Target] = set()
+    for one in stored.series:
         if uuid := label(one.labels, "uuid"):  # without one its card counts it neither way
             by_card[boards.get(uuid, uuid)].append(one)
+            if one.is_of_device:
+                showing.update(one.targets)
+    scrapes = stored.scrapes
+    presences = Presences(scrapes, Places(showing), stored.known, span.since_s, span.until_s)
     while by_card:
         uuid, many = by_card.popitem()
         for some in _apart(uuid, many, scrapes):
             card = _Card(uuid, some, scrapes, span)
             if card.is_shown:
-                yield card.growth(known_until)
+                check(f"two exporters have the card {uuid}", card.shown)
+                yield card.growth(presences, who)
+
+
+class _Sample(NamedTuple):
+    at_s: float
+    value: float
+    target: Target
 
 
 def _apart(uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes) -> list[list[StoredCounter]]:
@@ -132,7 +142,7 @@ def _apart(uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes) -> list[l
 
 
 class _Card:
-    """The samples of one card, by the counter and the life that they are of."""
+    """The samples of one card, by life, counter and target."""
 
     def __init__(
         self, uuid: str, many: Sequence[StoredCounter], scrapes: Scrapes, span: Span
@@ -140,74 +150,147 @@ class _Card:
         self._uuid = uuid
         self._scrapes = scrapes
         self._span = span
-        self._labels: dict[_Key, Labels] = {}
-        self._samples: dict[Life, dict[_Key, list[_Sample]]]
-        self._samples = defaultdict(lambda: defaultdict(list))
-        shown: dict[Life, dict[Target, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self._labels: dict[Key, Labels] = {}
+        found: dict[Life, dict[Key, dict[Target, list[tuple[float, float]]]]]
+        found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+        shown: dict[Life, dict[Target, set[float]]] = defaultdict(lambda: defaultdict(set))
         for one in many:
             name = one.labels["__name__"]
             # The driver may give a GPU another number; its UUID stays.
             key = name, *(label(one.labels, own) for own in sorted(OWN[name] - {"gpu"}))
             self._labels[key] = one.labels
-            for at_s, value in one.samples.items():
-                found = scrapes.which(one.targets, at_s)
-                if found is None:
-                    continue
-                life, target = found
-                self._samples[life][key].append(_Sample(at_s, value, target))
+            for life, target, samples in scrapes.divided(one.targets, sorted(one.samples.items())):
+                found[life][key][target] += samples
                 if one.is_of_device:
-                    shown[life][target].append(at_s)
-        for times in (times for targets in shown.values() for times in targets.values()):
-            times.sort()
+                    shown[life][target].update(at for at, _ in samples)
+        self._samples: dict[Life, dict[Key, dict[Target, Samples]]] = {
+            life: {
+                key: {target: _columns(samples) for target, samples in by_target.items()}
+                for key, by_target in counters.items()
+            }
+            for life, counters in found.items()
+        }
         # When each life showed the card: its exporter may live on without it.
-        self._shown: _Scraped = shown
+        self.shown: Mapping[Life, Mapping[Target, Sequence[float]]] = {
+            life: {target: sorted(times) for target, times in targets.items()}
+            for life, targets in shown.items()
+        }
 
     @property
     def is_shown(self) -> bool:
         """Whether any scrape has the card itself, and not only who has a part of it."""
-        return bool(self._shown)
+        return bool(self.shown)
 
-    def growth(self, known_until: Mapping[Target, float]) -> CardGrowth:
+    def growth(self, presences: Presences, who: Who) -> CardGrowth:
         """What was counted of it."""
-        check(f"two exporters have the card {self._uuid}", self._shown)
         since_s = self._span.since_s
         first_s = {
             life: min(times[0] for times in targets.values())
-            for life, targets in self._shown.items()
+            for life, targets in self.shown.items()
         }
         order = sorted(first_s, key=lambda life: first_s[life])
+        read = {life: self._read(life) for life in order}
+        runs = [run for life in order for run in self._runs(read[life])]
+        parts = who.parts_of(self._uuid, presences.of(runs))
+        begins = [one.begin_s for one in parts]
         # Where one life replaces another both may be scraped for a while: then the new one counts.
         ends_s = [*(first_s[life] for life in order[1:]), inf]
-        begin_s, end_s, read_until_s = float(self._span.until_s), 0.0, float(since_s)
         grown: list[Grown] = []
         late: list[Late] = []
+        read_until_s = float(since_s)
         for life, until_s in zip(order, ends_s, strict=True):
-            targets = self._scrapes.by_life(self._shown[life])[life]
-            stretches = stretches_of(targets, max(STALE_S, self._span.step_s))
-            pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
+            mine = read[life]
             # A life that is older than the range and was not read as it began may have counted
             # anything before. Until its first scrape there, what is not certain is unobserved.
-            early = [at for at in pages if at <= since_s]
-            unread = not early or early[-1] < since_s - STALE_S
-            dated = self._dated(life, pages[0])
-            if unread and not dated.is_since(since_s) and pages[-1] > since_s:
-                late.append(Late(read_until_s, pages[len(early)], min(targets, key=sorted)))
-            # Since when the life is known to have had the card: not before the range.
-            began_s = pages[0] if dated.start_s is None else dated.start_s
-            begin_s = min(begin_s, max(began_s, since_s))
-            end_s = max(end_s, pages[-1], *(known_until.get(target, 0.0) for target in targets))
-            read_until_s = max(read_until_s, pages[-1])
-            self._check_agreement(life, targets)
-            for key, samples in self._samples[life].items():
-                mine = sorted((s for s in samples if s.at_s < until_s), key=lambda s: s.at_s)
-                if steps := self._steps(mine, dated, stretches, pages):
-                    grown.append(Grown(self._labels[key], frozenset(targets), steps))
-        end_s = min(end_s, self._span.until_s)
-        every = {target for life in order for target in self._shown[life]}
-        last = sorted(every, key=lambda one: (-self._scrapes.of(one)[0][-1], sorted(one)))
-        return CardGrowth(
-            self._uuid, last, begin_s=min(begin_s, end_s), end_s=end_s, grown=grown, late=late
-        )
+            early = bisect_right(mine.pages, since_s)
+            is_unread = not early or mine.pages[early - 1] < since_s - STALE_S
+            if is_unread and not mine.dated.is_since(since_s) and mine.pages[-1] > since_s:
+                target = min(mine.targets, key=sorted)
+                late.append(Late(read_until_s, mine.pages[early], target))
+            read_until_s = max(read_until_s, mine.pages[-1])
+            for key, by_target in self._samples[life].items() if parts else ():
+                if key[0] in NOT_COUNTED:
+                    continue
+                labels = self._labels[key]
+                bearers = who.bearers_of(labels, mine.targets)
+                counts = self._counts(by_target, mine, until_s, begins, bearers)
+                grown += (
+                    Grown(labels, mine.targets, bearer, each) for bearer, each in counts.items()
+                )
+        return CardGrowth(parts, grown, late)
+
+    def _read(self, life: Life) -> "_Read":
+        """When a life was read, and by which targets."""
+        targets = self._scrapes.by_life(self.shown[life])[life]
+        stretches = stretches_of(targets, max(STALE_S, self._span.step_s))
+        pages = sorted(at for one in stretches for at in one.of(targets[one.target]))
+        old_s = max(STALE_S, self._span.step_s)
+        if len(targets) > 1 and (found := disagreeing(self._samples[life], targets, old_s)):
+            one, other, key = found
+            raise ClaimedError(
+                f"{name_of(one)} and {name_of(other)} say that they are one exporter of the "
+                f"card {self._uuid}, but count differently ({key[0]} of "
+                f"{', '.join(filter(None, key[1:]))}): name the job that is yours (--job)"
+            )
+        return _Read(life, self._dated(life, pages[0]), targets, stretches, pages)
+
+    def _runs(self, read: "_Read") -> Iterator[Run]:
+        """When the card was on the pages of a life."""
+        by_target = self.shown[read.life]
+        shown = sorted({at for times in by_target.values() for at in times})
+        runs = runs_of(shown, read.pages)
+        clock = self._clock(read.life)
+        joined = runs[:1]
+        for run in runs[1:]:  # a card that could not be read for a while was counted on
+            if self._is_lost(read.life, joined[-1][1]) or gap_is_counted(
+                clock, joined[-1][1], run[0], STALE_S
+            ):
+                joined[-1] = joined[-1][0], run[1]
+            else:
+                joined.append(run)
+        for first_s, last_s in joined:
+            target = max(by_target, key=lambda one: (_last(by_target[one], last_s), sorted(one)))
+            before = bisect_left(read.pages, first_s - 1)
+            if before:  # it came while its exporter was there: no earlier than it counted from
+                counted = next((value for at, value in clock if at >= first_s - 1), 0.0)
+                begin_s = max(read.pages[before - 1], first_s - max(0.0, counted))
+            else:
+                start_s = read.dated.start_s
+                begin_s = read.pages[0] if start_s is None else start_s
+            lost = self._is_lost(read.life, last_s)
+            yield Run(read.life, min(begin_s, first_s), first_s, last_s, target, lost)
+
+    def _is_lost(self, life: Life, at_s: float) -> bool:
+        """Whether its exporter could not read it when it was on its page last."""
+        for key, by_target in self._samples[life].items():
+            if key[0] == UP:
+                for times, values in by_target.values():
+                    at = bisect_right(times, at_s + 1) - 1
+                    if at >= 0 and times[at] >= at_s - 1 and not values[at]:
+                        return True
+        return False
+
+    def _clock(self, life: Life) -> list[tuple[float, float]]:
+        """What the card's own counters make of its time: its growth is how long it was there."""
+        changes: list[tuple[float, float]] = []
+        for key, by_target in self._samples[life].items():
+            sign = _CLOCKS.get(key[0], 0)
+            if not sign or label(self._labels[key], "uuid") != self._uuid:
+                continue
+            times, values = max(by_target.values(), key=lambda each: len(each[0]))
+            before = 0.0
+            for at, value in zip(times, values, strict=True):
+                changes.append((at, sign * (value - before)))
+                before = value
+        found: list[tuple[float, float]] = []
+        total = 0.0
+        for at, change in sorted(changes):
+            total += change
+            if found and found[-1][0] == at:
+                found[-1] = at, total
+            else:
+                found.append((at, total))
+        return found
 
     def _dated(self, life: Life, first_s: float) -> Life:
         """The life with a start that can be, by the clock of the store.
@@ -218,83 +301,98 @@ class _Card:
         if life.start_s is None:
             return life
         counted_s: dict[str, float] = defaultdict(float)
-        for key, samples in self._samples[life].items():
-            had = next((one.value for one in samples if one.at_s <= first_s + _SLACK_S), 0.0)
-            counted_s[label(self._labels[key], "uuid")] += _CLOCKS.get(key[0], 0) * had
+        for key, by_target in self._samples[life].items():
+            if sign := _CLOCKS.get(key[0], 0):
+                begun = [(times[0], values[0]) for times, values in by_target.values()]
+                at_s, had = min(begun)
+                if at_s <= first_s + _SLACK_S:
+                    counted_s[label(self._labels[key], "uuid")] += sign * had
         latest_s = first_s - max(0.0, *counted_s.values())
         return life if life.start_s <= latest_s + _SLACK_S else Life(latest_s)
 
-    def _check_agreement(self, life: Life, targets: Mapping[Target, Sequence[float]]) -> None:
-        """Refuses targets that count differently, though they say that they are one life.
-
-        When a process started is what its page says, so who writes a page can say the same.
-        """
-        for one, other in combinations(sorted(targets, key=sorted), 2):
-            common = sorted(set(targets[one]) & set(targets[other]))
-            if not common:
-                continue
-            grown: dict[object, tuple[float, float]] = {}  # by counter, and by family
-            for key, samples in self._samples[life].items():
-                both = (_grown(samples, one, common), _grown(samples, other, common))
-                for of in (key, key[0]):
-                    before = grown.get(of, (0.0, 0.0))
-                    grown[of] = before[0] + both[0], before[1] + both[1]
-            # A value may be as old as a step. In that time it grew as fast as otherwise: where
-            # allocations pass the card, by more than a second in a second.
-            old_s, length_s = self._span.step_s + STALE_S, max(1.0, common[-1] - common[0])
-            if any(
-                abs(x - y) > old_s * max(1.0, x / length_s, y / length_s) for x, y in grown.values()
-            ):
-                raise ClaimedError(
-                    f"{name_of(one)} and {name_of(other)} say that they are one exporter of the "
-                    f"card {self._uuid}, but count differently: name the job that is yours (--job)"
-                )
-
-    def _steps(
+    def _counts(
         self,
-        samples: Sequence[_Sample],
-        life: Life,
-        stretches: Sequence[Stretch],
-        pages: Sequence[float],
-    ) -> dict[int, float]:
-        """What a counter counted in each step."""
-        since_s = self._span.since_s
-        found: dict[int, float] = defaultdict(float)
-        last: _Sample | None = None
-        for one in samples:
-            if one.at_s <= since_s:
+        by_target: Mapping[Target, Samples],
+        read: "_Read",
+        until_s: float,
+        begins: Sequence[float],
+        bearers: Bearers[Owner] | None,
+    ) -> Mapping[Owner | None, Mapping[tuple[int, int], float]]:
+        """What a counter counted, by who bore its name, and by part of time and step."""
+        span, since_s = self._span, self._span.since_s
+        found: dict[Owner | None, dict[tuple[int, int], float]]
+        found = defaultdict(lambda: defaultdict(float))
+        last = _last_before(by_target, since_s, until_s)
+        # Two jobs may scrape one exporter. At each time the scrapes of one of them are counted.
+        for number, stretch in enumerate(read.stretches):
+            times, values = by_target.get(stretch.target, _NONE)
+            following = read.stretches[number + 1 : number + 2]
+            first = bisect_left(times, stretch.begin_s) if number else 0
+            first = max(first, bisect_right(times, since_s))
+            end = bisect_left(times, following[0].begin_s) if following else len(times)
+            for at_s, value in zip(times[first:end], values[first:end], strict=True):
+                if at_s >= until_s:
+                    break
+                one = _Sample(at_s, value, stretch.target)
+                growth = _growth_to(last, one, read.dated, read.pages, since_s)
                 last = one
-                continue
-            # Two jobs may scrape one exporter. At each time the scrapes of one of them are counted.
-            at = bisect_right(stretches, one.at_s, key=lambda each: each.begin_s) - 1
-            if at < 0 or stretches[at].target != one.target:
-                continue
-            growth = _growth_to(last, one, life, pages, since_s)
-            last = one
-            if growth is None:
-                continue
-            from_s, counted = growth
-            if counted and from_s < since_s - STALE_S:
-                # A gap in which the range begins: the counter knows how much, not when. So it
-                # counts what cannot have been before the range, at one card's full speed.
-                speed = max(1.0, counted / (one.at_s - from_s))
-                counted -= (since_s - from_s) * speed
-                if counted <= 0:
+                if growth is None:
                     continue
-            # A counter that stood still is known to: its payer was idle, which is not unknown. In a
-            # gap of several steps nobody knows when it grew, so each of them has its part.
-            for step, part in self._span.divided(max(from_s, since_s), one.at_s):
-                found[step] += counted * part
-        return dict(found)
+                counted = _certain(growth, at_s, since_s)
+                # A counter that stood still is known to: its payer was idle, not unknown.
+                if counted is not None:
+                    place = max(0, bisect_left(begins, at_s) - 1)
+                    counts = found[bearers.at(at_s) if bearers else None]
+                    # In a gap of several steps nobody knows when it grew: each has its part.
+                    for step, part in span.divided(max(growth[0], since_s), at_s):
+                        counts[place, step] += counted * part
+        return found
 
 
-def _grown(samples: Sequence[_Sample], target: Target, times: Sequence[float]) -> float:
-    """How much a counter grew by the samples of one target at these times."""
-    wanted = set(times)
-    mine = sorted((one.at_s, one.value) for one in samples if one.target == target)
-    known = [each for each in mine if each[0] in wanted]
-    first = known[0][1] if known and known[0][0] > times[0] else 0.0
-    return first + sum(max(0.0, after - before) for (_, before), (_, after) in pairwise(known))
+class _Read(NamedTuple):
+    """How a life was read. ``dated``: with a start that can be, by the clock of the store."""
+
+    life: Life
+    dated: Life
+    targets: Mapping[Target, Sequence[float]]
+    stretches: Sequence[Stretch]
+    pages: Sequence[float]
+
+
+def _columns(samples: Sequence[tuple[float, float]]) -> Samples:
+    """The samples by time. Of two that are of one time, as of two series, the larger stands."""
+    times, values = zip(*sorted(dict(sorted(samples)).items()), strict=True)
+    return times, values
+
+
+def _last(times: Sequence[float], at_s: float) -> float:
+    at = bisect_right(times, at_s) - 1
+    return times[at] if at >= 0 else -inf
+
+
+def _last_before(
+    by_target: Mapping[Target, Samples], since_s: float, until_s: float
+) -> "_Sample | None":
+    """The last sample before the range, of any target."""
+    found: _Sample | None = None
+    for target, (times, values) in by_target.items():
+        at = bisect_right(times, min(since_s, until_s)) - 1
+        if at >= 0 and (found is None or times[at] > found.at_s):
+            found = _Sample(times[at], values[at], target)
+    return found
+
+
+def _certain(growth: tuple[float, float], at_s: float, since_s: float) -> float | None:
+    """What of a growth is of the range for certain; None if nothing is.
+
+    A gap in which the range begins: the counter knows how much, not when. So it counts what cannot
+    have been before the range, at one card's full speed.
+    """
+    from_s, counted = growth
+    if counted and from_s < since_s - STALE_S:
+        counted -= (since_s - from_s) * max(1.0, counted / (at_s - from_s))
+        return counted if counted > 0 else None
+    return counted
 
 
 def _growth_to(

@@ -8,7 +8,7 @@ a target, and two jobs or two replicas of a Prometheus read one exporter under t
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from math import inf
@@ -23,6 +23,7 @@ _OF_A_NODE = {"instance", "pod", "node", "container", "namespace", "service", "e
 START = "process_start_time_seconds"
 CYCLES = "mgpu_exporter_cycles_total"  # falls when the exporter restarts, and stands on each page
 _DRIFT_S = 1  # by which a stored start differs from scrape to scrape, without another process
+_MOST_CYCLES_A_S, _MOST_CYCLES = 2, 600  # that a new process can have counted
 OVERLAP_S = 300
 """How long two lives may have one card, in seconds: one is replaced by the other."""
 
@@ -110,6 +111,7 @@ class Scrapes:
         self._starts: dict[Target, dict[float, float]] = defaultdict(dict)
         self._cycles: dict[Target, dict[float, float]] = defaultdict(dict)
         self._known: dict[Target, tuple[list[float], list[Life]]] = {}
+        self._single: dict[Target, bool] = {}
         self._merged: dict[
             tuple[Target, ...], tuple[Sequence[float], Sequence[tuple[Life, Target]]]
         ] = {}
@@ -135,6 +137,7 @@ class Scrapes:
 
     def _forget(self, target: Target) -> None:
         self._known.pop(target, None)
+        self._single.pop(target, None)
         self._merged.clear()
 
     def of(self, target: Target) -> tuple[Sequence[float], Sequence[Life]]:
@@ -161,6 +164,25 @@ class Scrapes:
                 lives.append(Life(None, target, run))
         self._known[target] = times, lives
         return times, lives
+
+    def averaged(self) -> str:
+        """What shows that the samples are averages of several; "" if nothing does.
+
+        A start that lies between two others is no start of a process where that had counted more
+        cycles than there was time for: it is the mean of both, and so are its counts.
+        """
+        for target, starts in self._starts.items():
+            cycles = self._cycles.get(target, {})
+            if any(value != int(value) for value in cycles.values()):
+                return f"{CYCLES} of {name_of(target)} is no whole number"
+            known = sorted(at for at in starts if at in cycles)
+            for before, at, after in zip(known, known[1:], known[2:], strict=False):
+                one, mean, other = starts[before], starts[at], starts[after]
+                between = one + _DRIFT_S < mean < other - _DRIFT_S
+                most = _MOST_CYCLES_A_S * (at - before) + _MOST_CYCLES
+                if between and cycles[at] > most and cycles[after] < cycles[at]:
+                    return f"{START} of {name_of(target)} is {mean:.0f} between two restarts"
+        return ""
 
     def same_life(self, target: Target, one_s: float, later_s: float) -> bool:
         """Whether it was scraped by the first time, and one life answered then and later."""
@@ -194,6 +216,31 @@ class Scrapes:
         if times[at] > unix_s and (life.start_s is None or life.start_s > unix_s):
             return answers[at - 1] if at else None
         return life, target
+
+    def divided(
+        self, targets: Sequence[Target], samples: Sequence[tuple[float, float]]
+    ) -> Iterator[tuple[Life, Target, Sequence[tuple[float, float]]]]:
+        """The samples of a series, oldest first, by who was scraped at their times.
+
+        Most series are of one target that had one life: these need no look at each sample.
+        """
+        if len(targets) == 1 and samples:
+            times, lives = self.of(targets[0])
+            if times and samples[0][0] >= times[0] and self._is_one_life(targets[0], lives):
+                yield lives[0], targets[0], samples
+                return
+        by: dict[tuple[Life, Target], list[tuple[float, float]]] = defaultdict(list)
+        for sample in samples:
+            found = self.which(targets, sample[0])
+            if found is not None:
+                by[found].append(sample)
+        for (life, target), some in by.items():
+            yield life, target, some
+
+    def _is_one_life(self, target: Target, lives: Sequence[Life]) -> bool:
+        if target not in self._single:
+            self._single[target] = all(life == lives[0] for life in lives)
+        return self._single[target]
 
     def by_life(self, targets: Iterable[Target]) -> dict[Life, dict[Target, list[float]]]:
         """When each life was scraped, by target."""

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -12,11 +12,23 @@ DEAREST = Decimal(10) ** 6  # of a card's hour
 DIGITS = 6  # of an amount of money
 
 
+class Priced(NamedTuple):
+    """A card's price of an hour, and what it is by: a node's label and value, or a model.
+
+    Both are empty where it is the default.
+    """
+
+    hourly: Decimal
+    label: str = ""
+    entry: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """The price of a card's hour: by a label of its node, else by model, else the same for all.
 
-    ``by_node_label``: label → value → price.
+    ``by_node_label``: label → value → price. A model may be written shorter than the driver does:
+    its first words are enough, and of several that fit the longest is meant.
     """
 
     currency: str = "USD"
@@ -24,13 +36,26 @@ class Prices:
     by_model: Mapping[str, Decimal] = field(default_factory=dict)
     by_node_label: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
 
-    def of(self, model: str, node_labels: Mapping[str, str]) -> Decimal | None:
+    def of(self, model: str, node_labels: Mapping[str, str]) -> Priced | None:
         """The price of an hour of a card; None if there is none for it."""
         for label, prices in self.by_node_label.items():
-            found = prices.get(node_labels.get(label, node_labels.get(sanitized(label), "")))
-            if found is not None:
-                return found
-        return self.by_model.get(model, self.flat)
+            value = node_labels.get(label, node_labels.get(sanitized(label), ""))
+            if value in prices:
+                return Priced(prices[value], label, value)
+        if entry := self.entry_of(model):
+            return Priced(self.by_model[entry], entry=entry)
+        return None if self.flat is None else Priced(self.flat)
+
+    def entry_of(self, model: str) -> str:
+        """The entry of the file that a model's price is by; "" if it has none."""
+        known = model.casefold()
+        fitting = [
+            entry
+            for entry in self.by_model
+            if known.startswith(start := entry.casefold())
+            and not known[len(start) : len(start) + 1].isalnum()
+        ]
+        return max(fitting, key=len, default="")
 
 
 def sanitized(label: str) -> str:

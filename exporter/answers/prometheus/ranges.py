@@ -5,6 +5,7 @@ from argparse import Namespace, _ArgumentGroup
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from exporter.answers.prometheus.client import Grid
 from exporter.shown.words import ago
 
 _AGO = re.compile(r"^(\d{1,6})(s|m|h|d|w)$")
+DAY_S = 86_400
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -65,6 +67,12 @@ def moment(text: str, now_s: int) -> int:
 def written(unix_s: int) -> str:
     """A time in UTC, to the second."""
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def days_of(since_s: int, until_s: int) -> list[tuple[int, int]]:
+    """A range, divided at each midnight (UTC): where each part begins and ends, in Unix seconds."""
+    cuts = range((since_s // DAY_S + 1) * DAY_S, until_s, DAY_S)
+    return list(pairwise([since_s, *cuts, until_s]))
 
 
 class Span(NamedTuple):

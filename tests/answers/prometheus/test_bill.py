@@ -194,7 +194,7 @@ def test_of_days_each_pod_is_billed_whole_and_few_questions_are_asked(
 ) -> None:
     before = questions(days)
     document = bill(days, capsys, "--price=1", "--by=pod", f"--until={DAYS_LATER}")
-    assert questions(days) - before < 30
+    assert questions(days) - before < 4 * 30  # of each day
     used: dict[str, float] = defaultdict(float)
     for row in document["rows"]:
         if row["uuid"] == "GPU-a" and row["part"] == "used":
@@ -221,7 +221,8 @@ def test_of_many_looks_at_steps_it_is_said_how_many_there_are_and_how_long_they_
     monkeypatch.setattr(Progress, "say", lambda _, words: said.append(words))
     bill(days, capsys, "--price=1", f"--until={DAYS_LATER}")
     looks = [found for words in said if (found := re.search(r"looking at (\d+) of (\d+) ", words))]
-    assert [int(one[1]) for one in looks] == list(range(1, int(looks[0][2]) + 1))
+    of_days = [int(one[2]) for one in looks if one[1] == "1"]
+    assert [int(one[1]) for one in looks] == [n for many in of_days for n in range(1, many + 1)]
     assert all(re.search(r", \d+ s more \.\.\.$", one.string) for one in looks)
 
 

@@ -20,10 +20,11 @@ from pyarrow import parquet
 
 from exporter.answers.prometheus import focus
 from exporter.answers.prometheus.bill import Bill, bill_of
-from exporter.answers.prometheus.books import CardBook, CardFacts
+from exporter.answers.prometheus.books import CardBook
 from exporter.answers.prometheus.money import Prices
 from exporter.answers.prometheus.parts import METHODS, NOBODY, CardStep, Had, Payer
 from exporter.answers.prometheus.ranges import Span
+from exporter.answers.prometheus.who import CardFacts
 from tests.conftest import OWED
 
 BEGIN, HOUR = 1_780_000_000, 3600

@@ -21,11 +21,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.answers.prometheus.counters import StoredCounter
+from exporter.answers.prometheus.counters import Stored, StoredCounter
 from exporter.answers.prometheus.growth import cards_of
 from exporter.answers.prometheus.lives import CYCLES, START, Scrapes, Target
+from exporter.answers.prometheus.nodelabels import NodeLabels
 from exporter.answers.prometheus.parts import METHODS
 from exporter.answers.prometheus.ranges import Span, written
+from exporter.answers.prometheus.who import Who
 from exporter.cli import main
 from tests.answers.prometheus.test_bill import Exporter
 from tests.answers.terminal.test_http import Server
@@ -357,6 +359,7 @@ def test_two_servers_of_an_overcommitted_card_may_be_a_step_apart() -> None:
             labels = {**own, "uuid": "GPU-a", **dict(target), "__name__": name}
             series.append(StoredCounter(labels, [target], counted))
 
-    [card] = cards_of(series, scrapes, {}, span, {})
+    stored = Stored(series, scrapes, {})
+    [card] = cards_of(stored, span, {}, Who(series, NodeLabels(), "pod", ""))
 
-    assert {sum(one.steps.values()) for one in card.grown if "pod" in one.labels} == {6 * HOUR}
+    assert {sum(one.counts.values()) for one in card.grown if "pod" in one.labels} == {6 * HOUR}

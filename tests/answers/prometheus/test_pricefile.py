@@ -20,7 +20,12 @@ def test_a_label_of_the_node_is_before_the_model_and_that_before_the_default() -
     prices = prices_of(FILE)
     spot = {"cloud_google_com_gke_nodepool": "spot"}
     found = [prices.of("NVIDIA L4", spot), prices.of("NVIDIA L4", {}), prices.of("T4", {})]
-    assert found == [Decimal("0.4"), Decimal("0.70"), Decimal("1.80")]
+    assert [one.hourly for one in found if one] == [
+        Decimal("0.4"),
+        Decimal("0.70"),
+        Decimal("1.80"),
+    ]
+    assert [one.entry for one in found if one] == ["spot", "NVIDIA L4", ""]
     assert prices.currency == "EUR"
     assert prices_of("") == Prices()
 

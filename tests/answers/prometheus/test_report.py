@@ -11,8 +11,8 @@ import pytest
 
 from exporter.answers.prometheus import report
 from exporter.answers.prometheus.bill import Bill, BillRow, Period
-from exporter.answers.prometheus.books import CardFacts
 from exporter.answers.prometheus.parts import NOBODY, Part, Payer
+from exporter.answers.prometheus.who import CardFacts
 
 CARD = CardFacts("GPU-1", "node", "L4", {})
 HOUR = Period(0, 3600)

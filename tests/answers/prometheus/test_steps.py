@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.answers.prometheus.bill import STEPS, Bill, bill_of
-from exporter.answers.prometheus.books import CardBook, CardFacts
+from exporter.answers.prometheus.books import CardBook
 from exporter.answers.prometheus.money import Prices
 from exporter.answers.prometheus.parts import METHODS, NOBODY, CardStep, Had, Part, Payer
 from exporter.answers.prometheus.ranges import Span, written
+from exporter.answers.prometheus.who import CardFacts
 from exporter.cli import main
 from tests.store import Store, Target
 

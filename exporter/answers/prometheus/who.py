@@ -1,0 +1,161 @@
+"""Who is who, and when: the owners of pods, and the node, model and labels of cards. Pure.
+
+What is counted is the one's who bore the name at that time, and a card has its node's price of that
+time.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from exporter.answers.prometheus.bearers import Bearers
+from exporter.answers.prometheus.client import Labels, label, node_of
+from exporter.answers.prometheus.counters import GROUP_INFO, INFO, POD_INFO, StoredCounter
+from exporter.answers.prometheus.lives import Target
+from exporter.answers.prometheus.nodelabels import NodeLabels
+from exporter.answers.prometheus.presence import Presence
+
+_LATE_S = 600  # by which a new machine's labels may come after it: kube-state-metrics is asked then
+_NEAR_S = 3600  # in which a node that nobody described has the labels of before, or of after
+
+T = TypeVar("T")
+
+Owner = tuple[str, str]
+"""A pod's owner by kind and name, or its value of the label that is asked for; may be empty."""
+
+
+class CardFacts(NamedTuple):
+    """A card, its node as Prometheus names it, and the labels of the card and of its node."""
+
+    uuid: str
+    node: str
+    model: str
+    node_labels: Mapping[str, str]
+
+
+class CardPart(NamedTuple):
+    """A part of a card's time in which all facts stay the same, in Unix seconds."""
+
+    begin_s: float
+    end_s: float
+    facts: CardFacts
+
+
+class GroupNames(NamedTuple):
+    """What is known of a group; "" is not known."""
+
+    name: str = ""
+    user: str = ""
+    account: str = ""
+
+
+class Who:
+    """Knows the bearers of a range's names.
+
+    ``by`` "owner": pods' owners are known; "label": their values of ``label_name``.
+    """
+
+    def __init__(
+        self, series: Iterable[StoredCounter], nodes: NodeLabels, by: str, label_name: str
+    ) -> None:
+        self._nodes, self._by, self._label = nodes, by, label_name
+        self._infos: dict[str, list[StoredCounter]] = defaultdict(list)
+        self._pods: dict[tuple[str, str], list[StoredCounter]] = defaultdict(list)
+        self._groups: dict[tuple[str, str], list[StoredCounter]] = defaultdict(list)
+        self._known: dict[tuple[str, str, frozenset[Target]], Bearers[Owner] | None] = {}
+        for one in series:
+            if one.labels["__name__"] == INFO:
+                self._infos[label(one.labels, "uuid")].append(one)
+            elif one.labels["__name__"] == POD_INFO:
+                self._pods[label(one.labels, "namespace"), label(one.labels, "pod")].append(one)
+            elif one.labels["__name__"] == GROUP_INFO:
+                self._groups[label(one.labels, "kind"), label(one.labels, "group")].append(one)
+
+    @property
+    def infos(self) -> Mapping[str, Sequence[StoredCounter]]:
+        """The descriptions of cards and instances, by UUID."""
+        return self._infos
+
+    @property
+    def has_label(self) -> bool:
+        """Whether any pod has the label, or none is known."""
+        return not self._pods or any(
+            self._label in one.labels for many in self._pods.values() for one in many
+        )
+
+    def bearers_of(self, labels: Labels, targets: Collection[Target]) -> Bearers[Owner] | None:
+        """The owners of a counter's pod, as these targets know them; None if none does."""
+        pod = label(labels, "namespace"), label(labels, "pod")
+        key = *pod, frozenset(targets)
+        if key not in self._known:
+            samples = [
+                (at, self._owner(one.labels))
+                for one in self._pods.get(pod, ())
+                if not key[2].isdisjoint(one.targets)
+                for at in one.samples
+            ]
+            self._known[key] = Bearers(samples) if samples else None
+        return self._known[key]
+
+    def group_of(self, kind: str, group: str, targets: Collection[Target]) -> GroupNames:
+        """The names of a group, as these targets know them; the newest that is known of each."""
+        found = GroupNames()
+        of = [
+            one
+            for one in self._groups.get((kind, group), ())
+            if one.samples and not set(targets).isdisjoint(one.targets)
+        ]
+        for one in sorted(of, key=lambda one: max(one.samples)):
+            said = {name: label(one.labels, name) for name in GroupNames._fields}
+            found = found._replace(**{name: value for name, value in said.items() if value})
+        return found
+
+    def _owner(self, labels: Labels) -> Owner:
+        if self._by == "owner":
+            return label(labels, "owner_kind"), label(labels, "owner_name")
+        value = labels.get(self._label, "")
+        return ("label", value) if value else ("", "")
+
+    def parts_of(self, uuid: str, presences: Sequence[Presence]) -> list[CardPart]:
+        """The time of a card, in parts of which each has one node, model and set of labels."""
+        parts: list[CardPart] = []
+        for one in presences:
+            infos = self._infos_of(uuid, one)
+            target = dict(one.targets[-1])
+            node = node_of(target)
+            models = _changes(Bearers(infos), one, "")
+            labels = _changes(self._nodes.of(node, target), one, frozenset[tuple[str, str]]())
+            cuts = sorted({*models, *labels})
+            model, shown = "", frozenset[tuple[str, str]]()
+            for begin_s, end_s in pairwise([*cuts, one.end_s]):
+                model, shown = models.get(begin_s, model), labels.get(begin_s, shown)
+                own = self._nodes.wanted_of(target)
+                facts = CardFacts(uuid, node, model, {**own, **dict(shown)})
+                parts.append(CardPart(begin_s, end_s, facts))
+        return parts
+
+    def _infos_of(self, uuid: str, presence: Presence) -> list[tuple[float, str]]:
+        """When which model was shown, by the targets of a presence, or by any."""
+        many = self._infos.get(uuid, [])
+        shown = set(presence.targets)
+        mine = [one for one in many if not shown.isdisjoint(one.targets)] or many
+        return [(at, label(one.labels, "model")) for one in mine for at in one.samples]
+
+
+def _changes(bearers: Bearers[T], of: Presence, unknown: T) -> dict[float, T]:
+    """From when on which bearer is meant, in the time of a card; the first is of its begin."""
+    seen = list(bearers.within(of.begin_s, of.end_s))
+    if not seen:
+        near = bearers.within(of.begin_s - _NEAR_S, of.end_s + _NEAR_S)
+        if not near:
+            return {of.begin_s: unknown}
+        nearest = min(near, key=lambda one: max(of.begin_s - one.last_s, one.first_s - of.end_s))
+        return {of.begin_s: nearest.bearer}
+    # A new machine comes under the name of one that is gone. Who describes nodes does so later:
+    # what is still said of the old one is not of this.
+    is_late = of.is_new and seen[0].first_s < of.begin_s
+    if is_late and len(seen) > 1 and seen[1].first_s <= of.begin_s + _LATE_S:
+        del seen[0]
+    found = {of.begin_s: seen[0].bearer}
+    return found | {one.first_s: one.bearer for one in seen[1:] if one.first_s > of.begin_s}
