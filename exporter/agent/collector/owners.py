@@ -49,6 +49,7 @@ def pids_of(devices: Iterable[DeviceReading]) -> set[int]:
         for window in device.windows:
             pids.update([process.pid for process in window.processes])
             pids.update(*window.counted.values())  # evicted ones hold nothing at the moment
+            pids.update(window.unmeasured_pids)
     return pids
 
 

@@ -28,13 +28,16 @@ class VendorNode(FieldNode):
 
     def tenant(self, name: str, limits: dict[str, str] | None = None) -> int:
         """A pod with one process, whose pid is returned."""
+        return self.process(self.home(name, limits))
+
+    def home(self, name: str, limits: dict[str, str] | None = None) -> str:
+        """A pod without a process yet: the cgroup of its container."""
         document = pod_document(name, limits=limits)
         self.pod(document)
         status = document["status"]["containerStatuses"][0]["containerID"]
-        path = container_path(
+        return container_path(
             "systemd", document["metadata"]["uid"], status.removeprefix("containerd://")
         )
-        return self.process(path)
 
     def process(self, cgroup: str, uid: int = 0, pid: int | None = None, start: int = 1000) -> int:
         """A process in a cgroup, without a descriptor yet."""

@@ -15,13 +15,20 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 from exporter.agent.sources import files
-from exporter.agent.sources.cgroups.layout import PathState, descend, root_of
+from exporter.agent.sources.cgroups.layout import (
+    HOST,
+    PathState,
+    best_identity,
+    cgroup_paths,
+    descend,
+    root_of,
+)
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.model import (
     MIG,
@@ -218,6 +225,17 @@ class CgroupFiles:
                 process = process._replace(cgroup=known[folder] or process.cgroup)  # noqa: PLW2901
             processes.append(process)
         return replace(memory, processes=tuple(processes)) if processes else memory
+
+    def owner_of(self, pid: int) -> Hashable | None:
+        """The container or group of a process, by what it cannot choose; None: none is known.
+
+        What lies inside of a container is the container's, whatever it is called there.
+        """
+        text = _text(f"{self._proc_root}/{pid}/cgroup") or ""
+        identity = best_identity(cgroup_paths(text), self._patterns)
+        if identity.enclosing:
+            return identity.enclosing[-1]
+        return None if identity == HOST else identity._replace(job=None)
 
     def home_of(self, pid: int) -> str | None:
         """The directory of a process's container or group, what lies inside of it included."""

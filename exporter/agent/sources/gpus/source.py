@@ -1,6 +1,6 @@
 """The interface of every GPU source, as the collector uses it."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,10 @@ class DeviceCgroups(Protocol):
         """The directory of the container or group of a process; None: unknown. Thread-safe."""
         ...
 
+    def owner_of(self, pid: int) -> Hashable | None:
+        """The container or group of a process, for bounds; None: unknown. Thread-safe."""
+        ...
+
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
         """The readings of a source with what the kernel says of their processes' cgroups."""
         ...
@@ -28,6 +32,9 @@ class NoCgroups:
     """None is known."""
 
     def home_of(self, pid: int) -> str | None:
+        """None."""
+
+    def owner_of(self, pid: int) -> Hashable | None:
         """None."""
 
     def charged(self, readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:

@@ -8,6 +8,8 @@ import os
 import re
 from pathlib import Path
 
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Reply
 from exporter.agent.sources.files import read
 
 MAX_BYTES = 16_384  # sysfs shows a page, gpu_metrics not more than this either
@@ -54,6 +56,18 @@ def read_count(path: str | Path) -> int | None:
 
     """
     return as_count(read_text(path))
+
+
+def count_in(path: str | Path) -> Reply[int]:
+    """The number in a file, 0 or more."""
+    return door.parsed(door.read(path, MAX_BYTES), _count)
+
+
+def _count(content: bytes) -> int:
+    number = as_count(content.decode("ascii", "replace").strip())
+    if number is None:
+        raise ValueError(content[:LONGEST_LABEL])
+    return number
 
 
 def as_count(text: str | None) -> int | None:

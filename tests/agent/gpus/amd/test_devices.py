@@ -294,7 +294,7 @@ def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFi
     tree = seen_in_part(fs, parts=1)
 
     found = discover(tree.sysfs, BoardNames())
-    reading = AmdDevice(found.boards[0].whole, tree.sysfs, ManualClock())
+    reading = AmdDevice(found.boards[0].whole, ManualClock())
 
     assert "1 of KFD's nodes may not be read" in found.trouble
     assert reading.unmeasured(None)["core"] is Unmeasured.NO_PERMISSION

@@ -8,11 +8,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from exporter.agent.sources.gpus.amd.clients import ClientDevice
 from exporter.agent.sources.gpus.amd.device import LONGEST_NS, ActivitySample, AmdDevice
 from exporter.agent.sources.gpus.amd.discovery import FoundBoard
 from exporter.agent.sources.gpus.amd.metrics import GpuMetrics, decode, decode_partition
+from exporter.agent.sources.gpus.amd.processes import KfdList
 from exporter.agent.sources.gpus.amd.sensors import Throttling, memory_errors
 from exporter.agent.sources.gpus.board_energy import BoardEnergy
 from exporter.agent.sources.gpus.drm.board import PowerState, RuntimeSleep
@@ -56,6 +58,17 @@ FILES = {  # what is only in them, or in them first
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
 
+class ProcessLists(NamedTuple):
+    """What a cycle has of the node's processes: who has which device open, and KFD's.
+
+    ``devices``: how many devices ask about the latter.
+    """
+
+    scan: HandleScan | None = None
+    kfd: KfdList | None = None
+    devices: int = 1
+
+
 class AmdBoard:
     """Reads one board. One caller at a time.
 
@@ -66,7 +79,6 @@ class AmdBoard:
     def __init__(
         self,
         found: FoundBoard,
-        sysfs: Path,
         procfs: Path,
         clock: Clock,
         before: "AmdBoard | None" = None,
@@ -75,14 +87,13 @@ class AmdBoard:
         self._folder = found.folder
         self._clock = clock
         self._hwmon = Hwmon(str(found.folder), "amdgpu")
-        self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
+        self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, clock)
         if not found.parts:
             address = found.whole.device.pci_bus_id
             clients = DeviceClients(found.minors, (address,), str(procfs))
-            self._whole = ClientDevice(
-                *(self._whole, clients, sysfs, clock), shares_host=found.shares_host
-            )
-        self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
+            shares = found.shares_host
+            self._whole = ClientDevice(self._whole, clients, clock, shares_host=shares)
+        self._parts = tuple(AmdDevice(part, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
         self.energy: BoardEnergy = before.energy if before else BoardEnergy()
@@ -106,10 +117,17 @@ class AmdBoard:
         """Whether they are found by nothing else."""
         return self.by_clients and not self._whole.has_occupancy
 
-    def read(self, demand: Demand, scan: HandleScan | None = None) -> tuple[DeviceReading, ...]:
-        """The readings of the board and its partitions. ``scan``: who has which device open."""
+    @property
+    def by_kfd(self) -> int:
+        """The number of its devices that KFD has processes of."""
+        return sum(each.found.node is not None for each in (self._whole, *self._parts))
+
+    def read(self, demand: Demand, lists: ProcessLists) -> tuple[DeviceReading, ...]:
+        """The readings of the board and its partitions."""
         if isinstance(self._whole, ClientDevice):
-            self._whole.use_scan(scan)
+            self._whole.follow(lists.scan, lists.kfd, lists.devices)
+        for part in self._parts:
+            part.follow(lists.kfd, lists.devices)
         if is_gone(self._folder / "drm"):
             return self.unread(DeviceState.LOST, GONE)
         self._refused.clear()

@@ -8,16 +8,14 @@ queue for both. Sources: ``amdgpu_fdinfo.c`` and ``vcn_v4_0.c`` in ``drivers/gpu
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from exporter.agent.sources.gpus.amd.device import COMPUTE, ActivitySample, AmdDevice
-from exporter.agent.sources.gpus.amd.kfd import processes_of
+from exporter.agent.sources.gpus.amd.processes import KfdList
 from exporter.agent.sources.gpus.drm.clients import DeviceClients, activities_of
 from exporter.agent.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
 from exporter.agent.sources.gpus.drm.fdinfo import LOCAL, OF_AN_APU, held_by
 from exporter.agent.sources.gpus.drm.holders import HandleScan
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.gpus.sysfs import RefusedError
 from exporter.model import (
     Clock,
     DeviceMemory,
@@ -47,7 +45,6 @@ class ClientDevice:
         self,
         kfd: AmdDevice,
         clients: DeviceClients,
-        sysfs: Path,
         clock: Clock,
         *,
         shares_host: bool,
@@ -59,9 +56,9 @@ class ClientDevice:
         self._roles = (CORE, ENCODER) if one_queue else ROLES
         self._clients = clients
         self._regions = OF_AN_APU if shares_host else LOCAL
-        self._sysfs = sysfs
         self._clock = clock
         self._scan: HandleScan | None = None
+        self._listed: KfdList | None = None
         self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
         self._held: dict[int, int | None] = {}
@@ -69,16 +66,17 @@ class ClientDevice:
         self._full_ns = self._explained_ns = 0  # how long, and what its clients did in that time
         self._uncounted = False  # queues of KFD may have worked, and it is not known how much
 
-    def use_scan(self, scan: HandleScan | None) -> None:
-        """Takes the newest scan of the processes; None before the first."""
-        if scan is None or scan is self._scan:
+    def follow(self, scan: HandleScan | None, listed: KfdList | None, devices: int) -> None:
+        """Takes the newest scan of the processes, None before the first, and KFD's list."""
+        self._kfd.follow(listed, devices)
+        if scan is None or (scan is self._scan and listed is self._listed):
             return
-        self._scan, self._blind = scan, scan.blind
-        try:
-            processes = processes_of(self._sysfs)
-            self._computing = self._clients.holders(scan).intersection(processes)
-        except RefusedError:  # the clients of KFD's processes cannot be identified
-            self._blind = self._blind or Unmeasured.NO_PERMISSION
+        self._scan, self._listed, self._blind = scan, listed, scan.blind
+        if listed is not None:
+            self._computing = self._clients.holders(scan).intersection(listed.processes)
+            # Without a list the clients of KFD's processes cannot be identified.
+            why = None if listed.why is Unmeasured.NOT_SUPPORTED else listed.why
+            self._blind = self._blind or why
 
     @property
     def has_occupancy(self) -> bool:
@@ -111,7 +109,8 @@ class ClientDevice:
         window = self._kfd.window(sample)
         if window is None or self._blind:
             return window
-        return self._with(window, use.used)._replace(unmeasured_pids=scan.cut)
+        both = window.unmeasured_pids | scan.cut
+        return self._with(window, use.used)._replace(unmeasured_pids=both)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """Memory by process, from fdinfo and KFD: neither has all of it."""
@@ -125,7 +124,8 @@ class ClientDevice:
             # What KFD and fdinfo count may overlap. So the larger is taken, and no sum: a process
             # holds at least that much.
             sizes = [size for size in (self._held.get(pid), of_kfd.get(pid)) if size is not None]
-            size = max(sizes, default=None if pid in self._held else 0)
+            is_missing = pid in self._held or pid in of_kfd
+            size = max(sizes, default=None if is_missing else 0)
             computes = pid in self._computing or pid in of_kfd
             processes.append(ProcessMemory(pid, size, COMPUTE if computes else NO_KIND))
         return replace(memory, processes=tuple(processes))
@@ -173,7 +173,8 @@ class ClientDevice:
         averages = {process.pid: process.busy.core or 0 for process in window.processes}
         left = of_kfd = sum(averages.values())
         if of_clients:
-            left = min((busy.core or 0) - of_clients, of_kfd * MOST)
+            times = 1 if window.per_sample else MOST
+            left = min((busy.core or 0) - of_clients, of_kfd * times)
         for pid, average in averages.items():
             own = working.get(pid, Engines())
             core = (own.core or 0) + (average * left // of_kfd if of_kfd else 0)
@@ -183,7 +184,7 @@ class ClientDevice:
             processes=tuple(ProcessActivity(pid, own) for pid, own in working.items()),
             methods=replace(window.methods, busy=how, shares=shares),
             # Counters are not to be scaled up to what others did, as averages are.
-            per_sample=bool(of_clients) or shares == "fdinfo",
+            per_sample=window.per_sample or bool(of_clients) or shares == "fdinfo",
             counted=self._counted(window.counted, used),
         )
 

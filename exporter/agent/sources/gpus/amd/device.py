@@ -4,15 +4,18 @@ The kernel documents no counter of its busy time, or of its processes'. So both 
 cycle, and the newest sample covers the time since the one before.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
+from exporter.agent.sources.gpus.amd.counters import CounterSums
 from exporter.agent.sources.gpus.amd.discovery import KfdDevice
-from exporter.agent.sources.gpus.amd.kfd import CounterSums, counted, occupied, processes_of, vram
+from exporter.agent.sources.gpus.amd.kfd import copied_us, evicted_ms, occupied, vram
 from exporter.agent.sources.gpus.amd.metrics import CENTRAL_GFX
+from exporter.agent.sources.gpus.amd.processes import KfdList, KfdProcess
+from exporter.agent.sources.gpus.amd.turns import ProcessTurns
 from exporter.agent.sources.gpus.source import Demand
-from exporter.agent.sources.gpus.sysfs import RefusedError, is_gone
+from exporter.agent.sources.gpus.sysfs import is_gone
 from exporter.model import (
     Clock,
     DeviceMemory,
@@ -27,6 +30,9 @@ from exporter.model import (
 COMPUTE = frozenset({"compute"})
 OF_PROCESSES = ("core", "memory")
 OF_THE_DEVICE_ONLY = ("memory_active", "encoder", "decoder")  # no file has a process's part
+COUNTED_BY = (("copy", 1000), ("evicted", 1_000_000))  # of what KFD counts, and its unit in ns
+LONGEST_BEGINNING_NS = 30_000_000_000
+MANY = 512  # processes whose files are read at once
 LONGEST_NS = 5_000_000_000  # the most that one sample covers
 LATELY_NS = 15_000_000_000  # a process that works in bursts is only now and then in a sample
 
@@ -118,20 +124,32 @@ class ActivityWindows:
 class AmdDevice:
     """A board or partition, by KFD's files of its processes. One caller at a time."""
 
-    def __init__(self, found: KfdDevice, sysfs: Path, clock: Clock) -> None:
+    def __init__(self, found: KfdDevice, clock: Clock) -> None:
         self.device = found.device
         self.found = found
         self._clock = clock
-        self._sysfs = sysfs
         node = found.node
         self._windows = ActivityWindows(found.device.core_share, node.cus if node else 0)
         self._central = bool(node and node.cus and node.gfx // 10_000 == CENTRAL_GFX)
+        self._gpu_id = node.gpu_id if node else 0
+        self._list: KfdList | None = None
+        self._asking = ProcessTurns(1)
+        self._sizes: dict[int, int | None] = {}  # bytes of those that hold some; None: not known
         self._held: tuple[ProcessMemory, ...] | None = None
+        self._active: set[int] = set()  # those that have worked
+        self._wanted: set[int] = set()  # of them, those whose size is to be read now
         self._listed_mono_ns: int | None = None
-        self._listed: frozenset[int] = frozenset()
-        self._refused = False
+        self._begun_mono_ns: int | None = None
+        self._has_begun = False
+        self._why: Unmeasured | None = None  # nothing is known of its processes
         self._occupancy = self._central
         self._counting = CounterSums()
+
+    def follow(self, listed: KfdList | None, devices: int) -> None:
+        """Takes this cycle's list of processes, which so many devices ask about."""
+        self._list = listed
+        if devices != self._asking.devices:
+            self._asking = ProcessTurns(devices)
 
     @property
     def has_occupancy(self) -> bool:
@@ -146,45 +164,60 @@ class AmdDevice:
     @property
     def is_refused(self) -> bool:
         """Whether its processes may not be read, so that nothing is known of them."""
-        return self._refused or self.found.refused
+        return self._why is not None or self.found.refused
 
     def window(self, sample: ActivitySample) -> Window | None:
         """The window until now; ``sample`` covers all of it."""
         cus = self._cus()
+        if self._is_beginning():
+            return None
         now = self._clock.time_ns(), self._clock.monotonic_ns()
         window = self._windows.cut(sample, cus, *now)
-        return window and window._replace(counted=self._counting.take())
+        if window is None:
+            return None
+        # Where not all were asked, those that were get what they occupied, and nothing of the rest.
+        is_whole = cus is None or self._asking.is_whole
+        return window._replace(
+            counted=self._counting.take(),
+            per_sample=not is_whole,
+            unmeasured_pids=frozenset() if cus is None else self._asking.cut,
+        )
+
+    def _is_beginning(self) -> bool:
+        """Whether its first windows wait until all processes that are there were asked once.
+
+        Before, who works is not known, and those that were asked first would be charged for it.
+        """
+        if self._begun_mono_ns is None:
+            self._begun_mono_ns = self._clock.monotonic_ns()
+        listed = self._list
+        is_short = listed is None or (not listed.why and self._asking.has_more)
+        waits = is_short and self.found.node is not None
+        is_long = self._clock.monotonic_ns() - self._begun_mono_ns > LONGEST_BEGINNING_NS
+        self._has_begun = self._has_begun or not waits or is_long
+        return not self._has_begun
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory:
         """The size, the use, and the use of each process: each is known without the others."""
         size = self.device.memory_bytes if total is None else total
-        node, now_ns = self.found.node, self._clock.monotonic_ns()
-        if node is None or self._refused:
+        listed, now_ns = self._list, self._clock.monotonic_ns()
+        if self.found.node is None or listed is None or listed.why or self._why:
+            self._why = listed.why if listed and listed.why and self.found.node else self._why
             return DeviceMemory(size, used, None, None)
         listed_ns = self._listed_mono_ns
         if listed_ns is None or now_ns - listed_ns >= demand.processes_every_ns:
-            try:
-                folders = processes_of(self._sysfs)
-                sizes = {pid: vram(folder, node.gpu_id) for pid, folder in folders.items()}
-                counters = {pid: counted(folder, node.gpu_id) for pid, folder in folders.items()}
-            except RefusedError:
-                self._refused = True
-                return DeviceMemory(size, used, None, None)
-            self._counting.add(counters)
-            # KFD has files of every process for every GPU, also those that it never used. Only one
-            # that holds memory here is this GPU's.
-            held = {pid: of_process for pid, of_process in sizes.items() if of_process}
-            self._listed = (self._listed & folders.keys()) | held.keys()
-            self._held = tuple(
-                ProcessMemory(pid, of_process, COMPUTE) for pid, of_process in held.items()
-            )
-            self._listed_mono_ns = now_ns
+            self._read_sizes(listed, now_ns)
+        elif self._wanted:
+            self._ask_sizes([listed.processes[p] for p in self._wanted if p in listed.processes])
+        if self._why:
+            return DeviceMemory(size, used, None, None)
         return DeviceMemory(size, used, None, self._held)
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
-        if self.is_refused:
-            return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NO_PERMISSION)}
+        if self.found.refused or (self._why and self.found.node is not None):
+            why = self._why or Unmeasured.NO_PERMISSION
+            return {**reasons, **dict.fromkeys(OF_PROCESSES, why)}
         if self.found.node is None:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NOT_SUPPORTED)}
         is_missing = window is not None and window.busy.core is None
@@ -192,28 +225,75 @@ class AmdDevice:
             reasons["core"] = Unmeasured.NOT_SUPPORTED
         return reasons
 
+    def _read_sizes(self, listed: KfdList, now_ns: int) -> None:
+        """Reads memory and counters of those that hold some or worked, and of others in turn."""
+        here = listed.processes
+        self._counting.begin(listed.newest_number)
+        holding = [pid for pid in self._sizes if pid in here]
+        asked = self._asking.for_sizes(listed, holding)
+        # KFD has files of every process for every GPU, also those that it never used. Only one that
+        # holds memory here is this GPU's. Of who holds some and was not asked, it is not known how
+        # much: its owner has more such processes than can be asked.
+        self._sizes = dict.fromkeys(holding)
+        self._ask_sizes(asked)
+        self._counting.keep(here)
+        self._listed_mono_ns = now_ns
+
+    def _ask_sizes(self, asked: Sequence[KfdProcess]) -> None:
+        for process in asked:
+            self._sizes.pop(process.pid, None)
+            match vram(process.folders, self._gpu_id):
+                case Whole(held):
+                    self._sizes |= {process.pid: held} if held else {}
+                case Absent():
+                    continue
+                case Refused():
+                    self._why = Unmeasured.NO_PERMISSION
+                    return
+                case Failed() | Cut():
+                    self._sizes[process.pid] = None
+            # Of so many at once, those that hold nothing begin to be counted when it is their turn.
+            if len(asked) > MANY and process.pid not in self._sizes:
+                continue
+            reply = (f(process.folders, self._gpu_id) for f in (copied_us, evicted_ms))
+            counts = zip(COUNTED_BY, reply, strict=True)
+            self._counting.add(
+                process, {name: t.value * ns for (name, ns), t in counts if isinstance(t, Whole)}
+            )
+        self._held = tuple(ProcessMemory(p, size, COMPUTE) for p, size in self._sizes.items())
+
     def _cus(self) -> Mapping[int, int] | None:
         """Occupied compute units by process; None if this kind of GPU does not report them."""
-        node = self.found.node
-        if node is None:
+        node, listed = self.found.node, self._list
+        if node is None or listed is None:
             return None
-        try:
-            folders = processes_of(self._sysfs)
-            found = {p: occupied(f, node.gpu_id) for p, f in folders.items()}
-        except RefusedError:
-            self._refused = True
+        self._why = listed.why
+        if listed.why:
             return None
-        self._refused = False
-        known = {pid: cus for pid, cus in found.items() if cus is not None}
-        if known:
+        known: dict[int, int] = {}
+        failed: set[int] = set()
+        absent: list[KfdProcess] = []
+        now_ns = self._clock.monotonic_ns()
+        for process in self._asking.for_work(listed, self._sizes, now_ns):
+            match occupied(process.folders, self._gpu_id):
+                case Whole(cus):
+                    known[process.pid] = cus
+                case Absent():
+                    absent.append(process)
+                case Refused():
+                    self._why = Unmeasured.NO_PERMISSION
+                    return None
+                case Failed() | Cut():
+                    failed.add(process.pid)
+        self._asking.note({pid for pid, cus in known.items() if cus}, failed, listed, now_ns)
+        if known or failed:
             self._occupancy = bool(node.cus)
         else:  # no process, or all have ended since the folders were listed
-            ended = (is_gone(inner) for each in folders.values() for inner in each)
+            ended = (is_gone(folder) for each in absent for folder in each.folders)
             self._occupancy = self._central and all(ended)
-        active = frozenset(pid for pid, cus in known.items() if cus)
-        if not active <= self._listed:
-            # A process that works and is not listed is looked for at once. If it holds nothing, it
-            # is so only once, and not in each cycle.
-            self._listed_mono_ns = None
-            self._listed |= active
+        # A process that works and is not listed is looked for at once. If it holds nothing, it is
+        # so only once, and not in each cycle.
+        active = {pid for pid, cus in known.items() if cus}
+        self._wanted = active - self._sizes.keys() - self._active
+        self._active = (self._active | active) & listed.processes.keys()
         return known if self._occupancy else None

@@ -6,14 +6,18 @@ used (``/sys/class/kfd/kfd/proc/<pid>``); pids are the host's, in whatever names
 Sources: ``kfd_topology.c`` and ``kfd_process.c`` in ``drivers/gpu/drm/amd/amdkfd``.
 """
 
+import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.agent.sources import door
+from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Reply, Whole
 from exporter.agent.sources.gpus.sysfs import (
     RefusedError,
     as_count,
+    count_in,
     names_in,
     number,
     read_count,
@@ -21,6 +25,7 @@ from exporter.agent.sources.gpus.sysfs import (
 )
 
 KFD = "class/kfd/kfd"
+LONGEST_LIST = 65_536  # KFD has no more processes: a PASID has 16 bits
 LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's own memory
 
 
@@ -110,81 +115,53 @@ def pci_bus_id(domain: int, location: int) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
 
 
-# Newer kernels let a process have several contexts: pid:<pid>-id:<n>, and folders context_<n>.
-_PROCESS = re.compile(r"(?:pid:)?(\d{1,10})(?:-id:\w{1,20})?", re.ASCII)
-_CONTEXT = re.compile(r"context_\w{1,20}", re.ASCII)
-MAX_PROCESSES = 4096
+_PID = re.compile(r"(?:pid:)?(\d{1,10})(?:-id:\w{1,20})?", re.ASCII)
 
 
-def processes_of(sysfs: Path) -> dict[int, list[Path]]:
-    """The folders of each process by pid, one for each of its contexts.
-
-    Raises:
-        RefusedError: they may not be listed.
-
-    """
-    above, found = sysfs / KFD / "proc", dict[int, list[Path]]()
-    for name in names_in(above)[:MAX_PROCESSES]:
-        match = _PROCESS.fullmatch(name)
-        if match:
-            folder = above / name
-            inner = [folder / n for n in names_in(folder) if _CONTEXT.fullmatch(n)]
-            found.setdefault(int(match[1]), []).extend([folder, *inner])
-    return found
+def processes_of(sysfs: Path) -> frozenset[int]:
+    """The pids of KFD's processes, for a reader of nothing else of them; none if not to be had."""
+    match door.names(sysfs / KFD / "proc", LONGEST_LIST):
+        case Whole(names) | Cut(names):
+            return frozenset(int(match[1]) for match in map(_PID.fullmatch, names) if match)
+        case Absent() | Refused() | Failed():
+            return frozenset()
 
 
-# Of the folders of one process, on one GPU. ``RefusedError``: a file may not be read.
+# Of the folders of one process, on one GPU. ``Absent``: it has ended, or there is no such figure.
 
 
-def vram(folders: list[Path], gpu_id: int) -> int | None:
-    """Bytes of device memory; None if the process has ended meanwhile."""
-    return _sum([read_count(folder / f"vram_{gpu_id}") for folder in folders])
+def vram(folders: Sequence[str], gpu_id: int) -> Reply[int]:
+    """Bytes of device memory."""
+    return _sum([f"{folder}/vram_{gpu_id}" for folder in folders])
 
 
-def occupied(folders: list[Path], gpu_id: int) -> int | None:
-    """Compute units occupied now; None if it has ended, or the GPU has no such figure."""
-    return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
+def occupied(folders: Sequence[str], gpu_id: int) -> Reply[int]:
+    """Compute units occupied now."""
+    return _sum([f"{folder}/stats_{gpu_id}/cu_occupancy" for folder in folders])
 
 
-def counted(folders: list[Path], gpu_id: int) -> dict[str, int]:
-    """Nanoseconds so far of ``copy`` and ``evicted``, including deleted queues."""
-    copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
-    evicted_ms = _sum([read_count(f / f"stats_{gpu_id}" / "evicted_ms") for f in folders])
-    found = {
-        "copy": copy_us and copy_us * 1000,
-        "evicted": evicted_ms and evicted_ms * 1_000_000,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+def copied_us(folders: Sequence[str], gpu_id: int) -> Reply[int]:
+    """Microseconds of copies so far, including deleted queues."""
+    return _sum([f"{folder}/sdma_{gpu_id}" for folder in folders])
 
 
-class CounterSums:
-    """The increase of processes' counters. A counter that steps back is held at its highest.
-
-    What a process had counted before the first reading of all is not included.
-    """
-
-    def __init__(self) -> None:
-        self._highest: dict[int, dict[str, int]] | None = None
-        self._risen: dict[str, dict[int, int]] = {}
-
-    def add(self, now: dict[int, dict[str, int]]) -> None:
-        before, self._highest = self._highest, {}
-        for pid, counts in now.items():
-            known = counts if before is None else before.get(pid, {})
-            highest = {name: max(count, known.get(name, 0)) for name, count in counts.items()}
-            # A counter that is missing now is not new when it comes back: the value from before
-            # stays, and only what was added since counts.
-            self._highest[pid] = {**known, **highest}
-            for name, count in highest.items():
-                by_pid = self._risen.setdefault(name, {})
-                by_pid[pid] = by_pid.get(pid, 0) + count - known.get(name, 0)
-
-    def take(self) -> dict[str, dict[int, int]]:
-        """The increase since the last call, by counter and process."""
-        taken, self._risen = self._risen, {name: {} for name in self._risen}
-        return {name: {p: n for p, n in by_pid.items() if n} for name, by_pid in taken.items()}
+def evicted_ms(folders: Sequence[str], gpu_id: int) -> Reply[int]:
+    """Milliseconds so far in which its queues were evicted."""
+    return _sum([f"{folder}/stats_{gpu_id}/evicted_ms" for folder in folders])
 
 
-def _sum(numbers: list[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None
+def _sum(paths: Sequence[str]) -> Reply[int]:
+    """The sum of the numbers that are there. A part of a sum is no sum: one that fails is all."""
+    found: list[int] = []
+    for path in paths:
+        reply = count_in(path)
+        match reply:
+            case Whole(number):
+                found.append(number)
+            case Absent():  # this context has ended
+                pass
+            case Refused() | Failed():
+                return reply
+            case Cut():
+                return Failed(errno.EBADMSG)
+    return Whole(sum(found)) if found else Absent()

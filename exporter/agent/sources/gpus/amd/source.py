@@ -1,14 +1,16 @@
 """The AMD source: finds the boards and reads them as a fleet."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
 
-from exporter.agent.sources.gpus.amd.board import AmdBoard
+from exporter.agent.sources.gpus.amd.board import AmdBoard, ProcessLists
 from exporter.agent.sources.gpus.amd.discovery import BoardList, BoardNames, discover, present
 from exporter.agent.sources.gpus.amd.kfd import generation
+from exporter.agent.sources.gpus.amd.processes import KfdProcesses, WorkerLists
 from exporter.agent.sources.gpus.drm.holders import WorkerScans
+from exporter.agent.sources.gpus.fair import OwnersOfProcesses
 from exporter.agent.sources.gpus.fleet import Fleet, Readings
 from exporter.agent.sources.gpus.sysfs import RefusedError
 from exporter.model import Clock
@@ -26,7 +28,10 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
     def __init__(self, sysfs: Path, procfs: Path = Path("/proc"), *, clock: Clock = time) -> None:
         super().__init__(clock)
         self._sysfs, self._procfs = sysfs, procfs
+        owners = OwnersOfProcesses(str(procfs), self._cgroup_of)
         self._scans = WorkerScans(str(procfs), clock, self._workers)
+        processes = KfdProcesses(sysfs, str(procfs), owners, clock)
+        self._lists = WorkerLists(processes, clock, self._workers)
         self._names = BoardNames()
         self._unreadable = ""
         self._generation: int | None = None
@@ -47,19 +52,29 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
         return super()._explain(error)
 
     def _trouble(self) -> str:
-        return self._unreadable or (self._scans.trouble if self._needs_clients else "")
+        of_clients = self._scans.trouble if self._needs_clients else ""
+        return self._unreadable or self._lists.trouble or of_clients
 
     @property
     def _needs_clients(self) -> bool:
         return any(board.needs_clients for board in self._devices.values())
 
     def _jobs(self) -> Mapping[str, Callable[[], Readings]]:
-        demand = self._demand
+        demand, boards = self._demand, self._devices
+        if not boards:
+            return {}
+        # All boards have one list of KFD's processes: each has files for every board.
+        kfd = self._lists.newest(demand)
         scan = None
         # A scan looks at all processes of the node, so it is made only if a board has a use for it.
-        if any(board.by_clients for board in self._devices.values()):
+        if any(board.by_clients for board in boards.values()):
             scan = self._scans.newest(demand, needed=self._needs_clients)
-        return {uuid: partial(board.read, demand, scan) for uuid, board in self._devices.items()}
+        devices = max(sum(board.by_kfd for board in boards.values()), 1)
+        lists = ProcessLists(scan, kfd, devices)
+        return {uuid: partial(board.read, demand, lists) for uuid, board in boards.items()}
+
+    def _cgroup_of(self, pid: int) -> Hashable | None:
+        return self.cgroups.owner_of(pid)  # which are set after the source is made
 
     def _restart(self) -> None:
         self._scans.restart()
@@ -78,7 +93,7 @@ class AmdSource(Fleet[BoardList, AmdBoard]):
             if board is None or board.found.nodes != each.nodes:
                 board = before.get(uuid) or self._gone.get(uuid)
                 if board is None or board.found != each:
-                    board = AmdBoard(each, self._sysfs, self._procfs, self._clock, board)
+                    board = AmdBoard(each, self._procfs, self._clock, board)
             self._devices[board.found.whole.device.uuid] = board
         taken = {board.found.whole.device.pci_bus_id for board in self._devices.values()}
         self._gone = {

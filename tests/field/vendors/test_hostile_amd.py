@@ -1,0 +1,204 @@
+"""One tenant fills a bound of AMD's boards, or a list fails: his neighbours are as without it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.agent.sources.gpus.amd import processes, turns
+from tests.agent.gpus.amd.trees import MI300X, Board
+from tests.e2e.programs import Page
+from tests.field.vendors.boards import CORE, GIB, MEMORY, UNATTRIBUTED, VendorNode
+
+COPIED = "mgpu_container_copy_seconds_total"
+UNMEASURED = "mgpu_container_unmeasured"
+VICTIM, TENANT = 10_001, 90_001  # of a list that is sorted as text the second is cut first
+SECONDS = 20
+WHICH = ("victim", "tenant")
+
+
+class Shared:
+    """A board that is 80 % busy: 50 of its compute units for the victim, 250 for the tenant."""
+
+    def __init__(self, node: VendorNode, victim: int = VICTIM, tenant: int = TENANT) -> None:
+        self.node, self.board = node, node.tree.add(MI300X)
+        self.board.set(gpu_busy_percent=80, mem_info_vram_used=6 * GIB)
+        self.homes = {name: node.home(name) for name in WHICH}
+        self.use(victim, "victim", cus=50, vram=2 * GIB)
+        self.use(tenant, "tenant", cus=250, vram=4 * GIB)
+
+    @property
+    def gpu(self) -> int:
+        return self.board.gpu_ids[0]
+
+    def use(self, pid: int, name: str, cus: int = 0, vram: int = 0) -> None:
+        if not (self.node.proc.root / str(pid)).is_dir():
+            self.node.process(self.homes[name], pid=pid)
+        self.node.tree.use(pid, self.gpu, vram=vram, cus=cus)
+
+    def flood(self, number: int, first: int = 10_002) -> None:
+        """Let the tenant open /dev/kfd so many times more, and do nothing with it."""
+        for pid in range(first, first + number):
+            self.use(pid, "tenant")
+
+
+def cores(page: Page) -> dict[str, float | None]:
+    return {name: page.value(CORE, pod=name) for name in WHICH}
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> dict[str, float | None]:
+    """What both have in as much time without any other process."""
+    shared = Shared(VendorNode(tmp_path / "control"))
+    page = shared.node.run(SECONDS)
+    shared.node.close()
+    return cores(page)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that some dozens of processes fill."""
+    for name, most in (("MOST_AT_WORK", 16), ("MOST_IDLE", 8), ("MOST_SIZES", 8)):
+        monkeypatch.setattr(turns, name, most)
+
+
+@pytest.mark.slow
+def test_who_opens_kfd_4200_times_changes_no_figure(node: VendorNode) -> None:
+    shared = Shared(node)
+    shared.flood(4200)
+    # Here a second passes in some milliseconds; to look at so many takes some real ones.
+    while (page := node.run(SECONDS)).value(CORE, pod="victim") is None:
+        pass
+    assert (page.value(CORE, pod="tenant") or 0) == pytest.approx(
+        5 * (page.value(CORE, pod="victim") or 0)
+    )
+    assert page.value(MEMORY, pod="victim") == 2 * GIB
+
+
+@pytest.mark.usefixtures("few")
+def test_idle_processes_are_asked_in_turn_and_change_no_figure(
+    node: VendorNode, control: dict[str, float | None]
+) -> None:
+    shared = Shared(node)
+    shared.flood(100)
+    assert cores(node.run(SECONDS)) == control
+
+
+@pytest.mark.usefixtures("few")
+def test_whose_processes_work_in_turn_unseen_is_unmeasured_and_nobody_pays_for_it(
+    node: VendorNode,
+) -> None:
+    shared = Shared(node)
+    shared.flood(200)
+    node.run(2)
+    had: list[float] = []
+    for second in range(60):
+        before = TENANT if not second else 10_001 + second * 3
+        node.tree.use(before, shared.gpu, cus=0)
+        node.tree.use(10_001 + (second + 1) * 3, shared.gpu, cus=250)
+        node.cycle()
+        had.append(node.page().value(CORE, pod="victim") or 0)
+    page = node.page()
+    assert page.value(CORE, pod="tenant") is None
+    assert page.value(UNMEASURED, pod="tenant", quantity="core") == 1
+    # Once one was met at work, the victim has what it occupies and nothing of the rest.
+    assert had[-1] - had[-11] == pytest.approx(10 * 50 / 304, rel=0.01)
+
+
+@pytest.mark.usefixtures("few")
+def test_who_has_more_at_work_than_are_asked_is_unmeasured_alone(
+    node: VendorNode,
+) -> None:
+    shared = Shared(node)
+    for pid in range(20_000, 20_040):
+        shared.use(pid, "tenant", cus=1, vram=GIB)
+    page = node.run(SECONDS)
+    assert page.value(CORE, pod="tenant") is None
+    assert page.value(MEMORY, pod="tenant") is None
+    assert page.value(MEMORY, pod="victim") == 2 * GIB
+    assert page.value(CORE, pod="victim") == pytest.approx(19 * 50 / 304, rel=0.1)
+    assert sum(v for _, v in page.all(UNATTRIBUTED)) > 0
+
+
+def test_who_has_too_many_to_be_known_loses_one_for_each_new_one(
+    node: VendorNode,
+    control: dict[str, float | None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(processes, "MAX_PROCESSES", 40)
+    shared = Shared(node, victim=TENANT, tenant=VICTIM)
+    shared.flood(60)
+    page = node.run(SECONDS)
+    assert page.value(CORE, pod="victim") == pytest.approx(control["victim"], rel=0.06)
+    assert page.value(CORE, pod="tenant") is None
+    assert caplog.text.count("too many others of their containers") == 1
+    for pid in range(10_002, 10_062):
+        node.tree.end(pid)
+    assert node.run(30).value(CORE, pod="tenant") is not None
+
+
+def test_a_process_that_is_missing_from_a_list_counts_nothing_anew(node: VendorNode) -> None:
+    shared = Shared(node)
+    kfd, board = node.tree.kfd / "proc", shared.board
+    for away in (kfd, kfd / str(VICTIM)):
+        for second in range(24):
+            if second == 4:
+                away.rename(away.with_name(f".{away.name}.away"))
+            if second == 14:
+                away.with_name(f".{away.name}.away").rename(away)
+            if not 4 <= second < 14:
+                node.tree.count(VICTIM, shared.gpu, sdma_us=7_200 * 10**6 + second * 100_000)
+            node.cycle()
+    assert (node.page().value(COPIED, pod="victim", uuid=board.uuid) or 0) < 10
+
+
+def test_a_list_that_fails_is_no_empty_list(node: VendorNode) -> None:
+    Shared(node)
+    before = node.run(6)
+    away = node.tree.kfd / "away"
+    (node.tree.kfd / "proc").rename(away)
+    during = node.run(6)
+    away.rename(node.tree.kfd / "proc")
+    after = node.run(6)
+    assert before.value(CORE, pod="victim")
+    assert during.value(MEMORY, pod="victim") is None
+    reason = {"pod": "victim", "quantity": "core", "reason": "read_failed"}
+    assert during.value(UNMEASURED, **reason) == 1
+    assert after.value(UNMEASURED, **reason) is None
+    assert (after.value(CORE, pod="victim") or 0) > (before.value(CORE, pod="victim") or 0)
+    assert after.value(MEMORY, pod="victim") == 2 * GIB
+
+
+def used_again(node: VendorNode) -> Board:
+    """A board on which a process held 4 GiB, has ended, and its folder is still there."""
+    board = node.tree.add(MI300X)
+    board.set(mem_info_vram_used=4 * GIB)
+    node.tree.use(700, board.gpu_ids[0], vram=4 * GIB, cus=10)
+    return board
+
+
+def test_nobody_owns_a_folder_that_was_another_ones(node: VendorNode) -> None:
+    used_again(node)
+    job = node.home("job")
+    node.process(job, pid=700, start=1000)
+    assert node.run(6).value(MEMORY, pod="job") == 4 * GIB
+    node.end(700)
+    node.process("system.slice/nginx.service", pid=700, start=90_000)
+    page = node.run(12)
+    assert not page.all("mgpu_group_memory_used_bytes")
+    assert not page.value(MEMORY, pod="job")
+
+
+def test_nobody_owns_a_folder_that_is_older_than_itself(node: VendorNode) -> None:
+    used_again(node)
+    now_s = node.clock.time_ns() / 10**9
+    (node.proc.root / "uptime").write_text("10000.00 1.00\n")
+    os.utime(node.tree.kfd / "proc/700", (now_s - 5000, now_s - 5000))
+    node.process("system.slice/nginx.service", pid=700, start=900_000)
+    node.process("system.slice/job.service", pid=701, start=400_000)
+    node.tree.use(701, node.tree.boards[0].gpu_ids[0], vram=GIB)
+    page = node.run(6)
+    assert [labels["group"] for labels, _ in page.all("mgpu_group_memory_used_bytes")] == [
+        "job.service"
+    ]
