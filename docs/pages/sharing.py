@@ -71,7 +71,7 @@ guarantees of deleted cgroups.
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
-Versions that were read and tested; newer ones may differ. The label `policy` is the system's own
+Versions that were read; newer ones may differ. The label `policy` is the system's own
 term for how it shares a card, else one of:
 
 - `enforced`: the driver, the container's devices or a library enforce the allocation

@@ -24,6 +24,7 @@ NOUNS = {  # by the kind of a group, in the order in which they are listed
     "lxc": "container",
     "nspawn": "container",
     "libvirt": "virtual machine",
+    "qemu": "virtual machine",
     "systemd": "unit",
     "user": "user",
 }

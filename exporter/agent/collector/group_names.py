@@ -91,5 +91,6 @@ def _named(key: GroupKey, facts: GroupFacts) -> GroupFacts:
         return facts
     if key.kind in {"user", "host"}:
         return replace(facts, name=facts.user or key.group)
-    own = key.group.rpartition("/")[2]
-    return replace(facts, name=own[:SHORT_ID] if _ID.fullmatch(own) else own)
+    # A container of a user's or a machine's is called after both: ``101/8f3e…``.
+    within, slash, own = key.group.rpartition("/")
+    return replace(facts, name=within + slash + (own[:SHORT_ID] if _ID.fullmatch(own) else own))

@@ -60,7 +60,7 @@ def _kind(owner: Owner) -> str:
     if isinstance(owner, ContainerKey):
         return "container"
     if isinstance(owner, GroupKey):
-        units = {"slurm", "systemd", "user", "lxc", "nspawn", "libvirt", "host"}
+        units = {"slurm", "systemd", "user", "lxc", "nspawn", "libvirt", "qemu", "host", "cgroup"}
         return "pod" if owner.kind == "pod" else "unit" if owner.kind in units else "group"
     return "host" if owner is Unattributed.HOST_PROCESS else "lost"
 

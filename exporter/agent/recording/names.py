@@ -89,7 +89,8 @@ OF_THE_BOARD = frozenset(  # texts of a device that are the same at many sites
         *("cuda_version", "sysfs_name"),
     }
 )
-KINDS = TAKEN | {"slurm", "lxc", "nspawn", "libvirt"} | {each.pattern.kind for each in SHIPPED}
+_MACHINES = {"lxc", "nspawn", "libvirt", "qemu"}
+KINDS = TAKEN | {"slurm"} | _MACHINES | {each.pattern.kind for each in SHIPPED}
 # The ids of pods, containers and devices: 32 hexadecimal digits, as a UUID or plain, or 64.
 ID = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?", re.IGNORECASE

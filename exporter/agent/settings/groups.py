@@ -10,7 +10,18 @@ from exporter.model import GroupPattern
 
 MAX_PATTERNS = 32
 TAKEN = frozenset(  # kinds whose groups mean something of their own
-    {"pod", "container", "docker", "podman", "containerd", "crio", "systemd", "user", "host"}
+    {
+        "pod",
+        "container",
+        "docker",
+        "podman",
+        "containerd",
+        "crio",
+        "systemd",
+        "user",
+        "host",
+        "cgroup",
+    }
 )
 _KEYS = {
     "kind": matching(r"[a-z][a-z0-9-]{0,30}", "a name of small letters, digits and -, at most 31"),

@@ -16,6 +16,7 @@ LONGEST = 64 * 1024
 LONGEST_NAME = 64  # the kernel's own threads have up to that; others 15
 _STATE, _FLAGS, _START = 0, 6, 19  # positions after the command's ")", which is field 2
 _PF_EXITING = 0x4  # include/linux/sched.h
+_ALL_UIDS = [b"0", b"0", b"4294967295"]  # user_namespaces(7): the machine's own
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
@@ -51,6 +52,18 @@ def user_id(proc_root: str, pid: int) -> Reply[int]:
 
 def _uid(status: bytes) -> int:
     return next(int(line.split()[1]) for line in status.split(b"\n") if line.startswith(b"Uid:"))
+
+
+def has_users_of_its_own(proc_root: str, pid: int) -> bool:
+    """Whether a process is in another user namespace, where numbers mean other users.
+
+    Such as a container without root: its users are numbers that are kept for who runs it.
+    """
+    match door.read(f"{proc_root}/{pid}/uid_map", LONGEST):
+        case Whole(uids) | Cut(uids):
+            return uids.split() != _ALL_UIDS
+        case Absent() | Refused() | Failed():
+            return False
 
 
 def start_time(proc_root: str, pid: int) -> int | None:

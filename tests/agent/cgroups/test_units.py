@@ -68,6 +68,7 @@ UNITS = {
     r"/machine.slice/machine-qemu\x2d1\x2dinstance\x2d00000002.scope/libvirt": Unit(
         "libvirt", "instance-00000002"
     ),
+    "/qemu.slice/103.scope": Unit("qemu", "103"),
     "/machine/qemu-1-vm.libvirt-qemu/emulator": Unit("libvirt", "vm"),
     "/machine/vm.libvirt-qemu": Unit("libvirt", "vm"),
     r"/machine.slice/machine-lxc\x2d4711\x2dbox.scope": Unit("lxc", "box"),

@@ -93,23 +93,35 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [(HUB, "jupyterhub.service"), (SLICE, "alice"), (OWN, "alice"), (JOB, "211")]
-)
+@pytest.mark.parametrize(("path", "name"), [(HUB, "jupyterhub.service"), (JOB, "211")])
 def test_a_group_of_several_users_is_nobodys(machine: Machine, path: str, name: str) -> None:
     (facts,) = machine.run(path, 1001, 1000, 1002)
     assert (facts.name, facts.user) == (name, "")
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [(HUB, "jupyterhub.service"), (SLICE, "alice"), (OWN, "alice"), (JOB, "211")]
-)
+@pytest.mark.parametrize(("path", "name"), [(HUB, "jupyterhub.service"), (JOB, "211")])
 def test_a_group_all_of_whose_processes_are_one_users_is_his(
     machine: Machine, path: str, name: str
 ) -> None:
-    """In another's slice too: ``sudo -u bob`` in a session of alice."""
     (facts,) = machine.run(path, 1001, 1001)
     assert (facts.name, facts.user) == (name, "bob")
+
+
+@pytest.mark.parametrize("path", [SLICE, OWN])
+def test_each_user_in_a_slice_is_himself_whose_slice_it_is(machine: Machine, path: str) -> None:
+    """``sudo -u bob`` in a session of alice, or a hub that begins programs of others there."""
+    found = machine.run(path, 1001, 1000, 1002, 0)
+    assert sorted(facts.name for facts in found) == ["alice", "bob", "carol"]
+    of_root_too = next(facts for facts in found if facts.name == "alice")
+    assert of_root_too.user == ""
+
+
+def test_users_of_a_container_in_a_slice_are_whose_slice_it_is(machine: Machine) -> None:
+    machine.run(OWN, 100_999)
+    (machine.proc.root / "10/uid_map").write_text("0 1000 1\n1 100000 65536\n")
+    machine.clock.move(120)
+    found = [machine.work(10) for _ in range(90)][-1]
+    assert "alice" in {facts.name for facts in found}
 
 
 @pytest.mark.parametrize("path", [JOB_V1, ROOTLESS])

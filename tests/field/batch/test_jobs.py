@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.gpus.amd.trees import MI210
-from tests.fakenvml.scenario import Gpu
+from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import field_node
 from tests.field.report import report
 from tests.field.vendors.boards import VendorNode
@@ -77,3 +77,39 @@ def test_a_unit_inside_a_container_is_the_containers(tmp_path: Path) -> None:
         page = node.run(5)
     used = {(own["kind"], own["group"]): value for own, value in page.all(USED) if value}
     assert used == {("podman", FIRST): pytest.approx(4)}
+
+
+@report(
+    source="systemd#27372",
+    seen="Who becomes another user by su stays in the slice of the one who logged in.",
+    first="wrong",
+    group="batch",
+    kind="one name is not one thing",
+)
+def test_users_below_anothers_slice_are_themselves(tmp_path: Path) -> None:
+    slice_ = "user.slice/user-1000.slice/session-4.scope"
+    with field_node(tmp_path, Gpu(0)) as node:
+        for uid in range(1001, 1005):
+            pid = node.start(slice_, 0, memory=5 * GIB + GIB // 4, duty=0.2, period=0.4)
+            node.proc.put(pid, f"/{slice_}", uid=uid)
+        page = node.run(5)
+    held = {own["group"]: v for own, v in page.all("mgpu_group_memory_used_bytes")}
+    assert held == {str(uid): 5.25 * GIB for uid in range(1001, 1005)}
+
+
+@report(
+    source="htcondor#3341",
+    seen="Slots lie inside of the daemon's own unit, which had all of their use.",
+    first="wrong",
+    group="batch",
+    kind="a part is taken for the whole",
+)
+def test_each_slot_inside_of_the_daemons_unit_is_a_job(tmp_path: Path) -> None:
+    unit = "system.slice/condor.service/condor_var_lib_condor_execute_slot1"
+    with field_node(tmp_path, Gpu(0)) as node:
+        for slot in (1, 2):
+            path = f"{unit}_{slot}@node7.example.org"
+            node.proc.put(node.start(path, 0, duty=0.4, period=0.4), f"/{path}", uid=1000)
+        page = node.run(5)
+    groups = {(own["kind"], own["group"]) for own, _ in page.all(USED)}
+    assert groups == {("htcondor", f"slot1_{slot}@node7.example.org") for slot in (1, 2)}

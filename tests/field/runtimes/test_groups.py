@@ -396,3 +396,103 @@ def test_a_users_container_of_an_unknown_engine_has_its_name() -> None:
         source = ContainerNames(root=str(root))
         facts = source.facts(source.ask(wanted), wanted)
     assert [each.name for each in facts.values()] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        pytest.param(
+            "/default/trainer",
+            ("cgroup", "default/trainer"),
+            id="ctr",
+            marks=report(
+                source="tracee#1563",
+                seen="Containers that ctr runs are in /default, which no rule knows.",
+                first="wrong",
+                group="runtimes",
+                kind="a layout that is not known is root's",
+            ),
+        ),
+        pytest.param(
+            f"/system.slice:docker:{CID}",
+            ("docker", CID),
+            id="with systemd's words and no systemd",
+            marks=report(
+                source="moby#45796",
+                seen="An engine without systemd makes one directory of slice, prefix and id.",
+                first="right",
+                group="runtimes",
+            ),
+        ),
+        pytest.param(
+            "/docker/buildkit/n4eu0udvbz9vfzjy71jkvgkwh",
+            ("buildkit", "n4eu0udvbz9vfzjy71jkvgkwh"),
+            id="a build of Docker's",
+            marks=report(
+                source="cryptnono#93",
+                seen="Builds lie one deeper than containers, and were not found.",
+                first="wrong",
+                group="runtimes",
+                kind="a layout that is not known is root's",
+            ),
+        ),
+        pytest.param(
+            "/buildkit/n4eu0udvbz9vfzjy71jkvgkwh",
+            ("buildkit", "n4eu0udvbz9vfzjy71jkvgkwh"),
+            id="a build",
+            marks=report(
+                source="buildkit#6368",
+                seen="A daemon of its own has its builds at the top.",
+                first="wrong",
+                group="runtimes",
+                kind="a layout that is not known is root's",
+            ),
+        ),
+        pytest.param(
+            f"/kata_overhead/{CID}",
+            ("cgroup", f"kata_overhead/{CID}"),
+            id="a sandbox of Kata's",
+            marks=report(
+                source="kata-containers#4128",
+                seen="What a pod's machine costs beside its containers has a place of its own.",
+                first="wrong",
+                group="runtimes",
+                kind="a layout that is not known is root's",
+            ),
+        ),
+        pytest.param(
+            "/qemu.slice/103.scope",
+            ("qemu", "103"),
+            id="a machine of Proxmox",
+            marks=report(
+                source="i915-sriov-dkms#54",
+                seen="A virtual machine of Proxmox is a number in a slice.",
+                first="wrong",
+                group="runtimes",
+                kind="one platform's name is taken for all",
+            ),
+        ),
+        pytest.param(
+            f"/lxc/101/ns/docker/{CID}",
+            ("docker", f"101/{CID}"),
+            id="an engine in LXC",
+            marks=report(
+                source="frigate#8652",
+                seen="An engine runs in a container of Proxmox, whose number is lost.",
+                first="wrong",
+                group="runtimes",
+                kind="a part is taken for the whole",
+            ),
+        ),
+    ],
+)
+def test_a_layout_of_its_own_is_a_group_of_its_own(tmp_path: Path, path: str, right: Owner) -> None:
+    with field_node(tmp_path, Gpu(0)) as node:
+        for name, uid in ((path, 0), (path.replace("101", "102").replace("n4e", "x"), 0), ("/", 0)):
+            pid = node.start(name.strip("/"), 0, duty=0.2, period=0.4)
+            node.proc.put(pid, name, uid=uid)
+        page = node.run(4)
+    groups = {(own["kind"], own["group"]) for own, _ in page.all("mgpu_group_core_seconds_total")}
+    assert {right, ("host", "0")} <= groups
+    ((named, _),) = page.all("mgpu_group_info", kind=right[0], group=right[1])
+    assert named["name"] == right[1].replace(CID, CID[:12])

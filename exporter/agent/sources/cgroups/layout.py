@@ -38,6 +38,7 @@ _SERVICES = (  # programs whose unit is there before their first group is
     ("podman", re.compile(r"podman(?:-.+)?\.service")),
     ("libvirt", re.compile(r"(?:libvirt|virtqemu|virtlxc)d\.service")),
     ("lxc", re.compile(r"(?:lxc(?:fs)?|lxd|incus|snap\.lxd\.daemon)\.service")),
+    ("qemu", re.compile(r"(?:pvedaemon|qmeventd)\.service")),
 )
 
 
@@ -78,6 +79,7 @@ _STEP = re.compile(r"step_([0-9a-z_+]{1,32})", re.ASCII)
 _USER_SLICE = re.compile(r"user-([0-9]{1,10})\.slice|([0-9]{1,10})\.user", re.ASCII)
 _LIBVIRT = re.compile(r"machine-qemu-[0-9]+-(.+)\.scope|(?:qemu-[0-9]+-)?(.+)\.libvirt-qemu")
 _LIBVIRT_LXC = re.compile(r"machine-lxc-[0-9]+-(.+)\.scope|(?:lxc-[0-9]+-)?(.+)\.libvirt-lxc")
+_QEMU = re.compile(r"([0-9]{1,10})\.scope", re.ASCII)  # Proxmox's, in ``qemu.slice``
 _NSPAWN = re.compile(r"systemd-nspawn@(.+)\.service|machine-(.+)\.scope")
 _LXC = re.compile(r"lxc|lxc\.payload(?:\.(.+))?")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
@@ -86,7 +88,7 @@ _TOP = frozenset({"", ".."})
 _LXC_ROOT = Unit("lxc", "")
 _SLURM = Unit("slurm", "")
 _OPEN_INSIDE = SYSTEMD - {"user"} | BARE
-_OF_PEOPLE = frozenset({"user", "lxc", "nspawn", "libvirt"})  # who may run containers in it
+_OF_PEOPLE = frozenset({"user", "lxc", "nspawn", "libvirt", "qemu"})  # who may run containers in it
 
 
 def is_own_inside(unit: Unit) -> bool:
@@ -162,6 +164,8 @@ def _lxc(name: str, *, in_place: bool) -> Unit | None:
 
 
 def _machine(parent: str, name: str) -> Unit | None:
+    if parent == "qemu.slice":
+        return Unit("qemu", match[1]) if (match := _QEMU.fullmatch(name)) else None
     if parent not in {"machine", "machine.slice"}:
         return None
     plain = _unescaped(name)
@@ -184,6 +188,19 @@ def _service(parent: str, name: str) -> Unit | None:
 
 
 HOST = CgroupIdentity()
+UNKNOWN = "cgroup"  # the kind of groups whose paths no rule knows
+_NAMES = 2  # of a path that no rule knows: below, who is in it may make directories
+
+
+def unknown_unit(paths: Iterable[str]) -> Unit | None:
+    """The unit of a process in a cgroup that no rule knows: its path's first names.
+
+    None if all paths are the root's. Of several, as in cgroup v1, the deepest counts.
+    """
+    split = [[n for n in path.split("/") if n not in _TOP] for path in paths]
+    names = max(split, key=len, default=[])
+    return Unit(UNKNOWN, _distinct("/".join(names[:_NAMES]))) if names else None
+
 
 LONGEST_PATH = 4096  # PATH_MAX: the kernel prints no longer one
 LONGEST_FILE = 64 * 1024  # /proc/PID/cgroup has at most a line for each of some 30 hierarchies

@@ -60,6 +60,7 @@ SHIPPED: tuple[ShippedPattern, ...] = (
         "HTCondor",
         "htcondor",
         "/htcondor/condor_*_slot{slot}",
+        "/condor.service/condor_*_slot{slot}",
         group="slot{slot}",
         services=("condor.service",),
     ),
@@ -102,6 +103,15 @@ SHIPPED: tuple[ShippedPattern, ...] = (
         "/hadoop-yarn/{container}",
         group="{container}",
         services=("hadoop-yarn-nodemanager.service",),
+    ),
+    *_of(
+        "BuildKit",
+        "buildkit",
+        "/docker/buildkit/{build}",
+        "/buildkit/{build}",
+        "/system.slice:docker:{build}",
+        group="{build}",
+        services=("buildkit.service",),
     ),
     *_of("Mesos", "mesos", "/mesos/{container}", group="{container}"),
 )

@@ -14,13 +14,14 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 
 from exporter.agent.fairness import Held
-from exporter.agent.sources.cgroups.layout import HOST, best_identity
+from exporter.agent.sources.cgroups.layout import HOST, best_identity, unknown_unit
 from exporter.agent.sources.cgroups.patterns import NO_SITE, GroupPatterns
 from exporter.agent.sources.cgroups.proc import Hold, Lifetimes, ProcessState, look_at
 from exporter.agent.sources.cgroups.tree import ContainerTree
 from exporter.agent.sources.door import Absent, Cut, Failed, Refused, Whole
 from exporter.agent.sources.proc import (
     PidNamespaces,
+    has_users_of_its_own,
     pid_namespaces,
     start_time,
     uptime_ns,
@@ -225,10 +226,12 @@ class CgroupProcesses:
     def _judge(self, pid: int, known: _Process, seen: ProcessState, now_ns: int) -> Answer:
         """Make its answer of what was seen of a live process, and set when to look again."""
         answer, is_settled = self._identify(pid, known, seen, now_ns)
-        if answer == HOST:  # in no unit: it is its user's
+        if answer == HOST and (unit := unknown_unit(seen.paths)):
+            answer = CgroupIdentity(unit=unit)
+        elif answer == HOST or _is_session(answer):
             match user_id(self._proc_root, pid):
                 case Whole(uid) | Cut(uid):
-                    answer = CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
+                    answer = self._of_user(pid, uid, answer)
                 case Absent() | Refused() | Failed():
                     is_settled = False  # it is asked again in the next cycle
         known.name = seen.name or known.name
@@ -243,6 +246,24 @@ class CgroupProcesses:
             turn_ns = pid % _TURNS * READ_AGAIN_NS // _TURNS
             known.look_ns += READ_AGAIN_NS - (now_ns - turn_ns) % READ_AGAIN_NS
         return known.answer
+
+    def _of_user(self, pid: int, uid: int, answer: Answer) -> Answer:
+        """The answer of a process that is in no unit, or in a user's slice, by its own user.
+
+        Others work in a slice too (``su``, a hub that begins their programs): they are themselves.
+        Root there, and the users of a container without root, are whose slice it is.
+        """
+        if answer == HOST:
+            return CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
+        unit = answer.unit if isinstance(answer, CgroupIdentity) else None
+        if (
+            uid == 0
+            or unit is None
+            or uid == unit.uid
+            or has_users_of_its_own(self._proc_root, pid)
+        ):
+            return answer
+        return CgroupIdentity(unit=Unit("user", str(uid), uid=uid))
 
     def _identify(
         self, pid: int, known: _Process, seen: ProcessState, now_ns: int
@@ -301,6 +322,13 @@ class CgroupProcesses:
         del self._known[pid]
         self._held.discard(pid)
         self._lifetimes.release(pid)
+
+
+def _is_session(answer: Answer) -> bool:
+    """Whether a process is in a user's slice, and in nothing that has a name of its own there."""
+    if not isinstance(answer, CgroupIdentity) or answer.container_id is not None:
+        return False
+    return answer.unit is not None and answer.unit.kind == "user"
 
 
 def _holder(answer: Answer) -> Hashable:

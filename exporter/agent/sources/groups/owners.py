@@ -212,7 +212,8 @@ def _parsed(content: bytes) -> dict[int, str]:
 
 
 _OF_THE_PATH = frozenset({"user", "host"})  # kinds that are called as the user in their path
-_OF_NOBODY = frozenset({"lxc", "nspawn", "libvirt"})  # machines: inside, numbers mean other users
+# Machines: inside, numbers mean other users.
+_OF_NOBODY = frozenset({"lxc", "nspawn", "libvirt", "qemu"})
 
 
 class _Seen(NamedTuple):

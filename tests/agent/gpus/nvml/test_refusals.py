@@ -183,6 +183,7 @@ def test_a_list_that_fails_costs_no_size_and_has_a_reason(one: Node) -> None:
     ("function", "quantity"),
     [
         ("nvmlDeviceGetFieldValues", "throttle"),
+        ("nvmlDeviceGetMemoryInfo*", "device_memory"),
         ("nvmlDeviceGetEnforcedPowerLimit", "power_limit"),
         ("nvmlGpmSampleGet", "profiling"),
     ],
