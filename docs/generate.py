@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pages.architecture_picture import architecture
 from pages.atlas import ATLAS, boards
+from pages.bounds import bounds
 from pages.compatibility import compatibility
 from pages.configuration import configuration
 from pages.costs import with_costs
@@ -29,6 +30,7 @@ from exporter.agent import api
 
 FOLDER = Path(__file__).parent
 OFF = "off-kubernetes.md"
+POLICY = FOLDER.parent / "SECURITY.md"
 RESULTS = FOLDER.parent / "benchmarks" / "cost" / "results.md"
 KEYS = str(Path(exporter.__file__).parent / "simulation" / "README.md")
 WORDS = str(Path(exporter.__file__).parent / "agent" / "web" / "page" / "glossary.json")
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("sharing.md", sharing()),
         (str(ATLAS / "README.md"), boards()),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
+        (str(POLICY), bounds(POLICY.read_text(encoding="utf-8"))),
         (OFF, off_kubernetes((folder / OFF).read_text(encoding="utf-8"))),
         *costs(folder),
         (WORDS, glossary((FOLDER / "glossary.md").read_text(encoding="utf-8"))),
