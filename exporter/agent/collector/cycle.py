@@ -122,7 +122,7 @@ class Collector:
         self._clock = clock
         self._rules_to_come = rules or CycleRules()
         self._rules = self._rules_to_come.watched
-        self._poller = SourcePoller(sources, clock, self._rules)
+        self._poller = SourcePoller(sources, clock)
         self._idle = idle
         self._shown = PodLabels()
         self._allocations = Allocations(self._rules.allocations, clock)

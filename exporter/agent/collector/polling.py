@@ -174,9 +174,9 @@ class Guard:
 class SourcePoller:
     """Polls all sources from the cycle's thread. State is keyed by source name."""
 
-    def __init__(self, sources: Sources, clock: Clock, rules: CycleRules) -> None:
+    def __init__(self, sources: Sources, clock: Clock) -> None:
         self._sources = sources
-        self._rules = rules
+        self._rules: CycleRules | None = None  # that the sources follow
         self._guards = {source.name: Guard(source.name, clock) for source in sources.all}
         self._listening = tuple((s, self._guards[s.name]) for s in sources.listening)
         self._reporting = tuple((s, self._guards[s.name]) for s in sources.reporting)

@@ -9,7 +9,7 @@ from exporter.agent.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.agent.allocations.rules import Rules
 from exporter.agent.ledger import Allocated
 from exporter.agent.settings import Settings
-from exporter.agent.sources.gpus.source import Demand, demand_of
+from exporter.agent.sources.gpus.source import VIEWED_NS, Demand, demand_of
 from exporter.agent.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.agent.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
 from exporter.model import Owner, Unattributed
@@ -43,8 +43,10 @@ class CycleRules:
 
     @property
     def watched(self) -> "CycleRules":
-        """The same while somebody looks: all is read in each cycle."""
-        return replace(self, demand=replace(self.demand, samples_every_ns=0))
+        """The same while somebody looks: rings are read as often as the page is made anew."""
+        viewed_ns = VIEWED_NS if self.interval_ns < VIEWED_NS else 0
+        every_ns = min(self.demand.samples_every_ns, viewed_ns)
+        return replace(self, demand=replace(self.demand, samples_every_ns=every_ns))
 
 
 def cycle_rules(settings: Settings) -> CycleRules:

@@ -30,8 +30,7 @@ class MeasuringSettings:
         "collection.samples-interval",
         duration("100ms", "60s"),
         "5s",
-        "Time from one reading of samples and energy to the next, while nobody looks and no "
-        "process comes or goes.",
+        "Time from one reading of samples and energy to the next; 2s at most while somebody looks.",
         "At most a third of the ring or of collection.window; collection.interval, if only that "
         "is given.",
         live=True,

@@ -68,13 +68,17 @@ def reads(device: Device, turns: list[Turn]) -> list[Read]:
     device.pass_time(SETTLED_S * SECOND)
     cursor = WindowCursor(device, device)
     cursor.next()
-    found, before_us = [], device.mono
+    found: list[Read] = []
+    before_us = device.mono
     for wait_s, step_s, pid in turns:
         device.working_pid = pid
         device.pass_time(round(wait_s * SECOND / 2))
         device.wall_us += step_s * SECOND
         device.pass_time(round(wait_s * SECOND / 2))
-        if cursor.is_due(EVERY_NS) and (windows := cursor.next()):
+        if not cursor.is_due(EVERY_NS):
+            if len(found) % 2:
+                cursor.look()
+        elif windows := cursor.next():
             found.append(Read(before_us, device.mono, windows))
             before_us = device.mono
     return found

@@ -17,6 +17,7 @@ from exporter.model import Engines, ProcessActivity, Window
 
 WINDOW_US = 1_000_000
 NOTHING = Engines(0, 0, 0, 0)
+Columns = dict[int, list[int]]  # of each process, by part
 
 
 class Part(NamedTuple):
@@ -103,7 +104,7 @@ def _cores(
     of_read: Sequence[ProcessActivity],
     last_us: Mapping[int, int],
     since_us: Mapping[int, int],
-) -> dict[int, list[int]]:
+) -> Columns:
     """The core time of each process in each part."""
     # Each one's last sample is its own. The rest is spread over what nobody has taken yet, up to
     # that sample. Whoever ended first chooses first: it has the fewest windows.
@@ -113,7 +114,7 @@ def _cores(
         for place, part in enumerate(parts)
         for span in part.spans
     }
-    found: dict[int, list[int]] = {}
+    found: Columns = {}
     ordered = sorted(of_read, key=lambda one: last_us[one.pid])
     for pid, (core, *_) in ordered:
         found[pid] = [0] * len(parts)
@@ -121,19 +122,53 @@ def _cores(
         own_ns = min(core or 0, busy_ns, free[place])
         found[pid][place] += own_ns
         free[place] -= own_ns
-    for pid, (core, *_) in ordered:
-        left_ns = (core or 0) - sum(found[pid])
-        came_us = since_us.get(pid, 0)
-        there = [part.begin_us < last_us[pid] and part.end_us > came_us for part in parts]
-        weights = [ns * is_there for ns, is_there in zip(free, there, strict=True)]
-        if sum(weights) < left_ns:
+    there = {
+        pid: [p.begin_us < last_us[pid] and p.end_us > since_us.get(pid, 0) for p in parts]
+        for pid in found
+    }
+    left = {pid: (core or 0) - sum(found[pid]) for pid, (core, *_) in ordered}
+    for pid, more in (_spread(left, there, free) or _packed(left, there, free)).items():
+        found[pid] = [sum(each) for each in zip(found[pid], more, strict=True)]
+        missing_ns = left[pid] - sum(more)
+        if missing_ns:
             # Averages may say more than the samples. Then nothing says when the process worked, and
             # its time is spread evenly over the time in which it was there.
-            found[pid], left_ns = [0] * len(parts), core or 0
+            came_us = since_us.get(pid, 0)
             weights = [part.observed_ns * (part.end_us > came_us) for part in parts]
-        for place, ns in enumerate(split(left_ns, weights)):
-            found[pid][place] += ns
-            free[place] = max(free[place] - ns, 0)
+            found[pid] = split(sum(found[pid]) + missing_ns, weights)
+    return found
+
+
+def _spread(
+    left: Mapping[int, int], there: Mapping[int, Sequence[bool]], free: Sequence[int]
+) -> Columns | None:
+    """What is left of each process, spread over the parts in which it was there; None: too much."""
+    found: Columns = {}
+    free = list(free)
+    for pid, left_ns in left.items():
+        weights = [ns * is_there for ns, is_there in zip(free, there[pid], strict=True)]
+        if sum(weights) < left_ns:
+            return None
+        found[pid] = split(left_ns, weights)
+        free = [ns - taken for ns, taken in zip(free, found[pid], strict=True)]
+    return found
+
+
+def _packed(
+    left: Mapping[int, int], there: Mapping[int, Sequence[bool]], free: Sequence[int]
+) -> Columns:
+    """The same, each part filled by those that were there, whoever ended first before others.
+
+    Of processes that come and go in one read, more fits so than if each is spread.
+    """
+    found: Columns = {pid: [0] * len(free) for pid in left}
+    rest = dict(left)
+    for place, free_ns in enumerate(free):
+        for pid, left_ns in rest.items():
+            taken_ns = min(left_ns, free_ns) if there[pid][place] else 0
+            found[pid][place] += taken_ns
+            rest[pid] -= taken_ns
+            free_ns -= taken_ns  # noqa: PLW2901 - what the next one may have
     return found
 
 

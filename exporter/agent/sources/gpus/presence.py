@@ -2,13 +2,16 @@
 
 A driver that names processes by their place in its tables resolves the name when it is asked. On
 an H200 (driver 580) the rows of a process vanish when it ends, and a process that takes its place
-has what the other one used before: 80 % over five seconds for one that was 0.2 s old. So rows are
-read each second while processes come and go, and no process has anything from before it came.
+has what the other one used before: 80 % over five seconds for one that was 0.2 s old. So no process
+has anything from before it came, and rows are read often while one is young: when it ends, what was
+not read of it yet is nobody's, which is a part of its life that it is not to notice.
 """
 
 from collections.abc import Mapping
 
 STEADY_US = 60_000_000
+OF_LIFE = 20  # rows are read each so many parts of the age of the youngest process
+SOONEST_US, LATEST_US = 500_000, 5_000_000  # a second, however late a cycle was
 
 
 class Presence:
@@ -38,6 +41,17 @@ class Presence:
         """Takes processes that worked: a new one is a change, where lists are read seldom."""
         if self._listed is not None and not pids <= self._listed:
             self._changed_us = mono_us
+
+    def may_lose(self, read_us: int, mono_us: int) -> bool:
+        """Whether much would be lost of a young process that ended without another read of rows.
+
+        ``read_us`` is when they were read last.
+        """
+        if not self._absent_us:
+            return False
+        age_us = mono_us - max(self._absent_us.values())
+        part_us = max(age_us / OF_LIFE, SOONEST_US)
+        return part_us <= LATEST_US and mono_us - read_us >= part_us
 
     def is_steady(self, mono_us: int) -> bool:
         """Whether no process has come or gone lately."""

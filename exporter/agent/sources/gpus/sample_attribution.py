@@ -14,8 +14,10 @@ owner: work ended before the driver looked, or the driver hides a process.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.agent.sources.gpus.kept_rows import KeptRow
 from exporter.agent.sources.gpus.samples import BusySample, ProcessRow
 from exporter.model import QUANTITIES, Engines, Naming, ProcessActivity
 
@@ -78,6 +80,8 @@ class NamingEvidence:
 MAX_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
 SAME_US = 1000  # a row and its sample have the same time, up to rounding
 ROW_TIME = itemgetter(1)
+EVERYWHERE: Mapping[int, int] = MappingProxyType({})
+NONE_KEPT: Mapping[int, KeptRow] = MappingProxyType({})
 
 
 class SampleSpan(NamedTuple):
@@ -122,10 +126,13 @@ def newest_spans(spans: Sequence[SampleSpan], most_ns: int) -> tuple[Sequence[Sa
 
 
 def attribute_samples(
-    spans: Sequence[SampleSpan], rows: Sequence[ProcessRow]
+    spans: Sequence[SampleSpan],
+    rows: Sequence[ProcessRow],
+    until_us: Mapping[int, int] = EVERYWHERE,
 ) -> Mapping[int, int] | None:
     """The busy ns of the samples of each process, by pid; None if rows and samples do not fit.
 
+    A row is the average of all samples, or of those up to ``until_us`` of its process.
     If several answers fit, one is taken: they differ in the owners of about equally busy samples.
     """
     lasts = {row[1] for row in rows if not _is_of_codec(row)}
@@ -138,12 +145,13 @@ def attribute_samples(
             others.append(span)
     if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
-        return attribute_samples(spans, aligned) if aligned else None
+        return attribute_samples(spans, aligned, until_us) if aligned else None
     # Processes choose in the order of their last sample, because the earliest has the fewest
     # candidates.
     by_pid: dict[int, int] = {}
     for row in sorted(rows, key=ROW_TIME):
-        taken = 0 if _is_of_codec(row) else _take(row, len(spans), free, others)
+        count = len(_upto(spans, until_us.get(row[0])))
+        taken = 0 if _is_of_codec(row) else _take(row, count, free, others)
         if taken is None:
             return None
         by_pid[row[0]] = taken
@@ -156,7 +164,7 @@ def _take(
     """Takes the samples of one process out of ``free`` and ``others``; returns their busy ns.
 
     None if they do not fit.
-    ``count`` is the number of samples in the window, of which the row has the average.
+    ``count`` is the number of samples of which the row has the average.
     """
     _, timestamp_us, core = row[:3]
     # The driver has cut the average to whole percents. So the sum of the percents is between
@@ -188,20 +196,31 @@ def _is_of_codec(row: ProcessRow) -> bool:
     return row[2] == 0 and (row[4] > 0 or row[5] > 0)
 
 
+def _upto(spans: Sequence[SampleSpan], until_us: int | None) -> Sequence[SampleSpan]:
+    """The samples up to a moment; all without one."""
+    return spans if until_us is None else [s for s in spans if s.timestamp_us <= until_us]
+
+
 def process_activities(
     rows: Iterable[ProcessRow],
     busy: Engines,
-    observed_ns: int,
+    spans: Sequence[SampleSpan],
     attribution: Mapping[int, int] | None,
+    until_us: Mapping[int, int] = EVERYWHERE,
 ) -> tuple[ProcessActivity, ...]:
     """The use of each process in the window. Engines that are not measured stay None.
 
     Core time is that of the samples that name a process, if they are known, else the row's average.
+    ``until_us`` as in ``attribute_samples``.
     """
     has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
     has_decoder = busy.decoder is not None
+    whole_ns = sum([span.covered_ns for span in spans])
     activities = []
     for pid, _, core, memory, encoder, decoder in rows:
+        observed_ns = whole_ns
+        if pid in until_us:
+            observed_ns = sum([span.covered_ns for span in _upto(spans, until_us[pid])])
         engines = Engines(
             attribution[pid] if attribution else core * observed_ns // 100,
             memory * observed_ns // 100 if has_memory else None,
@@ -213,11 +232,15 @@ def process_activities(
 
 
 def since_they_came(
-    processes: tuple[ProcessActivity, ...], spans: Sequence[SampleSpan], since_us: Mapping[int, int]
+    processes: tuple[ProcessActivity, ...],
+    spans: Sequence[SampleSpan],
+    since_us: Mapping[int, int],
+    first: Mapping[int, KeptRow] = NONE_KEPT,
 ) -> tuple[ProcessActivity, ...]:
     """The processes, without what a new one cannot have used.
 
-    ``since_us`` is when a process was not there yet, in the ring's clock.
+    ``since_us`` is when a process was not there yet, in the ring's clock. ``first`` is the first
+    row of a process: what it says beyond the busy time since then, each later one has too.
     """
     if not since_us:
         return processes
@@ -226,7 +249,13 @@ def since_they_came(
         core_ns, begin_us = process.busy.core or 0, since_us.get(process.pid)
         most_ns = core_ns
         if begin_us is not None:
-            most_ns = sum([span.busy_ns for span in spans if span.timestamp_us > begin_us])
+            most_ns = _busy_ns(spans, begin_us)
+            if process.pid in first:
+                row, until_us, _ = first[process.pid]
+                upto = _upto(spans, until_us)
+                said_ns = row[2] * sum([span.covered_ns for span in upto]) // 100
+                most_ns = min(most_ns, core_ns - max(said_ns - _busy_ns(upto, begin_us), 0))
+            most_ns = max(most_ns, 0)
         # What the row says beyond the busy time since then was used by others, who have ended. It
         # is nobody's. What it says of other engines is of the same mixture, and is cut as much.
         if core_ns > most_ns:
@@ -235,6 +264,10 @@ def since_they_came(
         else:
             found.append(process)
     return tuple(found)
+
+
+def _busy_ns(spans: Sequence[SampleSpan], after_us: int) -> int:
+    return sum([span.busy_ns for span in spans if span.timestamp_us > after_us])
 
 
 def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRow] | None:

@@ -167,10 +167,13 @@ class _Card(_Device):
         )
 
     def _is_due(self) -> bool:
-        """As of a driver's card: each second is read while processes come and go."""
+        """As of a driver's card: rows alone are read between its readings, of young processes."""
         self._memory_now(frozenset())
-        is_steady = self._presence.is_steady(self._clock.monotonic_ns() // 1000)
-        return self._cursor.is_due(self._every_ns) or not is_steady
+        is_due, mono_us = self._cursor.is_due(self._every_ns), self._clock.monotonic_ns() // 1000
+        self._cursor.absent_until_us = self._presence.absent_until_us
+        if not is_due and self._presence.may_lose(self._cursor.rows_read_us, mono_us):
+            self._cursor.look()
+        return is_due
 
     def _memory_now(self, active: frozenset[int]) -> DeviceMemory:
         before_ns, memory = self._memory_at_ns, super()._memory_now(active)

@@ -10,6 +10,7 @@ from exporter.model import SECOND_NS, DeviceReading, Reading
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
+VIEWED_NS = 2 * SECOND_NS  # between two reads of rings while somebody looks, as the page is made
 
 
 class DeviceCgroups(Protocol):

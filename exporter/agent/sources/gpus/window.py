@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from exporter.agent.sources.gpus.cuts import Part, activities_of, energies_of, parts_of
 from exporter.agent.sources.gpus.energy import EnergySource, EnergyUse
+from exporter.agent.sources.gpus.kept_rows import KeptRows
 from exporter.agent.sources.gpus.sample_attribution import (
     NamingEvidence,
     SampleSpan,
@@ -96,7 +97,9 @@ class WindowCursor:
         self._is_asked_seldom = self._is_between = False
         self._idle_since_us: dict[str, int] = {}  # encoder or decoder: when its ring was read
         self._learn_at_us, self._learn_in_us = 0, RELEARN_US
+        self.rows_read_us = 0  # when rows were read last, in µs of the monotonic clock
         self._looked_us = 0  # the newest stamp that ``look`` has seen
+        self._kept = KeptRows()
         # When a process was not there yet, in µs of the monotonic clock (``Presence``).
         self.absent_until_us: Mapping[int, int] = {}
 
@@ -115,12 +118,20 @@ class WindowCursor:
         return mono_us - self._read_us >= every_us - HALF_A_CYCLE_US
 
     def look(self) -> frozenset[int]:
-        """The processes that have worked since the last read or look."""
-        since = max(self._cursor_us, self._looked_us)
-        latest = self._mono_us + self._clock.ahead_us + FUTURE_US
-        rows, _ = newest_rows(self._reader.process_samples(since) or (), since, latest)
-        self._looked_us = max((row[1] for row in rows), default=since)
-        return frozenset([row[0] for row in rows])
+        """The processes that have worked since the last read or look. Their rows are kept."""
+        start, now_us = self._cursor_us, self._mono_us + self._clock.ahead_us
+        rows, _ = newest_rows(self._reader.process_samples(start) or (), start, now_us + FUTURE_US)
+        since = max(start, self._looked_us)
+        self._looked_us = max([row[1] for row in rows], default=since)
+        # The clock is that of the newest sample at some read, which was up to a period old.
+        until_us = max(now_us + round(self._period_us / 2), self._looked_us)
+        self._kept.keep(start, rows, until_us, self._absent_us())
+        self.rows_read_us = self._mono_us
+        return frozenset([row[0] for row in rows if row[1] > since])
+
+    def _absent_us(self) -> Mapping[int, int]:
+        """When each process was not there yet, in the ring's clock."""
+        return {pid: us + self._clock.ahead_us for pid, us in self.absent_until_us.items()}
 
     def next(self) -> tuple[Window, ...]:
         """The windows since the last call, oldest first; none while the driver has nothing newer.
@@ -132,7 +143,7 @@ class WindowCursor:
         if self._end_us is None:
             self._begin(unix_us, mono_us)
             return ()
-        self._read_us = None
+        self._read_us, self.rows_read_us = None, mono_us
         windows = self._measured(mono_us) or self._without_stamps(mono_us)
         if windows and (windows[-1].methods.busy == "samples" or not windows[-1].busy.core):
             self._read_us = mono_us  # all that there was; else the next cycle may have more
@@ -344,25 +355,29 @@ class WindowCursor:
         is_one = (
             method != "samples" or rejected or (begin > start and observed_ns < length_us * 1000)
         )
+        # A process that the driver has forgotten since then has the newest row that it had.
+        forgotten = self._kept.forgotten(start, {row[0] for row in valid}) if not is_one else ()
+        until_us = {kept.row[0]: kept.until_us for kept in forgotten}
+        valid = [*valid, *[kept.row for kept in forgotten]]
         timed = [span for span in spans if span.timestamp_us > begin]
         parts = [Part(spans, begin, end)] if is_one else parts_of(timed, begin)
         parts = self._with_busy(parts, memory, valid)
         busy = Engines(*map(_sum, zip(*[part.busy for part in parts], strict=True)))
         has_samples = method == "samples" and rows is not None and observed_ns
-        attribution = attribute_samples(spans, valid) if has_samples else None
+        attribution = attribute_samples(spans, valid, until_us) if has_samples else None
         energy = self._energy.take(busy.core if observed_ns else None) if self._energy else NONE
         # The driver names a process by its place in a table, and adds to a new one what its
         # predecessor at that place has used (``presence``). A process has nothing from before it
         # came.
-        since_us = {
-            pid: absent_us + self._clock.ahead_us
-            for pid, absent_us in self.absent_until_us.items()
-            if absent_us + self._clock.ahead_us > start
-        }
-        named = process_activities(valid, busy, observed_ns, attribution)
-        processes = since_they_came(named, spans, since_us)
-        # A row with what others used is no evidence of how the driver names processes.
-        if rows is not None and observed_ns and not rejected and processes == named:
+        first = self._kept.first(start)
+        ended_us = {pid: kept.absent_us for pid, kept in first.items() if kept.absent_us}
+        since_us = {pid: us for pid, us in {**ended_us, **self._absent_us()}.items() if us > start}
+        named = process_activities(valid, busy, spans, attribution, until_us)
+        processes = since_they_came(named, spans, since_us, first)
+        # A row with what others used, or without the last of its process, is no evidence of how the
+        # driver names processes.
+        is_evidence = not rejected and not forgotten and processes == named
+        if rows is not None and observed_ns and is_evidence:
             self._naming.observe(busy, processes, observed_ns, per_sample=attribution is not None)
         last_us = {row[0]: row[1] for row in valid}
         windows = self._windows_of(

@@ -155,7 +155,7 @@ def test_while_processes_come_and_go_the_list_is_read_each_second(one: Node) -> 
     assert named == {101, *range(200, 220)}
 
 
-def test_while_processes_come_and_go_each_second_is_read(one: Node) -> None:
+def test_while_processes_come_and_go_rows_are_read_each_second(one: Node) -> None:
     one.scenario.gpus = [Gpu(0, sample_period=0.2, inherits=True)]
     jobs = [START + 20 + 2.3 * number for number in range(10)]
     one.scenario.processes = [
@@ -174,13 +174,22 @@ def test_while_processes_come_and_go_each_second_is_read(one: Node) -> None:
     assert sum(named.values()) >= 0.5 * 1.2 * len(jobs), used
 
 
-def test_processes_that_stay_are_read_seldom_after_a_minute(one: Node) -> None:
+def test_of_a_young_process_rows_alone_are_read_and_ever_more_seldom(one: Node) -> None:
     one.scenario.processes.append(Process(gpu=0, pid=102, memory=2 << 30, start=START + 10))
     settled(one)
     reads(one, 12)
-    assert all(each.windows for each in reads(one, 50))
-    reads(one, 15)
-    assert sum(bool(each.windows) for each in reads(one, 20)) == 4
+    asked, rings, windows = [], [], []
+    for _ in range(4):
+        before = one.read()
+        windows.append(sum(bool(each.windows) for each in reads(one, 30)))
+        after = one.read()
+        asked.append(calls(after, ROWS) - calls(before, ROWS))
+        rings.append(calls(after, SAMPLES) - calls(before, SAMPLES))
+    assert windows == [6] * 4
+    assert max(rings) <= 6 * 3 + 4, "four more at most, when the depth is learnt"
+    assert asked[0] >= 20
+    assert asked == sorted(asked, reverse=True)
+    assert asked[-1] == 6
 
 
 def test_where_lists_cost_much_a_new_process_is_named_and_listed_in_the_second_it_works(

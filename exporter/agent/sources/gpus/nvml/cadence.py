@@ -9,7 +9,7 @@ would overflow otherwise.
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from exporter.agent.sources.gpus.source import Demand
+from exporter.agent.sources.gpus.source import VIEWED_NS, Demand
 from exporter.model import Clock, PartCost
 
 SECOND = 1_000_000_000
@@ -58,7 +58,7 @@ PROFILING_EVERY_NS = 10 * SECOND  # a figure of GPM is the average of the time i
 SLOW_PHASES: Mapping[str, Callable[[Demand], int]] = {  # with their intervals
     PROCESSES: lambda demand: demand.processes_every_ns,
     SENSORS: lambda demand: demand.sensors_every_ns,
-    COUNTERS: lambda d: COUNTERS_SELDOM_NS if d.samples_every_ns else COUNTERS_EVERY_NS,
+    COUNTERS: lambda d: COUNTERS_SELDOM_NS if d.samples_every_ns > VIEWED_NS else COUNTERS_EVERY_NS,
     PROFILING: lambda _: PROFILING_EVERY_NS,
 }
 

@@ -162,7 +162,7 @@ class NvmlDevice:
     def _read(self) -> DeviceReading:
         is_seldom = bool(self._demand.samples_every_ns)
         holds = not (self._in_mig_mode and self.divided)
-        self._residents.is_steady = self._is_steady
+        self._residents.is_steady = self._presence.is_steady(self._clock.monotonic_ns() // 1000)
         if holds and is_seldom and self._residents.looks:
             # Before the rings: a process that came or went makes them due in this cycle.
             self._note(self._residents.read(frozenset(), look=True))
@@ -174,9 +174,8 @@ class NvmlDevice:
         active = frozenset([one.pid for window in windows for one in window.processes])
         seen, memory = frozenset[int](), None
         if holds:
-            if not is_due and not self._residents.looks and not self._coreless:
-                active = seen = self._cursor.look()
-                self._presence.see(seen, self._clock.monotonic_ns() // 1000)
+            if not is_due and not self._coreless:
+                active = seen = self._look()
             memory = self._residents.read(active, look=is_seldom)
             self._note(memory)
         if self._refusals.has_nothing:
@@ -201,6 +200,20 @@ class NvmlDevice:
             rejected={"utilization": len(impossible)} if impossible else {},
             raw=self._cursor.raw if is_due else None,
         )
+
+    def _look(self) -> frozenset[int]:
+        """Reads the rows alone. Returns who worked, where lists are too costly to say who is there.
+
+        Where they are not, it is done while a young process may end.
+        """
+        mono_us = self._clock.monotonic_ns() // 1000
+        if not self._residents.looks:
+            seen = self._cursor.look()
+            self._presence.see(seen, mono_us)
+            return seen
+        if self._presence.may_lose(self._cursor.rows_read_us, mono_us):
+            self._cursor.look()
+        return frozenset()
 
     def _note(self, memory: DeviceMemory | None) -> None:
         """Takes the list of processes, if it was just read."""
@@ -261,19 +274,13 @@ class NvmlDevice:
         if not every_ns:
             return True
         if not self._coreless:
-            # ``is_due`` is asked in any case: it also follows the clocks.
-            return self._cursor.is_due(every_ns) or not self._is_steady
+            return self._cursor.is_due(every_ns)
         if self._end_ns is None:
             return True
         is_due = self._clock.monotonic_ns() - self._ended_mono_ns >= every_ns - HALF_A_CYCLE_NS
         if not is_due:
             self._engines.power_mw()  # the cheapest question to which a lost board says so
         return is_due
-
-    @property
-    def _is_steady(self) -> bool:
-        """Whether no process has come or gone lately."""
-        return self._presence.is_steady(self._clock.monotonic_ns() // 1000)
 
     def _windows(self) -> tuple[Window, ...]:
         mono_ns = self._clock.monotonic_ns()
