@@ -3,7 +3,7 @@
 import os
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -68,6 +68,13 @@ class Crowd:
             return {}
         pids = self._procs(tenant, CONTAINERS[0]).read_text().split()
         return dict.fromkeys(map(int, pids[: tenant.working]), tenant)
+
+    def spare(self, gpu: int) -> Iterator[int]:
+        """Processes that use no GPU, in containers that have this one."""
+        for tenant in set(self.workers.values()):
+            if tenant.gpu == gpu:
+                pids = self._procs(tenant, CONTAINERS[0]).read_text().split()
+                yield from map(int, pids[tenant.working :])
 
     def _procs(self, tenant: Tenant, container: str) -> Path:
         path = container_path("systemd", tenant.uid, tenant.container_id(container))

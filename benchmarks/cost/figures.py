@@ -33,6 +33,9 @@ ROWS = {
     "gzip_bytes": "the same, gzip",
     "whole_ms": "CPU in a second, the driver's included, ms",
     "priced_ms": "the driver's part of it, ms",
+    "first_ms": "the same, in the first minute, ms",
+    "churn_ms": "the same, a process of 1.5 s on each card each 10 s, ms",
+    "named": "of their time without an owner, parts in 100",
     "viewed_ms": "the same, a scrape in each second, ms",
     "loop_ms": "(CPU of a fixed loop meanwhile, ms)",
 }

@@ -15,9 +15,10 @@ from benchmarks.cost.size import Size, Tenant
 from tests.agent.pods.apiserver import write_kubeconfig
 from tests.fakenvml.build import library
 from tests.fakenvml.prices import LATER, h100, traffic
-from tests.fakenvml.scenario import GIB, Fault, Price, Process, Scenario, Work
+from tests.fakenvml.scenario import GIB, Fault, Price, Process, Scenario, Work, truth
 
 HELD = GIB // 8
+JOB_S, JOBS_EACH_S = 1.5, 10
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
@@ -76,6 +77,24 @@ class Node:
                 self._scenario.processes.append(Process(gpu, pid, memory=HELD, start=since))
                 self._scenario.works.append(Work(gpu, pid, start=since, memory=0.25))
         self.break_()
+
+    def churn(self, seconds: float) -> float:
+        """Lets a process of 1.5 s come to each card each 10 s; to the cards one after the other.
+
+        Returns the core time that they take. Their pids are of others in the same containers.
+        """
+        begin, jobs = time.time() + 1, list[tuple[int, int, float]]()
+        for gpu in range(self.size.gpus):
+            spare = self.crowd.spare(gpu)
+            at = begin + gpu * JOBS_EACH_S / self.size.gpus
+            while at + JOB_S < begin + seconds:
+                jobs.append((gpu, next(spare), at))
+                at += JOBS_EACH_S
+        for gpu, pid, at in jobs:
+            self._scenario.processes.append(Process(gpu, pid, HELD, start=at, end=at + JOB_S))
+            self._scenario.works.append(Work(gpu, pid, start=at + 0.2, end=at + JOB_S))
+        self.break_()
+        return sum(truth(self._scenario, gpu, at, at + JOB_S)[pid] for gpu, pid, at in jobs)
 
     def break_(self, *faults: Fault) -> None:
         """Let the driver fail in these ways, and in no others."""
