@@ -56,6 +56,7 @@ from exporter.model.facts import (
     GroupKindFacts,
     HeldMemory,
     Holding,
+    InnerJobs,
     LastReload,
     NamespaceFacts,
     PodFacts,

@@ -21,7 +21,7 @@ from exporter.model.devices import (
     Sensors,
     XidCount,
 )
-from exporter.model.processes import GroupFacts
+from exporter.model.processes import GroupFacts, Unit
 from exporter.model.reasons import Unattributed, Unexplained, Unmeasured
 from exporter.model.sources import CallCount, SourceStatus
 from exporter.model.usage import (
@@ -35,6 +35,10 @@ from exporter.model.usage import (
 
 Reasons = Mapping[str, Unmeasured]
 """Why quantities are not known now, by quantity."""
+
+
+InnerJobs = Mapping[tuple[str, ContainerKey | GroupKey], tuple[Unit, ...]]
+"""The jobs of batch systems inside of containers, by the device's UUID and the owner."""
 
 
 class Averages(NamedTuple):
@@ -226,7 +230,7 @@ class Holding:
     ``index`` and ``uuid`` are the device's; None and "" while it is not known. ``ended``: the owner
     is not there any more, and only its counters are shown for a while. ``ended_core``: what it used
     of the core within the time of averages before it ended, so that the parts of a device add up.
-    ``since_unix_ns``: when counting began.
+    ``since_unix_ns``: when counting began. ``jobs`` are those of a batch system inside of it.
     """
 
     index: int | None
@@ -239,6 +243,7 @@ class Holding:
     last_active_unix_ns: int | None = None
     since_unix_ns: int | None = None
     unmeasured: Reasons = field(default_factory=dict)
+    jobs: tuple[Unit, ...] = ()
 
 
 # Policies under which a container may use what others leave free: those of qGPU, mGPU and

@@ -292,6 +292,7 @@ class Collector:
                 found, given.identities, ledger.groups, self._poller.groups
             ),
             limits=last.facts.limits if last and is_same else Limits(allocated, ledger.devices),
+            jobs=found.jobs_on(devices.values()),
         )
         described, frozen = self._poller.described(found.owners), ledger.frozen()
         most, until_ns = at_most(ledger, facts, rules.left_out), now.mono_ns + LONGEST_LOOK_NS

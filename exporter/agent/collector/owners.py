@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -20,9 +20,12 @@ from exporter.agent.ledger import Allocated
 from exporter.model import (
     CgroupIdentity,
     CgroupMemory,
+    ContainerKey,
     DeviceMemory,
     DeviceReading,
     DeviceUsage,
+    GroupKey,
+    InnerJobs,
     MemoryHeld,
     Owner,
     PodTable,
@@ -30,12 +33,14 @@ from exporter.model import (
     SharedWindow,
     Tenants,
     Unattributed,
+    Unit,
 )
 
 # Of one device: as many windows as averages go back, up to ten minutes, unless they have many
 # processes. So many are kept in any case, which is four times of what averages need by default.
 LEAST_WINDOWS, MAX_ACTIVITIES = 60, 8192
 SANDBOX_NS = 60 * 10**9  # after so long an id that is in no status does not come into one
+MAX_JOBS = 16  # inside of one container, on one device
 _NONE: deque[SharedWindow] = deque(maxlen=0)
 
 
@@ -64,7 +69,8 @@ class Holders(NamedTuple):
 class ProcessOwners:
     """The ``owners`` of all processes by pid, and the ``members`` of pods among them.
 
-    ``charged`` are the owners of cgroups that the kernel charges for device memory.
+    ``charged`` are the owners of cgroups that the kernel charges for device memory. ``jobs`` are
+    those of batch systems inside of containers, by the pids of their processes.
     ``unnamed`` are the pods, by uid, with a process in a container that no status names.
     """
 
@@ -72,6 +78,21 @@ class ProcessOwners:
     members: Mapping[int, Member]
     charged: Mapping[CgroupIdentity, Owner]
     unnamed: frozenset[str] = frozenset()
+    jobs: Mapping[int, Unit] = field(default_factory=dict)
+
+    def jobs_on(self, devices: Iterable[DeviceReading]) -> InnerJobs:
+        """The jobs inside of each container or group, by device and owner.
+
+        Whoever may make cgroups there chooses them: of one owner there are few.
+        """
+        found: dict[tuple[str, ContainerKey | GroupKey], set[Unit]] = {}
+        for device in devices if self.jobs else ():
+            for pid in self.jobs.keys() & pids_of((device,)):
+                owner = self.owners[pid]
+                if isinstance(owner, ContainerKey | GroupKey):
+                    jobs = found.setdefault((device.device.uuid, owner), set())
+                    jobs.add(self.jobs[pid]._replace(step="", uid=None))
+        return {key: tuple(sorted(jobs)[:MAX_JOBS]) for key, jobs in found.items()}
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
         """The devices on which each container of a pod has a process now, by UUID."""
@@ -131,17 +152,20 @@ def owners_of(
     owners: dict[int, Owner] = {}
     members: dict[int, Member] = {}
     unnamed: set[str] = set()
+    jobs: dict[int, Unit] = {}
     for pid, identity in identities.items():
         if isinstance(identity, Unattributed):
             owners[pid] = identity
             continue
+        if identity.job is not None:
+            jobs[pid] = identity.job
         owners[pid], member, has_no_name = known_of(identity)
         if member is not None:
             members[pid] = member
             if has_no_name:
                 unnamed.add(member.pod_uid)
     charged = {each: known_of(each)[0] for each in set(cgroups)}
-    return ProcessOwners(owners, members, charged, frozenset(unnamed))
+    return ProcessOwners(owners, members, charged, frozenset(unnamed), jobs)
 
 
 class Residency:

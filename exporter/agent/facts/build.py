@@ -58,6 +58,7 @@ def at_most(ledger: Ledger, cycle: CycleFacts, left_out: Collection[str] = ()) -
         # Each owner has one; of its allocations one for each, and one for what its cgroup enforces.
         owners + len(cycle.allocated) + len(cycle.ended) * len(devices),
         reasons,
+        sum([len(jobs) for jobs in cycle.jobs.values()]),
         waited,
         len(ledger.pods),
         len(ledger.namespaces) + max(sums),

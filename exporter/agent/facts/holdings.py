@@ -92,6 +92,7 @@ def _container(view: View, owner: OwnerView[ContainerKey]) -> ContainerHolding:
         last_active_unix_ns=owner.account.active_unix_ns if owner.has_gauges else None,
         since_unix_ns=owner.account.since_unix_ns if owner.has_gauges else None,
         unmeasured=NONE if owner.ended else _unmeasured(owner, unknown_limits),
+        jobs=view.facts.jobs.get((device.uuid, key), ()),
         allocation=allocation,
         allocated=allocated_time(
             view.times_of(account, device.uuid) if account else None,
@@ -121,6 +122,7 @@ def group_holdings(view: View) -> Iterator[GroupHolding]:
             last_active_unix_ns=owner.account.active_unix_ns if owner.has_gauges else None,
             since_unix_ns=owner.account.since_unix_ns if owner.has_gauges else None,
             unmeasured=NONE if owner.ended else _unmeasured(owner, unknown_limits),
+            jobs=view.facts.jobs.get((owner.device.uuid, owner.key), ()),
             info=view.facts.groups.get(owner.key) if has_any else None,
         )
 

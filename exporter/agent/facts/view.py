@@ -21,6 +21,7 @@ from exporter.model import (
     GroupFacts,
     GroupKey,
     HeldMemory,
+    InnerJobs,
     Pod,
     PodName,
     Unmeasured,
@@ -49,6 +50,7 @@ class CycleFacts:
     limits: Limits | None = None
     sandboxed: Collection[str] = ()  # pods, by uid
     undecoded: Mapping[PodName, Unmeasured] = field(default_factory=dict)
+    jobs: InnerJobs = field(default_factory=dict)
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core

@@ -102,6 +102,12 @@ def _gauges(level: str) -> tuple[FamilyOf[Holding], ...]:
         ),
         *averages(level),
         of(
+            "job_info",
+            "A batch system's job inside of it, by its cgroups; at most 16.",
+            labels=("system", "job_id"),
+            each=lambda h: [((job.kind, job.name), 1) for job in h.jobs],
+        ),
+        of(
             "processes",
             "Processes with a context on the device (AMD: that hold memory there; DRM: that have "
             "it open).",

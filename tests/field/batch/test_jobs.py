@@ -7,10 +7,12 @@ import pytest
 from tests.agent.gpus.amd.trees import MI210
 from tests.fakenvml.scenario import GIB, Gpu
 from tests.field.nodes import field_node
+from tests.field.pods import FieldPod, core
 from tests.field.report import report
 from tests.field.vendors.boards import VendorNode
 
 USED = "mgpu_group_core_seconds_total"
+IN_POD = "mgpu_container_job_info"
 FIRST, SECOND = "a1" * 32, "b2" * 32
 
 
@@ -113,3 +115,27 @@ def test_each_slot_inside_of_the_daemons_unit_is_a_job(tmp_path: Path) -> None:
         page = node.run(5)
     groups = {(own["kind"], own["group"]) for own, _ in page.all(USED)}
     assert groups == {("htcondor", f"slot1_{slot}@node7.example.org") for slot in (1, 2)}
+
+
+@report(
+    source="soperator#2268",
+    seen="slurmd runs in a container, and nobody knows which of its jobs holds which card.",
+    first="wrong",
+    group="batch",
+    kind="a silence",
+)
+def test_the_jobs_of_a_slurmd_in_a_container_are_named(tmp_path: Path) -> None:
+    worker = FieldPod("worker-0", {"slurmd": {}})
+    docker = f"system.slice/docker-{FIRST}.scope"
+    jobs = {31: (worker.cgroup("slurmd"), 0), 32: (worker.cgroup("slurmd"), 1), 41: (docker, 1)}
+    with field_node(tmp_path, Gpu(0), Gpu(1)) as node:
+        node.pod(worker.document())
+        for job, (container, gpu) in jobs.items():
+            path = f"{container}/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0"
+            node.start(path, gpu, duty=0.3, period=0.4)
+        page = node.run(5)
+    named = {(own["system"], own["job_id"], own["pod"], own["uuid"]) for own, _ in page.all(IN_POD)}
+    assert named == {("slurm", f"{31 + n}", "worker-0", f"GPU-{n}") for n in range(2)}
+    ((own, _),) = page.all("mgpu_group_job_info")
+    assert (own["kind"], own["group"], own["job_id"]) == ("docker", FIRST, "41")
+    assert set(core(page)) == {("worker-0", "slurmd", f"GPU-{n}") for n in range(2)}

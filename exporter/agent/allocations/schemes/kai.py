@@ -2,7 +2,7 @@
 
 A pod's annotation asks for a fraction or an amount of a GPU's memory. Core is the same fraction,
 not promised. A higher limit of Run:ai's dynamic fractions is the memory limit. The pod that
-reserves the card names it, and is no consumer. Where HAMi-core enforces, an amount is rounded up to
+reserves the card names it. Where HAMi-core enforces, an amount is rounded up to
 hundredths.
 
 A fraction counts only for as many devices as the scheduler has reserved, because users may change
